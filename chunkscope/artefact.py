@@ -1,0 +1,75 @@
+"""Artefacts on disk: JSON with a schema name, written whole or not at all."""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chunkscope.errors import InputError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101  (mkstemp's 0600 is for secrets)
+        os.replace(temporary, path)  # noqa: PTH105
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+
+
+def dump(document: dict[str, Any]) -> bytes:
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
+    """Read an artefact and make sure that it is one of this kind and version."""
+    try:
+        document = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}", hint=f"run `{made_by}` first") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise _damaged(path, f"not JSON: {error}", made_by) from error
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found != schema:
+        kind, _, version = schema.rpartition("/")
+        if isinstance(found, str) and found.startswith(kind + "/"):
+            raise InputError(
+                f"{path} has schema {found}; this chunkscope reads version {version}",
+                hint=f"run `{made_by}` again with this version, or update chunkscope",
+            )
+        raise _damaged(path, f"its schema is {found!r}, not {schema!r}", made_by)
+    return document
+
+
+def _damaged(path: Path, why: str, made_by: str) -> InputError:
+    return InputError(f"{path} is damaged: {why}", hint=f"make it again with `{made_by}`")
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    return InputError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="nothing was changed; choose another place with --output",
+    )
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

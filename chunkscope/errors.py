@@ -1,0 +1,46 @@
+"""What can go wrong, as one tree; each branch has its exit code.
+
+ChunkscopeError
+|-- GateBroken     1   a promise of the budget file is broken
+|-- UsageError     2   the command line makes no sense
+|-- InputError     3   the data, or an artefact, is not what it should be
+|-- MissingError   4   something needed is not there: tokenizer, vLLM, GPU
+`-- EngineError    5   the engine failed
+
+Anything else that escapes is a bug and exits 70.
+"""
+
+from typing import ClassVar
+
+EXIT_BUG = 70
+
+
+class ChunkscopeError(Exception):
+    """An expected failure: one sentence, and a hint at what to do next."""
+
+    exit_code: ClassVar[int] = EXIT_BUG
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class GateBroken(ChunkscopeError):  # noqa: N818  (it is a verdict, not a mishap)
+    exit_code = 1
+
+
+class UsageError(ChunkscopeError):
+    exit_code = 2
+
+
+class InputError(ChunkscopeError):
+    exit_code = 3
+
+
+class MissingError(ChunkscopeError):
+    exit_code = 4
+
+
+class EngineError(ChunkscopeError):
+    exit_code = 5

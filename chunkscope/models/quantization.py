@@ -1,0 +1,107 @@
+"""quantization_config -> how many bytes a weight takes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LINEAR = ("attention", "mlp", "experts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """`bits` per weight and what scales and zero points add; only `kinds` are quantized."""
+
+    method: str
+    bits: float
+    extra_bits: float = 0.0
+    kinds: tuple[str, ...] = LINEAR
+
+    @property
+    def bytes_per_weight(self) -> float:
+        return (self.bits + self.extra_bits) / 8
+
+
+def read_quantization(config: Mapping[str, Any]) -> tuple[Quantization | None, tuple[str, ...]]:
+    """The quantization a config.json states, and notes on what is not known.
+
+    >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}})[0].bits
+    4
+    """
+    stated = config.get("quantization_config") or config.get("compression_config")
+    if not isinstance(stated, Mapping):
+        return None, ()
+    method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
+    reader = next((read for name, read in READERS.items() if method.startswith(name)), None)
+    found = reader(stated) if reader else None
+    if found is None:
+        return None, (f"quantization {method or 'without a method'!r} is not known: 16-bit assumed",)
+    return found, ()
+
+
+def _fp8(stated: Mapping[str, Any]) -> Quantization:
+    block = stated.get("weight_block_size")
+    scales = 32 / (block[0] * block[1]) if isinstance(block, list) and len(block) == 2 else 0.0
+    return Quantization(method="fp8", bits=8, extra_bits=scales)
+
+
+def _grouped(method: str) -> Callable[[Mapping[str, Any]], Quantization]:
+    def read(stated: Mapping[str, Any]) -> Quantization:
+        bits = _number(stated, "bits", "w_bit", default=4)
+        group = _number(stated, "group_size", "q_group_size", default=128)
+        return Quantization(method=method, bits=bits, extra_bits=_group_bits(bits, group))
+
+    return read
+
+
+def _group_bits(bits: int, group: int) -> float:
+    """A 16-bit scale and a zero point per group; group -1 is a whole column: next to nothing."""
+    return (16 + bits) / group if group > 0 else 0.0
+
+
+def _compressed(stated: Mapping[str, Any]) -> Quantization | None:
+    groups = stated.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
+    weights = first.get("weights") if isinstance(first, Mapping) else None
+    if not isinstance(weights, Mapping):
+        return None
+    bits = _number(weights, "num_bits", default=8)
+    group = _number(weights, "group_size", default=0)
+    extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
+    return Quantization(method="compressed-tensors", bits=bits, extra_bits=extra)
+
+
+def _bitsandbytes(stated: Mapping[str, Any]) -> Quantization:
+    if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
+        return Quantization(method="bitsandbytes", bits=8)
+    # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
+    scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
+    return Quantization(method="bitsandbytes", bits=4, extra_bits=scale / 64)
+
+
+def _mxfp4(_: Mapping[str, Any]) -> Quantization:
+    return Quantization(method="mxfp4", bits=4, extra_bits=8 / 32, kinds=("experts",))
+
+
+def _modelopt(stated: Mapping[str, Any]) -> Quantization:
+    algorithm = str(stated.get("quant_algo") or stated.get("quant_method")).lower()
+    if "fp4" in algorithm:
+        return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
+    return Quantization(method="fp8", bits=8)
+
+
+def _number(stated: Mapping[str, Any], *names: str, default: int) -> int:
+    value = next((stated[name] for name in names if stated.get(name) is not None), default)
+    return value if isinstance(value, int) else default
+
+
+READERS: dict[str, Callable[[Mapping[str, Any]], Quantization | None]] = {
+    "fp8": _fp8,
+    "fbgemm_fp8": _fp8,
+    "awq": _grouped("awq"),
+    "gptq": _grouped("gptq"),
+    "compressed-tensors": _compressed,
+    "bitsandbytes": _bitsandbytes,
+    "mxfp4": _mxfp4,
+    "modelopt": _modelopt,
+    "nvfp4": _modelopt,
+}

@@ -1,0 +1,307 @@
+"""Conversations: what a chat server makes of a row before its chat template is rendered.
+
+Rows come as OpenAI messages, ShareGPT turns or request bodies. They are brought into one form the
+way vLLM's OpenAI server does it: only the keys it passes on are kept, content is text or a list of
+parts, tool-call arguments are objects. Whether parts are joined to a string depends on the chat
+template, so that is left to `string_content` and `part_content`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from chunkscope.sources.fields import UnusableError, describe, escape
+
+Message = dict[str, Any]
+
+# ShareGPT's names; the right-hand names are what chat templates know.
+_ROLES = {
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "function_response": "tool",
+    "observation": "tool",
+}
+_KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", "function", "ipython"}
+_TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
+_MEDIA_PARTS = {
+    "image_url": "image",
+    "input_image": "image",
+    "image": "image",
+    "image_pil": "image",
+    "image_embeds": "image",
+    "input_audio": "audio",
+    "audio_url": "audio",
+    "audio_embeds": "audio",
+    "audio": "audio",
+    "video_url": "video",
+    "video": "video",
+}
+
+# Row-level fields that change what is rendered.
+ROW_FIELDS = (
+    "tools",
+    "functions",
+    "chat_template_kwargs",
+    "documents",
+    "add_generation_prompt",
+    "continue_final_message",
+    "reasoning_effort",
+)
+_PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
+_REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "tools"}
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What a chat template is given. `media` counts image, audio and video parts, whose tokens
+    nobody knows without the model's processor."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None = None
+    template_kwargs: dict[str, Any] = field(default_factory=dict)
+    media: int = 0
+
+
+def looks_like_messages(value: Any) -> bool:
+    """Whether a value is a list of {role, content} or {from, value}."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(message, dict)
+            and (("role" in message and len(message) > 1) or {"from", "value"} <= message.keys())
+            for message in value[:3]
+        )
+    )
+
+
+def conversation(value: Any, row: Mapping[str, Any]) -> Conversation:
+    """Normalise one row. Raises UnusableError where a server would refuse the request.
+
+    >>> conversation([{"from": "human", "value": "hi"}], {}).messages
+    [{'role': 'user', 'content': 'hi'}]
+    """
+    if not isinstance(value, list):
+        raise UnusableError(f"messages are {describe(value)}, not a list")
+    if not value:
+        raise UnusableError("messages are an empty list")
+    messages = [_message(message, number) for number, message in enumerate(value, start=1)]
+    result = Conversation(
+        messages=messages,
+        tools=_tools(row.get("tools"), row.get("functions")),
+        template_kwargs=_template_kwargs(row),
+        media=sum(_media(message["content"]) for message in messages),
+    )
+    _check_unicode(result)
+    return result
+
+
+def _message(message: Any, number: int) -> Message:
+    if not isinstance(message, dict):
+        raise UnusableError(f"message {number} is {describe(message)}, not an object")
+    share_gpt = "role" not in message and "from" in message
+    role = _role(message["from"] if share_gpt else message.get("role"), number, share_gpt=share_gpt)
+    content = _content(message.get("value" if share_gpt else "content"), number)
+    # vLLM hands all text of a tool's result over as one string, whatever the template.
+    if role == "tool" and isinstance(content, list) and not _media(content):
+        content = _joined(content)
+    result: Message = {"role": role, "content": content}
+    if role == "assistant":
+        result = _assistant(result, message, number)
+    elif role == "tool" and message.get("tool_call_id") is not None:
+        result["tool_call_id"] = message["tool_call_id"]
+    elif role == "developer":
+        result["tools"] = message.get("tools")
+    if isinstance(message.get("name"), str):
+        result["name"] = message["name"]
+    return result
+
+
+def _role(role: Any, number: int, *, share_gpt: bool) -> str:
+    if not isinstance(role, str):
+        what = "has no role" if role is None else f"has {describe(role)} as its role"
+        raise UnusableError(f"message {number} {what}")
+    if share_gpt and role == "function":
+        return "tool"
+    known = _ROLES.get(role, role)
+    if known not in _KNOWN_ROLES:
+        raise UnusableError(f'message {number} has an unknown role "{escape(role[:40])}"')
+    return known
+
+
+def _content(content: Any, number: int) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return []
+    if isinstance(content, list):
+        parts = (_part(part, number) for part in content)
+        return [part for part in parts if part is not None]
+    raise UnusableError(f"the content of message {number} is {describe(content)}, not text")
+
+
+def _part(part: Any, number: int) -> dict[str, Any] | None:
+    """One content part as {"type": "text", ...} or {"type": "image"}; None when it is empty."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        raise UnusableError(f"a content part of message {number} is {describe(part)}")
+    kind = part.get("type") or next((key for key in _MEDIA_PARTS if key in part), None)
+    if not isinstance(kind, str):
+        raise UnusableError(f"a content part of message {number} has no type")
+    if kind in _MEDIA_PARTS:
+        return {"type": _MEDIA_PARTS[kind]}
+    if kind not in _TEXT_PARTS:
+        raise UnusableError(
+            f'message {number} has a content part of unknown type "{escape(kind[:40])}"'
+        )
+    text = part.get(kind if kind in ("refusal", "thinking") else "text")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise UnusableError(f"the text of a part of message {number} is {describe(text)}")
+    return {"type": "text", "text": text}
+
+
+def _assistant(result: Message, message: Message, number: int) -> Message:
+    calls = message.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        result["tool_calls"] = [_tool_call(call, number) for call in calls]
+    elif calls:
+        raise UnusableError(f"the tool calls of message {number} are {describe(calls)}")
+    reasoning = message.get("reasoning") or message.get("reasoning_content")
+    if isinstance(reasoning, str):
+        # The names templates read: transformers adds the first, vLLM the others.
+        others = dict.fromkeys(("reasoning", "reasoning_content"), reasoning)
+        return {"thinking": reasoning, **result, **others}
+    return result
+
+
+def _tool_call(call: Any, number: int) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        raise UnusableError(f"a tool call of message {number} has no function")
+    return {**call, "function": {**function, "arguments": _arguments(function.get("arguments"))}}
+
+
+def _arguments(arguments: Any) -> Any:
+    """Templates want an object; vLLM makes an empty one of anything that is not JSON."""
+    if isinstance(arguments, str):
+        try:
+            return json.loads(arguments)
+        except (ValueError, RecursionError):
+            return {}
+    return arguments if isinstance(arguments, dict | list) else {}
+
+
+def _tools(tools: Any, functions: Any) -> list[dict[str, Any]] | None:
+    tools = _parsed(tools, "tools")
+    if not tools:
+        functions = _parsed(functions, "functions")
+        tools = [{"type": "function", "function": function} for function in functions or []]
+    return [_tool(tool) for tool in tools] or None
+
+
+def _parsed(value: Any, name: str) -> list[Any] | None:
+    """A list, also one that a table holds as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else None
+        except (ValueError, RecursionError):
+            raise UnusableError(f'field "{name}" is not valid JSON') from None
+    if value is None or isinstance(value, list):
+        return value
+    raise UnusableError(f'field "{name}" is {describe(value)}, not a list')
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    """A tool as vLLM's request model writes it: these keys first and always there."""
+    if not isinstance(tool, dict):
+        raise UnusableError(f"a tool is {describe(tool)}, not an object")
+    function = tool.get("function", tool if "name" in tool else None)
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise UnusableError("a tool has no function name")
+    extra = {} if function is tool else {k: v for k, v in tool.items() if k != "function"}
+    named = dict.fromkeys(("name", "description", "parameters")) | function
+    if function is tool:
+        named.pop("type", None)
+    return {"type": "function", "function": named} | extra
+
+
+def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
+    kwargs = row.get("chat_template_kwargs")
+    if isinstance(kwargs, str):
+        try:
+            kwargs = json.loads(kwargs) if kwargs.strip() else None
+        except (ValueError, RecursionError):
+            raise UnusableError('field "chat_template_kwargs" is not valid JSON') from None
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise UnusableError(f'field "chat_template_kwargs" is {describe(kwargs)}, not an object')
+    refused = _REFUSED_KWARGS & (kwargs or {}).keys()
+    if refused:
+        raise UnusableError(f'"{min(refused)}" is not allowed in chat_template_kwargs')
+    if row.get("continue_final_message"):
+        raise UnusableError("continue_final_message is not supported")
+    passed_on = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
+    return passed_on | (kwargs or {})
+
+
+def _check_unicode(result: Conversation) -> None:
+    """Go through every nested string; writing JSON does that at next to no cost."""
+    everything = (result.messages, result.tools, result.template_kwargs)
+    try:
+        orjson.dumps(everything)
+    except TypeError:
+        # A surrogate, or something else that orjson will not write, such as a very large number.
+        try:
+            json.dumps(everything, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise UnusableError("holds a lone surrogate (not valid Unicode)") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UnusableError(f"cannot be written as JSON: {error}") from None
+
+
+# --- content, as a template wants it --------------------------------------------------------------
+
+
+def _media(content: str | list[dict[str, Any]]) -> int:
+    return sum(part["type"] != "text" for part in content) if isinstance(content, list) else 0
+
+
+def _joined(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def string_content(messages: list[Message]) -> list[Message]:
+    """For templates that treat content as a string: the parts' texts, a line break between."""
+    if all(isinstance(message["content"], str) for message in messages):
+        return messages
+    return [{**message, "content": _joined(message["content"])} for message in messages]
+
+
+def part_content(messages: list[Message]) -> list[Message]:
+    """For templates that loop over content: parts, also where the row had a plain string.
+
+    A tool's result stays a string, as vLLM leaves it.
+    """
+    return [
+        message
+        if message["role"] == "tool" or isinstance(message["content"], list)
+        else {**message, "content": [{"type": "text", "text": message["content"]}]}
+        for message in messages
+    ]
+
+
+def plain_text(messages: list[Message]) -> str:
+    """The conversation without any template: what was said, a line break between."""
+    return "\n".join(filter(None, (_joined(message["content"]) for message in messages)))

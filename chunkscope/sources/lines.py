@@ -1,0 +1,153 @@
+"""JSON Lines: a JSON value per line.
+
+The hot path hands whole blocks of lines to orjson without a Python call per row. Only a block
+that holds something odd is looked at line by line.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, RecordReader, Source
+from chunkscope.sources.opening import ByteStream
+
+Line = bytes | bytearray
+
+
+class LinesReader(RecordReader):
+    """Reads JSON Lines; positions are line numbers, blank lines included."""
+
+    unit = "line"
+
+    def __init__(self, source: Source, problems: Problems, stream: ByteStream) -> None:
+        super().__init__(source, problems)
+        self.format = "jsonl"
+        self._stream = stream
+
+    @property
+    def bytes_read(self) -> int:
+        return self._stream.bytes_read
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
+        for first, lines, ended in line_blocks(self._stream):
+            try:
+                records = list(map(orjson.loads, lines))
+            except (ValueError, RecursionError):
+                yield self._carefully(first, lines, ended)
+                continue
+            yield Chunk(range(first, first + len(records)), records)
+
+    def _carefully(self, first: int, lines: list[Line], ended: bool) -> Chunk:
+        """Parse what the hot path refused: leave out blank lines, report bad ones."""
+        numbered = [(first + i, line) for i, line in enumerate(lines) if line.strip()]
+        positions: list[int] = []
+        records: list[Any] = []
+        for number, line in numbered:
+            try:
+                record = parse_line(line)
+            except ValueError as error:
+                cut = not ended and number == first + len(lines) - 1
+                if not (cut and self._stream.grew):
+                    self.problems.bad(number, f"{error} (truncated?)" if cut else str(error))
+                continue
+            positions.append(number)
+            records.append(record)
+        return Chunk(positions, records)
+
+
+def line_blocks(stream: ByteStream) -> Iterator[tuple[int, list[Line], bool]]:
+    """Lines in blocks of about a megabyte: the first one's number, the lines, and whether the
+    last of them ended in a newline.
+
+    Splits at b"\\n" only: U+2028 and U+0085 are data, and `bytes.splitlines` would break at a
+    lone carriage return. A line longer than a block grows in place and comes alone.
+    """
+    number = 1
+    begun = bytearray()  # the start of a line whose end has not come yet
+    while block := stream.read(CHUNK_BYTES):
+        cut = block.rfind(b"\n")
+        if cut < 0:
+            begun += block
+            continue
+        if len(begun) > CHUNK_BYTES:
+            head_cut = block.find(b"\n")
+            begun += block[:head_cut]
+            long_line, begun = begun, bytearray()
+            yield number, [long_line], True
+            del long_line
+            number += 1
+            if head_cut == cut:
+                begun += block[cut + 1 :]
+                continue
+            block, cut = block[head_cut + 1 :], cut - head_cut - 1
+        # `begun` is short here, so the copy costs no more than the block itself.
+        lines: list[Line] = (bytes(begun) + block[:cut]).split(b"\n")  # type: ignore[assignment]
+        begun = bytearray(block[cut + 1 :])
+        yield number, lines, True
+        number += len(lines)
+        del lines
+    if begun:
+        yield number, [bytes(begun)], False
+
+
+def parse_line(line: Line) -> Any:
+    """One JSON value; a ValueError says in plain words what is wrong with it.
+
+    Python's own parser gets a second try: NaN, Infinity and integers of more than 64 bits are no
+    JSON, or more than orjson takes, but Python writes them.
+    """
+    try:
+        return orjson.loads(line)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(not_utf8(line[error.start], error.start + 1)) from None
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {in_words(error)} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError:
+        raise ValueError("a number with too many digits") from None
+    if has_lone_surrogate(text, record):
+        raise ValueError("a lone surrogate (\\ud800 to \\udfff), which is no character")
+    return record
+
+
+def not_utf8(byte: int, column: int) -> str:
+    return f"byte 0x{byte:02x} at column {column} is not UTF-8 (try --encoding latin-1)"
+
+
+def in_words(error: json.JSONDecodeError) -> str:
+    """The parser's complaint, as part of a sentence: "Expecting value" -> "expecting a value"."""
+    words = {
+        "Expecting value": "expecting a value",
+        "Unterminated string starting at": "a string that does not end, starting",
+        "Extra data": "something more after the value",
+        "Invalid control character at": "a control character (unescaped)",
+        "Invalid \\escape": "an invalid \\escape",
+        "Invalid \\uXXXX escape": "an invalid \\uXXXX escape",
+    }
+    said = error.msg.rstrip(": ")
+    return words.get(said) or said[:1].lower() + said[1:].removesuffix(" at")
+
+
+def has_lone_surrogate(text: str, record: Any) -> bool:
+    """Does a parsed value hold half a surrogate pair? Such a string cannot be encoded at all."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return False
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False

@@ -1,0 +1,99 @@
+"""From a source to the reader that fits it."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from chunkscope.errors import InputError, UsageError
+from chunkscope.sources.archives import open_member
+from chunkscope.sources.base import Problems, Reader, ReadOptions, Source
+from chunkscope.sources.columnar import ColumnarReader, needs_pyarrow, saved_files
+from chunkscope.sources.documents import DocumentReader
+from chunkscope.sources.formats import FORMATS, kind_of_bytes, stdin_bytes
+from chunkscope.sources.hub import HubReader
+from chunkscope.sources.lines import LinesReader
+from chunkscope.sources.opening import ByteStream, looks_binary, open_bytes, spooled
+from chunkscope.sources.tables import TableReader
+from chunkscope.sources.text import TextReader
+
+
+def open_reader(source: Source, options: ReadOptions, problems: Problems) -> Reader:
+    """Open a source for reading once: `with open_reader(...) as reader`."""
+    if source.format == "hub":
+        return HubReader(source, problems, options)
+    if source.format == "saved":
+        return _saved_reader(source, problems)
+    if source.format in ("parquet", "arrow"):
+        return _columnar_reader(source, problems)
+    if source.format not in FORMATS:
+        raise UsageError(
+            f"unknown format: {source.format}", hint=f"one of {', '.join(sorted(FORMATS))}"
+        )
+    stream = _open(source, options.encoding, text=True)
+    try:
+        _refuse_binary(stream, source)
+        return _text_reader(source, options, problems, stream)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _text_reader(
+    source: Source, options: ReadOptions, problems: Problems, stream: ByteStream
+) -> Reader:
+    if source.format == "json":
+        return DocumentReader(source, problems, stream)
+    if source.format == "csv":
+        return TableReader(source, problems, stream, options)
+    if source.format == "text":
+        return TextReader(source, problems, stream, per_line=options.per_line)
+    return LinesReader(source, problems, stream)
+
+
+def _open(source: Source, encoding: str, *, text: bool) -> ByteStream:
+    if source.member is not None:
+        return open_member(source, encoding=encoding, text=text)
+    place = source.file if source.file is not None else stdin_bytes()
+    return open_bytes(place, shown=source.path, encoding=encoding, text=text)
+
+
+def _refuse_binary(stream: ByteStream, source: Source) -> None:
+    """One clear sentence instead of a bad row for every stray newline in a picture."""
+    start = stream.peek(1024)
+    if looks_binary(start):
+        kind = kind_of_bytes(start)
+        what = f"{kind} data" if kind in ("parquet", "arrow") else "a binary file"
+        forced = f"--input-format {kind}" if kind else "another file, or --encoding utf-16"
+        raise InputError(f"{source.path} is {what}, not {source.format}", hint=f"try {forced}")
+
+
+def _columnar_reader(source: Source, problems: Problems) -> ColumnarReader:
+    pyarrow = needs_pyarrow()
+    stream = _open(source, "utf-8", text=False)
+    try:
+        if _is_plain_file(source.file) and source.member is None and stream.is_plain:
+            return ColumnarReader(source, problems, [partial(pyarrow.OSFile, str(source.file))])
+        spool = spooled(stream, source.path)
+    finally:
+        stream.close()
+    return ColumnarReader(source, problems, [partial(_again, spool)], spool)
+
+
+def _is_plain_file(path: Path | None) -> bool:
+    return path is not None and path.is_file()
+
+
+def _again(spool: IO[bytes]) -> IO[bytes]:
+    """The temporary file from its start, to be closed without losing it."""
+    file = os.fdopen(os.dup(spool.fileno()), "rb")
+    file.seek(0)
+    return file
+
+
+def _saved_reader(source: Source, problems: Problems) -> ColumnarReader:
+    pyarrow: Any = needs_pyarrow()
+    if source.file is None:
+        raise InputError(f"{source.path} is no folder", hint="name a folder from save_to_disk")
+    files = saved_files(source.file, source.path)
+    return ColumnarReader(source, problems, [partial(pyarrow.OSFile, str(file)) for file in files])

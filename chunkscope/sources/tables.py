@@ -1,0 +1,309 @@
+"""CSV and its relatives: delimiter and header are found by looking, and can be given.
+
+Records are dicts of strings. A row with a cell too many or too few, or with bytes that are not
+text, is a bad row and never moves the cells of the others.
+"""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import PurePath
+from typing import IO, Protocol, cast
+
+from chunkscope.errors import InputError, UsageError
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    Chunk,
+    Problems,
+    ReadOptions,
+    RecordReader,
+    Source,
+)
+from chunkscope.sources.lines import not_utf8
+from chunkscope.sources.opening import ByteStream
+
+_DELIMITERS = (",", "\t", ";", "|")
+_SAMPLE_BYTES = 1 << 16
+_SAMPLE_ROWS = 200
+# One cell may be this long; more means that a quote was never closed.
+_CELL_CHARS = 256 << 20
+# A line that no file holds: a quote that is still open at the end swallows it.
+_END = "\0chunkscope: end of table\0"
+
+
+class Rows(Protocol):
+    """What csv.reader returns; its class has no public name."""
+
+    line_num: int
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    delimiter: str
+    quoted: bool = True
+
+    def rows(self, lines: Iterator[str]) -> Rows:
+        if self.quoted:
+            return csv.reader(lines, delimiter=self.delimiter)
+        return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
+
+
+class TableReader(RecordReader):
+    """Reads .csv and .tsv; positions are the line numbers on which rows start."""
+
+    unit = "line"
+
+    def __init__(
+        self, source: Source, problems: Problems, stream: ByteStream, options: ReadOptions
+    ) -> None:
+        super().__init__(source, problems)
+        self._stream = stream
+        self._options = options
+
+    @property
+    def bytes_read(self) -> int:
+        return self._stream.bytes_read
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
+        start = self._stream.peek(_SAMPLE_BYTES)
+        if not start.strip():
+            return
+        sample = start.decode("utf-8", errors="surrogateescape")
+        cut = len(start) == _SAMPLE_BYTES
+        dialect = self._dialect(sample, cut)
+        rows = sample_rows(sample, dialect, cut=cut)
+        has_header = self._options.header
+        if has_header is None:
+            has_header = looks_like_header(rows)
+        text = io.TextIOWrapper(
+            cast("IO[bytes]", _Raw(self._stream)),
+            encoding="utf-8",
+            errors="surrogateescape",
+            newline="",
+        )
+        try:
+            yield from self._records(dialect.rows(chain(text, [_END])), rows, has_header)
+        finally:
+            text.detach()
+
+    def _dialect(self, sample: str, cut: bool) -> Dialect:
+        if self._options.delimiter is not None:
+            return Dialect(checked_delimiter(self._options.delimiter))
+        is_tsv = ".tsv" in PurePath(self.source.path.lower()).suffixes
+        return find_dialect(sample, cut=cut, likely="\t" if is_tsv else ",")
+
+    def _records(self, reader: Rows, sample: list[list[str]], has_header: bool) -> Iterator[Chunk]:
+        names = column_names(sample, has_header=has_header)
+        positions: list[int] = []
+        rows: list[list[str]] = []
+        size = 0
+        try:
+            for line, row in self._data_rows(reader, len(names), has_header):
+                positions.append(line)
+                rows.append(row)
+                size += sum(map(len, row))
+                if size >= CHUNK_BYTES:
+                    yield self._chunk(names, positions, rows)
+                    positions, rows, size = [], [], 0
+        except InputError:  # the file ends early: what came before still counts
+            if rows:
+                yield self._chunk(names, positions, rows)
+            raise
+        if rows:
+            yield self._chunk(names, positions, rows)
+
+    def _data_rows(
+        self, reader: Rows, width: int, header_due: bool
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Rows as wide as the table, each with the line it starts on."""
+        line = 1
+        for row in self._rows(reader):
+            start, line = line, reader.line_num + 1
+            if not row:
+                continue
+            if row[-1].endswith(_END):
+                if len(row) > 1 or row[0] != _END:
+                    self._never_closed(start)
+                return
+            if header_due:
+                header_due = False
+            elif len(row) == width:
+                yield start, row
+            elif len(row) == width + 1 and not row[-1]:
+                yield start, row[:-1]  # a delimiter at the end of each line
+            else:
+                cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+                self.problems.bad(start, f"{cells} where the table has {width}")
+
+    def _never_closed(self, line: int) -> None:
+        if not self._stream.grew:
+            self.problems.bad(line, "a quote is opened here and never closed (truncated?)")
+
+    def _rows(self, reader: Rows) -> Iterator[list[str]]:
+        """The reader's rows; what it cannot parse is a bad row, and it goes on after it."""
+        before = csv.field_size_limit(_CELL_CHARS)
+        try:
+            while True:
+                start = reader.line_num + 1
+                try:
+                    yield from reader
+                except csv.Error as error:
+                    self.problems.bad(start, _csv_words(error))
+                    yield []
+                else:
+                    return
+        finally:
+            csv.field_size_limit(before)
+
+    def _chunk(self, names: list[str], positions: list[int], rows: list[list[str]]) -> Chunk:
+        try:
+            "".join(map("".join, rows)).encode("utf-8")
+        except UnicodeEncodeError:
+            positions, rows = self._without_bad_bytes(positions, rows)
+        return Chunk(positions, [dict(zip(names, row, strict=True)) for row in rows])
+
+    def _without_bad_bytes(
+        self, positions: list[int], rows: list[list[str]]
+    ) -> tuple[list[int], list[list[str]]]:
+        good: list[tuple[int, list[str]]] = []
+        for position, row in zip(positions, rows, strict=True):
+            try:
+                joined = ",".join(row)
+                joined.encode("utf-8")
+            except UnicodeEncodeError as error:
+                byte = ord(joined[error.start]) & 0xFF
+                self.problems.bad(position, not_utf8(byte, error.start + 1))
+            else:
+                good.append((position, row))
+        return [position for position, _ in good], [row for _, row in good]
+
+
+class _Raw(io.BufferedIOBase):
+    """A ByteStream as what TextIOWrapper wants."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self._stream.read(CHUNK_BYTES if size is None or size < 0 else max(size, 1 << 16))
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self.read1(size)
+
+
+def _csv_words(error: csv.Error) -> str:
+    if "field limit" in str(error):
+        return f"a cell of more than {_CELL_CHARS >> 20} MB (a quote that is never closed?)"
+    return f"not valid CSV: {error}"
+
+
+def checked_delimiter(given: str) -> str:
+    r"""A delimiter from the command line, where a tab may be spelled `\t`."""
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(given, given)
+    if len(delimiter) != 1 or delimiter in '\r\n"\0':
+        raise UsageError(
+            f"not a delimiter: {given!r}", hint=r"one character, such as ';' or '\t' for a tab"
+        )
+    return delimiter
+
+
+def sample_rows(sample: str, dialect: Dialect, *, cut: bool) -> list[list[str]]:
+    """The first rows; where the sample was cut off the last one is not whole and left out."""
+    rows: list[list[str]] = []
+    lines = io.StringIO(sample, newline="")
+    try:
+        for row in dialect.rows(iter(lines)):
+            if row:
+                rows.append(row)
+            if len(rows) > _SAMPLE_ROWS:
+                return rows
+    except csv.Error:
+        return rows
+    return rows[:-1] if cut and len(rows) > 1 else rows
+
+
+def find_dialect(sample: str, *, cut: bool, likely: str) -> Dialect:
+    """The delimiter that gives most rows the same number of cells, more than one.
+
+    Cells are counted as csv would split them, so that commas in quoted prose do not vote.
+    """
+    candidates = [Dialect(likely)] + [Dialect(d) for d in _DELIMITERS if d != likely]
+    if likely == "\t":
+        # Tabs often come without any quoting: a quote at the start of a cell is just text.
+        candidates.insert(1, Dialect("\t", quoted=False))
+    best, best_share = Dialect(likely), 0.0
+    for dialect in candidates:
+        widths = Counter(map(len, sample_rows(sample, dialect, cut=cut)))
+        if not widths:
+            continue
+        width, count = widths.most_common(1)[0]
+        share = count / widths.total()
+        if width > 1 and share > best_share:
+            best, best_share = dialect, share
+    return best
+
+
+# --- header ----------------------------------------------------------------------------------
+
+_KNOWN_NAMES = frozenset((
+    "answer", "answers", "category", "choices", "completion", "content", "context", "contexttokens",
+    "generatedtokens", "id", "index", "input", "input_length", "instruction", "label", "messages",
+    "output", "output_length", "prompt", "question", "response", "subject", "target", "task",
+    "text", "timestamp",
+))  # fmt: skip
+_NAME = re.compile(r"[^\W\d][\w .:/#()\[\]-]{0,39}")
+
+
+def looks_like_header(rows: list[list[str]]) -> bool:
+    """Is the first row made of names? They are short, distinct, no numbers and no sentences, and
+    do not come again in the column below them.
+    """
+    if not rows:
+        return False
+    first, below = rows[0], rows[1:]
+    cells = [cell.strip() for cell in first]
+    named = cells[1:] if len(cells) > 1 and not cells[0] else cells  # pandas' index has no name
+    if not all(_is_name(cell) for cell in named) or len({*named}) != len(named):
+        return False
+    if any(cell.lower() in _KNOWN_NAMES for cell in named):
+        return True
+    if not below:
+        return False
+    return not any(
+        cell and any(index < len(row) and row[index].strip() == cell for row in below)
+        for index, cell in enumerate(cells)
+    )
+
+
+def _is_name(cell: str) -> bool:
+    return bool(_NAME.fullmatch(cell)) and len(cell.split()) <= 4 and not cell.endswith((".", ":"))
+
+
+def column_names(sample: list[list[str]], *, has_header: bool) -> list[str]:
+    """The header's names made unique, or column0, column1, ... as many as most rows have."""
+    if not sample:
+        raise InputError("no rows could be read", hint="is it a table? try --input-format text")
+    if not has_header:
+        width = Counter(map(len, sample)).most_common(1)[0][0]
+        return [f"column{index}" for index in range(width)]
+    names: list[str] = []
+    for index, cell in enumerate(sample[0]):
+        clean = cell.strip().encode("utf-8", "replace").decode("utf-8")  # names get printed
+        name = base = clean or f"column{index}"
+        copy = 2
+        while name in names:
+            name, copy = f"{base}_{copy}", copy + 1
+        names.append(name)
+    return names

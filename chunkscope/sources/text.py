@@ -1,0 +1,57 @@
+"""Plain text: the file is the prompt, or each of its lines is one."""
+
+from collections.abc import Iterator, Sequence
+
+from chunkscope.sources.base import Chunk, Problems, RecordReader, Source
+from chunkscope.sources.lines import Line, line_blocks, not_utf8
+from chunkscope.sources.opening import ByteStream
+
+
+class TextReader(RecordReader):
+    """Reads .txt and .md as they are: nothing is stripped but the newline of a `per_line` row."""
+
+    def __init__(
+        self, source: Source, problems: Problems, stream: ByteStream, *, per_line: bool
+    ) -> None:
+        super().__init__(source, problems)
+        self._stream = stream
+        self._per_line = per_line
+        self.unit = "line" if per_line else "row"
+
+    @property
+    def bytes_read(self) -> int:
+        return self._stream.bytes_read
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
+        if self._per_line:
+            for first, lines, _ in line_blocks(self._stream):
+                yield self._decoded(first, [line.removesuffix(b"\r") for line in lines])
+        else:
+            data = bytearray()
+            while block := self._stream.read():
+                data += block
+            if data:
+                yield self._decoded(1, [data])
+
+    def _decoded(self, first: int, lines: Sequence[Line]) -> Chunk:
+        positions: list[int] = []
+        records: list[str] = []
+        for number, line in enumerate(lines, first):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                self.problems.bad(number, self._bad_byte(line, error.start))
+                continue
+            if text.strip():
+                positions.append(number)
+                records.append(text)
+        return Chunk(positions, records)
+
+    def _bad_byte(self, data: Line, at: int) -> str:
+        if self._per_line:
+            return not_utf8(data[at], at + 1)
+        line, start = data.count(b"\n", 0, at) + 1, data.rfind(b"\n", 0, at)
+        return f"line {line}: {not_utf8(data[at], at - start)}"

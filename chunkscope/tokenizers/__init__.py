@@ -1,0 +1,1 @@
+"""Name -> something that counts tokens exactly as vLLM would, and fast."""

@@ -1,0 +1,302 @@
+"""Chat templates: a conversation in, the text that the model is fed out.
+
+The text is the one `transformers` makes with `apply_chat_template(add_generation_prompt=True)`,
+and so the one vLLM tokenizes, without importing transformers, which takes a second. jinja2 is
+imported when the first template is compiled.
+"""
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from chunkscope.errors import InputError
+from chunkscope.sources.chat import Conversation, part_content, string_content
+
+if TYPE_CHECKING:
+    import jinja2
+    import jinja2.nodes
+
+ContentFormat = Literal["string", "openai"]
+
+
+class TemplateRefused(InputError):  # noqa: N818  (it is what the template did)
+    """The template raised, as it may: roles that do not alternate, a role it does not know."""
+
+
+class ChatTemplate:
+    """One compiled template.
+
+    `content_format` says whether it loops over the parts of a message's content ("openai") or
+    takes content as a string; `uses_date` whether its text depends on the day it is rendered on.
+    `date` pins that day.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        special_tokens: Mapping[str, Any],
+        date: datetime.date | None = None,
+    ) -> None:
+        self.source = source
+        self.special_tokens = _special_tokens(special_tokens)
+        self.date = date
+        environment, self._template, tree = _compile(source)
+        environment.globals["strftime_now"] = self._strftime_now
+        self.uses_date = _names(tree, "strftime_now")
+        self.content_format: ContentFormat = "openai" if _loops_over_content(tree) else "string"
+
+    def render(self, conversation: Conversation) -> str:
+        """The prompt's text. Raises TemplateRefused where the template will not have it."""
+        content = part_content if self.content_format == "openai" else string_content
+        variables = {
+            **self.special_tokens,
+            "documents": None,
+            "add_generation_prompt": True,
+            **conversation.template_kwargs,
+            "messages": content(conversation.messages),
+            "tools": conversation.tools,
+        }
+        try:
+            return self._template.render(variables)
+        except Exception as error:
+            # Whatever a stranger's template does with a stranger's data is about that row.
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise TemplateRefused(f"the chat template refused it: {reason}") from error
+
+    def _strftime_now(self, format: str) -> str:  # noqa: A002  (templates may name it)
+        if self.date is None:
+            # Local time without a zone, as transformers has it.
+            return datetime.datetime.now().strftime(format)  # noqa: DTZ005
+        return datetime.datetime.combine(self.date, datetime.time()).strftime(format)
+
+    def __reduce__(self) -> Any:
+        # Compiled templates cannot be pickled; worker processes compile their own.
+        return _rebuilt, (self.source, self.special_tokens, self.date)
+
+
+def _rebuilt(
+    source: str, special_tokens: Mapping[str, Any], date: datetime.date | None
+) -> ChatTemplate:
+    return ChatTemplate(source, special_tokens=special_tokens, date=date)
+
+
+def _special_tokens(tokens: Mapping[str, Any]) -> dict[str, Any]:
+    """`tokenizer_config.json` writes a token as text or as {"content": ...}; null is not there."""
+    plain = {
+        name: token.get("content") if isinstance(token, dict) else token
+        for name, token in tokens.items()
+    }
+    return {name: token for name, token in plain.items() if token is not None}
+
+
+# --- which template -------------------------------------------------------------------------------
+
+
+def choose_template(value: Any, has_tools: bool) -> str | None:
+    """The template out of what `chat_template` holds: text, or several by name.
+
+    >>> choose_template([{"name": "default", "template": "a"}], has_tools=True)
+    'a'
+    """
+    if value is None or isinstance(value, str):
+        return value
+    named = _named_templates(value)
+    if has_tools and "tool_use" in named:
+        return named["tool_use"]
+    if "default" in named:
+        return named["default"]
+    raise InputError(
+        f"several chat templates, none called default: {', '.join(sorted(named)) or 'none'}",
+        hint="give one with --chat-template FILE",
+    )
+
+
+def _named_templates(value: Any) -> dict[str, str]:
+    if isinstance(value, list):
+        entries = [entry for entry in value if isinstance(entry, dict)]
+        value = {entry.get("name"): entry.get("template") for entry in entries}
+    if not isinstance(value, dict):
+        raise InputError("the chat template is neither text nor a list of named templates")
+    return {
+        name: template
+        for name, template in value.items()
+        if isinstance(name, str) and isinstance(template, str)
+    }
+
+
+def read_template(path: Path) -> Any:
+    """A template file: Jinja text, or JSON with a "chat_template" (such as tokenizer_config.json).
+
+    What comes back is for `choose_template`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read the chat template {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"the chat template {path} is not UTF-8 text") from error
+    if not text.lstrip().startswith("{") or text.lstrip().startswith(("{%", "{{", "{#")):
+        return text
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError):
+        # Templates may well begin with a brace of their own.
+        return text
+    if isinstance(config, dict) and config.get("chat_template"):
+        return config["chat_template"]
+    raise InputError(
+        f'{path} is JSON without a "chat_template"', hint="give a Jinja file or such a JSON file"
+    )
+
+
+# --- jinja ----------------------------------------------------------------------------------------
+
+
+def _compile(
+    source: str,
+) -> "tuple[jinja2.Environment, jinja2.Template, jinja2.nodes.Template]":
+    import jinja2
+
+    environment = _environment()
+    try:
+        tree = environment.parse(source)
+        return environment, environment.from_string(source), tree
+    except (jinja2.TemplateError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        where = f" (line {line})" if line else ""
+        raise InputError(
+            f"the chat template is not valid Jinja: {error}{where}",
+            hint="give another one with --chat-template FILE",
+        ) from error
+
+
+def _environment() -> "jinja2.Environment":
+    """The environment transformers renders chat templates in, setting by setting."""
+    import jinja2
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_generation_tag(), loopcontrols]
+    )
+
+    def raise_exception(message: Any) -> None:
+        raise jinja2.TemplateError(message)
+
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = raise_exception
+    return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Jinja's own filter would escape <, > and & for HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _generation_tag() -> "type[jinja2.ext.Extension]":
+    """`{% generation %}...{% endgeneration %}` marks what to train on; the text is the body's."""
+    from jinja2 import nodes
+    from jinja2.ext import Extension
+    from jinja2.parser import Parser
+
+    class GenerationTag(Extension):
+        tags = {"generation"}  # noqa: RUF012  (jinja's way to say it)
+
+        def parse(self, parser: Parser) -> nodes.Node:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            # A call block, not the bare body, so that names set inside stay inside.
+            call = self.call_method("_body")
+            return nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+        def _body(self, caller: Any) -> Any:
+            return caller()
+
+    return GenerationTag
+
+
+# --- looking at a template ------------------------------------------------------------------------
+
+
+def _names(tree: "jinja2.nodes.Template", name: str) -> bool:
+    from jinja2 import nodes
+
+    return any(node.name == name and node.ctx == "load" for node in tree.find_all(nodes.Name))
+
+
+def _loops_over_content(tree: "jinja2.nodes.Template") -> bool:
+    """Whether there is a loop over the content of a message taken from a loop over messages.
+
+    This is how vLLM tells ("auto" content format), so a template it would misread is misread the
+    same way here.
+    """
+    messages = _aliases(tree, {"messages"})
+    names = {target.name for target, source in _loops(tree) if _root_name(source) in messages}
+    # Newer templates hand `message.content` to a macro that loops over what it calls `content`.
+    return any(
+        _is_content_of(source, names) or _root_name(source) == "content"
+        for _, source in _loops(tree)
+    )
+
+
+def _loops(tree: "jinja2.nodes.Template") -> "Iterator[tuple[jinja2.nodes.Name, Any]]":
+    from jinja2 import nodes
+
+    for loop in tree.find_all(nodes.For):
+        if isinstance(loop.target, nodes.Name):
+            yield loop.target, _unwrapped(loop.iter)
+
+
+def _aliases(tree: "jinja2.nodes.Template", names: set[str]) -> set[str]:
+    """The names and all that are set to them: `{% set loop_messages = messages[1:] %}`."""
+    from jinja2 import nodes
+
+    while True:
+        more = {
+            assign.target.name
+            for assign in tree.find_all(nodes.Assign)
+            if isinstance(assign.target, nodes.Name) and _root_name(assign.node) in names
+        }
+        if more <= names:
+            return names
+        names = names | more
+
+
+def _unwrapped(node: Any) -> Any:
+    """The expression without filters, tests and slices around it."""
+    from jinja2 import nodes
+
+    while isinstance(node, nodes.Filter | nodes.Test) or (
+        isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+    ):
+        node = node.node
+    return node
+
+
+def _root_name(node: Any) -> str | None:
+    from jinja2 import nodes
+
+    node = _unwrapped(node)
+    return node.name if isinstance(node, nodes.Name) else None
+
+
+def _is_content_of(node: Any, names: set[str]) -> bool:
+    """Whether it reads `message.content` or `message["content"]` of one of the names."""
+    from jinja2 import nodes
+
+    if isinstance(node, nodes.Getattr):
+        return node.attr == "content" and _root_name(node.node) in names
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return node.arg.value == "content" and _root_name(node.node) in names
+    return False

@@ -1,0 +1,286 @@
+"""A tokenizer made ready once: AutoTokenizer's view of it as plain files under a content hash.
+
+transformers takes a second to import and, for some exports, does not count as the raw
+`tokenizer.json` does. Its view is therefore saved once; later runs load that and never import
+transformers.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chunkscope.artefact import write_atomically
+from chunkscope.digests import DigestMemo
+from chunkscope.errors import InputError, MissingError
+from chunkscope.folders import cache_folder
+from chunkscope.tokenizers.conformance import differing, texts_for
+from chunkscope.tokenizers.cutting import cuts_agree, may_cut_json, may_cut_pattern
+from chunkscope.tokenizers.engines import (
+    Counts,
+    load_sentencepiece,
+    reference,
+    write_ranks,
+)
+from chunkscope.tokenizers.resolve import Kind, TokenizerFiles
+
+_LAYOUT = "2"  # raise when the files below change their meaning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What is known about a tokenizer without loading it.
+
+    `form` says how it is counted: "json" (tokenizers), "ranks" (tiktoken), "sentencepiece", or
+    "transformers" for one that only exists as Python code.
+    """
+
+    key: str
+    folder: Path
+    files: tuple[Path, ...]
+    form: str
+    special_added: int = 0
+    pattern: str = ""
+    may_cut: bool = False
+    chat_template: Any = None
+    special_tokens: dict[str, Any] = field(default_factory=dict)
+    mistral_chat: bool = False
+    remote_code: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def json_file(self) -> Path:
+        return self.folder / "tokenizer.json"
+
+    @property
+    def ranks_file(self) -> Path:
+        return self.folder / "ranks.tiktoken"
+
+
+def digest(found: TokenizerFiles, memo: DigestMemo) -> str:
+    """The content of a tokenizer's files as one hash."""
+    parts = [f"{file.name}\0{memo.sha256(file)}" for file in found.files]
+    if found.encoding:
+        parts.append(f"{found.encoding}\0{version('tiktoken')}")
+    return hashlib.sha256("\n".join([found.kind, *parts]).encode()).hexdigest()
+
+
+def compile_once(
+    found: TokenizerFiles, content: str, *, trust_remote_code: bool = False
+) -> Compiled:
+    """Load what an earlier run compiled, or compile it now."""
+    key = _key(found, content)
+    folder = cache_folder() / "tokenizers" / key
+    try:
+        return _read(folder, key, found)
+    except (OSError, ValueError, TypeError, KeyError):
+        pass  # not there yet, or damaged: make it (again)
+    build = _BUILDERS[found.kind]
+    with _fresh(folder) as place:
+        compiled = build(found, key, place, trust_remote_code)
+        write_atomically(folder / "meta.json", orjson.dumps(_meta(compiled)))
+    return compiled
+
+
+def is_compiled(found: TokenizerFiles, content: str) -> bool:
+    return (cache_folder() / "tokenizers" / _key(found, content) / "meta.json").is_file()
+
+
+def _key(found: TokenizerFiles, content: str) -> str:
+    packages = ("transformers", "tokenizers") if found.kind is Kind.HF else ()
+    versions = [f"{package} {version(package)}" for package in packages]
+    return hashlib.sha256("\n".join([_LAYOUT, content, *versions]).encode()).hexdigest()[:32]
+
+
+@contextmanager
+def _fresh(folder: Path) -> Iterator[Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the cache folder {folder}: {error.strerror}",
+            hint="set CHUNKSCOPE_CACHE_DIR to a folder that can be written",
+        ) from error
+    yield folder
+
+
+def _meta(compiled: Compiled) -> dict[str, Any]:
+    names = ("form", "special_added", "pattern", "may_cut", "chat_template", "special_tokens")
+    names += ("mistral_chat", "remote_code", "notes")
+    return {name: getattr(compiled, name) for name in names}
+
+
+def _read(folder: Path, key: str, found: TokenizerFiles) -> Compiled:
+    meta = orjson.loads((folder / "meta.json").read_bytes())
+    meta["notes"] = tuple(meta["notes"])
+    compiled = Compiled(key=key, folder=folder, files=found.files, **meta)
+    needed = {"json": compiled.json_file, "ranks": compiled.ranks_file}.get(compiled.form)
+    if needed is not None and not needed.is_file():
+        raise FileNotFoundError(needed)
+    return compiled
+
+
+def _from_auto(found: TokenizerFiles, key: str, folder: Path, remote_code: bool) -> Compiled:
+    """What AutoTokenizer makes of a folder, which is what vLLM serves."""
+    from chunkscope.tokenizers.auto import load_auto
+
+    auto = load_auto(found.files[0].parent, trust_remote_code=remote_code)
+    about: dict[str, Any] = {
+        "key": key,
+        "folder": folder,
+        "files": found.files,
+        "chat_template": auto.chat_template,
+        "special_tokens": _texts(auto.special_tokens_map),
+    }
+    backend = getattr(auto, "backend_tokenizer", None)
+    if backend is None:
+        return Compiled(
+            **about,
+            form="transformers",
+            special_added=auto.num_special_tokens_to_add(),
+            remote_code=remote_code,
+        )
+    compiled = _from_backend(backend, about, folder)
+    texts = texts_for(compiled)[::4]  # AutoTokenizer's own call is slow, and this is one backend
+    wanted = [len(ids) for ids in auto(texts, add_special_tokens=True)["input_ids"]]
+    counted = [n + compiled.special_added for n in reference(compiled).count(texts)]
+    if wanted != counted:  # the Python side does more than its backend
+        return Compiled(
+            **about,
+            form="transformers",
+            special_added=auto.num_special_tokens_to_add(),
+            remote_code=remote_code,
+        )
+    raw = next((file for file in found.files if file.name == "tokenizer.json"), None)
+    note = _raw_differs(raw, texts, counted) if raw else None
+    return _with_cuts(compiled, notes=(note,) if note else ())
+
+
+def _from_raw(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
+    backend = _load_json(found.files[0])
+    compiled = _from_backend(
+        backend, {"key": key, "folder": folder, "files": found.files}, folder
+    )
+    return _with_cuts(compiled)
+
+
+def _from_backend(backend: Any, about: dict[str, Any], folder: Path) -> Compiled:
+    # Truncation and padding baked into an export would silently cap every length.
+    backend.no_truncation()
+    backend.no_padding()
+    write_atomically(folder / "tokenizer.json", backend.to_str().encode())
+    return Compiled(
+        **about, form="json", special_added=backend.num_special_tokens_to_add(is_pair=False)
+    )
+
+
+def _from_tekken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
+    """Mistral's format: ranks and a pattern. Prompts begin with one <s>, as vLLM feeds them."""
+    import base64
+
+    path = found.files[0]
+    try:
+        document = orjson.loads(path.read_bytes())
+        config = document["config"]
+        words = config["default_vocab_size"] - config["default_num_special_tokens"]
+        entries = document["vocab"][:words]
+        ranks = [(base64.b64decode(entry["token_bytes"]), entry["rank"]) for entry in entries]
+        pattern = config["pattern"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
+    write_atomically(folder / "ranks.tiktoken", write_ranks(ranks))
+    compiled = Compiled(
+        key=key, folder=folder, files=found.files, form="ranks", pattern=pattern,
+        special_added=1, mistral_chat=True,
+    )  # fmt: skip
+    return _with_cuts(compiled)
+
+
+def _from_tiktoken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
+    import tiktoken
+
+    try:
+        encoding = tiktoken.get_encoding(found.encoding)
+    except ValueError as error:
+        names = ", ".join(tiktoken.list_encoding_names())
+        raise MissingError(
+            f"tiktoken has no encoding called {found.encoding}", hint=f"it has {names}"
+        ) from error
+    except Exception as error:  # requests' errors, or a cached file that does not match its hash
+        raise MissingError(
+            f"tiktoken could not load {found.encoding}: it downloads the vocabulary once",
+            hint="run it once with a network, or set TIKTOKEN_CACHE_DIR to a filled cache",
+        ) from error
+    ranks = sorted(encoding._mergeable_ranks.items(), key=lambda item: item[1])
+    write_atomically(folder / "ranks.tiktoken", write_ranks(ranks))
+    compiled = Compiled(
+        key=key, folder=folder, files=(), form="ranks", pattern=encoding._pat_str
+    )
+    return _with_cuts(compiled)
+
+
+def _from_sentencepiece(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
+    model = load_sentencepiece(found.files[0])
+    begins = int(model.bos_id() >= 0)
+    return Compiled(
+        key=key, folder=folder, files=found.files, form="sentencepiece", special_added=begins
+    )
+
+
+def _with_cuts(compiled: Compiled, notes: tuple[str, ...] = ()) -> Compiled:
+    """Allow cutting texts between words if this tokenizer's structure and behaviour permit it."""
+    by_structure = (
+        may_cut_json(orjson.loads(compiled.json_file.read_bytes()))
+        if compiled.form == "json"
+        else may_cut_pattern(compiled.pattern)
+    )
+    may_cut = by_structure and cuts_agree(reference(compiled), texts_for(compiled))
+    return replace(compiled, may_cut=may_cut, notes=notes)
+
+
+def _raw_differs(raw: Path, texts: list[str], counted: Counts) -> str | None:
+    """A sentence when the raw tokenizer.json would give other lengths than AutoTokenizer."""
+    try:
+        backend = _load_json(raw)
+    except InputError:
+        return None
+    backend.no_truncation()
+    backend.no_padding()
+    plain = [len(e) for e in backend.encode_batch_fast(texts, add_special_tokens=True)]
+    if not (different := differing(plain, counted)):
+        return None
+    return (
+        f"tokenizer.json by itself counts {different:,} of {len(texts):,} test strings "
+        "differently from AutoTokenizer; counted as AutoTokenizer does, which is what vLLM serves"
+    )
+
+
+def _load_json(path: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises plain Exception
+        raise InputError(f"{path} is not a tokenizer.json: {error}") from error
+
+
+def _texts(special: dict[str, Any]) -> dict[str, Any]:
+    """Special tokens as plain strings, the way chat templates see them."""
+    return {
+        name: [str(item) for item in value] if isinstance(value, list | tuple) else str(value)
+        for name, value in special.items()
+    }
+
+
+_BUILDERS = {
+    Kind.HF: _from_auto,
+    Kind.RAW: _from_raw,
+    Kind.TEKKEN: _from_tekken,
+    Kind.TIKTOKEN: _from_tiktoken,
+    Kind.SENTENCEPIECE: _from_sentencepiece,
+}

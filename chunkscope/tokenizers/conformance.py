@@ -1,0 +1,170 @@
+"""Does a fast engine give the same ids as the reference? Asked once per tokenizer and version.
+
+The strings reach for what engines get wrong: every Unicode class, white space of all kinds,
+digits, contractions, special tokens spelled out, long runs, decomposed text, random mixtures.
+"""
+
+import random
+import re
+import unicodedata
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from chunkscope.artefact import write_atomically
+from chunkscope.errors import ChunkscopeError
+from chunkscope.folders import cache_folder
+
+if TYPE_CHECKING:
+    from chunkscope.tokenizers.compiled import Compiled
+    from chunkscope.tokenizers.engines import Engine
+
+_SUITE = "1"  # raise when the strings change: old verdicts then no longer count
+_MAX_BLOCKS = 4
+_YOUNG = 0x10  # blocks of 4096 characters from U+10000 on; below, there is no excuse
+_SPACES = (" ", "\n", "\t", "\r\n", "  ", "\n\n", "\u00a0", "\u2028", "\u3000", "\x0b", "\x85")
+_SENTENCES = (
+    "A train leaves the station at 9:45 and travels 128.5 km; how long does it take?",
+    "I'm sure they'll say we've won, but SHE'D rather it wasn't so. It’s you’re D'OH!",
+    "def area(width: float, height: float) -> float:\n    return width * height  # m²\n",
+    '{"role": "user", "content": "caf\\u00e9 \\"quoted\\"", "n": [1, -2.5e-3, null, true]}',
+    "Der Fluß überquert die Straße; ça coûte 3,50 €. ¿Dónde está el niño?",
+    "Сколько будет семью восемь? Ответ: 56.\n\n日本語の文章と中文句子，混在しています。",
+    "한국어 문장도 있습니다. สวัสดีครับ नमस्ते दुनिया مرحبا بالعالم שלום עולם",
+    "$\\int_0^1 x^2\\,dx = \\frac{1}{3}$ and H₂O ≠ CO₂ → 10⁻⁹ ½ ⅔",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n\n* item\n\t- nested    \n```python\nx = 1\n```",
+    "https://example.org/path?query=1&x=%20#frag  foo@bar.io  ../a/b_c-d.py:42 C:\\dir\\f.txt",
+    "👩‍👩‍👧‍👦 🇩🇪🇯🇵 👍🏽 e\u0301 n\u0303 \u0301 \ufeffBOM zero\u200bwidth \u202eright",
+)
+# Pairs that became one character under NFC in Unicode 16 (2024): older tables leave them apart.
+_YOUNG_COMPOSITIONS = (
+    "\U00016d67\U00016d67", "\U00016d63\U00016d67", "\U00016d69\U00016d67",
+    "\U0001611e\U0001611e", "\U0001611e\U00016129", "\U0001611e\U0001611f",
+    "\U00011382\U000113c9", "\U00011384\U000113bb", "\U0001138b\U000113c2",
+    "\U00011390\U000113c9", "\U000113c2\U000113c2", "\U000113c2\U000113b8",
+)  # fmt: skip
+
+
+def texts_for(compiled: "Compiled") -> list[str]:
+    """The test strings, with this tokenizer's own special tokens among them."""
+    return [*_common(), *_with_specials(_specials(compiled))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether an engine may be used, and for which blocks of 4096 characters it may not.
+
+    Engines carry Unicode tables of different years: rows with letters of a script that is too
+    young for one of them are left to the reference, all others are counted fast.
+    """
+
+    agrees: bool
+    strings: int
+    different: int
+    except_blocks: tuple[int, ...] = ()
+
+    def exceptions(self) -> "re.Pattern[str] | None":
+        """Matches what the engine must not count."""
+        ranges = "".join(f"{chr(b << 12)}-{chr((b << 12) + 0xFFF)}" for b in self.except_blocks)
+        return re.compile(f"[{ranges}]") if ranges else None
+
+
+def judge(compiled: "Compiled", engine: "Engine", reference: "Engine") -> Verdict:
+    """Compare the ids of all test strings, and keep the verdict on disk."""
+    texts = texts_for(compiled)
+    try:
+        pairs = zip(texts, engine.ids(texts), reference.ids(texts), strict=True)
+        failed = [text for text, ours, theirs in pairs if ours != theirs]
+    except Exception:  # an engine that stumbles over a test string is not to be trusted
+        failed = texts
+    blocks = {max(map(ord, text), default=0) >> 12 for text in failed}
+    tolerable = len(blocks) <= _MAX_BLOCKS and min(blocks, default=_YOUNG) >= _YOUNG
+    verdict = Verdict(
+        agrees=tolerable,
+        strings=len(texts),
+        different=len(failed),
+        except_blocks=tuple(sorted(blocks)) if tolerable else (),
+    )
+    record(compiled, engine.name, reference.name, verdict)
+    return verdict
+
+
+def known(compiled: "Compiled", engine: str, reference: str) -> Verdict | None:
+    """The verdict of an earlier run."""
+    with suppress(OSError, ValueError, TypeError):
+        found = orjson.loads(_place(compiled, engine, reference).read_bytes())
+        return Verdict(**{**found, "except_blocks": tuple(found["except_blocks"])})
+    return None
+
+
+def record(compiled: "Compiled", engine: str, reference: str, verdict: Verdict) -> None:
+    with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
+        write_atomically(_place(compiled, engine, reference), orjson.dumps(asdict(verdict)))
+
+
+def differing(ours: list[int], theirs: list[int]) -> int:
+    return sum(a != b for a, b in zip(ours, theirs, strict=True))
+
+
+def _place(compiled: "Compiled", engine: str, reference: str) -> Path:
+    name = f"{_SUITE} {engine} against {reference}.json".replace(" ", "-")
+    return cache_folder() / "tokenizers" / compiled.key / name
+
+
+def _common() -> Iterator[str]:
+    yield ""
+    yield from _SENTENCES
+    yield from _code_points()
+    yield from _YOUNG_COMPOSITIONS
+    yield from _white_space()
+    yield from _runs()
+    yield from (unicodedata.normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES)
+    yield from _mixtures(random.Random(0))  # noqa: S311  (a test, not a secret)
+
+
+def _code_points() -> Iterator[str]:
+    """Every code point of the first plane and some above, at the edges of words and digits."""
+    points = [*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x20000, 7)]
+    for start in range(0, len(points), 16):
+        characters = map(chr, points[start : start + 16])
+        yield "".join(f"x{c}y {c}{c}7{c}\n{c} " for c in characters)
+
+
+def _white_space() -> Iterator[str]:
+    for first in _SPACES:
+        for second in _SPACES:
+            yield f"{first}word{first}{second}Word{second}{first}{second}9{second}.{first}{second}"
+
+
+def _runs() -> Iterator[str]:
+    for unit in ("a", "A", " ", "\n", "\t", "0", "7", ".", "-", "=", "é", "中", "🙂", "ab", "a b"):
+        for length in (2, 3, 4, 7, 16, 63, 256, 1500):
+            yield f"{unit * length}"
+            yield f"x{unit * length}y {unit * length} z"
+
+
+def _mixtures(chance: random.Random) -> Iterator[str]:
+    pieces = [*_SPACES, *(word for s in _SENTENCES for word in s.split(" "))]
+    pieces += ["'s", "'LL", "1234567", "3.14", "__init__", "...", "?!", "ﬁ", "İ", "ß", "Σς"]
+    for _ in range(1500):
+        joiner = chance.choice(("", " ", "\n"))
+        yield joiner.join(chance.choices(pieces, k=chance.randint(1, 24)))
+
+
+def _with_specials(specials: list[str]) -> Iterator[str]:
+    for token in specials:
+        yield token
+        yield f"before{token}after {token} {token}{token}\n{token}.{token[:-1]} {token[1:]}"
+
+
+def _specials(compiled: "Compiled") -> list[str]:
+    if compiled.form != "json":
+        return ["<s>", "[INST]", "<|endoftext|>", "<|im_start|>"]
+    added = orjson.loads(compiled.json_file.read_bytes()).get("added_tokens") or []
+    contents = [token["content"] for token in added]
+    # Vocabularies reserve hundreds of alike tokens: the first ones, and some of the rest, do.
+    return contents[:64] + contents[64::37]

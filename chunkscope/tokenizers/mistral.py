@@ -1,0 +1,34 @@
+"""Chats for Mistral's own tokenizers: mistral-common encodes them, there is no template.
+
+vLLM does the same for these models. Its import takes half a second, so it is loaded only when a
+chat dataset is counted.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from chunkscope.errors import InputError
+
+
+class ChatRefused(InputError):  # noqa: N818  (it is what mistral-common did)
+    """mistral-common has rules of its own: which roles follow which, how tool ids look."""
+
+
+class MistralChat:
+    """Counts conversations the way mistral-common encodes them."""
+
+    def __init__(self, path: Path) -> None:
+        from mistral_common.protocol.instruct.request import ChatCompletionRequest
+        from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+
+        self._request = ChatCompletionRequest
+        self._tokenizer = MistralTokenizer.from_file(str(path))
+
+    def count(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> int:
+        """The number of tokens; ChatRefused when this conversation cannot be encoded."""
+        try:
+            request = self._request.from_openai(messages=messages, tools=tools)
+            return len(self._tokenizer.encode_chat_completion(request).tokens)
+        except Exception as error:  # pydantic and mistral-common raise many kinds
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ChatRefused(f"mistral-common refuses this conversation: {first}") from error

@@ -1,0 +1,134 @@
+"""One tokenizer, as a run needs it: named, made ready, counting texts and chats."""
+
+import datetime
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chunkscope.digests import DigestMemo
+from chunkscope.errors import InputError
+from chunkscope.sources.chat import Conversation, string_content
+from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
+from chunkscope.tokenizers.compiled import Compiled, compile_once, digest, is_compiled
+from chunkscope.tokenizers.counting import LARGE_BYTES, Counting
+from chunkscope.tokenizers.engines import reference_name
+from chunkscope.tokenizers.mistral import MistralChat
+from chunkscope.tokenizers.resolve import resolve
+
+
+class Tokenizer:
+    """Counts prompts as vLLM would feed them to the model.
+
+    Nothing is loaded before it is needed: a run answered from the cache, or a trace that brings
+    its own lengths, never loads an engine.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        memo: DigestMemo | None = None,
+        chat_template: Path | None = None,
+        chat_date: datetime.date | None = None,
+        trust_remote_code: bool = False,
+        exact_check: bool = False,
+        expected_bytes: int = 0,
+        on_compile: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._found = resolve(name)
+        self.name = self._found.name
+        self.kind = str(self._found.kind)
+        self.digest = digest(self._found, memo or DigestMemo())
+        self._template = read_template(chat_template) if chat_template else None
+        self._date = chat_date
+        self._remote_code = trust_remote_code
+        self._exact = exact_check
+        self._large = expected_bytes >= LARGE_BYTES
+        self._on_compile = on_compile
+        self._lock = threading.RLock()
+        self._compiled: Compiled | None = None
+        self._counting: Counting | None = None
+        self._mistral: MistralChat | None = None
+        self._templates: dict[str, ChatTemplate] = {}
+
+    @property
+    def compiled(self) -> Compiled:
+        with self._lock:
+            if self._compiled is None:
+                if not is_compiled(self._found, self.digest):
+                    self._on_compile(self.name)
+                self._compiled = compile_once(
+                    self._found, self.digest, trust_remote_code=self._remote_code
+                )
+            return self._compiled
+
+    @property
+    def counting(self) -> Counting:
+        with self._lock:
+            if self._counting is None:
+                self._counting = Counting(self.compiled, large=self._large, exact=self._exact)
+            return self._counting
+
+    @property
+    def was_loaded(self) -> bool:
+        return self._counting is not None
+
+    @property
+    def reference(self) -> str:
+        return reference_name(self.compiled)
+
+    def chat_text(self, conversation: Conversation) -> str:
+        """The text of a conversation by the chat template, as vLLM would render it."""
+        return self._chat_template(has_tools=bool(conversation.tools)).render(conversation)
+
+    @property
+    def counts_chats_itself(self) -> bool:
+        """Mistral's tokenizers encode conversations directly; a given template goes first."""
+        return self.compiled.mistral_chat and self._template is None
+
+    def count_chat(self, conversation: Conversation) -> int:
+        with self._lock:
+            if self._mistral is None:
+                self._mistral = MistralChat(self.compiled.files[0])
+        return self._mistral.count(string_content(conversation.messages), conversation.tools)
+
+    @property
+    def chat_day(self) -> datetime.date:
+        return self._date or datetime.date.today()  # noqa: DTZ011  (templates use local time)
+
+    @property
+    def chat_key(self) -> str:
+        """What a chat's length depends on beside the tokenizer: a given template, and the day."""
+        template = self._template
+        if template is None and is_compiled(self._found, self.digest):
+            template = self.compiled.chat_template
+        text = repr(template)
+        day = self.chat_day.isoformat() if "strftime_now" in text else ""
+        given = hashlib.sha256(text.encode()).hexdigest() if self._template else ""
+        return f"{given} {day}"
+
+    @property
+    def renders_the_date(self) -> bool:
+        return any(template.uses_date for template in self._templates.values())
+
+    def close(self) -> None:
+        if self._counting is not None:
+            self._counting.close()
+
+    def _chat_template(self, *, has_tools: bool) -> ChatTemplate:
+        value: Any = self._template or self.compiled.chat_template
+        source = choose_template(value, has_tools)
+        if not source:
+            raise InputError(
+                f"{self.name} has no chat template, and this dataset is chat",
+                hint="give one with --chat-template FILE, or count the plain text of the "
+                "messages with --no-chat-template",
+            )
+        with self._lock:
+            if source not in self._templates:
+                self._templates[source] = ChatTemplate(
+                    source, special_tokens=self.compiled.special_tokens, date=self._date
+                )
+            return self._templates[source]

@@ -1,0 +1,55 @@
+"""What the reader tests share: read a file to its end and keep all that was said about it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chunkscope.errors import ChunkscopeError
+from chunkscope.sources.base import Problems, ReadOptions, Source
+from chunkscope.sources.discover import discover
+from chunkscope.sources.readers import open_reader
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+
+def shared(*parts: str) -> Path:
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"no reference data at {path}")
+    return path
+
+
+@dataclass
+class Read:
+    """A source, read: its records and where they were, bad rows, and the error it ended in."""
+
+    records: list[Any] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    head: list[Any] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    error: ChunkscopeError | None = None
+    format: str = ""
+    unit: str = ""
+    rows_at: str | None = None
+
+
+def read(place: Path | str | Source, columns: list[str] | None = None, **options: Any) -> Read:
+    """Everything in one source; a ChunkscopeError on the way is kept, any other is a bug."""
+    result, problems, chosen = Read(), Problems(), ReadOptions(**options)
+    source = place if isinstance(place, Source) else discover([str(place)], options=chosen)[0][0]
+    try:
+        with open_reader(source, chosen, problems) as reader:
+            result.head = reader.head()
+            for positions, records in reader.chunks(columns):
+                assert len(positions) == len(records)
+                result.positions += positions
+                result.records += records
+            result.format, result.unit = reader.format, reader.unit
+            result.rows_at = reader.rows_at
+    except ChunkscopeError as error:
+        assert error.hint
+        result.error = error
+    result.bad = [(row.position, row.reason) for row in problems.rows]
+    return result

@@ -1,0 +1,161 @@
+import json
+
+import pytest
+
+from chunkscope.sources.base import CHUNK_BYTES, Source
+from chunkscope.sources.lines import LinesReader
+from tests.sources.helpers import read, shared
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    def write(data: bytes):
+        path = tmp_path / "x.jsonl"
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+def test_each_line_is_a_record_and_positions_are_line_numbers(jsonl):
+    result = read(jsonl(b'{"a": 1}\n{"a": 2}\n'))
+    assert (result.records, result.positions) == ([{"a": 1}, {"a": 2}], [1, 2])
+    assert (result.unit, result.format, result.bad) == ("line", "jsonl", [])
+
+
+def test_the_head_is_read_without_being_consumed(jsonl):
+    result = read(jsonl(b'{"a": 1}\n{"a": 2}\n'))
+    assert result.head == result.records
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b'{"a": 1}\n{"a": 2}', id="no newline at the end"),
+        pytest.param(b'{"a": 1}\r\n{"a": 2}\r\n', id="CRLF"),
+        pytest.param(b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n', id="BOM"),
+        pytest.param('\ufeff{"a": 1}\n{"a": 2}\n'.encode("utf-16-le"), id="UTF-16"),
+        pytest.param('\ufeff{"a": 1}\n{"a": 2}\n'.encode("utf-32-be"), id="UTF-32"),
+    ],
+)
+def test_every_kind_of_text_file_gives_the_same_rows(jsonl, data):
+    result = read(jsonl(data))
+    assert (result.records, result.bad) == ([{"a": 1}, {"a": 2}], [])
+
+
+def test_blank_lines_are_no_rows_but_count_as_lines(jsonl):
+    result = read(jsonl(b'\n{"a": 1}\n\r\n   \n{"a": 2}\n\n'))
+    assert (result.positions, result.bad) == ([2, 5], [])
+
+
+def test_line_separators_inside_a_string_are_data(jsonl):
+    text = "one\u2028two\u0085three\x0bfour\x1cfive"
+    result = read(jsonl(json.dumps({"a": text}, ensure_ascii=False).encode() + b"\n"))
+    # \x0b and \x1c must be escaped in JSON, and json.dumps does that
+    assert result.records == [{"a": text}]
+
+
+def test_a_broken_line_in_the_middle_costs_only_itself(jsonl):
+    result = read(jsonl(b'{"a": 1}\n{"a": oops}\n{"a": 3}\n'))
+    assert result.positions == [1, 3]
+    assert result.bad == [(2, "not valid JSON: expecting a value at column 7")]
+
+
+def test_a_cut_last_line_is_a_bad_row_that_says_so(jsonl):
+    result = read(jsonl(b'{"a": 1}\n{"a": "tw'))
+    assert result.positions == [1]
+    assert result.bad == [
+        (2, "not valid JSON: a string that does not end, starting at column 7 (truncated?)")
+    ]
+
+
+def test_latin_1_is_a_bad_row_with_a_way_out(jsonl):
+    path = jsonl(b'{"a": "caf\xe9"}\n{"a": "tea"}\n')
+    result = read(path)
+    assert result.records == [{"a": "tea"}]
+    assert result.bad == [(1, "byte 0xe9 at column 11 is not UTF-8 (try --encoding latin-1)")]
+    assert read(path, encoding="latin-1").records == [{"a": "café"}, {"a": "tea"}]
+
+
+def test_what_python_writes_beyond_json_is_read(jsonl):
+    result = read(jsonl(b'{"a": NaN, "b": -Infinity, "c": 123456789012345678901234567890}\n'))
+    (record,) = result.records
+    assert record["a"] != record["a"]
+    assert record["c"] == 123456789012345678901234567890
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        pytest.param(b'{"a": "\\ud800"}', "a lone surrogate", id="half a surrogate pair"),
+        pytest.param(b'{"a": "x\0y"}', "a control character", id="a NUL byte"),
+        pytest.param(b"[" * 100_000, "nested too deeply", id="nesting"),
+        pytest.param(b"9" * 10_000, "too many digits", id="a number beyond reason"),
+        pytest.param(b'{"a": 1} {"a": 2}', "something more after", id="two values on a line"),
+    ],
+)
+def test_what_cannot_be_a_row_is_reported_in_words(jsonl, line, reason):
+    result = read(jsonl(line + b'\n{"a": 2}\n'))
+    assert result.records == [{"a": 2}]
+    assert reason in result.bad[0][1]
+
+
+def test_a_pair_of_surrogate_escapes_is_one_character(jsonl):
+    assert read(jsonl(b'{"a": "\\ud83d\\ude00", "b": NaN}\n')).records[0]["a"] == "😀"
+
+
+def test_records_that_are_no_objects_are_passed_on(jsonl):
+    assert read(jsonl(b'"a prompt"\n[1]\n7\nnull\n')).records == ["a prompt", [1], 7, None]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"\xef\xbb\xbf"])
+def test_an_empty_file_has_no_rows_and_no_problems(jsonl, data):
+    result = read(jsonl(data))
+    assert (result.records, result.bad, result.error) == ([], [], None)
+
+
+@pytest.mark.parametrize("around", [-2, -1, 0, 1, 2])
+def test_rows_on_the_edge_of_a_block_stay_whole(jsonl, around):
+    rows = [{"a": "x" * (CHUNK_BYTES - len('{"a":""}\n') + around)}, {"a": "y"}, {"a": "z"}]
+    data = b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
+    result = read(jsonl(data))
+    assert result.records == rows
+    assert result.positions == [1, 2, 3]
+
+
+def test_rows_longer_than_a_block_come_alone_and_in_order(jsonl):
+    rows = [{"a": str(i) * (CHUNK_BYTES * size // 2)} for i, size in enumerate((1, 9, 0, 5, 1, 7))]
+    path = jsonl(b"\n".join(json.dumps(row).encode() for row in rows))
+    result = read(path)
+    assert result.records == rows
+    assert result.positions == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_line_cut_because_the_file_is_growing_is_nobodys_mistake(tmp_path):
+    class Growing:
+        grew, bytes_read = True, 0
+
+        def __init__(self):
+            self.blocks = [b'{"a": 1}\n{"a": ', b""]
+
+        def read(self, size):
+            return self.blocks.pop(0)
+
+    from chunkscope.sources.base import Problems
+    from chunkscope.sources.opening import ByteStream
+
+    problems = Problems()
+    source = Source(name="x", group="", path="x.jsonl", format="jsonl", file=None)
+    chunks = list(LinesReader(source, problems, ByteStream(Growing())).chunks())
+    assert [record for chunk in chunks for record in chunk.records] == [{"a": 1}]
+    assert problems.count == 0
+
+
+def test_only_the_first_bad_rows_are_kept_but_all_are_counted(jsonl):
+    result = read(jsonl(b"oops\n" * 50))
+    assert len(result.bad) == 20
+
+
+def test_real_evaluation_sets_have_no_bad_rows():
+    assert len(read(shared("gsm8k", "test.jsonl")).records) == 1319
+    assert len(read(shared("humaneval", "HumanEval.jsonl.gz")).records) == 164

@@ -1,0 +1,154 @@
+import csv
+import io
+
+import pytest
+
+from chunkscope.errors import UsageError
+from tests.sources.helpers import read, shared
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(data: str | bytes, name: str = "x.csv"):
+        path = tmp_path / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    return write
+
+
+ROWS = [{"question": "why, oh why?", "answer": "x"}, {"question": "how;so|?", "answer": "y"}]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_found(table, delimiter):
+    out = io.StringIO()
+    writer = csv.DictWriter(out, ["question", "answer"], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(ROWS)
+    assert read(table(out.getvalue())).records == ROWS
+
+
+def test_commas_in_prose_do_not_hide_a_semicolon(table):
+    data = "question;answer\nwell, first;a\nsecond, third, fourth;b\nfifth;c\n"
+    assert [row["answer"] for row in read(table(data)).records] == ["a", "b", "c"]
+
+
+def test_a_delimiter_can_be_given(table):
+    path = table("a:b\n1:2\n")
+    assert read(path, delimiter=":", header=True).records == [{"a": "1", "b": "2"}]
+    assert read(table("a\tb\n1\t2\n"), delimiter="\\t").records == [{"a": "1", "b": "2"}]
+
+
+@pytest.mark.parametrize("delimiter", ["", "::", '"', "\n"])
+def test_a_senseless_delimiter_is_a_usage_error(table, delimiter):
+    result = read(table("a,b\n1,2\n"), delimiter=delimiter)
+    assert isinstance(result.error, UsageError)
+
+
+def test_quotes_in_a_tsv_that_does_not_quote_are_text(table):
+    data = 'question\tanswer\n"open\tx\nno quote\ty\n"also open\tz\n'
+    result = read(table(data, "x.tsv"))
+    assert [row["question"] for row in result.records] == ['"open', "no quote", '"also open']
+
+
+def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start(table):
+    result = read(table('question,answer\n"one\ntwo\n""three""",a\nlast,b\n'))
+    assert result.records[0]["question"] == 'one\ntwo\n"three"'
+    assert (result.positions, result.unit) == ([2, 5], "line")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"question,answer\nwhy,x\n", id="plain"),
+        pytest.param(b"\xef\xbb\xbfquestion,answer\r\nwhy,x\r\n", id="BOM and CRLF"),
+        pytest.param(b"question,answer\rwhy,x\r", id="old Mac"),
+        pytest.param(b"question,answer\n\n\nwhy,x", id="blank lines, no newline at the end"),
+        pytest.param(b"question,answer,\nwhy,x,\n".replace(b"answer,", b"answer"), id="a comma more"),
+        pytest.param("\ufeffquestion,answer\nwhy,x\n".encode("utf-16-le"), id="UTF-16"),
+    ],
+)
+def test_every_kind_of_csv_gives_the_same_rows(table, data):
+    result = read(table(data))
+    assert (result.records, result.bad) == ([{"question": "why", "answer": "x"}], [])
+
+
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [
+        pytest.param("question,answer\nwhy,x\n", ["question", "answer"], id="known names"),
+        pytest.param("Best Answer,Source URL\nyes,a\n", ["Best Answer", "Source URL"], id="words"),
+        pytest.param("alpha,beta\n1,2\n3,4\n", ["alpha", "beta"], id="unknown names"),
+        pytest.param(",text\n0,a\n1,b\n", ["column0", "text"], id="pandas' index"),
+        pytest.param("text,text\na,b\n", ["column0", "column1"], id="a name twice is no header"),
+        pytest.param("What is it?,3\nWho?,4\n", ["column0", "column1"], id="numbers"),
+        pytest.param("Paris,A\nRome,A\nOslo,B\n", ["column0", "column1"], id="labels come again"),
+        pytest.param("What is the point of all this?,A\n", ["column0", "column1"], id="a sentence"),
+        pytest.param("Oslo,Rome\n", ["column0", "column1"], id="a single row"),
+    ],
+)
+def test_a_header_is_known_by_its_names(table, data, names):
+    assert list(read(table(data)).records[0]) == names
+
+
+def test_a_header_can_be_said_to_be_there_or_not(table):
+    path = table("question,answer\nwhy,x\n")
+    assert len(read(path, header=False).records) == 2
+    assert read(table("1,1,\na,b,c\n"), header=True).records == [{"1": "a", "1_2": "b", "column2": "c"}]
+
+
+def test_rows_of_another_width_are_bad_and_move_no_cells(table):
+    result = read(table("question,answer\nwhy,x\nonly\nwhy,x,more,cells\nhow,y\n"))
+    assert result.positions == [2, 5]
+    assert result.bad == [
+        (3, "1 cell where the table has 2"),
+        (4, "4 cells where the table has 2"),
+    ]
+
+
+def test_a_quote_that_is_never_closed_is_a_bad_row(table):
+    result = read(table('question,answer\nwhy,x\nhow,"y and on\nand on\n'))
+    assert result.positions == [2]
+    assert result.bad == [(3, "a quote is opened here and never closed (truncated?)")]
+
+
+def test_bytes_that_are_not_utf_8_spoil_only_their_row(table):
+    path = table(b"question,answer\ncaf\xe9,x\ntea,y\n")
+    result = read(path)
+    assert result.records == [{"question": "tea", "answer": "y"}]
+    assert result.bad == [(2, "byte 0xe9 at column 4 is not UTF-8 (try --encoding latin-1)")]
+    assert read(path, encoding="latin-1").records[0]["question"] == "café"
+
+
+def test_nul_bytes_are_data(table):
+    assert read(table(b"question,answer\na\0b" + b"x" * 80 + b",c\n")).records[0]["answer"] == "c"
+
+
+def test_a_very_long_cell_is_read_and_the_limit_of_csv_is_put_back(table):
+    before = csv.field_size_limit()
+    result = read(table("question,answer\n" + "x" * 5_000_000 + ",y\n"))
+    assert len(result.records[0]["question"]) == 5_000_000
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"question,answer\n"])
+def test_a_table_without_rows_has_no_records(table, data):
+    result = read(table(data))
+    assert (result.records, result.bad, result.error) == ([], [], None)
+
+
+def test_real_tables_are_read_with_and_without_header():
+    law = read(shared("mmlu", "headerless_professional_law.csv"))
+    assert (len(law.records), law.bad) == (1534, [])
+    assert list(law.records[0]) == [f"column{i}" for i in range(6)]
+    trace = read(shared("azure_llm_trace", "AzureLLMInferenceTrace_code.csv"))
+    assert len(trace.records) == 8819
+    assert trace.records[0]["ContextTokens"] == "4808"
+
+
+def test_every_mmlu_table_has_its_header():
+    for path in sorted(shared("mmlu", "test").glob("*.csv")):
+        result = read(path)
+        assert list(result.records[0])[0] == "question", path
+        assert result.bad == [], path

@@ -1,0 +1,382 @@
+"""Rendering chat templates: letter for letter what transformers renders."""
+
+import datetime
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chunkscope.errors import InputError
+from chunkscope.sources.chat import Conversation, conversation, part_content, string_content
+from chunkscope.tokenizers.chat_template import (
+    ChatTemplate,
+    TemplateRefused,
+    choose_template,
+    read_template,
+)
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+WITH_TEMPLATES = ["llama3.1", "qwen3", "deepseek-v3", "mistral-nemo"]
+needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="no shared data beside the checkout")
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather <now> & later in 東京",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+CALL = {
+    "id": "abcdef123",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Zürich"}'},
+}
+CASES: dict[str, dict[str, Any]] = {
+    "one question": {"messages": [{"role": "user", "content": "Hi there"}]},
+    "a system prompt": {
+        "messages": [
+            {"role": "system", "content": "Be brief.\n"},
+            {"role": "user", "content": "  What is 2+2? "},
+        ]
+    },
+    "several turns": {
+        "messages": [
+            {"role": "user", "content": "One"},
+            {"role": "assistant", "content": "<think>\nhm\n</think>\n\nTwo"},
+            {"role": "user", "content": "Three"},
+        ]
+    },
+    "unicode": {
+        "messages": [{"role": "user", "content": "naïve 東京 🎉 \u2028 <|im_end|> </s> {{ x }}"}]
+    },
+    "content parts": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}],
+            }
+        ]
+    },
+    "tools offered": {
+        "messages": [{"role": "user", "content": "Weather in Zürich?"}],
+        "tools": [WEATHER],
+    },
+    "a tool called and its result": {
+        "messages": [
+            {"role": "user", "content": "Weather in Zürich?"},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "abcdef123", "content": '{"sunny": true}'},
+        ],
+        "tools": [WEATHER],
+    },
+    "reasoning kept apart": {
+        "messages": [
+            {"role": "user", "content": "One"},
+            {"role": "assistant", "content": "Two", "reasoning_content": "because"},
+        ]
+    },
+    "thinking switched off": {
+        "messages": [{"role": "user", "content": "One"}],
+        "chat_template_kwargs": {"enable_thinking": False},
+    },
+}
+
+
+def chat(**row: Any) -> Conversation:
+    return conversation(row["messages"], row)
+
+
+def say(text: str) -> Conversation:
+    return chat(messages=[{"role": "user", "content": text}])
+
+
+@pytest.fixture(scope="session")
+def references() -> dict[str, Any]:
+    transformers = pytest.importorskip("transformers")
+    return {
+        name: transformers.AutoTokenizer.from_pretrained(SHARED / "tokenizers" / name)
+        for name in WITH_TEMPLATES
+    }
+
+
+def our_template(name: str) -> ChatTemplate:
+    folder = SHARED / "tokenizers" / name
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokens = {key: config[key] for key in config if key.endswith("_token") and config[key]}
+    return ChatTemplate(config["chat_template"], special_tokens=tokens, date=None)
+
+
+def expected(tokenizer: Any, ours: ChatTemplate, row: Conversation) -> str | None:
+    """transformers' text, or None where its template raises."""
+    content = part_content if ours.content_format == "openai" else string_content
+    try:
+        text = tokenizer.apply_chat_template(
+            content(row.messages),
+            tools=row.tools,
+            tokenize=False,
+            add_generation_prompt=True,
+            **row.template_kwargs,
+        )
+    except Exception:
+        return None
+    assert isinstance(text, str)
+    return text
+
+
+def rendered(ours: ChatTemplate, row: Conversation) -> str | None:
+    try:
+        return ours.render(row)
+    except TemplateRefused:
+        return None
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", WITH_TEMPLATES)
+def test_the_text_is_the_one_transformers_renders(
+    references: dict[str, Any], name: str, case: str
+) -> None:
+    ours, row = our_template(name), chat(**CASES[case])
+    assert rendered(ours, row) == expected(references[name], ours, row)
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("name", WITH_TEMPLATES)
+def test_real_conversations_come_out_as_transformers_renders_them(
+    references: dict[str, Any], name: str
+) -> None:
+    ours = our_template(name)
+    bench = SHARED / "data/mt_bench_101/mtbench101_messages.jsonl"
+    lines = bench.read_text(encoding="utf-8").splitlines()[::20]
+    rows = [chat(**json.loads(line)) for line in lines]
+    dummy = SHARED / "data/sharegpt_dummy/dummy_conversation.json"
+    for record in json.loads(dummy.read_text(encoding="utf-8"))[::20]:
+        rows.append(conversation(record["conversations"], record))
+    assert len(rows) > 90
+    for row in rows:
+        assert rendered(ours, row) == expected(references[name], ours, row)
+
+
+OWN_TEMPLATES = {
+    "json": "{{ messages | tojson }}{{ tools | tojson(indent=2) }}",
+    "sorted json": "{{ messages | tojson(sort_keys=true, separators=(',', ':')) }}",
+    "white space": (
+        "  {% for m in messages %}\n\n    {%- if loop.first %}\n  A {{ m.role }}\n"
+        "    {% endif %}\n  {# note #}\n B\n{% endfor %}\n\n"
+    ),
+    "left early": "{% for m in messages %}{% if m.role == 'assistant' %}{% continue %}{% endif %}"
+    "{% generation %}{% set x = 1 %}{{ m.content | trim }}{% endgeneration %}{{ x }}{% endfor %}",
+    "namespace": "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
+    "{% endfor %}{{ ns.n }}{{ dict(a=1) }}",
+    "unknown names": "{{ nothing }}{{ documents is none }}{{ tools is defined }}{{ pad_token }}",
+}
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("own", OWN_TEMPLATES)
+def test_the_environment_is_the_one_of_transformers(
+    references: dict[str, Any], own: str, case: str
+) -> None:
+    tokenizer, row = references["qwen3"], chat(**CASES[case])
+    ours = ChatTemplate(OWN_TEMPLATES[own], special_tokens=tokenizer.special_tokens_map)
+    theirs = tokenizer.apply_chat_template(
+        string_content(row.messages),
+        tools=row.tools,
+        chat_template=OWN_TEMPLATES[own],
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    assert ours.render(row) == theirs
+
+
+@needs_shared
+@pytest.mark.shared
+def test_a_tool_call_that_a_template_takes_is_in_the_text() -> None:
+    text = our_template("qwen3").render(chat(**CASES["a tool called and its result"]))
+    assert '{"name": "get_weather", "arguments": {"city": "Zürich"}}' in text
+    assert "The weather <now> & later in 東京" in text
+
+
+def test_blocks_leave_no_white_space_behind() -> None:
+    source = (
+        "{% for m in messages %}\n    {% if true %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}"
+    )
+    assert ChatTemplate(source, special_tokens={}).render(say("hi")) == "hi\n"
+
+
+def test_loops_can_be_left_and_training_marks_are_transparent() -> None:
+    source = (
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}"
+        "{% break %}{% endfor %}"
+    )
+    row = chat(messages=[{"role": "user", "content": c} for c in "ab"])
+    assert ChatTemplate(source, special_tokens={}).render(row) == "a"
+
+
+def test_json_in_a_template_is_not_escaped_for_html() -> None:
+    template = ChatTemplate("{{ messages[0].content | tojson }}", special_tokens={})
+    assert template.render(say("<é> & '")) == '"<é> & \'"'
+
+
+def test_the_generation_prompt_is_asked_for_and_a_row_can_decline_it() -> None:
+    template = ChatTemplate("{{ add_generation_prompt }}", special_tokens={})
+    assert template.render(say("x")) == "True"
+    row = chat(messages=[{"role": "user", "content": "x"}], add_generation_prompt=False)
+    assert template.render(row) == "False"
+
+
+def test_special_tokens_are_text_however_the_config_writes_them() -> None:
+    tokens = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": None}
+    template = ChatTemplate(
+        "{{ bos_token }}{{ eos_token }}{{ unk_token is defined }}", special_tokens=tokens
+    )
+    assert template.render(say("x")) == "<s></s>False"
+
+
+def test_a_template_that_asks_for_the_date_says_so_and_can_be_pinned() -> None:
+    source = "{{ strftime_now('%-d %B %Y') }}: {{ messages[0].content }}"
+    first = ChatTemplate(source, special_tokens={}, date=datetime.date(2024, 5, 1))
+    last = ChatTemplate(source, special_tokens={}, date=datetime.date(2024, 9, 30))
+    assert first.uses_date
+    assert first.render(say("hi")) == "1 May 2024: hi"
+    assert last.render(say("hi")) == "30 September 2024: hi"
+    today = datetime.date.today().strftime("%Y")  # noqa: DTZ011
+    assert today in ChatTemplate(source, special_tokens={}).render(say("hi"))
+    assert not ChatTemplate("{{ messages[0].content }}", special_tokens={}).uses_date
+
+
+@pytest.mark.parametrize(
+    ("source", "content_format"),
+    [
+        pytest.param(
+            "{% for m in messages %}{{ m['content'] }}{% endfor %}", "string", id="as a string"
+        ),
+        pytest.param(
+            "{% for m in messages %}{% for part in m.content %}{{ part.text }}"
+            "{% endfor %}{% endfor %}",
+            "openai",
+            id="part by part",
+        ),
+        pytest.param(
+            "{% set rest = messages[1:] %}{% for m in rest %}"
+            "{% for p in m['content'] | selectattr('type', 'equalto', 'text') %}{{ p.text }}"
+            "{% endfor %}{% endfor %}",
+            "openai",
+            id="part by part, of a slice",
+        ),
+        pytest.param(
+            "{% for m in messages %}{% for c in m.tool_calls %}x{% endfor %}{% endfor %}",
+            "string",
+            id="another loop",
+        ),
+    ],
+)
+def test_how_a_template_wants_content_is_found_as_vllm_finds_it(
+    source: str, content_format: str
+) -> None:
+    assert ChatTemplate(source, special_tokens={}).content_format == content_format
+
+
+def test_a_template_that_loops_over_parts_gets_parts_and_media_places() -> None:
+    source = (
+        "{% for m in messages %}{% for p in m.content %}"
+        "{% if p.type == 'text' %}[{{ p.text }}]{% else %}<{{ p.type }}>{% endif %}"
+        "{% endfor %}{% endfor %}"
+    )
+    image = {"type": "image_url", "image_url": {"url": "data:x"}}
+    row = chat(
+        messages=[
+            {"role": "user", "content": "plain"},
+            {"role": "user", "content": [image, {"type": "text", "text": "what?"}]},
+        ]
+    )
+    assert ChatTemplate(source, special_tokens={}).render(row) == "[plain]<image>[what?]"
+    assert row.media == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{{ raise_exception('roles must\nalternate') }}", "roles must alternate"),
+        ("{{ messages[0].nothing.there }}", "no attribute"),
+        ("{{ messages[0].content + 1 }}", "concatenate"),
+        ("{{ messages.append(1) }}", "safe"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{% for i in range(999999999) %}{% endfor %}", "Range"),
+    ],
+)
+def test_a_template_that_refuses_a_conversation_says_why(source: str, reason: str) -> None:
+    with pytest.raises(TemplateRefused, match=reason) as caught:
+        ChatTemplate(source, special_tokens={}).render(say("x"))
+    assert "\n" not in caught.value.message
+
+
+def test_a_template_that_is_not_jinja_is_bad_input() -> None:
+    with pytest.raises(InputError, match=r"not valid Jinja.*line 2"):
+        ChatTemplate("x\n{% for %}", special_tokens={})
+
+
+def test_a_template_survives_the_way_to_a_worker_process() -> None:
+    template = ChatTemplate(
+        "{{ bos_token }}{{ strftime_now('%Y') }}",
+        special_tokens={"bos_token": "<s>"},
+        date=datetime.date(1999, 1, 1),
+    )
+    assert pickle.loads(pickle.dumps(template)).render(say("x")) == "<s>1999"
+
+
+def test_named_templates_are_chosen_as_transformers_chooses() -> None:
+    named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
+    assert choose_template(named, has_tools=False) == "d"
+    assert choose_template(named, has_tools=True) == "t"
+    assert choose_template({"default": "d"}, has_tools=True) == "d"
+    assert choose_template("text", has_tools=True) == "text"
+    assert choose_template(None, has_tools=False) is None
+    with pytest.raises(InputError, match="none called default: rag"):
+        choose_template([{"name": "rag", "template": "r"}], has_tools=False)
+    with pytest.raises(InputError, match="neither text nor"):
+        choose_template(3, has_tools=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "template"),
+    [
+        ("{% for m in messages %}x{% endfor %}\n", "{% for m in messages %}x{% endfor %}\n"),
+        ("{{ bos_token }}", "{{ bos_token }}"),
+        ('{"chat_template": "{{ x }}", "bos_token": null}', "{{ x }}"),
+        ("{not json {{ x }}", "{not json {{ x }}"),
+    ],
+)
+def test_a_template_file_is_jinja_or_json(tmp_path: Path, text: str, template: str) -> None:
+    path = tmp_path / "template"
+    path.write_text(text, encoding="utf-8")
+    assert read_template(path) == template
+
+
+def test_a_template_file_that_cannot_be_used_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        read_template(tmp_path / "none.jinja")
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_template(tmp_path / "latin")
+    (tmp_path / "config.json").write_text('{"bos_token": "<s>"}')
+    with pytest.raises(InputError, match='without a "chat_template"'):
+        read_template(tmp_path / "config.json")
+
+
+def test_importing_this_loads_neither_jinja_nor_transformers() -> None:
+    code = (
+        "import sys, chunkscope.tokenizers.chat_template, chunkscope.sources.select;"
+        "print([m for m in ('jinja2', 'transformers', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
