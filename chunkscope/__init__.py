@@ -1,3 +1,45 @@
-"""chunkscope: how long evaluation prompts really are, and the vLLM settings that follow."""
+"""chunkscope: how long evaluation prompts really are, and the vLLM settings that follow.
+
+>>> import chunkscope
+>>> profile = chunkscope.analyze("sample_data/")  # doctest: +SKIP
+>>> profile.overall.percentile(95)  # doctest: +SKIP
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chunkscope.analysis import AnalyzeOptions, analyze
+    from chunkscope.errors import ChunkscopeError
+    from chunkscope.histogram import LengthHistogram
+    from chunkscope.profile import DatasetProfile, Profile
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AnalyzeOptions",
+    "ChunkscopeError",
+    "DatasetProfile",
+    "LengthHistogram",
+    "Profile",
+    "analyze",
+]
+
+_HOMES = {
+    "AnalyzeOptions": "analysis",
+    "ChunkscopeError": "errors",
+    "DatasetProfile": "profile",
+    "LengthHistogram": "histogram",
+    "Profile": "profile",
+    "analyze": "analysis",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use: `chunkscope --help` needs none of it.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"chunkscope.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

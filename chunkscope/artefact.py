@@ -39,7 +39,7 @@ def dump(document: dict[str, Any]) -> bytes:
 def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
     """Read an artefact and make sure that it is one of this kind and version."""
     try:
-        document = orjson.loads(path.read_bytes())
+        document: dict[str, Any] = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"no such file: {path}", hint=f"run `{made_by}` first") from None
     except OSError as error:

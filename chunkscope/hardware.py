@@ -47,10 +47,11 @@ def _card(
 
 
 # Memory: what torch reports as total (its out-of-memory messages quote it), a little under the
-# sticker. Bandwidth and dense 16-bit TFLOP/s (no sparsity, 32-bit accumulate): the vendor's data
-# sheet named last, where it states only the sparse figure, half of it.
+# sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. The source names the
+# vendor's sheet to look in; the sheets themselves were not at hand when this was written. Speeds
+# were compared with public tables and memory with quoted messages, except in UNCHECKED.
 CARDS = (
-    _card("b300", "NVIDIA B300", 267.6, 8000, 2250, "NVIDIA HGX B300 data sheet; memory assumed"),
+    _card("b300", "NVIDIA B300", 267.6, 8000, 2250, "NVIDIA HGX B300 data sheet"),
     _card("b200", "NVIDIA B200", 178.35, 8000, 2250, "NVIDIA HGX B200 data sheet"),
     _card("h200", "NVIDIA H200", 139.80, 4800, 989, "NVIDIA H200 data sheet (SXM)"),
     _card("h200-nvl", "NVIDIA H200 NVL", 139.80, 4800, 835, "NVIDIA H200 data sheet (NVL)"),
@@ -58,12 +59,12 @@ CARDS = (
     _card("h100", "NVIDIA H100 80GB HBM3", 79.11, 3350, 989, "NVIDIA H100 data sheet (SXM)"),
     _card("h100-pcie", "NVIDIA H100 PCIe", 79.11, 2000, 756, "NVIDIA H100 PCIe product brief"),
     _card("h100-nvl", "NVIDIA H100 NVL", 93.11, 3900, 835, "NVIDIA H100 data sheet (NVL)"),
-    _card("h20", "NVIDIA H20", 95.08, 4000, 148, "NVIDIA H20 figures as resold; memory assumed"),
+    _card("h20", "NVIDIA H20", 95.08, 4000, 148, "NVIDIA H20 as resold"),
     _card("a100", "NVIDIA A100-SXM4-80GB", 79.15, 2039, 312, "NVIDIA A100 data sheet (SXM 80 GB)"),
     _card("a100-pcie", "NVIDIA A100 80GB PCIe", 79.15, 1935, 312, "NVIDIA A100 data sheet (PCIe)"),
     _card("a100-40gb", "NVIDIA A100-SXM4-40GB", 39.39, 1555, 312, "NVIDIA A100 data sheet (40 GB)"),
     _card("a40", "NVIDIA A40", 44.35, 696, 149.7, "NVIDIA A40 data sheet"),
-    _card("a30", "NVIDIA A30", 23.50, 933, 165, "NVIDIA A30 data sheet; memory assumed"),
+    _card("a30", "NVIDIA A30", 23.50, 933, 165, "NVIDIA A30 data sheet"),
     _card("a10", "NVIDIA A10", 22.06, 600, 125, "NVIDIA A10 data sheet"),
     _card("a10g", "NVIDIA A10G", 22.06, 600, 70, "AWS g5 instances: NVIDIA A10G"),
     _card("l40s", "NVIDIA L40S", 44.39, 864, 362, "NVIDIA L40S data sheet"),
@@ -89,6 +90,17 @@ CARDS = (
     _card("mi355x", "AMD Instinct MI355X", 287.98, 8000, 2516, "AMD Instinct MI355X data sheet"),
 )  # fmt: skip
 TABLE = {card.name: card for card in CARDS}
+# Figures written from memory and found nowhere to compare with.
+UNCHECKED = {
+    "memory": frozenset({
+        "b300", "h200-nvl", "h100-nvl", "h20", "a100-40gb", "a30", "t4", "v100", "rtx-6000-ada",
+        "rtx-a6000", "rtx-4090", "rtx-4080", "rtx-3090", "mi300x", "mi325x", "mi355x",
+    }),
+    "speed": frozenset({
+        "b300", "h200-nvl", "a40", "a10g", "t4", "rtx-pro-6000", "rtx-6000-ada", "rtx-a6000",
+        "rtx-5090", "rtx-3090", "mi325x", "mi355x",
+    }),
+}  # fmt: skip
 # Other ways to say the same: as nvidia-smi prints it, or with the memory in the name.
 ALIASES = {
     "h100-sxm": "h100", "h100-80gb": "h100", "h200-sxm": "h200", "h200-141gb": "h200",
@@ -111,7 +123,22 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     if name is None:
         return None if size is None else _nameless(size)
     gpu = local_gpu() if _slug(name) == LOCAL else _by_name(name)
-    return gpu if size is None else replace(gpu, memory_gib=size, source="--gpu-memory")
+    if size is None:
+        return gpu
+    return replace(gpu, memory_gib=size, source=f"--gpu-memory; speed: {gpu.source}")
+
+
+def doubts(gpu: Gpu) -> tuple[str, ...]:
+    """Which figures of a card nobody has compared with anything."""
+    if gpu.name not in TABLE:
+        return ()
+    given = gpu.source.startswith("--gpu-memory")
+    kinds = [k for k, names in UNCHECKED.items() if gpu.name in names]
+    return tuple(
+        f"the {kind} of {gpu.title} is assumed: not compared with a source"
+        for kind in kinds
+        if not (given and kind == "memory")
+    )
 
 
 def parse_memory(text: str) -> int:

@@ -1,7 +1,8 @@
 """ModelShape x arguments x GPU -> where every GiB goes.
 
-Anchored in measurements on one H200 (vLLM 0.24.0; section 11 of the project's notes on vLLM): a
-number that was not derived from the model says `assumed`, and where it comes from.
+The constants were FITTED to measurements on one H200 (vLLM 0.24.0; section 11 of the project's
+notes on vLLM): agreement with that run is how they were chosen, not evidence that they hold on
+another GPU, model or version. Only Qwen2.5-7B's weights and activations there were not fitted.
 """
 
 from collections.abc import Iterator
@@ -22,12 +23,14 @@ GRAPH_BYTES = round(0.46 * GIB)
 # Bytes per (request x vocabulary entry) of the sampler's dummy run, read in vLLM 0.24. V1: 16-bit
 # logits, a 32-bit copy, probabilities and noise; V2: 16-bit logits and a 32-bit copy.
 SAMPLER_BYTES = {Runner.V1: 14, Runner.V2: 6}
-# Bytes per (token x vocabulary entry) of prompt_logprobs. V1, on the whole chunk: 2.91 GiB for
-# 2048 x 152,064 on an H200. V2, on slices of 1024 tokens: 0.51 GiB for 1024 x 128,256.
+# Bytes per (token x vocabulary entry) of prompt_logprobs, one measurement each on an H200.
+# V1, on the whole chunk: 2.91 GiB for 2048 x 152,064 (the code reads like 6 bytes; this is 10).
+# V2, on slices of 1024 tokens: 0.51 GiB for 1024 x 128,256.
 LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
 V2_SLICE_TOKENS = 1024
 # The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
 USABLE_HEADROOM = 0.9
+FITTED = "fitted on an H200, vLLM 0.24"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ class Engine:
     def memory(
         self, *, budget: int, seqs: int, utilization: float, chunk: int | None = None
     ) -> Memory:
-        """Where the memory goes when a step holds `budget` tokens, `chunk` of them of one prompt."""
+        """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt."""
         total = self.gpu.memory_bytes
         requested = round(total * utilization)
         lines = tuple(self._lines(budget, seqs, chunk or budget))
@@ -96,7 +99,6 @@ class Engine:
         kv_bytes = requested - spent
         # The logprobs pass follows the forward pass, so it may reuse what that was given.
         reusable = next(line.gib for line in lines if line.name == "activation")
-        reusable = max(reusable, next(line.gib for line in lines if line.name == "sampler"))
         outside = {line.name: line.gib for line in lines if not line.profiled}
         unprofiled = max(0.0, outside.get("logprobs", 0.0) - reusable)
         return Memory(
@@ -140,7 +142,7 @@ class Engine:
 
     def _activation(self, budget: int) -> MemoryLine:
         per_token = self.shape.activation_bytes_per_token(self.tp)
-        note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step"
+        note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step; {FITTED}"
         return _line("activation", self._forward_bytes(budget), Label.PREDICTED, note)
 
     def _sampler(self, budget: int, seqs: int) -> MemoryLine:
@@ -169,11 +171,10 @@ class Engine:
         rows = min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
         size = rows * self.shape.vocab * LOGPROB_BYTES[self.runner]
         size += chunk * self.shape.hidden * BYTES
-        note = f"prompt_logprobs of {rows:,} tokens x {self.shape.vocab:,} entries, not profiled"
+        what = f"prompt_logprobs of {rows:,} tokens x {self.shape.vocab:,} entries"
+        note = f"{what}, not profiled by vLLM; {FITTED}"
         return _line("logprobs", size, Label.PREDICTED, note, profiled=False)
 
 
-def _line(
-    name: str, size: float, label: Label, note: str, *, profiled: bool = True
-) -> MemoryLine:
+def _line(name: str, size: float, label: Label, note: str, *, profiled: bool = True) -> MemoryLine:
     return MemoryLine(name=name, gib=size / GIB, label=label, note=note, profiled=profiled)

@@ -124,8 +124,10 @@ class DatasetProfile:
 
 def dataset_from_json(found: dict[str, Any]) -> DatasetProfile:
     """Build a dataset from what its `to_json` gave; the figures follow from the histograms."""
-    plain = ("name", "group", "path", "format", "kind", "field", "skipped", "bytes", "sha256")
-    plain += ("chars", "output_field", "unit", "failure", "engine")
+    plain = (
+        *("name", "group", "path", "format", "kind", "field", "skipped", "bytes", "sha256"),
+        *("chars", "output_field", "unit", "failure", "engine"),
+    )
     outputs = found["output_histogram"]
     return DatasetProfile(
         **{name: found[name] for name in plain},

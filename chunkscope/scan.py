@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Protocol
 
 from chunkscope import cache, sampling
@@ -310,8 +311,10 @@ class _Texts:
         for start, end in _batches(prompts.items):
             texts = prompts.items[start:end]
             self.counting.sample(texts)
-            self.tally.add_chars(sum(map(len, texts)))
             job = self.shared.job(texts)
+            chars = sum(map(len, texts))
+            self.tally.add_chars(chars)
+            self.counting.expect(chars, sum(map(len, job.texts)))
             future = self.run.counters.submit(self.counting.count, job.texts)
             self.on_their_way.append((job, prompts.positions[start:end], future))
             if len(self.on_their_way) > 4:
@@ -334,18 +337,18 @@ class _Texts:
 
 
 class _Chats:
-    """Conversations, made into text by the chat template first."""
+    """Conversations: made into text by the chat template, or counted by mistral-common."""
 
     def __init__(self, dataset: _Dataset) -> None:
         self.dataset = dataset
         self.tokenizer = dataset.run.tokenizer
         self.tally = dataset.tally
+        self.direct = self.tokenizer.counts_chats_itself
         # The template writes the special tokens itself, as vLLM expects it to.
         self.texts = _Texts(dataset, special_tokens=False)
 
     def add(self, prompts: Prompts) -> None:
-        direct = self.tokenizer.counts_chats_itself
-        make = self.tokenizer.count_chat if direct else self.tokenizer.chat_text
+        make = self.tokenizer.count_chat if self.direct else self.tokenizer.chat_text
         positions: list[int] = []
         made: list[Any] = []
         for position, conversation in zip(prompts.positions, prompts.items, strict=True):
@@ -356,16 +359,16 @@ class _Chats:
                 continue
             positions.append(position)
             self.tally.media_rows += bool(conversation.media)
-        if direct:
-            self.tally.add(positions, made)
-            self.tally.engine = "mistral-common"
-            made, positions = [], []
+        if self.direct:
+            self.tally.add(positions, [tokens for tokens, _ in made])
+            self.tally.add_chars(sum(chars for _, chars in made))
+            positions, made = [], []
         self.texts.add(Prompts(positions, made, prompts.outputs))
 
     def finish(self) -> None:
-        engine = self.tally.engine
         self.texts.finish()
-        self.tally.engine = self.tally.engine or engine
+        if self.direct:
+            self.tally.engine = f"mistral-common {version('mistral-common')}"
 
 
 class _WrappedTexts(_Chats):

@@ -30,9 +30,7 @@ class Tally:
         # Most chunks hold none of the longest prompts; one `max` tells.
         if len(self._longest) < self._keep or max(lengths) > self._longest[-1][0]:
             rows = zip(lengths, positions, strict=True)
-            self._longest = heapq.nlargest(
-                self._keep, [*self._longest, *rows], key=itemgetter(0)
-            )
+            self._longest = heapq.nlargest(self._keep, [*self._longest, *rows], key=itemgetter(0))
 
     def untold_tokens(self) -> int:
         """Tokens since the last call, for progress."""

@@ -304,6 +304,19 @@ def command_line(args: Mapping[str, Value], version: Version) -> list[str]:
     return words
 
 
+def container_words(model: str, words: list[str]) -> list[str]:
+    """What follows the image's entry point, which is not `vllm serve MODEL` in every version."""
+    return ["--model", model, *words]
+
+
+def dry_words(model: str) -> list[str]:
+    """A model without weights and tokenizer: enough to have arguments checked."""
+    return ["--model", model, "--load-format", "dummy", "--skip-tokenizer-init"]
+
+
+CONFIG_FILE = "--config"
+
+
 def yaml_lines(args: Mapping[str, Value], version: Version) -> list[str]:
     """Arguments as `key: value`; vLLM drops `key: false`, so off is its own key set to true."""
     lines = []

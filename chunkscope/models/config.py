@@ -22,6 +22,8 @@ NAMES = {
     "active": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts"),
 }
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
+# Kinds of position scaling whose max_position_embeddings already is the scaled length.
+UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -67,9 +69,7 @@ FAMILIES = {
     "cohere": Family(tied=True, norms_per_layer=1),
     "cohere2": Family(tied=True, norms_per_layer=1),
     "gpt_oss": Family(all_biases=True),
-    "gpt2": Family(
-        tied=True, gated=False, norm_bias=True, all_biases=True, learned_positions=True
-    ),
+    "gpt2": Family(tied=True, gated=False, norm_bias=True, all_biases=True, learned_positions=True),
     "opt": Family(tied=True, gated=False, norm_bias=True, all_biases=True, learned_positions=True),
     "gpt_neox": _CLASSIC,
     "phi": _CLASSIC,
@@ -174,12 +174,12 @@ class Reader:
         kind = str(self.config.get("model_type", ""))
         if not isinstance(scaling, Mapping) or "gemma3" in kind:
             return min(stated)
-        rope = scaling.get("rope_type") or scaling.get("type")
+        rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
         factor = scaling.get("factor")
-        if rope in {None, "default", "su", "longrope", "llama3", "mrope"} or not factor:
+        if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
             return min(stated)
         base = scaling.get("original_max_position_embeddings") if rope == "yarn" else None
-        return int((base or min(stated)) * factor)
+        return int((base if isinstance(base, int) else min(stated)) * factor)
 
     def attention(self) -> Attention:
         heads, layers = self.number("heads"), self.number("layers")
@@ -369,8 +369,8 @@ def _notes(config: Config, attention: Attention, file_bytes: int | None) -> tupl
         notes.append("the vision tower is counted roughly, its activations are not")
     if attention.sliding_layers:
         notes.append(
-            f"{attention.sliding_layers} layers look back only {attention.sliding_window:,} tokens: "
-            "long requests hold less than the KV tokens say"
+            f"{attention.sliding_layers} layers look back {attention.sliding_window:,} tokens: "
+            "a long request holds less KV cache than its tokens say"
         )
     if attention.stateful_layers:
         notes.append(

@@ -34,13 +34,16 @@ def read_quantization(config: Mapping[str, Any]) -> tuple[Quantization | None, t
     reader = next((read for name, read in READERS.items() if method.startswith(name)), None)
     found = reader(stated) if reader else None
     if found is None:
-        return None, (f"quantization {method or 'without a method'!r} is not known: 16-bit assumed",)
+        return None, (
+            f"quantization {method or 'without a method'!r} is not known: 16-bit assumed",
+        )
     return found, ()
 
 
 def _fp8(stated: Mapping[str, Any]) -> Quantization:
     block = stated.get("weight_block_size")
-    scales = 32 / (block[0] * block[1]) if isinstance(block, list) and len(block) == 2 else 0.0
+    sized = isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) for n in block)
+    scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
     return Quantization(method="fp8", bits=8, extra_bits=scales)
 
 

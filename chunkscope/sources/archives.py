@@ -1,15 +1,17 @@
 """Members of .zip and .tar archives, listed and read in place: nothing is ever unpacked to disk."""
 
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, Source, cannot_read
 from chunkscope.sources.opening import ByteStream, as_utf8, decompressed, open_bytes
+
+if TYPE_CHECKING:  # at run time they are imported where an archive is met: most runs meet none
+    import tarfile
+    import zipfile
 
 _HINT = "fetch or pack the archive again"
 
@@ -42,6 +44,8 @@ def members(archive: Path, shown: str) -> list[Member]:
 
 
 def _zip_members(archive: Path, shown: str) -> Iterator[Member]:
+    import zipfile
+
     try:
         with zipfile.ZipFile(archive) as zipped:
             last_of_name = {info.filename: info for info in zipped.infolist()}
@@ -53,13 +57,16 @@ def _zip_members(archive: Path, shown: str) -> Iterator[Member]:
             yield Member(info.filename, info.file_size, None, problem)
 
 
-def _is_link(info: zipfile.ZipInfo) -> bool:
+def _is_link(info: "zipfile.ZipInfo") -> bool:
     return (info.external_attr >> 16) & 0o170000 == 0o120000
 
 
 def _tar_members(stream: ByteStream, shown: str) -> Iterator[Member]:
+    import tarfile
+
+    raw = cast("IO[bytes]", stream)
     try:
-        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar:
+        with tarfile.open(fileobj=raw, mode="r|", tarinfo=_strict_headers()) as tar:
             for info in tar:
                 if info.isreg():
                     problem = "a sparse file" if info.issparse() else None
@@ -67,6 +74,23 @@ def _tar_members(stream: ByteStream, shown: str) -> Iterator[Member]:
                 tar.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
     except (tarfile.TarError, EOFError, ValueError, OverflowError, OSError) as error:
         raise InputError(f"{shown} is not a readable tar archive ({error})", hint=_HINT) from error
+
+
+def _strict_headers() -> "type[tarfile.TarInfo]":
+    """Python takes a broken header for the end of the archive; we want to know."""
+    import tarfile
+
+    class StrictInfo(tarfile.TarInfo):
+        @classmethod
+        def fromtarfile(cls, tar: tarfile.TarFile) -> "StrictInfo":
+            try:
+                return super().fromtarfile(tar)
+            except tarfile.HeaderError as error:
+                if type(error).__name__ in ("TruncatedHeaderError", "InvalidHeaderError"):
+                    raise tarfile.ReadError(str(error)) from error
+                raise
+
+    return StrictInfo
 
 
 def open_member(source: Source, *, encoding: str, text: bool) -> ByteStream:
@@ -88,6 +112,8 @@ def open_member(source: Source, *, encoding: str, text: bool) -> ByteStream:
 
 class _ZipMember:
     def __init__(self, archive: Path, member: str, shown: str) -> None:
+        import zipfile
+
         self._shown = shown
         self.bytes_read = 0
         try:
@@ -122,10 +148,9 @@ class _ZipMember:
 class _TarCursor:
     """A decompressed tar, somewhere in the middle."""
 
-    def __init__(self, archive: Path, shown: str) -> None:
-        status = archive.stat()
-        self.key = (archive, status.st_mtime_ns, status.st_size)
-        self.stream = open_bytes(archive, shown=shown, text=False)
+    def __init__(self, archive: Path) -> None:
+        self.key = _identity(archive)
+        self.stream = open_bytes(archive, shown=archive.name, text=False)
         self.at = 0
 
     def read(self, size: int) -> bytes:
@@ -139,17 +164,20 @@ class _TarCursor:
 _idle_cursors: list[_TarCursor] = []
 
 
-def _cursor_before(archive: Path, offset: int, shown: str) -> _TarCursor:
+def _identity(archive: Path) -> tuple[int, int, int, int]:
     status = archive.stat()
-    key = (archive, status.st_mtime_ns, status.st_size)
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _cursor_before(archive: Path, offset: int) -> _TarCursor:
     try:
         cursor = _idle_cursors.pop()
     except IndexError:
-        return _TarCursor(archive, shown)
-    if cursor.key == key and cursor.at <= offset:
+        return _TarCursor(archive)
+    if cursor.key == _identity(archive) and cursor.at <= offset:
         return cursor
     cursor.stream.close()
-    return _TarCursor(archive, shown)
+    return _TarCursor(archive)
 
 
 class _TarMember:
@@ -158,7 +186,7 @@ class _TarMember:
         self._shown = shown
         self.bytes_read = 0
         try:
-            self._cursor: _TarCursor | None = _cursor_before(archive, offset, shown)
+            self._cursor: _TarCursor | None = _cursor_before(archive, offset)
         except OSError as error:
             raise cannot_read(shown, error) from error
         while self._cursor.at < offset:

@@ -79,12 +79,12 @@ class ColumnarReader(RecordReader):
         row = 1
         for opener in self._openers:
             with opener() as file:
-                for batch in self._safe_batches(file, columns):
-                    yield self._chunk(batch, row)
+                for batch, sound in self._safe_batches(file, columns):
+                    yield self._chunk(batch, row) if sound else self._row_by_row(batch, row)
                     row += batch.num_rows
-                    self._bytes_read += batch.nbytes
+                    self._bytes_read += batch.nbytes if sound else 0
 
-    def _safe_batches(self, file: Any, columns: Sequence[str] | None) -> Iterator[Any]:
+    def _safe_batches(self, file: Any, columns: Sequence[str] | None) -> Iterator[tuple[Any, bool]]:
         try:
             yield from _batches(file, columns, self.source.path)
         except (ChunkscopeError, MemoryError, GeneratorExit):
@@ -98,7 +98,6 @@ class ColumnarReader(RecordReader):
 
     def _chunk(self, batch: Any, first: int) -> Chunk:
         try:
-            batch.validate(full=True)
             records = batch.to_pylist()
         except Exception:  # see above; row by row it is found out which
             return self._row_by_row(batch, first)
@@ -120,7 +119,7 @@ class ColumnarReader(RecordReader):
         return Chunk(positions, records)
 
 
-def _batches(file: Any, columns: Sequence[str] | None, shown: str) -> Iterator[Any]:
+def _batches(file: Any, columns: Sequence[str] | None, shown: str) -> Iterator[tuple[Any, bool]]:
     start = file.read(8)
     file.seek(0)
     if start.startswith(b"PAR1"):
@@ -172,14 +171,24 @@ def _existing(names: Sequence[str], columns: Sequence[str] | None) -> list[str] 
     return wanted or None
 
 
-def _sliced(batch: Any) -> Iterator[Any]:
-    """A batch in parts of bounded size: Feather writes 64 Ki rows at once, however long."""
-    rows = batch.num_rows
-    if not rows:
-        return
-    step = max(1, min(_BATCH_ROWS, rows * _BATCH_BYTES // max(batch.nbytes, 1)))
+def _sliced(batch: Any) -> Iterator[tuple[Any, bool]]:
+    """A batch in parts of bounded size (Feather writes 64 Ki rows at once, however long), and
+    whether it is sound all through. Before that is known nothing may look inside, not even nbytes.
+    """
+    batch.validate()  # are its buffers as long as it says? If not, the file is of no use
+    rows, step, sound = batch.num_rows, _BATCH_ROWS, _is_sound(batch)
+    if sound:
+        step = max(1, min(_BATCH_ROWS, rows * _BATCH_BYTES // max(batch.nbytes, 1)))
     for start in range(0, rows, step):
-        yield batch.slice(start, step)
+        yield batch.slice(start, step), sound
+
+
+def _is_sound(batch: Any) -> bool:
+    try:
+        batch.validate(full=True)
+    except (ValueError, LookupError, NotImplementedError, TypeError):
+        return False
+    return True
 
 
 # --- datasets.save_to_disk -------------------------------------------------------------------

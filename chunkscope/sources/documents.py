@@ -46,8 +46,7 @@ class DocumentReader(RecordReader):
 
     def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
         data = _read_up_to(self._stream, self._whole_bytes + 1)
-        whole = len(data) <= self._whole_bytes
-        if whole:
+        if len(data) <= self._whole_bytes:
             if not data.strip():
                 return
             try:
@@ -58,7 +57,7 @@ class DocumentReader(RecordReader):
                 yield from self._shaped(value, len(data))
                 return
         rest = ByteStream(Pieces(_chained(data, self._stream)), below=self._stream)
-        if is_json_lines(data, whole=whole):
+        if is_json_lines(data):
             yield from self._as_lines(rest, columns)
         else:
             del data
@@ -170,12 +169,12 @@ def _chained(data: bytes, stream: ByteStream) -> Iterator[bytes]:
         yield block
 
 
-def is_json_lines(data: bytes, *, whole: bool) -> bool:
+def is_json_lines(data: bytes) -> bool:
     """Is this JSON Lines in spite of its name? Its first line (or, should that one be broken, an
     object on its second) is a value by itself, and more follows.
     """
     lines = data.lstrip().split(b"\n", 2)
-    if len(lines) < 2 or (whole and not b"".join(lines[1:]).strip()):
+    if not b"".join(lines[1:]).strip():
         return False
     if _is_value(lines[0]):
         return True

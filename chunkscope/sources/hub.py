@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.sources.base import (
@@ -133,6 +132,7 @@ def _hub_answers(endpoint: str) -> bool:
     """Can we connect at all? Behind a proxy only the library itself can tell."""
     import socket
     import urllib.request
+    from urllib.parse import urlsplit
 
     if urllib.request.getproxies():
         return True

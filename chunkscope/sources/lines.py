@@ -41,6 +41,7 @@ class LinesReader(RecordReader):
                 yield self._carefully(first, lines, ended)
                 continue
             yield Chunk(range(first, first + len(records)), records)
+            del records  # whoever took them may be done with them: rows can be 100 MB long
 
     def _carefully(self, first: int, lines: list[Line], ended: bool) -> Chunk:
         """Parse what the hot path refused: leave out blank lines, report bad ones."""
@@ -65,34 +66,22 @@ def line_blocks(stream: ByteStream) -> Iterator[tuple[int, list[Line], bool]]:
     last of them ended in a newline.
 
     Splits at b"\\n" only: U+2028 and U+0085 are data, and `bytes.splitlines` would break at a
-    lone carriage return. A line longer than a block grows in place and comes alone.
+    lone carriage return. A line longer than a block grows in place, never copied as a whole.
     """
     number = 1
     begun = bytearray()  # the start of a line whose end has not come yet
     while block := stream.read(CHUNK_BYTES):
-        cut = block.rfind(b"\n")
-        if cut < 0:
-            begun += block
-            continue
-        if len(begun) > CHUNK_BYTES:
-            head_cut = block.find(b"\n")
-            begun += block[:head_cut]
-            long_line, begun = begun, bytearray()
-            yield number, [long_line], True
-            del long_line
-            number += 1
-            if head_cut == cut:
-                begun += block[cut + 1 :]
-                continue
-            block, cut = block[head_cut + 1 :], cut - head_cut - 1
-        # `begun` is short here, so the copy costs no more than the block itself.
-        lines: list[Line] = (bytes(begun) + block[:cut]).split(b"\n")  # type: ignore[assignment]
-        begun = bytearray(block[cut + 1 :])
-        yield number, lines, True
-        number += len(lines)
-        del lines
+        lines: list[Line] = [*block.split(b"\n")]
+        last = lines.pop()
+        if lines:
+            begun += lines[0]
+            lines[0], begun = begun, bytearray()
+            yield number, lines, True
+            number += len(lines)
+        begun += last
+        lines.clear()  # the block is used up: let go of its rows before the next one is read
     if begun:
-        yield number, [bytes(begun)], False
+        yield number, [begun], False
 
 
 def parse_line(line: Line) -> Any:

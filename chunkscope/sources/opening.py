@@ -7,7 +7,6 @@ are still delivered: the error comes after them.
 
 import codecs
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,6 +179,8 @@ def open_bytes(
 
 def spooled(stream: ByteStream, shown: str) -> IO[bytes]:
     """The rest of a stream in a temporary file, for formats that must jump about in it."""
+    import tempfile
+
     file = tempfile.TemporaryFile(prefix="chunkscope-")  # noqa: SIM115  (the reader closes it)
     try:
         while data := stream.read(CHUNK_BYTES):

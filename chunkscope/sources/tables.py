@@ -8,9 +8,8 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import PurePath
 from typing import IO, Protocol, cast
 
@@ -31,8 +30,8 @@ _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 200
 # One cell may be this long; more means that a quote was never closed.
 _CELL_CHARS = 256 << 20
-# A line that no file holds: a quote that is still open at the end swallows it.
-_END = "\0chunkscope: end of table\0"
+# Put after the last line: a row by itself, unless a quote that is still open swallows it.
+_END = "\0"
 
 
 class Rows(Protocol):
@@ -65,6 +64,7 @@ class TableReader(RecordReader):
         super().__init__(source, problems)
         self._stream = stream
         self._options = options
+        self._ended = False
 
     @property
     def bytes_read(self) -> int:
@@ -91,9 +91,14 @@ class TableReader(RecordReader):
             newline="",
         )
         try:
-            yield from self._records(dialect.rows(chain(text, [_END])), rows, has_header)
+            yield from self._records(dialect.rows(self._lines(text)), rows, has_header)
         finally:
             text.detach()
+
+    def _lines(self, text: Iterable[str]) -> Iterator[str]:
+        yield from text
+        self._ended = True
+        yield _END
 
     def _dialect(self, sample: str, cut: bool) -> Dialect:
         if self._options.delimiter is not None:
@@ -130,9 +135,9 @@ class TableReader(RecordReader):
             start, line = line, reader.line_num + 1
             if not row:
                 continue
-            if row[-1].endswith(_END):
-                if len(row) > 1 or row[0] != _END:
-                    self._never_closed(start)
+            if self._ended:
+                if row != [_END] and not self._stream.grew:
+                    self.problems.bad(start, "a quote is opened here and never closed (truncated?)")
                 return
             if header_due:
                 header_due = False
@@ -143,10 +148,6 @@ class TableReader(RecordReader):
             else:
                 cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
                 self.problems.bad(start, f"{cells} where the table has {width}")
-
-    def _never_closed(self, line: int) -> None:
-        if not self._stream.grew:
-            self.problems.bad(line, "a quote is opened here and never closed (truncated?)")
 
     def _rows(self, reader: Rows) -> Iterator[list[str]]:
         """The reader's rows; what it cannot parse is a bad row, and it goes on after it."""
@@ -239,20 +240,28 @@ def find_dialect(sample: str, *, cut: bool, likely: str) -> Dialect:
 
     Cells are counted as csv would split them, so that commas in quoted prose do not vote.
     """
-    candidates = [Dialect(likely)] + [Dialect(d) for d in _DELIMITERS if d != likely]
-    if likely == "\t":
-        # Tabs often come without any quoting: a quote at the start of a cell is just text.
-        candidates.insert(1, Dialect("\t", quoted=False))
     best, best_share = Dialect(likely), 0.0
-    for dialect in candidates:
-        widths = Counter(map(len, sample_rows(sample, dialect, cut=cut)))
-        if not widths:
-            continue
-        width, count = widths.most_common(1)[0]
-        share = count / widths.total()
-        if width > 1 and share > best_share:
-            best, best_share = dialect, share
+    for delimiter in (likely, *(d for d in _DELIMITERS if d != likely)):
+        share, rows = _consistency(sample, Dialect(delimiter), cut)
+        if share > best_share:
+            best, best_share, best_rows = Dialect(delimiter), share, rows
+    if best_share and best.delimiter == "\t":
+        # Tabs often come without any quoting: a quote at the start of a cell is then just text,
+        # and taking it for quoting would glue lines together that are fine by themselves.
+        unquoted = Dialect("\t", quoted=False)
+        share, rows = _consistency(sample, unquoted, cut)
+        if share >= best_share and rows > best_rows:
+            return unquoted
     return best
+
+
+def _consistency(sample: str, dialect: Dialect, cut: bool) -> tuple[float, int]:
+    """The share of rows that are as wide as most, 0 for a single column; and the number of rows."""
+    widths = Counter(map(len, sample_rows(sample, dialect, cut=cut)))
+    if not widths:
+        return 0.0, 0
+    width, count = widths.most_common(1)[0]
+    return (count / widths.total() if width > 1 else 0.0), widths.total()
 
 
 # --- header ----------------------------------------------------------------------------------

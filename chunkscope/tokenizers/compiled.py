@@ -5,10 +5,9 @@ transformers takes a second to import and, for some exports, does not count as t
 transformers.
 """
 
+import gc
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,25 +18,30 @@ from chunkscope.artefact import write_atomically
 from chunkscope.digests import DigestMemo
 from chunkscope.errors import InputError, MissingError
 from chunkscope.folders import cache_folder
+from chunkscope.tokenizers.byte_level import byte_level, merges
+from chunkscope.tokenizers.byte_level import ranks as ranks_of
 from chunkscope.tokenizers.conformance import differing, texts_for
 from chunkscope.tokenizers.cutting import cuts_agree, may_cut_json, may_cut_pattern
 from chunkscope.tokenizers.engines import (
     Counts,
     load_sentencepiece,
+    read_document,
     reference,
     write_ranks,
 )
+from chunkscope.tokenizers.relevant import build_index, build_rank_index
 from chunkscope.tokenizers.resolve import Kind, TokenizerFiles
 
-_LAYOUT = "2"  # raise when the files below change their meaning
+_LAYOUT = "3"  # raise when the files below change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """What is known about a tokenizer without loading it.
 
-    `form` says how it is counted: "json" (tokenizers), "ranks" (tiktoken), "sentencepiece", or
-    "transformers" for one that only exists as Python code.
+    `form` says what the reference is: "json" (tokenizers), "ranks" (tiktoken), "sentencepiece",
+    or "transformers" for one that only exists as Python code. `pattern`, `added` and `nfc` go
+    with a ranks file, which byte-level vocabularies in JSON have besides.
     """
 
     key: str
@@ -46,6 +50,8 @@ class Compiled:
     form: str
     special_added: int = 0
     pattern: str = ""
+    added: dict[str, int] = field(default_factory=dict)
+    nfc: bool = False
     may_cut: bool = False
     chat_template: Any = None
     special_tokens: dict[str, Any] = field(default_factory=dict)
@@ -81,9 +87,15 @@ def compile_once(
     except (OSError, ValueError, TypeError, KeyError):
         pass  # not there yet, or damaged: make it (again)
     build = _BUILDERS[found.kind]
-    with _fresh(folder) as place:
-        compiled = build(found, key, place, trust_remote_code)
-        write_atomically(folder / "meta.json", orjson.dumps(_meta(compiled)))
+    _make(folder)
+    # Millions of small objects come and go; looking for cycles among them doubles the time.
+    gc.disable()
+    try:
+        compiled = build(found, key, folder, trust_remote_code)
+    finally:
+        gc.enable()
+        read_document.cache_clear()
+    write_atomically(folder / "meta.json", orjson.dumps(_meta(compiled)))
     return compiled
 
 
@@ -97,8 +109,7 @@ def _key(found: TokenizerFiles, content: str) -> str:
     return hashlib.sha256("\n".join([_LAYOUT, content, *versions]).encode()).hexdigest()[:32]
 
 
-@contextmanager
-def _fresh(folder: Path) -> Iterator[Path]:
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -106,12 +117,11 @@ def _fresh(folder: Path) -> Iterator[Path]:
             f"cannot make the cache folder {folder}: {error.strerror}",
             hint="set CHUNKSCOPE_CACHE_DIR to a folder that can be written",
         ) from error
-    yield folder
 
 
 def _meta(compiled: Compiled) -> dict[str, Any]:
-    names = ("form", "special_added", "pattern", "may_cut", "chat_template", "special_tokens")
-    names += ("mistral_chat", "remote_code", "notes")
+    not_kept = {"key", "folder", "files"}
+    names = [field.name for field in fields(compiled) if field.name not in not_kept]
     return {name: getattr(compiled, name) for name in names}
 
 
@@ -163,9 +173,7 @@ def _from_auto(found: TokenizerFiles, key: str, folder: Path, remote_code: bool)
 
 def _from_raw(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
     backend = _load_json(found.files[0])
-    compiled = _from_backend(
-        backend, {"key": key, "folder": folder, "files": found.files}, folder
-    )
+    compiled = _from_backend(backend, {"key": key, "folder": folder, "files": found.files}, folder)
     return _with_cuts(compiled)
 
 
@@ -174,9 +182,20 @@ def _from_backend(backend: Any, about: dict[str, Any], folder: Path) -> Compiled
     backend.no_truncation()
     backend.no_padding()
     write_atomically(folder / "tokenizer.json", backend.to_str().encode())
-    return Compiled(
-        **about, form="json", special_added=backend.num_special_tokens_to_add(is_pair=False)
-    )
+    document = read_document(folder / "tokenizer.json")
+    added = backend.num_special_tokens_to_add(is_pair=False)
+    return Compiled(**about, form="json", special_added=added, **_as_ranks(document, folder))
+
+
+def _as_ranks(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Also write the vocabulary as ranks and as an index, where it is that simple."""
+    parts = byte_level(document)
+    ranks = ranks_of(document) if parts else None
+    if parts is None or ranks is None:
+        return {}
+    write_atomically(folder / "ranks.tiktoken", write_ranks(ranks))
+    build_index(folder, document, merges(document))
+    return {"pattern": parts.pattern, "added": parts.added, "nfc": parts.nfc}
 
 
 def _from_tekken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
@@ -194,6 +213,7 @@ def _from_tekken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Comp
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
     write_atomically(folder / "ranks.tiktoken", write_ranks(ranks))
+    build_rank_index(folder, ranks)
     compiled = Compiled(
         key=key, folder=folder, files=found.files, form="ranks", pattern=pattern,
         special_added=1, mistral_chat=True,
@@ -218,9 +238,8 @@ def _from_tiktoken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Co
         ) from error
     ranks = sorted(encoding._mergeable_ranks.items(), key=lambda item: item[1])
     write_atomically(folder / "ranks.tiktoken", write_ranks(ranks))
-    compiled = Compiled(
-        key=key, folder=folder, files=(), form="ranks", pattern=encoding._pat_str
-    )
+    build_rank_index(folder, ranks)
+    compiled = Compiled(key=key, folder=folder, files=(), form="ranks", pattern=encoding._pat_str)
     return _with_cuts(compiled)
 
 
@@ -235,7 +254,7 @@ def _from_sentencepiece(found: TokenizerFiles, key: str, folder: Path, _: bool) 
 def _with_cuts(compiled: Compiled, notes: tuple[str, ...] = ()) -> Compiled:
     """Allow cutting texts between words if this tokenizer's structure and behaviour permit it."""
     by_structure = (
-        may_cut_json(orjson.loads(compiled.json_file.read_bytes()))
+        may_cut_json(read_document(compiled.json_file))
         if compiled.form == "json"
         else may_cut_pattern(compiled.pattern)
     )

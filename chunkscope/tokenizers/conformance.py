@@ -18,12 +18,13 @@ import orjson
 from chunkscope.artefact import write_atomically
 from chunkscope.errors import ChunkscopeError
 from chunkscope.folders import cache_folder
+from chunkscope.tokenizers.engines import read_document
 
 if TYPE_CHECKING:
     from chunkscope.tokenizers.compiled import Compiled
     from chunkscope.tokenizers.engines import Engine
 
-_SUITE = "1"  # raise when the strings change: old verdicts then no longer count
+_SUITE = "2"  # raise when the strings change: old verdicts then no longer count
 _MAX_BLOCKS = 4
 _YOUNG = 0x10  # blocks of 4096 characters from U+10000 on; below, there is no excuse
 _SPACES = (" ", "\n", "\t", "\r\n", "  ", "\n\n", "\u00a0", "\u2028", "\u3000", "\x0b", "\x85")
@@ -51,7 +52,7 @@ _YOUNG_COMPOSITIONS = (
 
 def texts_for(compiled: "Compiled") -> list[str]:
     """The test strings, with this tokenizer's own special tokens among them."""
-    return [*_common(), *_with_specials(_specials(compiled))]
+    return [*_common(), *_own_words(compiled), *_with_specials(_specials(compiled))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +74,8 @@ class Verdict:
         return re.compile(f"[{ranges}]") if ranges else None
 
 
-def judge(compiled: "Compiled", engine: "Engine", reference: "Engine") -> Verdict:
-    """Compare the ids of all test strings, and keep the verdict on disk."""
+def judge(compiled: "Compiled", loader: str, engine: "Engine", reference: "Engine") -> Verdict:
+    """Compare the ids of all test strings, and keep the verdict on disk under `loader`."""
     texts = texts_for(compiled)
     try:
         pairs = zip(texts, engine.ids(texts), reference.ids(texts), strict=True)
@@ -89,7 +90,7 @@ def judge(compiled: "Compiled", engine: "Engine", reference: "Engine") -> Verdic
         different=len(failed),
         except_blocks=tuple(sorted(blocks)) if tolerable else (),
     )
-    record(compiled, engine.name, reference.name, verdict)
+    record(compiled, loader, reference.name, verdict)
     return verdict
 
 
@@ -128,7 +129,10 @@ def _common() -> Iterator[str]:
 
 def _code_points() -> Iterator[str]:
     """Every code point of the first plane and some above, at the edges of words and digits."""
-    points = [*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x20000, 7)]
+    # Of the many alike (ideographs, Hangul, private use), some stand for all.
+    points = [*range(0x3400), *range(0x3400, 0xA000, 8), *range(0xA000, 0xAC00)]
+    points += [*range(0xAC00, 0xD800, 8), *range(0xE000, 0xF900, 16), *range(0xF900, 0x10000)]
+    points += range(0x10000, 0x20000, 7)
     for start in range(0, len(points), 16):
         characters = map(chr, points[start : start + 16])
         yield "".join(f"x{c}y {c}{c}7{c}\n{c} " for c in characters)
@@ -155,6 +159,20 @@ def _mixtures(chance: random.Random) -> Iterator[str]:
         yield joiner.join(chance.choices(pieces, k=chance.randint(1, 24)))
 
 
+def _own_words(compiled: "Compiled") -> Iterator[str]:
+    """Entries of the tokenizer's vocabulary, alone and in a row: merges must end the same way."""
+    if compiled.form != "json":
+        return
+    vocabulary = read_document(compiled.json_file)["model"].get("vocab") or {}
+    if not isinstance(vocabulary, dict):
+        return
+    words = sorted(vocabulary)
+    shown = [word.replace("Ġ", " ").replace("Ċ", "\n") for word in words[:: 1 + len(words) // 3000]]
+    for start in range(0, len(shown), 8):
+        yield "".join(shown[start : start + 8])
+        yield " ".join(shown[start : start + 8])
+
+
 def _with_specials(specials: list[str]) -> Iterator[str]:
     for token in specials:
         yield token
@@ -164,7 +182,7 @@ def _with_specials(specials: list[str]) -> Iterator[str]:
 def _specials(compiled: "Compiled") -> list[str]:
     if compiled.form != "json":
         return ["<s>", "[INST]", "<|endoftext|>", "<|im_start|>"]
-    added = orjson.loads(compiled.json_file.read_bytes()).get("added_tokens") or []
+    added = read_document(compiled.json_file).get("added_tokens") or []
     contents = [token["content"] for token in added]
     # Vocabularies reserve hundreds of alike tokens: the first ones, and some of the rest, do.
     return contents[:64] + contents[64::37]

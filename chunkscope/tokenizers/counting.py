@@ -3,29 +3,35 @@
 import re
 import threading
 from collections.abc import Callable
-from functools import cached_property
-from importlib.metadata import version
 
-from chunkscope.tokenizers import conformance
+from chunkscope.tokenizers import conformance, relevant
 from chunkscope.tokenizers.compiled import Compiled
-from chunkscope.tokenizers.engines import FAST, Counts, Engine, reference, reference_name
-from chunkscope.tokenizers.worker import ReferenceProcess
+from chunkscope.tokenizers.engines import (
+    QUICK_TO_COUNT,
+    QUICK_TO_LOAD,
+    Counts,
+    Engine,
+    Loader,
+    reference,
+    reference_name,
+)
 
-# fastokens takes a second longer to load than splintr and then counts about twice as fast.
-LARGE_BYTES = 48 << 20
-_DISTRIBUTIONS = {"splintr": "splintr-rs", "fastokens": "fastokens"}
-_SAMPLE_TEXTS = 256
-_SAMPLE_CHARS = 100_000
+# With less text than this to come, an engine that loads at once is done before one that counts
+# twice as fast has been loaded.
+_LARGE_CHARS = 150_000_000
+_SETTLED_CHARS = 4_000_000  # by then it is clear how much of the text is shared
+_SAMPLE_TEXTS = 128
+_SAMPLE_CHARS = 24_000
 
 
 class Counting:
-    """The engines of one tokenizer: loaded as they are needed, checked against the reference.
+    """The engines of one tokenizer, loaded as they are needed.
 
-    Every run compares a sample of its own rows with the reference. For that the reference is
-    loaded beside the counting, in another process.
+    A fast engine must have passed the conformance check, and every run compares a sample of its
+    own rows with the reference.
     """
 
-    def __init__(self, compiled: Compiled, *, large: bool = False, exact: bool = False) -> None:
+    def __init__(self, compiled: Compiled, *, expected_chars: int = 0, exact: bool = False) -> None:
         self.compiled = compiled
         self.used: set[str] = set()
         self.checked_texts = 0
@@ -34,110 +40,107 @@ class Counting:
         self._exact = exact
         self._sample: list[str] = []
         self._sample_chars = 0
-        self._lock = threading.Lock()
-        self._process: ReferenceProcess | None = None
-        self._handover: threading.Thread | None = None
-        self._engine = self._first_engine()
-        if self._engine is not None and large:
-            self._handover = threading.Thread(target=self._hand_over, daemon=True)
-            self._handover.start()
+        self._lock = threading.RLock()
+        self._loader: Loader | None = None
+        self._engine: Engine | None = None
+        if compiled.form in ("json", "ranks"):
+            self._choose((*QUICK_TO_LOAD, QUICK_TO_COUNT))
+        self._expected = expected_chars
+        self._read_chars = 0
+        self._counted_chars = 0
+        self._may_hand_over = self._loader not in (None, QUICK_TO_COUNT)
 
-    @cached_property
+    @property
     def reference(self) -> Engine:
-        return reference(self.compiled)
+        with self._lock:
+            return reference(self.compiled)
 
     def count(self, texts: list[str]) -> Counts:
         """Safe to call from several threads."""
-        engine = self._engine
-        if engine is None:
-            with self._lock:  # cached_property is not thread-safe, and loading twice is waste
-                engine = self.reference
+        engine = self._engine or self.reference
         self.used.add(engine.name)
         counts = engine.count(texts)
         return self._recounted(texts, counts) if self._exact else counts
 
+    def expect(self, read_chars: int, counted_chars: int) -> None:
+        """Told how much was read, and how much of it had to be counted.
+
+        When much is still to come, the engine that is quicker at counting is loaded beside the
+        work and takes over when it is ready.
+        """
+        self._read_chars += read_chars
+        self._counted_chars += counted_chars
+        if not self._may_hand_over or self._read_chars < _SETTLED_CHARS:
+            return
+        # A compressed file holds more than its size says: expect as much again.
+        left = max(self._expected - self._read_chars, self._read_chars)
+        if left * self._counted_chars / self._read_chars >= _LARGE_CHARS:
+            self._may_hand_over = False
+            threading.Thread(target=self._choose, args=((QUICK_TO_COUNT,),), daemon=True).start()
+
     def sample(self, texts: list[str]) -> None:
         """Remember some of the run's own texts for the check at the end."""
-        if self._process is None:
-            return
-        step = max(1, len(texts) // 16)
-        for text in texts[::step][:16]:
-            if len(self._sample) < _SAMPLE_TEXTS and self._sample_chars < _SAMPLE_CHARS:
-                self._sample.append(text[:20_000])
-                self._sample_chars += len(self._sample[-1])
+        for text in texts[:: max(1, len(texts) // 32)]:
+            if len(self._sample) >= _SAMPLE_TEXTS or self._sample_chars >= _SAMPLE_CHARS:
+                return
+            self._sample.append(text[:4000])
+            self._sample_chars += len(self._sample[-1])
 
     def sample_agrees(self) -> bool:
         """Whether the sample has the same lengths by the reference; a wrong engine is barred."""
-        if self._process is None or not self._sample:
+        engine, loader = self._engine, self._loader
+        if engine is None or loader is None or self._exact or not self._sample:
             return True
-        expected = self._process.count(self._sample)
-        self._process = None
+        expected = relevant.count(self.compiled, self._sample)
         if expected is None:
-            expected = self.reference.count(self._sample)
-        engine, ours = self._engine, self._engine_count(self._sample)
-        self.checked_texts = len(self._sample)
-        wrong = conformance.differing(ours, expected)
-        if wrong and engine is not None:
-            verdict = conformance.Verdict(
-                agrees=False, strings=len(self._sample), different=wrong
-            )
-            conformance.record(
-                self.compiled, engine.name, reference_name(self.compiled), verdict
-            )
+            expected = list(self.reference.count(self._sample))
+        pairs = zip(engine.count(self._sample), expected, strict=True)
+        known = [(ours, right) for ours, right in pairs if right is not None]
+        self.checked_texts = len(known)
+        wrong = sum(ours != right for ours, right in known)
+        if wrong:
+            verdict = conformance.Verdict(agrees=False, strings=len(known), different=wrong)
+            self._record(loader, verdict)
         return not wrong
 
     def use_reference(self) -> None:
-        self._engine = None
+        self._engine = self._loader = None
         self.used.clear()
 
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
-
-    def _engine_count(self, texts: list[str]) -> Counts:
-        return self._engine.count(texts) if self._engine else self.reference.count(texts)
-
     def _recounted(self, texts: list[str], counts: Counts) -> Counts:
+        right = self.reference.count(texts)
         with self._lock:
-            right = self.reference.count(texts)
             self.recounted += len(texts)
             self.corrected += conformance.differing(counts, right)
         return right
 
-    def _first_engine(self) -> Engine | None:
-        engine = self._trusted("splintr") or self._trusted("fastokens")
-        return engine
+    def _choose(self, loaders: tuple[Loader, ...]) -> None:
+        for loader in loaders:
+            if engine := self._trusted(loader):
+                self._engine, self._loader = engine, loader
+                return
 
-    def _trusted(self, name: str) -> Engine | None:
-        """The engine called `name` if it loads this tokenizer and is proved to agree."""
-        if self.compiled.form not in ("json", "ranks"):
-            return None
-        engine_name = f"{name} {version(_DISTRIBUTIONS[name])}"
-        verdict = conformance.known(self.compiled, engine_name, reference_name(self.compiled))
+    def _trusted(self, loader: Loader) -> Engine | None:
+        """The engine, if it takes this tokenizer and is proved to agree with the reference."""
+        verdict = conformance.known(self.compiled, loader.name, reference_name(self.compiled))
         if verdict is not None and not verdict.agrees:
             return None
-        if verdict is not None and self._process is None and not self._exact:
-            self._process = ReferenceProcess(self.compiled)
-        engine = FAST[name](self.compiled)
+        try:
+            engine = loader.load(self.compiled)
+        except Exception:  # engines refuse what they do not know, with errors of many kinds
+            engine = None
         if engine is None:
-            refused = conformance.Verdict(agrees=False, strings=0, different=0)
-            conformance.record(
-                self.compiled, engine_name, reference_name(self.compiled), refused
-            )
+            self._record(loader, conformance.Verdict(agrees=False, strings=0, different=0))
             return None
         if verdict is None:
-            with self._lock:
-                verdict = conformance.judge(self.compiled, engine, self.reference)
+            verdict = conformance.judge(self.compiled, loader.name, engine, self.reference)
         if not verdict.agrees:
             return None
         exceptions = verdict.exceptions()
         return _guarded(engine, exceptions, lambda: self.reference) if exceptions else engine
 
-    def _hand_over(self) -> None:
-        """Load the engine for large inputs beside the counting, then go on with it."""
-        if better := self._trusted("fastokens"):
-            self._engine = better
+    def _record(self, loader: Loader, verdict: conformance.Verdict) -> None:
+        conformance.record(self.compiled, loader.name, reference_name(self.compiled), verdict)
 
 
 def _guarded(
@@ -148,9 +151,7 @@ def _guarded(
     def count(texts: list[str]) -> Counts:
         if all(map(str.isascii, texts)):
             return engine.count(texts)
-        odd = {
-            i for i, text in enumerate(texts) if not text.isascii() and exceptions.search(text)
-        }
+        odd = {i for i, text in enumerate(texts) if not text.isascii() and exceptions.search(text)}
         if not odd:
             return engine.count(texts)
         known = iter(engine.count([text for i, text in enumerate(texts) if i not in odd]))

@@ -175,11 +175,11 @@ class SharedPrefixes:
     def job(self, texts: list[str]) -> Job:
         if not self._allowed:
             return Job(texts, len(texts), None, [])
+        heads, rests, tail = self._share(texts) if self._sharing else (None, texts, [])
         self._rows += len(texts)
         if self._sharing and self._rows > _TRIAL_ROWS and self._hits * 50 < self._rows:
             self._sharing = False
             self._root.clear()
-        heads, rests, tail = self._share(texts) if self._sharing else (None, texts, [])
         job = Job(rests, len(texts), heads, list(tail))
         job.texts = [*rests, *(prefix.text for prefix in tail)] if tail else list(rests)
         _cut_long_rows(job)

@@ -24,11 +24,12 @@ class MistralChat:
         self._request = ChatCompletionRequest
         self._tokenizer = MistralTokenizer.from_file(str(path))
 
-    def count(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> int:
-        """The number of tokens; ChatRefused when this conversation cannot be encoded."""
+    def count(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> tuple[int, int]:
+        """How many tokens and characters; ChatRefused when it cannot be encoded."""
         try:
             request = self._request.from_openai(messages=messages, tools=tools)
-            return len(self._tokenizer.encode_chat_completion(request).tokens)
+            encoded = self._tokenizer.encode_chat_completion(request)
+            return len(encoded.tokens), len(encoded.text or "")
         except Exception as error:  # pydantic and mistral-common raise many kinds
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise ChatRefused(f"mistral-common refuses this conversation: {first}") from error

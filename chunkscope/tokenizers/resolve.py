@@ -75,7 +75,8 @@ def resolve(name: str | None) -> TokenizerFiles:
         return TokenizerFiles(
             name=name, kind=Kind.TIKTOKEN, encoding=name.removeprefix("tiktoken:")
         )
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in (".json", ".model"):
+    looks_like_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
+    if looks_like_a_path or path.suffix in (".json", ".model"):
         raise MissingError(f"no such tokenizer file or folder: {name}", hint=_CHOICES)
     from chunkscope.tokenizers.hub import from_hub
 

@@ -12,7 +12,7 @@ from chunkscope.errors import InputError
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled, compile_once, digest, is_compiled
-from chunkscope.tokenizers.counting import LARGE_BYTES, Counting
+from chunkscope.tokenizers.counting import Counting
 from chunkscope.tokenizers.engines import reference_name
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.resolve import resolve
@@ -45,7 +45,7 @@ class Tokenizer:
         self._date = chat_date
         self._remote_code = trust_remote_code
         self._exact = exact_check
-        self._large = expected_bytes >= LARGE_BYTES
+        self._expected = expected_bytes
         self._on_compile = on_compile
         self._lock = threading.RLock()
         self._compiled: Compiled | None = None
@@ -68,7 +68,9 @@ class Tokenizer:
     def counting(self) -> Counting:
         with self._lock:
             if self._counting is None:
-                self._counting = Counting(self.compiled, large=self._large, exact=self._exact)
+                self._counting = Counting(
+                    self.compiled, expected_chars=self._expected, exact=self._exact
+                )
             return self._counting
 
     @property
@@ -88,7 +90,8 @@ class Tokenizer:
         """Mistral's tokenizers encode conversations directly; a given template goes first."""
         return self.compiled.mistral_chat and self._template is None
 
-    def count_chat(self, conversation: Conversation) -> int:
+    def count_chat(self, conversation: Conversation) -> tuple[int, int]:
+        """Tokens and characters of a conversation, where `counts_chats_itself`."""
         with self._lock:
             if self._mistral is None:
                 self._mistral = MistralChat(self.compiled.files[0])
@@ -112,10 +115,6 @@ class Tokenizer:
     @property
     def renders_the_date(self) -> bool:
         return any(template.uses_date for template in self._templates.values())
-
-    def close(self) -> None:
-        if self._counting is not None:
-            self._counting.close()
 
     def _chat_template(self, *, has_tools: bool) -> ChatTemplate:
         value: Any = self._template or self.compiled.chat_template

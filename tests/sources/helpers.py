@@ -49,7 +49,7 @@ def read(place: Path | str | Source, columns: list[str] | None = None, **options
             result.format, result.unit = reader.format, reader.unit
             result.rows_at = reader.rows_at
     except ChunkscopeError as error:
-        assert error.hint
         result.error = error
+    assert result.error is None or result.error.hint, "every error says what to do"
     result.bad = [(row.position, row.reason) for row in problems.rows]
     return result

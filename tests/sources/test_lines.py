@@ -131,14 +131,14 @@ def test_rows_longer_than_a_block_come_alone_and_in_order(jsonl):
     assert result.positions == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_line_cut_because_the_file_is_growing_is_nobodys_mistake(tmp_path):
+def test_a_line_cut_because_the_file_is_growing_is_nobodys_mistake():
     class Growing:
         grew, bytes_read = True, 0
 
         def __init__(self):
             self.blocks = [b'{"a": 1}\n{"a": ', b""]
 
-        def read(self, size):
+        def read(self, _size):
             return self.blocks.pop(0)
 
     from chunkscope.sources.base import Problems

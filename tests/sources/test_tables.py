@@ -65,7 +65,9 @@ def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start(table
         pytest.param(b"\xef\xbb\xbfquestion,answer\r\nwhy,x\r\n", id="BOM and CRLF"),
         pytest.param(b"question,answer\rwhy,x\r", id="old Mac"),
         pytest.param(b"question,answer\n\n\nwhy,x", id="blank lines, no newline at the end"),
-        pytest.param(b"question,answer,\nwhy,x,\n".replace(b"answer,", b"answer"), id="a comma more"),
+        pytest.param(
+            b"question,answer,\nwhy,x,\n".replace(b"answer,", b"answer"), id="a comma more"
+        ),
         pytest.param("\ufeffquestion,answer\nwhy,x\n".encode("utf-16-le"), id="UTF-16"),
     ],
 )
@@ -95,7 +97,9 @@ def test_a_header_is_known_by_its_names(table, data, names):
 def test_a_header_can_be_said_to_be_there_or_not(table):
     path = table("question,answer\nwhy,x\n")
     assert len(read(path, header=False).records) == 2
-    assert read(table("1,1,\na,b,c\n"), header=True).records == [{"1": "a", "1_2": "b", "column2": "c"}]
+    assert read(table("1,1,\na,b,c\n"), header=True).records == [
+        {"1": "a", "1_2": "b", "column2": "c"}
+    ]
 
 
 def test_rows_of_another_width_are_bad_and_move_no_cells(table):
@@ -150,5 +154,5 @@ def test_real_tables_are_read_with_and_without_header():
 def test_every_mmlu_table_has_its_header():
     for path in sorted(shared("mmlu", "test").glob("*.csv")):
         result = read(path)
-        assert list(result.records[0])[0] == "question", path
+        assert next(iter(result.records[0])) == "question", path
         assert result.bad == [], path

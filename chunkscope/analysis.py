@@ -76,7 +76,6 @@ def analyze(
         datasets = _counted(sources, counter, options, memo, progress, listener)
         info = _info(counter, datasets, options)
     finally:
-        counter.close()
         memo.save()
     _refuse_nothing(datasets)
     return Profile(tokenizer=info, datasets=tuple(datasets), options=_recorded(options, given))

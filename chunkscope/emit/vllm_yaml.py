@@ -1,0 +1,14 @@
+"""A configuration file for `vllm serve`."""
+
+from chunkscope.emit.emission import Emission
+from chunkscope.plan import Plan
+from chunkscope.vllm_flags import CONFIG_FILE, Entry, yaml_lines
+
+
+def emit(plan: Plan) -> Emission:
+    lines = yaml_lines(plan.args_for(Entry.SERVE), plan.release.version)
+    text = "\n".join([f"# vllm serve MODEL {CONFIG_FILE} THIS_FILE", *lines])
+    notes = (
+        f"write `{CONFIG_FILE} FILE` with a blank: vLLM silently ignores `{CONFIG_FILE}=FILE`",
+    )
+    return Emission(text=text, lost=plan.lost, notes=notes)

@@ -1,0 +1,1 @@
+"""Artefacts -> what people and machines read: terminal, CSV, Markdown."""

@@ -1,0 +1,39 @@
+"""How numbers are written."""
+
+
+def number(value: float | None) -> str:
+    """
+    >>> number(1234.5), number(12.25), number(None)
+    ('1,234', '12', '-')
+    """
+    return "-" if value is None else f"{value:,.0f}" if value != int(value) else f"{int(value):,}"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage; a little is never shown as nothing, nor nearly all as all.
+
+    >>> share(0.25), share(0.0), share(0.0004), share(0.9999), share(None)
+    ('25 %', '0 %', '<0.1 %', '>99.9 %', '-')
+    """
+    if value is None:
+        return "-"
+    percent = value * 100
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    if 99.9 < percent < 100:
+        return ">99.9 %"
+    return (
+        f"{percent:.1f} %" if 0 < percent < 10 and percent != int(percent) else f"{percent:.0f} %"
+    )
+
+
+def ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """
+    >>> plural(1, "row"), plural(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

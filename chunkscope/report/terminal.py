@@ -1,0 +1,196 @@
+"""The profile on a terminal: a sentence, a table, a histogram. Reads well without colour."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from chunkscope.histogram import LengthHistogram
+from chunkscope.profile import DatasetProfile, Profile, together
+from chunkscope.report.figures import number, plural, ratio, share
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE = 112
+_EIGHTHS: tuple[str, ...] = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_BUCKETS = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+
+
+def show_profile(profile: Profile, console: "Console", *, longest: int = 0) -> None:
+    console.print(_headline(profile))
+    console.print()
+    console.print(_table(profile, wide=console.width >= _WIDE))
+    console.print()
+    for line in _histogram(profile.overall, min(console.width, 100)):
+        console.print(line)
+    console.print()
+    console.print(_meaning(profile.overall))
+    if longest:
+        console.print()
+        for line in _longest(profile, longest):
+            console.print(line)
+    console.print()
+    for line in _about(profile):
+        console.print(line)
+
+
+def _headline(profile: Profile) -> Text:
+    lengths = profile.overall
+    sampled = " (a sample, see below)" if any(d.sample for d in profile.datasets) else ""
+    datasets = plural(len(profile.datasets), "dataset")
+    return Text(
+        f"{plural(lengths.count, 'prompt')} in {datasets}{sampled}: "
+        f"half are at most {number(lengths.percentile(50))} tokens long, "
+        f"the longest is {number(lengths.max)}."
+    )
+
+
+def _meaning(lengths: LengthHistogram) -> Text:
+    """What a newcomer should take from it: which part chunked prefill is about."""
+    over = share(lengths.share_over(2048))
+    return Text(
+        "vLLM reads a prompt in one step if it fits the step's token budget, and in chunks if "
+        f"not. {over} of these prompts are over 2,048 tokens, where chunking starts to matter."
+    )
+
+
+def _table(profile: Profile, *, wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("tokens per prompt", overflow="ellipsis", no_wrap=True, ratio=1)
+    for heading in _headings(wide=wide):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if wide:
+        table.add_column("prompt field", overflow="ellipsis", no_wrap=True, max_width=28)
+    for group, members in profile.groups.items():
+        # A folder gets a line of its own only where it says more than its one dataset.
+        indent = ""
+        if len(profile.groups) > 1 and len(members) > 1 and group:
+            table.add_row(escape(f"{group}/"), *_cells(together(members), members, wide=wide))
+            indent = "  "
+        for dataset in members:
+            name = escape(indent + _name_in(group if indent else "", dataset))
+            cells = _cells(dataset.lengths, [dataset], wide=wide)
+            table.add_row(name, *cells, *([escape(dataset.field or "-")] if wide else []))
+    if len(profile.datasets) > 1:
+        table.add_section()
+        cells = _cells(profile.overall, profile.datasets, wide=wide)
+        table.add_row("all together", *cells, style="bold")
+    return table
+
+
+def _name_in(group: str, dataset: DatasetProfile) -> str:
+    """A dataset below the line of its folder needs no folder in its name."""
+    folder = group.rpartition("/")[2]
+    return dataset.name.removeprefix(f"{folder}/") if group else dataset.name
+
+
+def _headings(*, wide: bool) -> tuple[str, ...]:
+    if wide:
+        return ("rows", "mean", "p50", "p75", "p90", "p95", "p99", "max", ">2K", ">8K", "char/tok")
+    return ("rows", "p50", "p95", "p99", "max", ">2K", ">8K")
+
+
+def _cells(lengths: LengthHistogram, members: Sequence[DatasetProfile], *, wide: bool) -> list[str]:
+    def p(percent: float) -> str:
+        return number(lengths.percentile(percent))
+
+    over = [share(lengths.share_over(limit)) for limit in (2048, 8192)]
+    if not wide:
+        return [number(lengths.count), p(50), p(95), p(99), number(lengths.max), *over]
+    percentiles = [p(percent) for percent in (50, 75, 90, 95, 99)]
+    figures = [number(lengths.count), number(lengths.mean), *percentiles, number(lengths.max)]
+    return [*figures, *over, ratio(_chars_per_token(members))]
+
+
+def _chars_per_token(members: Sequence[DatasetProfile]) -> float | None:
+    textual = [dataset for dataset in members if dataset.chars is not None]
+    tokens = sum(dataset.lengths.total for dataset in textual)
+    return sum(dataset.chars or 0 for dataset in textual) / tokens if tokens else None
+
+
+def _histogram(lengths: LengthHistogram, width: int) -> list[Text]:
+    """How many prompts are how long, in doubling steps from the shortest to the longest."""
+    if not lengths.count:
+        return []
+    edges = [*_BUCKETS, max(_BUCKETS[-1] * 2, (lengths.max or 0) + 1)]
+    rows = []
+    for low, high in pairwise(edges):
+        count = lengths.over(low - 1) - lengths.over(high - 1)
+        rows.append((f"{low:,} to {high - 1:,}", count))
+    while rows and not rows[0][1]:
+        rows.pop(0)
+    while rows and not rows[-1][1]:
+        rows.pop()
+    label_width = max(len(label) for label, _ in rows)
+    room = max(10, width - label_width - 24)
+    largest = max(count for _, count in rows)
+    return [
+        Text(f"{label:>{label_width}}  {_bar(count, largest, room)} {count:,}", no_wrap=True)
+        for label, count in rows
+    ]
+
+
+def _bar(count: int, largest: int, room: int) -> str:
+    """A bar in eighths of a character; what is there at all is visible."""
+    eighths = max(1, round(count / largest * room * 8)) if count else 0
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+
+
+def _longest(profile: Profile, count: int) -> list[Text]:
+    found = [
+        (prompt.tokens, dataset.path, dataset.unit, prompt.position)
+        for dataset in profile.datasets
+        for prompt in dataset.longest
+    ]
+    found.sort(key=lambda item: (-item[0], item[1], item[3]))
+    lines = [Text("the longest prompts")]
+    lines += [
+        Text(f"{tokens:>9,}  {path} {unit} {position:,}", overflow="fold")
+        for tokens, path, unit, position in found[:count]
+    ]
+    return lines
+
+
+def _about(profile: Profile) -> list[Text]:
+    """Where the numbers come from: they mean nothing without it."""
+    tokenizer = profile.tokenizer
+    if tokenizer.kind == "none":
+        return [Text("The lengths came with the data; no tokenizer was needed.")]
+    lines = [
+        Text(
+            f"Counted with the tokenizer {tokenizer.name}, by {tokenizer.engine}. Another "
+            "model's tokenizer gives other lengths: pass yours with --tokenizer."
+        )
+    ]
+    lines.append(Text(f"Prompt field: {_fields(profile)}."))
+    if added := tokenizer.special_tokens_added:
+        lines.append(Text(f"Each text prompt includes {plural(added, 'special token')}."))
+    lines += [
+        Text(f"Sampled: {_sample(dataset)}") for dataset in profile.datasets if dataset.sample
+    ]
+    return lines
+
+
+def _fields(profile: Profile) -> str:
+    """Which field was taken as the prompt, by dataset where they differ."""
+    by_field: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        by_field.setdefault(dataset.field or "none", []).append(dataset.name)
+    if len(by_field) == 1:
+        return next(iter(by_field))
+    return ", ".join(f"{field} in {_some(names)}" for field, names in by_field.items())
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if more else " and ".join(names)
+
+
+def _sample(dataset: DatasetProfile) -> str:
+    sample = dataset.sample
+    assert sample is not None  # noqa: S101  (the caller filtered)
+    return f"{sample.rows:,} of {sample.out_of:,} rows of {dataset.name} (seed {sample.seed})"

@@ -1,0 +1,100 @@
+"""Byte-level BPE tokenizers as ranks: the form that loads four times faster than JSON.
+
+A `tokenizer.json` whose text is only split by one pattern and then merged byte pair by byte pair
+can also be written as tiktoken writes its vocabularies. Whether the counts are the same is not
+taken for granted: the engine made from it has to pass `conformance` like any other.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+# The pattern that the ByteLevel pre-tokenizer carries inside (OpenAI's for GPT-2).
+_GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteLevel:
+    """What there is beside the vocabulary."""
+
+    pattern: str
+    nfc: bool
+    added: dict[str, int]
+
+
+def byte_level(document: dict[str, Any]) -> ByteLevel | None:
+    """The parts of a tokenizer.json, if it is of this simple kind."""
+    model = document.get("model", {})
+    normalizer = document.get("normalizer")
+    plain_model = model.get("type", "BPE") == "BPE" and not any(
+        model.get(key) for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
+    )
+    added = document.get("added_tokens") or []
+    pattern = _pattern(document.get("pre_tokenizer"))
+    if not (plain_model and pattern and _are_plain(added)):
+        return None
+    if normalizer and normalizer != {"type": "NFC"}:
+        return None
+    ids = {token["content"]: token["id"] for token in added}
+    return ByteLevel(pattern=pattern, nfc=bool(normalizer), added=ids)
+
+
+def _are_plain(added: list[dict[str, Any]]) -> bool:
+    """Whether added tokens can be cut out of a text by looking for a bracket or two first."""
+    return len({token["content"][:1] for token in added} - {""}) <= 2 and not any(
+        token.get("single_word")
+        or token.get("lstrip")
+        or token.get("rstrip")
+        or token.get("normalized")
+        or token["content"][:1] in ("", " ")
+        or token["content"][0].isalnum()
+        for token in added
+    )
+
+
+def _pattern(pre_tokenizer: dict[str, Any] | None) -> str | None:
+    match pre_tokenizer or {}:
+        case {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}:
+            return None
+        case {"type": "ByteLevel", "add_prefix_space": False}:
+            return _GPT2_PATTERN
+        case {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated"},
+                {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+            ],
+        }:
+            return pattern
+    return None
+
+
+def ranks(document: dict[str, Any]) -> list[tuple[bytes, int]] | None:
+    """The vocabulary as bytes, or None if merging by id would not be merging by rank."""
+    model = document["model"]
+    vocabulary: dict[str, int] = model["vocab"]
+    results = [vocabulary.get(left + right, -1) for left, right in merges(document)]
+    if any(a > b for a, b in pairwise(results)):
+        return None
+    to_bytes = {ord(character): byte for character, byte in _alphabet().items()}
+    tokens = []
+    for token, number in vocabulary.items():
+        with suppress(UnicodeEncodeError):  # special tokens need not be made of the alphabet
+            tokens.append((token.translate(to_bytes).encode("latin-1"), number))
+    return sorted(tokens, key=lambda token: token[1])
+
+
+def merges(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """Pairs in the order of their rank; old files write a pair as one string."""
+    pairs = document["model"]["merges"]
+    split = (pair.split(" ", 1) if isinstance(pair, str) else pair for pair in pairs)
+    return [(left, right) for left, right in split]
+
+
+def _alphabet() -> dict[str, int]:
+    """The printable character that stands for each byte in a byte-level vocabulary."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    shown = {chr(byte): byte for byte in printable}
+    return shown | {chr(256 + place): byte for place, byte in enumerate(others)}

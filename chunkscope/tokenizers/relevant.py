@@ -1,0 +1,147 @@
+"""The reference engine with only the part of its vocabulary that a few texts can reach.
+
+Checking a sample of every run against the reference must not cost more than the run: loading a
+whole vocabulary takes half a second. But byte-pair merging looks at nothing except substrings of
+the pieces a text is split into. So the substrings of the sample's pieces are looked up in an
+index of the vocabulary, and the reference library is given those entries alone: it tokenizes
+these texts exactly as it would with all of them.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from chunkscope.tokenizers.compiled import Compiled
+
+INDEX = "vocabulary.sqlite"
+_LONGEST_PIECE = 64
+_MANY = 30_000  # sqlite takes this many parameters at once
+_SKELETON = "skeleton.json"
+
+
+def build_index(folder: Path, document: dict[str, Any], merges: list[tuple[str, str]]) -> None:
+    """Write the index of a tokenizer.json's vocabulary, and the JSON without a vocabulary."""
+    by_result: dict[str, list[tuple[int, int]]] = {}
+    for rank, (left, right) in enumerate(merges):
+        by_result.setdefault(left + right, []).append((rank, len(left)))
+    vocabulary: dict[str, int] = document["model"]["vocab"]
+    rows = (
+        (token, number, orjson.dumps(by_result.get(token, [])))
+        for token, number in vocabulary.items()
+    )
+    _write(folder, rows)
+    model = {**document["model"], "vocab": {}, "merges": []}
+    (folder / _SKELETON).write_bytes(orjson.dumps({**document, "model": model}))
+
+
+def build_rank_index(folder: Path, ranks: Iterable[tuple[bytes, int]]) -> None:
+    _write(folder, ((token, rank, None) for token, rank in ranks))
+
+
+def _write(folder: Path, rows: Iterable[tuple[str | bytes, int, bytes | None]]) -> None:
+    # Made beside its place and then moved there: another run may be doing the same.
+    temporary = folder / f".{INDEX}.{id(rows)}"
+    temporary.unlink(missing_ok=True)
+    with closing(sqlite3.connect(temporary)) as index:
+        index.execute("PRAGMA journal_mode = OFF")
+        index.execute("CREATE TABLE vocabulary (token PRIMARY KEY, id, merges) WITHOUT ROWID")
+        index.executemany("INSERT OR IGNORE INTO vocabulary VALUES (?, ?, ?)", rows)
+        index.commit()
+    temporary.replace(folder / INDEX)
+
+
+def count(compiled: "Compiled", texts: list[str]) -> list[int | None] | None:
+    """Counts by the reference, None for a text this cannot be done with; None if not at all."""
+    if not (compiled.folder / INDEX).is_file():
+        return None
+    counter = _count_json if compiled.form == "json" else _count_ranks
+    return counter(compiled, texts)
+
+
+def _count_json(compiled: "Compiled", texts: list[str]) -> list[int | None]:
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+
+    skeleton = orjson.loads((compiled.folder / _SKELETON).read_bytes())
+    tokenizer = Tokenizer.from_str(orjson.dumps(skeleton).decode())
+    added = [token["content"] for token in skeleton.get("added_tokens") or []]
+    # Text around a special token is split differently: such rows are conformance's business.
+    pieces = {
+        text: None if any(token in text for token in added) else _pieces(tokenizer, text)
+        for text in texts
+    }
+    usable = [text for text in texts if pieces[text] is not None]
+    found = _look_up(compiled.folder, _substrings(p for t in usable for p in pieces[t] or ()))
+    vocabulary = {token: number for token, number, _ in found}
+    tokenizer.model = BPE(vocabulary, _merges(found), **_settings(skeleton["model"]))
+    encodings = tokenizer.encode_batch_fast(usable, add_special_tokens=False)
+    counts = dict(zip(usable, map(len, encodings), strict=True))
+    return [counts.get(text) for text in texts]
+
+
+def _pieces(tokenizer: Any, text: str) -> list[str] | None:
+    """What a text is split into, in the vocabulary's alphabet; None if a piece is very long."""
+    normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+    pieces = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+    return pieces if max(map(len, pieces), default=0) <= _LONGEST_PIECE else None
+
+
+def _merges(found: list[tuple[Any, int, bytes]]) -> list[tuple[str, str]]:
+    ranked = [
+        (rank, token[:length], token[length:])
+        for token, _, merges in found
+        for rank, length in orjson.loads(merges)
+    ]
+    return [(left, right) for _, left, right in sorted(ranked)]
+
+
+def _settings(model: dict[str, Any]) -> dict[str, Any]:
+    names = ("unk_token", "fuse_unk", "byte_fallback", "ignore_merges")
+    return {name: model[name] for name in names if model.get(name) is not None}
+
+
+def _count_ranks(compiled: "Compiled", texts: list[str]) -> list[int | None]:
+    import regex
+    import tiktoken
+
+    pattern = regex.compile(compiled.pattern)
+    split = {text: [piece.encode() for piece in pattern.findall(text)] for text in texts}
+    usable = [t for t in texts if max(map(len, split[t]), default=0) <= _LONGEST_PIECE]
+    found = _look_up(compiled.folder, _substrings(p for text in usable for p in split[text]))
+    encoding = tiktoken.Encoding(
+        "relevant",
+        pat_str=compiled.pattern,
+        mergeable_ranks={token: rank for token, rank, _ in found},
+        special_tokens={},
+    )
+    counts = {text: len(encoding.encode_ordinary(text)) for text in usable}
+    return [counts.get(text) for text in texts]
+
+
+def _substrings(pieces: Iterable[Any]) -> list[Any]:
+    """All of them, of each different piece. Works for text and for bytes.
+
+    >>> sorted(_substrings(["ab", "ab"]))
+    ['a', 'ab', 'b']
+    """
+    found: set[Any] = set()
+    for piece in set(pieces):
+        size = len(piece)
+        found.update(piece[i:j] for i in range(size) for j in range(i + 1, size + 1))
+    return list(found)
+
+
+def _look_up(folder: Path, tokens: list[Any]) -> list[tuple[Any, int, bytes]]:
+    found: list[tuple[Any, int, bytes]] = []
+    with closing(sqlite3.connect(f"file:{folder / INDEX}?mode=ro", uri=True)) as index:
+        for start in range(0, len(tokens), _MANY):
+            some = tokens[start : start + _MANY]
+            holes = ",".join("?" * len(some))
+            query = f"SELECT token, id, merges FROM vocabulary WHERE token IN ({holes})"  # noqa: S608
+            found += index.execute(query, some)
+    return found

@@ -1,0 +1,37 @@
+"""Profiles and plans for the tests of `recommend`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from chunkscope.histogram import LengthHistogram
+from chunkscope.plan import Plan
+from chunkscope.planning import recommend
+from chunkscope.profile import DatasetProfile, Profile, TokenizerInfo
+
+TOKENIZER = TokenizerInfo(
+    name="test", digest="0", kind="test", engine="test", reference="test", special_tokens_added=0
+)
+SHORT = [*range(20, 420)]
+MIXED = [*range(50, 1_550), *[2_500] * 20, 4_000]
+LONG = [*range(4_000, 14_000, 50)]
+
+
+def dataset(name: str, lengths: Iterable[int], **more: Any) -> DatasetProfile:
+    return DatasetProfile(
+        name=name,
+        path=f"{name}.jsonl",
+        format="jsonl",
+        field="prompt",
+        lengths=LengthHistogram.of(lengths),
+        **more,
+    )
+
+
+def profile(**datasets: Sequence[int]) -> Profile:
+    made = tuple(dataset(name, lengths) for name, lengths in datasets.items())
+    return Profile(tokenizer=TOKENIZER, datasets=made, created="2025-01-01T00:00:00+00:00")
+
+
+def plan(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
+    chosen = {"model": "llama-3.1-8b", "gpu": "h200", "vllm_version": "0.24.0", **options}
+    return recommend(profile(data=lengths), **chosen)

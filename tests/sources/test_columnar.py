@@ -1,0 +1,189 @@
+import gzip
+import json
+import zipfile
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from chunkscope.sources.base import ReadOptions
+from chunkscope.sources.discover import discover
+from tests.sources.helpers import read, shared
+
+ROWS = [{"question": f"why {i}?", "n": i} for i in range(10_000)]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+def write_stream(table, path):
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=3_000)
+
+
+def write_file(table, path):
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=3_000)
+
+
+WRITERS = [
+    pytest.param("x.parquet", pq.write_table, id="parquet"),
+    pytest.param("x.arrow", write_stream, id="arrow stream"),
+    pytest.param("x.arrow", write_file, id="arrow file"),
+    pytest.param("x.feather", feather.write_feather, id="feather"),
+]
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_every_row_is_a_dict_and_positions_count_rows(tmp_path, name, write):
+    write(TABLE, tmp_path / name)
+    result = read(tmp_path / name)
+    assert result.records == ROWS
+    assert (result.positions, result.unit) == (list(range(1, 10_001)), "row")
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_only_the_columns_that_are_needed_are_read(tmp_path, name, write):
+    write(TABLE, tmp_path / name)
+    result = read(tmp_path / name, columns=["question", "no such column"])
+    assert result.head[0] == ROWS[0]
+    assert result.records == [{"question": row["question"]} for row in ROWS]
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_columns_that_do_not_exist_leave_the_rows_as_they_are(tmp_path, name, write):
+    write(TABLE, tmp_path / name)
+    assert read(tmp_path / name, columns=["nope"]).records == ROWS
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_nested_and_unusual_types_become_plain_values(tmp_path, name, write):
+    table = pa.table(
+        {
+            "large": pa.array(["a", None], pa.large_string()),
+            "label": pa.array(["x", "x"]).dictionary_encode(),
+            "turns": pa.array([["one", "two"], []]),
+            "ctxs": pa.array([[{"text": "t"}], None]),
+        }
+    )
+    write(table, tmp_path / name)
+    assert read(tmp_path / name, columns=["large", "label", "turns", "ctxs"]).records == [
+        {"large": "a", "label": "x", "turns": ["one", "two"], "ctxs": [{"text": "t"}]},
+        {"large": None, "label": "x", "turns": [], "ctxs": None},
+    ]
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_a_compressed_file_is_read_through_a_temporary_one(tmp_path, name, write):
+    write(TABLE, tmp_path / name)
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    assert read(packed).records == ROWS
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_a_member_of_an_archive_is_read_likewise(tmp_path, name, write):
+    write(TABLE, tmp_path / name)
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
+        zipped.write(tmp_path / name, name)
+    assert read(tmp_path / "x.zip").records == ROWS
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+@pytest.mark.parametrize("keep", [0, 4, 100, 0.5, 0.99])
+def test_a_cut_file_is_an_input_error(tmp_path, name, write, keep):
+    write(TABLE, tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    size = int(len(data) * keep) if isinstance(keep, float) else keep
+    (tmp_path / name).write_bytes(data[:size])
+    result = read(tmp_path / name)
+    assert result.error.message.startswith(f"cannot read {tmp_path / name} as ")
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_text_that_is_not_utf_8_is_a_bad_row_counted_once(tmp_path, name, write):
+    raw = pa.array([b"fine", b"caf\xe9", b"good"], pa.binary())
+    text = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
+    write(pa.table({"text": text}), tmp_path / name)
+    result = read(tmp_path / name)
+    assert result.records == [{"text": "fine"}, {"text": "good"}]
+    assert result.positions == [1, 3]
+    assert len(result.bad) == 1
+
+
+def test_long_rows_come_in_small_chunks(tmp_path):
+    table = pa.table({"text": ["x" * 1_000_000] * 40})
+    for name, write in (("x.parquet", pq.write_table), ("x.feather", feather.write_feather)):
+        write(table, tmp_path / name)
+        from chunkscope.sources.base import Problems
+        from chunkscope.sources.readers import open_reader
+
+        (source,), _ = discover([str(tmp_path / name)], options=ReadOptions())
+        with open_reader(source, ReadOptions(), Problems()) as reader:
+            sizes = [len(chunk.records) for chunk in reader.chunks()]
+        assert sum(sizes) == 40
+        if name.endswith("feather"):
+            assert max(sizes) <= 4
+
+
+def test_feather_version_1_is_refused_in_words(tmp_path):
+    path = tmp_path / "x.feather"
+    path.write_bytes(b"FEA1" + b"\0" * 100)
+    assert "Feather version 1" in read(path).error.message
+
+
+# --- datasets.save_to_disk -------------------------------------------------------------------
+
+
+def save(folder, rows, shards=1):
+    """What `Dataset.save_to_disk` writes, without the library."""
+    folder.mkdir(parents=True)
+    size = -(-len(rows) // shards)
+    names = [f"data-{i:05d}-of-{shards:05d}.arrow" for i in range(shards)]
+    for i, name in enumerate(names):
+        write_stream(pa.Table.from_pylist(rows[i * size : (i + 1) * size]), folder / name)
+    state = {"_data_files": [{"filename": name} for name in names], "_split": None}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text("{}")
+
+
+def test_a_saved_dataset_is_one_source_whatever_its_shards(tmp_path):
+    save(tmp_path / "mine", ROWS, shards=3)
+    (source,), skipped = discover([str(tmp_path / "mine")], options=ReadOptions())
+    assert (source.name, source.format, skipped) == ("mine", "saved", [])
+    result = read(source)
+    assert result.records == ROWS
+    assert result.positions == list(range(1, 10_001))
+
+
+def test_a_saved_dict_is_one_source_per_split(tmp_path):
+    for split in ("train", "test"):
+        save(tmp_path / "data" / "mine" / split, ROWS[:3])
+    (tmp_path / "data" / "mine" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    sources, _ = discover([str(tmp_path / "data")], options=ReadOptions())
+    assert [source.name for source in sources] == ["mine/train", "mine/test"]
+    assert [source.group for source in sources] == ["data/mine", "data/mine"]
+    assert read(sources[1]).records == ROWS[:3]
+
+
+def test_a_state_that_points_outside_its_folder_is_refused(tmp_path):
+    save(tmp_path / "mine", ROWS[:3])
+    state = {"_data_files": [{"filename": "../../etc/passwd"}]}
+    (tmp_path / "mine" / "state.json").write_text(json.dumps(state))
+    from chunkscope.errors import InputError
+
+    with pytest.raises(InputError, match="lists no data files"):
+        discover([str(tmp_path / "mine")], options=ReadOptions())
+
+
+def test_what_datasets_itself_saves_is_read(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    whole = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"test": whole.select(range(5, 10))}).save_to_disk(tmp_path / "saved")
+    assert read(tmp_path / "saved").records == ROWS[5:10]
+
+
+def test_real_parquet_holds_what_the_jsonl_holds():
+    assert (
+        read(shared("gsm8k", "test.parquet")).records == read(shared("gsm8k", "test.jsonl")).records
+    )

@@ -1,0 +1,452 @@
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sys
+import tarfile
+import zipfile
+
+import pytest
+import zstandard
+
+from chunkscope.errors import InputError, UsageError
+from chunkscope.sources.base import ReadOptions
+from chunkscope.sources.discover import discover
+from tests.sources.helpers import read
+
+ROW = b'{"question": "why?"}\n'
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """Write files below an empty folder that is also the working folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(files):
+        for name, data in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return tmp_path
+
+    return write
+
+
+def find(*paths, options=None, **filters):
+    return discover([str(path) for path in paths], options=options or ReadOptions(), **filters)
+
+
+def names(*paths, **filters):
+    return [source.name for source in find(*paths, **filters)[0]]
+
+
+def skipped(*paths, **filters):
+    return {skip.path: skip.reason for skip in find(*paths, **filters)[1]}
+
+
+# --- files and folders -----------------------------------------------------------------------
+
+
+def test_a_file_named_by_itself_has_no_group(tree):
+    tree({"data/x.jsonl": ROW})
+    (source,), _ = find("data/x.jsonl")
+    assert (source.name, source.group, source.path) == ("x", "", "data/x.jsonl")
+    assert (source.format, source.bytes) == ("jsonl", len(ROW))
+
+
+def test_a_folder_is_walked_in_order_and_each_folder_is_a_group(tree):
+    tree(
+        {"data/b.csv": b"a,b\n1,2\n", "data/a.jsonl.gz": gzip.compress(ROW), "data/r/x.json": b"[]"}
+    )
+    sources, _ = find("data/")
+    assert [(s.name, s.group, s.path, s.format) for s in sources] == [
+        ("a", "data", "data/a.jsonl.gz", "jsonl"),
+        ("b", "data", "data/b.csv", "csv"),
+        ("r/x", "data/r", "data/r/x.json", "json"),
+    ]
+
+
+def test_the_current_folder_is_named_by_its_name(tree):
+    root = tree({"x.jsonl": ROW, "sub/y.jsonl": ROW})
+    sources, _ = find(".")
+    assert [(s.group, s.path) for s in sources] == [
+        (f"{root.name}/sub", "sub/y.jsonl"),
+        (root.name, "x.jsonl"),
+    ]
+
+
+def test_every_known_suffix_has_its_format(tree):
+    suffixes = {
+        "jsonl": "jsonl", "ndjson": "jsonl", "json": "json", "csv": "csv", "tsv": "csv",
+        "parquet": "parquet", "arrow": "arrow", "feather": "arrow", "txt": "text", "md": "text",
+        "JSONL": "jsonl",
+    }  # fmt: skip
+    tree({f"data/{suffix}/x.{suffix}": ROW for suffix in suffixes})
+    found = {s.path.rsplit(".", 1)[1]: s.format for s in find("data")[0]}
+    assert found == suffixes
+
+
+def test_what_is_left_out_of_a_folder_is_said(tree):
+    tree(
+        {
+            "data/x.jsonl": ROW,
+            "data/README.md": b"about",
+            "data/LICENSE": b"mine",
+            "data/run.py": b"print()",
+            "data/cat.png": b"\x89PNG\r\n\x1a\n\0\0\0\r",
+            "data/fake.jsonl": b"\x89PNG\r\n\x1a\n\0\0\0\r",
+            "data/.hidden.jsonl": ROW,
+            "data/.git/x.jsonl": ROW,
+        }
+    )
+    assert names("data") == ["x"]
+    assert skipped("data") == {
+        "data/README.md": "about the data, not data",
+        "data/LICENSE": "about the data, not data",
+        "data/run.py": "unknown suffix",
+        "data/cat.png": "binary",
+        "data/fake.jsonl": "binary",
+    }
+
+
+def test_a_readme_named_by_itself_is_data(tree):
+    tree({"README.md": b"a prompt"})
+    assert names("README.md") == ["README"]
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        pytest.param(ROW, "json", id="json"),
+        pytest.param(gzip.compress(ROW), "json", id="compressed json"),
+        pytest.param(b"just text", "text", id="text"),
+        pytest.param("é".encode() * 3000, "text", id="text cut inside a character"),
+        pytest.param(b"PAR1....PAR1", "parquet", id="parquet"),
+        pytest.param(b"ARROW1\0\0", "arrow", id="arrow"),
+        pytest.param(b"", "jsonl", id="empty"),
+    ],
+)
+def test_a_file_named_by_itself_is_known_by_its_content(tree, data, found):
+    tree({"x.data": data})
+    assert find("x.data")[0][0].format == found
+
+
+def test_content_that_tells_nothing_is_an_error_with_a_way_out(tree):
+    tree({"x.data": b"\x89PNG\r\n\x1a\n\0\0\0\r"})
+    with pytest.raises(InputError, match=r"cannot tell what x\.data is") as caught:
+        find("x.data")
+    assert "--input-format" in caught.value.hint
+
+
+def test_a_format_can_be_forced(tree):
+    tree({"data/x.data": ROW, "data/y.txt": ROW})
+    sources, _ = find("data", options=ReadOptions(input_format="jsonl"))
+    assert [(s.name, s.format) for s in sources] == [("x.data", "jsonl"), ("y", "jsonl")]
+    with pytest.raises(UsageError, match="unknown --input-format"):
+        find("data", options=ReadOptions(input_format="pickle"))
+
+
+@pytest.mark.parametrize("path", ["nope.jsonl", "data/nope", "x.jsonl/nope"])
+def test_a_path_that_does_not_exist_is_an_input_error(tree, path):
+    tree({"x.jsonl": ROW})
+    with pytest.raises(InputError, match=f"no such file or folder: {path}") as caught:
+        find(path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000])
+def test_a_path_that_cannot_be_is_an_input_error(tree, path):
+    tree({})
+    with pytest.raises(InputError):
+        find(path)
+
+
+def test_an_empty_folder_is_an_input_error(tree):
+    tree({}).joinpath("data").mkdir()
+    with pytest.raises(InputError, match="no datasets in data: there are no files"):
+        find("data")
+
+
+def test_a_folder_with_nothing_usable_says_what_was_skipped(tree):
+    tree({"data/a.py": b"x", "data/b.py": b"x", "data/README.md": b"x"})
+    with pytest.raises(InputError) as caught:
+        find("data")
+    assert "2 skipped (unknown suffix)" in caught.value.message
+    assert "1 skipped (about the data, not data)" in caught.value.message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission_is_an_error_for_a_named_file_and_a_skip_in_a_folder(tree):
+    tree({"data/x.jsonl": ROW, "data/y.jsonl": ROW}).joinpath("data/x.jsonl").chmod(0)
+    with pytest.raises(InputError, match="no permission"):
+        find("data/x.jsonl")
+    assert skipped("data") == {"data/x.jsonl": "permission denied"}
+
+
+def test_no_permission_whoever_runs_the_test(tree, monkeypatch):
+    tree({"data/x.jsonl": ROW, "data/y.jsonl": ROW})
+    import pathlib
+
+    real_open = pathlib.Path.open
+
+    def refuse(self, *args, **kwargs):
+        if self.name == "x.jsonl":
+            raise PermissionError(13, "Permission denied")
+        return real_open(self, *args, **kwargs)
+
+    monkeypatch.setattr(pathlib.Path, "open", refuse)
+    with pytest.raises(InputError, match=r"no permission to read data/x\.jsonl"):
+        find("data/x.jsonl")
+    assert names("data") == ["y"]
+    assert skipped("data") == {"data/x.jsonl": "permission denied"}
+
+
+def test_links_that_loop_end_and_each_real_file_counts_once(tree):
+    root = tree({"data/x.jsonl": ROW, "data/sub/y.jsonl": ROW})
+    (root / "data/sub/up").symlink_to(root / "data")
+    (root / "data/again.jsonl").symlink_to(root / "data/x.jsonl")
+    (root / "data/self.jsonl").symlink_to(root / "data/self.jsonl")
+    (root / "data/gone.jsonl").symlink_to(root / "nowhere")
+    assert names("data", "data/x.jsonl") == ["again", "sub/y"]
+    assert set(skipped("data")) == {"data/self.jsonl", "data/gone.jsonl"}
+
+
+def test_a_dangling_link_named_by_itself_is_said(tree):
+    (tree({}) / "x.jsonl").symlink_to("nowhere")
+    with pytest.raises(InputError, match="leads nowhere"):
+        find("x.jsonl")
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tree):
+    root = tree({"data/x.jsonl": ROW})
+    os.mkfifo(root / "data/pipe.jsonl")
+    assert skipped("data") == {"data/pipe.jsonl": "a pipe or a device"}
+
+
+def test_a_pipe_named_by_itself_is_read_once():
+    reading, writing = os.pipe()
+    os.write(writing, ROW * 3)
+    os.close(writing)
+    assert len(read(f"/dev/fd/{reading}").records) == 3
+    os.close(reading)
+
+
+def test_a_name_that_is_no_text_can_still_be_shown(tree):
+    root = tree({})
+    try:
+        (root / "data").mkdir()
+        with open(os.fsencode(root / "data") + b"/caf\xe9.jsonl", "wb") as file:
+            file.write(ROW)
+    except OSError:
+        pytest.skip("this file system takes text only")
+    (source,), _ = find("data")
+    assert source.path == "data/caf?.jsonl"
+    assert read(source).records == [{"question": "why?"}]
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_an_input_error(tree):
+    root = tree({"x.jsonl": ROW})
+    (source,), _ = find("x.jsonl")
+    (root / "x.jsonl").unlink()
+    assert read(source).error.message == "x.jsonl is gone"
+
+
+# --- globs -----------------------------------------------------------------------------------
+
+
+def test_a_glob_finds_files_below_its_fixed_part(tree):
+    tree({"data/a/x.jsonl": ROW, "data/b/c/x.jsonl": ROW, "data/b/y.csv": b"a,b\n"})
+    sources, _ = find("data/**/*.jsonl")
+    assert [(s.name, s.group) for s in sources] == [("a/x", "data/a"), ("b/c/x", "data/b/c")]
+    assert names("data/*/x.jsonl") == ["a/x"]
+    assert names("data/*") == ["a/x", "b/c/x", "b/y"]
+
+
+def test_an_absolute_glob_works(tree):
+    root = tree({"data/a/x.jsonl": ROW})
+    assert names(f"{root}/data/*/*.jsonl") == ["a/x"]
+
+
+def test_a_name_with_brackets_that_exists_is_no_glob(tree):
+    tree({"x[1].jsonl": ROW, "x1.jsonl": ROW})
+    assert names("x[1].jsonl") == ["x[1]"]
+
+
+def test_a_glob_without_a_match_is_an_input_error(tree):
+    tree({})
+    with pytest.raises(InputError, match=r"nothing matches \*\.jsonl"):
+        find("*.jsonl")
+
+
+# --- include, exclude, names -----------------------------------------------------------------
+
+
+def test_include_and_exclude_match_the_relative_path_or_the_name(tree):
+    tree({"d/a.jsonl": ROW, "d/b.csv": b"a,b\n", "d/s/a.jsonl": ROW, "d/s/c.jsonl": ROW})
+    assert names("d", include=["*.jsonl"]) == ["a", "s/a", "s/c"]
+    assert names("d", include=["s/*"]) == ["s/a", "s/c"]
+    assert names("d", exclude=["a.jsonl"]) == ["b", "s/c"]
+    assert names("d", exclude=["s"]) == ["a", "b"]
+    assert names("d", include=["*.jsonl"], exclude=["s/c*"]) == ["a", "s/a"]
+
+
+def test_filters_that_leave_nothing_say_so(tree):
+    tree({"d/a.jsonl": ROW})
+    with pytest.raises(InputError, match="1 left out by --include or --exclude"):
+        find("d", include=["*.csv"])
+
+
+def test_names_that_clash_get_the_suffix_then_the_folder_then_a_number(tree):
+    tree({"d/x.jsonl": ROW, "d/x.csv": b"a,b\n", "e/x.jsonl": ROW, "e/y.jsonl": ROW})
+    assert names("d") == ["x.csv", "x.jsonl"]
+    assert names("d/x.jsonl", "e/x.jsonl", "e/y.jsonl") == ["d/x.jsonl", "e/x.jsonl", "y"]
+    tree({"p/e/x.jsonl": ROW})
+    assert names("e/x.jsonl", "p/e/x.jsonl") == ["e/x.jsonl", "e/x.jsonl#2"]
+
+
+def test_names_are_given_one_for_each(tree):
+    tree({"d/x.jsonl": ROW, "d/y.jsonl": ROW})
+    assert names("d", names=["one", "two"]) == ["one", "two"]
+    for wrong in (["one"], ["one", "two", "three"], ["one", "one"]):
+        with pytest.raises(UsageError):
+            find("d", names=wrong)
+
+
+# --- stdin -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        pytest.param(ROW * 3, "jsonl", id="lines"),
+        pytest.param(
+            b"[" + ROW.strip() + b"," + ROW.strip() + b"," + ROW + b"]", "json", id="array"
+        ),
+        pytest.param(gzip.compress(ROW * 3), "jsonl", id="compressed"),
+    ],
+)
+@pytest.mark.parametrize("buffered", [True, False], ids=["as in a shell", "as in a test runner"])
+def test_standard_input_is_known_by_its_content(monkeypatch, data, found, buffered):
+    raw = io.BufferedReader(io.BytesIO(data)) if buffered else io.BytesIO(data)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(raw))
+    sources, _ = find("-", "-")
+    assert [(s.name, s.path, s.file) for s in sources] == [("stdin", "-", None)]
+    result = read(sources[0])
+    assert (result.format, len(result.records)) == (found, 3)
+
+
+def test_an_archive_on_standard_input_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"PK\x03\x04....")))
+    with pytest.raises(InputError, match="a zip archive"):
+        find("-")
+
+
+# --- archives --------------------------------------------------------------------------------
+
+MEMBERS = {
+    "inner/a.jsonl": ROW,
+    "b.csv": b"question,answer\nwhy,x\n",
+    "c.jsonl.gz": gzip.compress(ROW * 5),
+    "README.md": b"about",
+    "more.zip": b"PK\x03\x04",
+    ".hidden.jsonl": ROW,
+    "__MACOSX/inner/._a.jsonl": b"\0\0",
+}
+
+
+def make_zip(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.mkdir("inner")
+        for name, data in MEMBERS.items():
+            zipped.writestr(name, data)
+
+
+def make_tar(path, pack=bytes):
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for name, data in MEMBERS.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        link = tarfile.TarInfo("link.jsonl")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    path.write_bytes(pack(raw.getvalue()))
+
+
+ARCHIVES = [
+    pytest.param("p.zip", make_zip, id="zip"),
+    pytest.param("p.tar", make_tar, id="tar"),
+    pytest.param("p.tar.gz", lambda p: make_tar(p, gzip.compress), id="tar.gz"),
+    pytest.param("p.tgz", lambda p: make_tar(p, gzip.compress), id="tgz"),
+    pytest.param("p.tar.bz2", lambda p: make_tar(p, bz2.compress), id="tar.bz2"),
+    pytest.param("p.tar.xz", lambda p: make_tar(p, lzma.compress), id="tar.xz"),
+    pytest.param("p.tar.zst", lambda p: make_tar(p, zstandard.compress), id="tar.zst"),
+]
+
+
+@pytest.mark.parametrize(("name", "make"), ARCHIVES)
+def test_each_member_is_a_source_and_the_archive_its_group(tree, name, make):
+    root = tree({"data/x.jsonl": ROW})
+    make(root / "data" / name)
+    sources, left_out = find("data")
+    assert [(s.name, s.group, s.path) for s in sources] == [
+        ("p/inner/a", f"data/{name}", f"data/{name}/inner/a.jsonl"),
+        ("p/b", f"data/{name}", f"data/{name}/b.csv"),
+        ("p/c", f"data/{name}", f"data/{name}/c.jsonl.gz"),
+        ("x", "data", "data/x.jsonl"),
+    ]
+    assert {skip.path.removeprefix(f"data/{name}/"): skip.reason for skip in left_out} == {
+        "README.md": "about the data, not data",
+        "more.zip": "an archive inside an archive",
+    }
+
+
+@pytest.mark.parametrize(("name", "make"), ARCHIVES)
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (0, 0, 2)])
+def test_members_are_read_in_any_order_without_unpacking(tree, name, make, order):
+    root = tree({})
+    make(root / name)
+    sources, _ = find(name)
+    assert [len(read(sources[i]).records) for i in order] == [(1, 1, 5)[i] for i in order]
+    assert os.listdir(root) == [name]
+
+
+def test_members_read_at_the_same_time_do_not_disturb_each_other(tree):
+    from chunkscope.sources.base import Problems
+    from chunkscope.sources.readers import open_reader
+
+    make_tar(tree({}) / "p.tar.gz", gzip.compress)
+    sources, _ = find("p.tar.gz")
+    options = ReadOptions()
+    with open_reader(sources[2], options, Problems()) as last:
+        last.head()
+        with open_reader(sources[0], options, Problems()) as first:
+            assert [len(c.records) for c in first.chunks()] == [1]
+        assert sum(len(c.records) for c in last.chunks()) == 5
+
+
+def test_include_speaks_of_members(tree):
+    make_zip(tree({}) / "p.zip")
+    assert names("p.zip", include=["*.csv"]) == ["p/b"]
+
+
+@pytest.mark.parametrize(("name", "make"), ARCHIVES)
+def test_a_damaged_archive_is_an_error_when_named_and_a_skip_in_a_folder(tree, name, make):
+    root = tree({"data/x.jsonl": ROW})
+    make(root / "data" / name)
+    whole = (root / "data" / name).read_bytes()
+    (root / "data" / name).write_bytes(whole[: len(whole) // 3])
+    with pytest.raises(InputError):
+        find(f"data/{name}")
+    assert names("data") == ["x"]
+    assert list(skipped("data")) == [f"data/{name}"]
+
+
+def test_an_archive_without_its_suffix_is_known_by_its_content(tree):
+    root = tree({})
+    make_zip(root / "zipped.data")
+    make_tar(root / "tarred.data", gzip.compress)
+    assert len(names("zipped.data")) == 3
+    assert len(names("tarred.data")) == 3

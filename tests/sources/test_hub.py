@@ -1,0 +1,157 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.sources import hub
+from chunkscope.sources.base import ReadOptions
+from chunkscope.sources.discover import discover
+from tests.sources.helpers import read
+
+datasets = pytest.importorskip("datasets")
+OFFLINE = ReadOptions()
+
+
+@pytest.fixture(autouse=True)
+def _without_a_network(monkeypatch, tmp_path):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """A dataset as `datasets` leaves it in its cache after it was loaded from the hub."""
+
+    def build(splits, repo="org/mini_set"):
+        datasets.disable_progress_bars()
+        folder = tmp_path / "src" / repo.split("/")[1]
+        folder.mkdir(parents=True)
+        for split in splits:
+            rows = [{"question": f"{split} {i}", "answer": i} for i in range(3)]
+            (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+        shutil.move(tmp_path / "cache" / folder.name, tmp_path / "cache" / repo.replace("/", "___"))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("hf:gsm8k", ("gsm8k", None, None)),
+        ("hf:org/name", ("org/name", None, None)),
+        ("hf:org/name:main", ("org/name", "main", None)),
+        ("hf:org/name@test", ("org/name", None, "test")),
+        ("hf:org/na-me.v2:a b@test", ("org/na-me.v2", "a b", "test")),
+    ],
+)
+def test_a_hub_name_has_config_and_split(text, parts):
+    name = hub.HubName.parse(text)
+    assert (name.repo, name.config, name.split) == parts
+    assert str(name) == text
+
+
+@pytest.mark.parametrize("text", ["hf:", "hf:/etc/passwd", "hf:a/b/c", "hf:org/name:", "hf:../x/y"])
+def test_what_is_no_hub_name_is_a_usage_error(text):
+    with pytest.raises(UsageError, match="not a hub dataset"):
+        hub.HubName.parse(text)
+
+
+def test_a_cached_dataset_is_read_without_a_network(cached):
+    cached(["train", "test"])
+    result = read("hf:org/mini_set@train")
+    assert result.error is None
+    assert result.records[0] == {"question": "train 0", "answer": 0}
+    assert result.positions == [1, 2, 3]
+    assert read("hf:org/mini_set@train", columns=["answer"]).records == [
+        {"answer": i} for i in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("splits", "chosen"),
+    [
+        (["train", "test", "validation"], "test"),
+        (["train", "validation"], "validation"),
+        (["train"], "train"),
+    ],
+)
+def test_the_split_that_was_chosen_is_in_the_path(cached, splits, chosen):
+    cached(splits)
+    (source,), _ = discover(["hf:org/mini_set"], options=OFFLINE)
+    assert source.path == f"hf:org/mini_set@{chosen}"
+    assert source.name == f"org/mini_set@{chosen}"
+
+
+def test_a_dataset_that_is_not_cached_is_missing_and_says_what_to_do():
+    with pytest.raises(MissingError, match="is not in the local cache") as caught:
+        discover(["hf:org/nowhere"], options=OFFLINE)
+    assert "HF_DATASETS_CACHE" in caught.value.hint
+    assert caught.value.exit_code == 4
+    assert isinstance(read("hf:org/nowhere@test").error, MissingError)
+
+
+def test_a_split_that_does_not_exist_is_an_input_error_that_lists_them(cached):
+    cached(["train"])
+    error = read("hf:org/mini_set@nope").error
+    assert isinstance(error, InputError)
+    assert "train" in error.message
+
+
+def test_a_config_that_does_not_exist_is_an_input_error(cached):
+    cached(["train"])
+    assert isinstance(read("hf:org/mini_set:nope@train").error, InputError)
+
+
+def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_path, monkeypatch):
+    cached(["test"])
+    (tmp_path / "org" / "mini_set").mkdir(parents=True)
+    (tmp_path / "org" / "mini_set" / "test.jsonl").write_text('{"question": "local"}\n')
+    monkeypatch.chdir(tmp_path)
+    assert read("hf:org/mini_set@test").records[0]["question"] == "test 0"
+
+
+def test_a_hub_that_cannot_be_reached_is_noticed_at_once(monkeypatch):
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    assert not hub._hub_answers("http://127.0.0.1:9")
+    assert not hub._hub_answers("https://no-such-host.invalid")
+
+
+def test_behind_a_proxy_only_the_library_can_tell(monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    assert hub._hub_answers("https://no-such-host.invalid")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConnectionError("no route"), MissingError),
+        (TimeoutError("slow"), MissingError),
+        (datasets.exceptions.DatasetNotFoundError("Dataset 'x' doesn't exist"), MissingError),
+        (datasets.exceptions.DatasetNotFoundError("Dataset 'x' is a gated dataset"), MissingError),
+        (ValueError("Config name is missing"), InputError),
+        (RuntimeError("Dataset scripts are no longer supported"), InputError),
+    ],
+)
+def test_what_the_library_raises_becomes_one_of_our_errors(error, kind):
+    explained = hub._explained(hub.HubName("org/name"), error)
+    assert isinstance(explained, kind)
+    assert explained.hint
+
+
+def test_importing_the_readers_loads_nothing_heavy():
+    code = (
+        "import sys; import chunkscope.sources.readers, chunkscope.sources.discover;"
+        "heavy = {'pyarrow', 'datasets', 'pandas', 'zstandard', 'isal', 'ijson', 'numpy'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,214 @@
+"""Whatever the bytes are: rows, bad rows or one of our errors, never a traceback."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chunkscope.errors import ChunkscopeError
+from chunkscope.sources.base import Problems, ReadOptions
+from chunkscope.sources.discover import discover
+from chunkscope.sources.readers import open_reader
+
+MANY = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+ROWS = [{"question": f"why é {i}?", "turns": ["a", "b"], "n": i} for i in range(40)]
+LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
+
+
+def survives(path, **options):
+    """Find and read a file; what comes out are records that can be encoded, or our own error."""
+    chosen = ReadOptions(**options)
+    try:
+        sources, _ = discover([str(path)], options=chosen)
+        for source in sources:
+            problems = Problems()
+            with open_reader(source, chosen, problems) as reader:
+                reader.head()
+                for positions, records in reader.chunks():
+                    assert len(positions) == len(records)
+                    json.dumps(records, ensure_ascii=False, default=str).encode("utf-8")
+            for row in problems.rows:
+                row.reason.encode("utf-8")
+    except ChunkscopeError as error:
+        f"{error.message} {error.hint}".encode()
+
+
+def in_memory(write):
+    raw = io.BytesIO()
+    write(raw)
+    return raw.getvalue()
+
+
+def tarred(raw):
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        info = tarfile.TarInfo("x.jsonl")
+        info.size = len(LINES)
+        tar.addfile(info, io.BytesIO(LINES))
+
+
+def zipped(raw):
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.jsonl", LINES)
+
+
+def arrow_stream(raw):
+    table = pa.Table.from_pylist(ROWS)
+    with pa.ipc.new_stream(raw, table.schema) as writer:
+        writer.write_table(table)
+
+
+GOOD = {
+    "x.jsonl": LINES,
+    "x.json": json.dumps({"canary": "c", "examples": ROWS}, indent=1).encode(),
+    "x.csv": b"question,answer\n" + b'"why,\n oh ""why""?",x\n' * 40,
+    "x.tsv": b"question\tanswer\n" + b"why?\tx\n" * 40,
+    "x.txt": "ünïcödé\n".encode() * 40,
+    "x.parquet": in_memory(lambda raw: pq.write_table(pa.Table.from_pylist(ROWS), raw)),
+    "x.feather": in_memory(lambda raw: feather.write_feather(pa.Table.from_pylist(ROWS), raw)),
+    "x.arrow": in_memory(arrow_stream),
+    "x.jsonl.gz": gzip.compress(LINES),
+    "x.jsonl.bz2": bz2.compress(LINES),
+    "x.jsonl.xz": lzma.compress(LINES),
+    "x.jsonl.zst": zstandard.compress(LINES),
+    "x.zip": in_memory(zipped),
+    "x.tar": in_memory(tarred),
+    "x.tar.gz": gzip.compress(in_memory(tarred)),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_the_files_that_are_mutated_are_good_to_begin_with(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(GOOD[name])
+    sources, _ = discover([str(path)], options=ReadOptions())
+    problems = Problems()
+    with open_reader(sources[0], ReadOptions(), problems) as reader:
+        assert sum(len(chunk.records) for chunk in reader.chunks()) in (1, 40)
+    assert problems.count == 0
+
+
+@pytest.mark.parametrize("name", GOOD)
+@MANY
+@given(data=st.data())
+def test_mutated_files_never_end_in_a_traceback(tmp_path, name, data):
+    mutated = bytearray(GOOD[name])
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, max(len(mutated) - 1, 0)))
+        action = data.draw(st.sampled_from(["set", "cut", "insert", "delete", "double"]))
+        if action == "set" and mutated:
+            mutated[at] = data.draw(st.integers(0, 255))
+        elif action == "cut":
+            del mutated[at:]
+        elif action == "insert":
+            mutated[at:at] = data.draw(st.binary(max_size=20))
+        elif action == "delete":
+            del mutated[at : at + data.draw(st.integers(1, 50))]
+        else:
+            mutated[at:at] = mutated[at : at + 50]
+    path = tmp_path / name
+    path.write_bytes(mutated)
+    survives(path)
+
+
+@pytest.mark.parametrize("name", [*GOOD, "x.data"])
+@MANY
+@given(data=st.binary(max_size=300))
+def test_arbitrary_bytes_never_end_in_a_traceback(tmp_path, name, data):
+    path = tmp_path / name
+    path.write_bytes(data)
+    survives(path)
+
+
+JSON_ISH = st.text(alphabet='{}[]",:\\ \n\rtfn0123456789.eE+-ud8\ud800é\u2028\0', max_size=60)
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.csv", "x.tsv", "x.txt", "x.data"])
+@MANY
+@given(text=JSON_ISH)
+def test_text_that_is_nearly_json_never_ends_in_a_traceback(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    survives(path)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
+@MANY
+@given(value=VALUES, indent=st.sampled_from([None, 2]), ascii_only=st.booleans())
+def test_any_json_value_is_read(tmp_path, name, value, indent, ascii_only):
+    path = tmp_path / name
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    survives(path)
+
+
+@MANY
+@given(
+    rows=st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=8),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    ends=st.booleans(),
+    blank=st.booleans(),
+)
+def test_json_lines_round_trip(tmp_path, rows, newline, ends, blank):
+    path = tmp_path / "x.jsonl"
+    lines = [json.dumps({"q": row}, ensure_ascii=False) for row in rows]
+    text = (newline * (2 if blank else 1)).join(lines) + (newline if ends else "")
+    path.write_bytes(text.encode("utf-8"))
+    (source,), _ = discover([str(path)], options=ReadOptions())
+    problems = Problems()
+    with open_reader(source, ReadOptions(), problems) as reader:
+        read = [record for chunk in reader.chunks() for record in chunk.records]
+    assert read == [{"q": row} for row in rows]
+    assert problems.count == 0
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=12)
+
+
+@MANY
+@given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8))
+def test_csv_round_trips_when_told_its_delimiter(tmp_path, rows):
+    import csv
+
+    path = tmp_path / "x.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(["question", "answer"])
+        writer.writerows(rows)
+    options = ReadOptions(delimiter=",", header=True)
+    (source,), _ = discover([str(path)], options=options)
+    problems = Problems()
+    with open_reader(source, options, problems) as reader:
+        read = [tuple(record.values()) for chunk in reader.chunks() for record in chunk.records]
+    assert read == rows
+    assert problems.count == 0
+
+
+@pytest.mark.parametrize(
+    "encoding", ["latin-1", "utf-16", "utf-7", "shift_jis", "idna", "punycode"]
+)
+@MANY
+@given(data=st.binary(max_size=100))
+def test_arbitrary_bytes_in_any_encoding_never_end_in_a_traceback(tmp_path, encoding, data):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(data)
+    survives(path, encoding=encoding)
