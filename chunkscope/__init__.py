@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from chunkscope.analysis import AnalyzeOptions, analyze
     from chunkscope.errors import ChunkscopeError
     from chunkscope.histogram import LengthHistogram
+    from chunkscope.plan import Plan
+    from chunkscope.planning import recommend
     from chunkscope.profile import DatasetProfile, Profile
 
 __version__ = "0.1.0"
@@ -20,8 +22,10 @@ __all__ = [
     "ChunkscopeError",
     "DatasetProfile",
     "LengthHistogram",
+    "Plan",
     "Profile",
     "analyze",
+    "recommend",
 ]
 
 _HOMES = {
@@ -29,8 +33,10 @@ _HOMES = {
     "ChunkscopeError": "errors",
     "DatasetProfile": "profile",
     "LengthHistogram": "histogram",
+    "Plan": "plan",
     "Profile": "profile",
     "analyze": "analysis",
+    "recommend": "planning",
 }
 
 

@@ -1,22 +1,15 @@
-"""The commands: each parses, calls one library function, and prints."""
+"""The command line: which commands there are, and how errors become exit codes."""
 
-import datetime
 import sys
 import traceback
-from collections.abc import Sequence
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from chunkscope import __version__, console
-from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError, UsageError
-
-if TYPE_CHECKING:
-    from chunkscope.profile import Profile
-    from chunkscope.scan import Progress
-    from chunkscope.sources.base import Skipped, Source
+from chunkscope.commands.analyze import analyze
+from chunkscope.commands.recommend import recommend
+from chunkscope.errors import EXIT_BUG, ChunkscopeError
 
 EXIT_INTERRUPTED = 130
 
@@ -28,12 +21,8 @@ app = typer.Typer(
     help="How long evaluation prompts really are, and the vLLM settings that follow.\n\n"
     "Example: chunkscope analyze sample_data/",
 )
-
-
-class Format(StrEnum):
-    TABLE = "table"
-    CSV = "csv"
-    MD = "md"
+app.command()(analyze)
+app.command()(recommend)
 
 
 def _version(wanted: bool) -> None:
@@ -50,232 +39,6 @@ def _common(
     ] = False,
 ) -> None:
     pass
-
-
-PATHS = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH...",
-        help="Files, folders, globs, archives, `-` for stdin, or hf:org/name[:config][@split].",
-        show_default=False,
-    ),
-]
-Flag = bool
-
-
-@app.command()
-def analyze(
-    paths: PATHS,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            "--tokenizer",
-            "-t",
-            metavar="NAME",
-            help="Folder, tokenizer.json, hub id, tiktoken encoding, tekken or SentencePiece "
-            "file. [default: Mistral's tekken, embedded]",
-        ),
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--field",
-            "-f",
-            metavar="PATH",
-            help="What the prompt is: question, turns[0], ctxs[].text. Repeat to join several.",
-        ),
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Prompt from fields: '{context}\\n\\nQ: {question}'."),
-    ] = None,
-    prefix_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Fixed text, such as few-shot examples, before each."),
-    ] = None,
-    output_field: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Reference answers, counted as outputs.")
-    ] = None,
-    name: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name for a dataset, in order.")
-    ] = None,
-    include: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Only files that match.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="No files that match.")
-    ] = None,
-    input_format: Annotated[
-        str | None,
-        typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet, arrow or text."),
-    ] = None,
-    encoding: Annotated[str, typer.Option(help="Encoding of text files.")] = "utf-8",
-    delimiter: Annotated[
-        str | None, typer.Option(metavar="CHAR", help="Between CSV cells. [default: found]")
-    ] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="CSV header. [default: found]")
-    ] = None,
-    per_line: Annotated[Flag, typer.Option(help="Text files: a prompt per line.")] = False,
-    chat_template: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Instead of the tokenizer's own.")
-    ] = None,
-    no_chat_template: Annotated[
-        Flag, typer.Option("--no-chat-template", help="Count chats as plain text.")
-    ] = False,
-    apply_chat_template: Annotated[
-        Flag,
-        typer.Option("--apply-chat-template", help="Send text prompts as a user message."),
-    ] = False,
-    chat_date: Annotated[
-        str | None,
-        typer.Option(metavar="YYYY-MM-DD", help="For chat templates that print the date."),
-    ] = None,
-    no_special_tokens: Annotated[
-        Flag, typer.Option("--no-special-tokens", help="Leave out <s> and the like.")
-    ] = False,
-    sample: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Count N rows of each dataset only.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
-    show_longest: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Show where the longest prompts are.")
-    ] = 0,
-    skip_bad_rows: Annotated[
-        Flag, typer.Option("--skip-bad-rows", help="Exit 0 in spite of bad rows.")
-    ] = False,
-    exact_check: Annotated[
-        Flag, typer.Option("--exact-check", help="Recount everything with the reference.")
-    ] = False,
-    trust_remote_code: Annotated[
-        Flag, typer.Option("--trust-remote-code", help="Run code that a tokenizer brings.")
-    ] = False,
-    no_cache: Annotated[
-        Flag, typer.Option("--no-cache", help="Count again what was counted before.")
-    ] = False,
-    as_json: Annotated[Flag, typer.Option("--json", help="The profile on stdout.")] = False,
-    output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
-    ] = Path("reports/profile.json"),
-) -> None:
-    """Measure how long the prompts are, in the model's own tokens.
-
-    Example: chunkscope analyze sample_data/
-    """
-    from chunkscope.analysis import AnalyzeOptions, Listener
-    from chunkscope.analysis import analyze as run
-    from chunkscope.sources.base import ReadOptions
-    from chunkscope.sources.select import SelectOptions
-
-    options = AnalyzeOptions(
-        tokenizer=tokenizer,
-        names=tuple(name or ()),
-        include=tuple(include or ()),
-        exclude=tuple(exclude or ()),
-        read=ReadOptions(
-            input_format=input_format,
-            encoding=encoding,
-            per_line=per_line,
-            delimiter=delimiter,
-            header=header,
-            trust_remote_code=trust_remote_code,
-        ),
-        select=SelectOptions(
-            fields=tuple(field or ()),
-            template=template,
-            prefix=_text_of(prefix_file) if prefix_file else "",
-            output_field=output_field,
-            chat=not no_chat_template,
-        ),
-        apply_chat_template=apply_chat_template,
-        chat_template=chat_template,
-        chat_date=_date(chat_date),
-        special_tokens=not no_special_tokens,
-        sample=sample,
-        seed=seed,
-        keep_longest=max(10, show_longest),
-        exact_check=exact_check,
-        use_cache=not no_cache,
-    )
-    with console.progress_bar(quiet=as_json and not console.is_terminal()) as bar:
-
-        def found(sources: "Sequence[Source]", skipped: "Sequence[Skipped]") -> "Progress | None":
-            _show_skipped(skipped)
-            return bar.start(sum(source.bytes or 0 for source in sources))
-
-        listener = Listener(found=found, preparing=_preparing, recounting=_recounting)
-        profile = run(paths, options=options, listener=listener)
-    profile.save(output)
-    _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
-    _show_problems(profile)
-    console.say(f"\nwrote {output}; next: chunkscope recommend")
-    if profile.failures or (profile.skipped and not skip_bad_rows):
-        raise typer.Exit(InputError.exit_code)
-
-
-def _print_profile(
-    profile: "Profile", *, as_json: bool, output_format: Format, longest: int
-) -> None:
-    if as_json:
-        from chunkscope.artefact import dump
-
-        return console.emit(dump(profile.to_json()))
-    if output_format is not Format.TABLE:
-        from chunkscope.report.plain import as_csv, as_markdown
-
-        render = as_csv if output_format is Format.CSV else as_markdown
-        return console.emit(render(profile).encode())
-    from chunkscope.report.terminal import show_profile
-
-    return show_profile(profile, console.out(), longest=longest)
-
-
-def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
-    for file in skipped[:most]:
-        console.say(f"skipped {file.path}: {file.reason}")
-    if len(skipped) > most:
-        console.say(f"skipped {len(skipped) - most:,} more files")
-
-
-def _show_problems(profile: "Profile", most: int = 20) -> None:
-    """Every note and failure, the first bad rows, and how many there were."""
-    for note in profile.tokenizer.notes:
-        console.say(f"note: {note}")
-    for dataset in profile.datasets:
-        for note in dataset.notes:
-            console.say(f"note: {dataset.name}: {note}")
-    rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
-    for dataset, row in rows[:most]:
-        console.say(f"bad row: {dataset.path} {dataset.unit} {row.position}: {row.reason}")
-    if profile.skipped > len(rows[:most]):
-        console.say(f"... and {profile.skipped - len(rows[:most]):,} more bad rows")
-    if profile.skipped:
-        console.say(f"{profile.skipped:,} bad rows were left out of the figures")
-    for dataset in profile.failures:
-        console.say(f"error: {dataset.name}: {dataset.failure}")
-
-
-def _preparing(name: str) -> None:
-    console.say(f"preparing the tokenizer {name} (once; later runs start at once)")
-
-
-def _recounting(engine: str) -> None:
-    console.say(f"note: {engine} differs from the reference on this data; counting again without")
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the prefix file {path}: {error}") from error
-
-
-def _date(text: str | None) -> datetime.date | None:
-    try:
-        return datetime.date.fromisoformat(text) if text else None
-    except ValueError:
-        raise UsageError(f"--chat-date {text} is not a date", hint="as in 2026-01-31") from None
 
 
 def main() -> NoReturn:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope import artefact
-from chunkscope.choose import Objective, Task
+from chunkscope.choices import Entry, Mode, Objective, Task
 from chunkscope.hardware import Gpu
 from chunkscope.labels import Label
 from chunkscope.memory import Memory
-from chunkscope.policy import Chunks, Cuts, Decision, Mode
-from chunkscope.vllm_flags import Entry, Release, Value, command_line
+from chunkscope.policy import Chunks, Cuts, Decision
+from chunkscope.vllm_flags import Release, Value, command_line
 
 SCHEMA = "chunkscope/plan/1"
 MADE_BY = "chunkscope recommend"

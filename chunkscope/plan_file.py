@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from chunkscope.choices import Mode
 from chunkscope.errors import InputError
 from chunkscope.hardware import Gpu
 from chunkscope.labels import Label
@@ -23,7 +24,7 @@ from chunkscope.plan import (
     Refused,
     StepEstimate,
 )
-from chunkscope.policy import Chunks, Decision, Mode
+from chunkscope.policy import Chunks, Decision
 from chunkscope.vllm_flags import Release, Value
 
 GIB_LINES = ("weights", "activation", "sampler", "logprobs", "cuda_graphs", "overhead")

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from chunkscope import __version__, artefact
-from chunkscope.choose import Objective, Settled, Situation, Task, settle
+from chunkscope.choices import Entry, Mode, Objective, Task
+from chunkscope.choose import Settled, Situation, settle
 from chunkscope.choose.latency import worst_step
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware import Gpu, doubts, find_gpu
@@ -24,9 +25,9 @@ from chunkscope.plan import (
     Refused,
     StepEstimate,
 )
-from chunkscope.policy import DEFAULT_CUTS, Cuts, Decision, Mode, chunked, decide
+from chunkscope.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
 from chunkscope.profile import DatasetProfile, Profile, together
-from chunkscope.vllm_flags import Effective, Entry, broken_rules, release
+from chunkscope.vllm_flags import Effective, broken_rules, release
 
 DEFAULT_OUTPUT = 256
 

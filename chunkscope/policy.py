@@ -4,14 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, isfinite
 
+from chunkscope.choices import Mode
 from chunkscope.errors import InputError, UsageError
 from chunkscope.histogram import LengthHistogram
-
-
-class Mode(StrEnum):
-    OFF = "off"
-    CONSERVATIVE = "conservative"
-    AGGRESSIVE = "aggressive"
 
 
 class Rate(StrEnum):

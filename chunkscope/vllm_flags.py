@@ -10,6 +10,7 @@ from enum import StrEnum
 from importlib import metadata
 from typing import TypeVar
 
+from chunkscope.choices import Entry
 from chunkscope.errors import UsageError
 from chunkscope.hardware import Gpu
 
@@ -19,14 +20,6 @@ T = TypeVar("T")
 
 OLDEST: Version = (0, 10, 2)
 NEWEST: Version = (0, 32, 0)
-
-
-class Entry(StrEnum):
-    """Who starts the engine: vLLM's defaults depend on it."""
-
-    SERVE = "serve"
-    LLM = "llm"
-    OTHER = "other"  # run-batch, AsyncLLM or LLMEngine used directly
 
 
 class Off(StrEnum):

@@ -8,11 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chunkscope import artefact
-from chunkscope.choose import Objective, Task
+from chunkscope.choices import Entry, Objective, Task
 from chunkscope.errors import InputError
 from chunkscope.plan import Plan
 from chunkscope.planning import profile_digest
-from chunkscope.vllm_flags import Entry
 from tests.plans import LONG, MIXED, SHORT, plan, profile
 
 PLANS = {

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.choose import Objective, Task
+from chunkscope.choices import Entry, Mode, Objective, Task
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.histogram import LengthHistogram
 from chunkscope.labels import Label
 from chunkscope.models import find_model
 from chunkscope.planning import recommend
-from chunkscope.policy import Cuts, Mode, Rate
-from chunkscope.vllm_flags import NEWEST, Effective, Entry, broken_rules, dotted
+from chunkscope.policy import Cuts, Rate
+from chunkscope.vllm_flags import NEWEST, Effective, broken_rules, dotted
 from tests.plans import LONG, MIXED, SHORT, dataset, plan, profile
 
 VERSIONS = [

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chunkscope.choices import Mode
 from chunkscope.errors import InputError, UsageError
 from chunkscope.histogram import LengthHistogram
-from chunkscope.policy import Cuts, Mode, Rate, Tier, chunked, decide, tier
+from chunkscope.policy import Cuts, Rate, Tier, chunked, decide, tier
 
 
 def lengths(*, longest: int, p95: int) -> LengthHistogram:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope import vllm_flags
+from chunkscope.choices import Entry
 from chunkscope.errors import UsageError
 from chunkscope.hardware import find_gpu
 from chunkscope.vllm_flags import (
@@ -12,7 +13,6 @@ from chunkscope.vllm_flags import (
     OLDEST,
     BatchDefaults,
     Effective,
-    Entry,
     Off,
     Runner,
     broken_rules,

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass, replace
 
+from chunkscope.choices import Mode, Objective, Task
 from chunkscope.choose.budget import PAYING_BUDGET, paying_budget, throughput_budget
 from chunkscope.choose.fit import with_room
 from chunkscope.choose.latency import itl_limit, latency_budget, latency_seqs, worst_step
 from chunkscope.choose.logprobs import Safe, safe_logprobs
 from chunkscope.choose.seqs import choose_seqs
-from chunkscope.choose.situation import Choice, Objective, Situation, Task
+from chunkscope.choose.situation import Choice, Situation
 from chunkscope.errors import UsageError
 from chunkscope.labels import Label
 from chunkscope.memory import Memory
-from chunkscope.policy import DEFAULT_CUTS, Cuts, Decision, Mode
+from chunkscope.policy import DEFAULT_CUTS, Cuts, Decision
 from chunkscope.vllm_flags import Off
 
 

@@ -1,9 +1,9 @@
 """All that is known before choosing, and what a choice looks like."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
+from chunkscope.choices import Entry, Objective, Task
 from chunkscope.errors import UsageError
 from chunkscope.hardware import Gpu
 from chunkscope.histogram import LengthHistogram
@@ -11,19 +11,9 @@ from chunkscope.labels import Label
 from chunkscope.memory import Engine, Memory
 from chunkscope.models.shape import ModelShape
 from chunkscope.step_time import StepModel, step_model
-from chunkscope.vllm_flags import Entry, Release, Value
+from chunkscope.vllm_flags import Release, Value
 
 SEQS_IF_UNKNOWN = 256
-
-
-class Objective(StrEnum):
-    THROUGHPUT = "throughput"
-    LATENCY = "latency"
-
-
-class Task(StrEnum):
-    GENERATE = "generate"
-    LOGLIKELIHOOD = "loglikelihood"  # prompt_logprobs, as multiple-choice evals use it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Plan -> the arguments of vLLM, of an evaluation harness, or a manifest: one module each."""
 
 from collections.abc import Callable
-from enum import StrEnum
 
+from chunkscope.choices import Target
 from chunkscope.emit import (
     docker_compose,
     env,
@@ -19,19 +19,6 @@ from chunkscope.emit.emission import Emission
 from chunkscope.plan import Plan
 
 __all__ = ["Emission", "Target", "emit"]
-
-
-class Target(StrEnum):
-    VLLM_ARGS = "vllm-args"
-    VLLM_YAML = "vllm-yaml"
-    PYTHON = "python"
-    JSON = "json"
-    ENV = "env"
-    LM_EVAL = "lm-eval"
-    LIGHTEVAL = "lighteval"
-    INSPECT = "inspect"
-    DOCKER_COMPOSE = "docker-compose"
-    KUBERNETES = "kubernetes"
 
 
 EMITTERS: dict[Target, Callable[[Plan], Emission]] = {

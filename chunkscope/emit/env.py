@@ -3,10 +3,10 @@
 The names do not start with VLLM_: vLLM warns of such variables that it does not know.
 """
 
+from chunkscope.choices import Entry
 from chunkscope.emit import vllm_args
 from chunkscope.emit.emission import Emission
 from chunkscope.plan import Plan
-from chunkscope.vllm_flags import Entry
 
 
 def emit(plan: Plan) -> Emission:

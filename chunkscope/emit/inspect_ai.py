@@ -1,8 +1,9 @@
 """`-M key=value` pairs for Inspect's vLLM provider (read in 0.3.285): they become server flags."""
 
+from chunkscope.choices import Entry
 from chunkscope.emit.emission import Emission
 from chunkscope.plan import Plan
-from chunkscope.vllm_flags import Entry, underscored
+from chunkscope.vllm_flags import underscored
 
 
 def emit(plan: Plan) -> Emission:

@@ -1,9 +1,8 @@
 """The model arguments of lighteval's vLLM backend (read in 0.13.0, which refuses other keys)."""
 
-from chunkscope.choose import Task
+from chunkscope.choices import Mode, Task
 from chunkscope.emit.emission import Emission, model_of, pairs
 from chunkscope.plan import Plan
-from chunkscope.policy import Mode
 
 NAMES = {
     "max_model_len": "max_model_length",

@@ -1,8 +1,9 @@
 """A configuration file for `vllm serve`."""
 
+from chunkscope.choices import Entry
 from chunkscope.emit.emission import Emission
 from chunkscope.plan import Plan
-from chunkscope.vllm_flags import CONFIG_FILE, Entry, yaml_lines
+from chunkscope.vllm_flags import CONFIG_FILE, yaml_lines
 
 
 def emit(plan: Plan) -> Emission:

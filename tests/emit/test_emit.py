@@ -5,8 +5,8 @@ import subprocess
 import pytest
 import yaml
 
-from chunkscope.choose import Task
-from chunkscope.emit import Target, emit
+from chunkscope.choices import Target, Task
+from chunkscope.emit import emit
 from chunkscope.errors import UsageError
 from tests.plans import LONG, MIXED, SHORT, plan
 

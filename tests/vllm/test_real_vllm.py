@@ -7,9 +7,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.choose import Objective, Task
+from chunkscope.choices import Mode, Objective, Task
 from chunkscope.errors import ChunkscopeError
-from chunkscope.policy import Mode
 from chunkscope.vllm_check import check, check_many, config_of, known_flags
 from chunkscope.vllm_flags import BY_NAME, release
 from tests.plans import LONG, MIXED, SHORT, plan

@@ -1,0 +1,42 @@
+"""The words a user can choose from. Nothing else is here: `--help` needs them at once."""
+
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    OFF = "off"
+    CONSERVATIVE = "conservative"
+    AGGRESSIVE = "aggressive"
+
+
+class Objective(StrEnum):
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+
+
+class Task(StrEnum):
+    GENERATE = "generate"
+    LOGLIKELIHOOD = "loglikelihood"  # prompt_logprobs, as multiple-choice evals use it
+
+
+class Entry(StrEnum):
+    """Who starts the engine: vLLM's defaults depend on it."""
+
+    SERVE = "serve"
+    LLM = "llm"
+    OTHER = "other"  # run-batch, AsyncLLM or LLMEngine used directly
+
+
+class Target(StrEnum):
+    """What arguments can be written as."""
+
+    VLLM_ARGS = "vllm-args"
+    VLLM_YAML = "vllm-yaml"
+    PYTHON = "python"
+    JSON = "json"
+    ENV = "env"
+    LM_EVAL = "lm-eval"
+    LIGHTEVAL = "lighteval"
+    INSPECT = "inspect"
+    DOCKER_COMPOSE = "docker-compose"
+    KUBERNETES = "kubernetes"

@@ -1,0 +1,161 @@
+"""`chunkscope recommend`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chunkscope import console
+from chunkscope.choices import Entry, Mode, Objective, Target, Task
+from chunkscope.errors import EngineError, MissingError
+
+if TYPE_CHECKING:
+    from chunkscope.hardware import Gpu
+    from chunkscope.plan import Plan
+
+PROFILE = Path("reports/profile.json")
+PLAN = Path("reports/plan.json")
+
+
+def recommend(
+    profile: Annotated[
+        Path, typer.Argument(metavar="[PROFILE]", help="What `chunkscope analyze` wrote.")
+    ] = PROFILE,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b.",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="h200, a100-80gb, rtx-4090, ... [default: this one]"),
+    ] = None,
+    gpu_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of the GPU, such as 80GiB.")
+    ] = None,
+    tp: Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")] = 1,
+    vllm_version: Annotated[
+        str | None,
+        typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
+    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Instead of the policy's.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Plan for this dataset alone.")
+    ] = None,
+    objective: Annotated[Objective, typer.Option(help="What to aim for.")] = Objective.THROUGHPUT,
+    max_itl_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="Longest step, with --objective latency.")
+    ] = None,
+    task: Annotated[Task, typer.Option(help="What the eval asks of the model.")] = Task.GENERATE,
+    max_output: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens per answer. [default: from the data]")
+    ] = None,
+    entry: Annotated[
+        Entry, typer.Option(help="How vLLM is started: its defaults differ.")
+    ] = Entry.SERVE,
+    off_below: Annotated[
+        int, typer.Option(metavar="N", help="Off if the longest prompt is shorter.")
+    ] = 1000,
+    conservative_threshold: Annotated[
+        int, typer.Option(metavar="N", help="Conservative if p95 is below.")
+    ] = 2048,
+    aggressive_factor: Annotated[
+        float, typer.Option(metavar="F", help="Aggressive threshold, as a share of p95.")
+    ] = 0.8,
+    emit: Annotated[
+        Target | None, typer.Option(help="Print the arguments in this form, and nothing else.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Ask the installed vLLM whether it accepts the arguments."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan on stdout.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
+    ] = PLAN,
+) -> None:
+    """Choose a chunking mode and the exact vLLM arguments.
+
+    Example: chunkscope recommend --model llama-3.1-8b --gpu h200
+    """
+    from chunkscope.planning import recommend as run
+    from chunkscope.policy import Cuts
+    from chunkscope.profile import Profile
+
+    plan = run(
+        Profile.load(profile),
+        model=model,
+        gpu=gpu or (_gpu_here() if gpu_memory is None else None),
+        gpu_memory=gpu_memory,
+        tp=tp,
+        vllm_version=vllm_version,
+        mode=mode,
+        cuts=Cuts(
+            off_below=off_below,
+            conservative_threshold=conservative_threshold,
+            aggressive_factor=aggressive_factor,
+        ),
+        dataset=dataset,
+        objective=objective,
+        max_itl_ms=max_itl_ms,
+        task=task,
+        max_output=max_output,
+        entry=entry,
+    )
+    if check:
+        _check(plan)
+    plan.save(output)
+    _print(plan, emit, as_json=as_json)
+    console.say(f"\nwrote {output}; next: {_next(plan)}")
+
+
+def _gpu_here() -> "Gpu | None":
+    """The GPU of this machine, if there is one: nobody has to name it."""
+    from chunkscope.hardware import find_gpu
+
+    try:
+        return find_gpu("local")
+    except MissingError:
+        return None
+
+
+def _check(plan: "Plan") -> None:
+    from chunkscope.vllm_check import check
+
+    python = os.environ.get("CHUNKSCOPE_VLLM_PYTHON", sys.executable)
+    verdict = check(plan, python=python)
+    if not verdict.accepted:
+        raise EngineError(f"vLLM {verdict.vllm_version} refuses the arguments: {verdict.message}")
+    console.say(f"vLLM {verdict.vllm_version} accepts these arguments")
+
+
+def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
+    if target is not None:
+        from chunkscope.emit import emit
+
+        emission = emit(plan, target)
+        console.emit(emission.text.rstrip("\n").encode() + b"\n")
+        for line in (*emission.lost, *emission.notes, *plan.warnings):
+            console.say(f"note: {line}")
+        return
+    if as_json:
+        from chunkscope.artefact import dump
+
+        console.emit(dump(plan.to_json()))
+    else:
+        from chunkscope.report.plan_terminal import show_plan
+
+        show_plan(plan, console.out())
+    for line in (*plan.lost, *plan.warnings):
+        console.say(f"note: {line}")
+
+
+def _next(plan: "Plan") -> str:
+    named = plan.model.hub_id or plan.model.name if plan.model else "MODEL"
+    return f"vllm serve {named} $(chunkscope recommend --emit vllm-args ...)"

@@ -1,0 +1,129 @@
+"""The plan on a terminal: the mode, why, the arguments with their reasons, where memory goes."""
+
+from typing import TYPE_CHECKING, Literal
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from chunkscope.plan import Argument, Plan
+from chunkscope.policy import Chunks, Decision
+from chunkscope.report.figures import number, plural, share
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_plan(plan: Plan, console: "Console") -> None:
+    console.print(_headline(plan), style="bold")
+    for line in _why(plan):
+        console.print(line)
+    console.print()
+    console.print(_decisions(plan, console.width))
+    console.print()
+    console.print(_arguments(plan))
+    if plan.memory is not None:
+        console.print()
+        console.print(_memory(plan))
+        console.print(_capacity(plan))
+    console.print()
+    console.print(Text(" ".join(plan.cli_args()) or "(nothing to set)", overflow="fold"))
+
+
+def _headline(plan: Plan) -> Text:
+    threshold = f", threshold {plan.threshold:,} tokens" if plan.threshold else ""
+    where = f" for {plan.model.name}" if plan.model else ""
+    card = f" on {plan.gpu.title}" if plan.gpu else ""
+    return Text(f"{plan.mode}{threshold}{where}{card}, vLLM {plan.release.text}")
+
+
+def _why(plan: Plan) -> list[Text]:
+    lines = [Text(f"Because {plan.decision.reason}.")]
+    lines += [Text(f"But {reason.text}.") for reason in plan.adjustments]
+    lines.append(Text(_chunks(plan.chunks)))
+    if plan.refused.prompts:
+        lines.append(
+            Text(
+                f"{plan.refused.prompts:,} of {plural(plan.refused.of, 'prompt')} would be "
+                f"refused: over {plan.refused.room_tokens:,} tokens."
+            )
+        )
+    return lines
+
+
+def _chunks(chunks: Chunks) -> str:
+    if not chunks.prompts:
+        return f"Chunking rate: {chunks.rate}; no prompt is split."
+    return (
+        f"Chunking rate: {chunks.rate}; {share(chunks.share)} of the prompts are over "
+        f"{number(chunks.size)} tokens. The median of them becomes {chunks.median} chunks, the "
+        f"longest {chunks.longest}."
+    )
+
+
+def _decisions(plan: Plan, width: int) -> Table:
+    # The figures need 58 columns; names give way.
+    headings = ("rows", "p95", "max", "mode", "chunk at", "over", "benefit")
+    table = _table("by dataset", *headings, left=4, names=max(12, width - 58))
+    for dataset in plan.decisions:
+        table.add_row(escape(dataset.name), *_cells(dataset.decision))
+    if len(plan.decisions) > 1 and plan.inputs.dataset is None:
+        table.add_row("all together", *_cells(plan.decision), style="bold")
+    return table
+
+
+def _cells(decision: Decision) -> list[str]:
+    figures = [number(decision.prompts), number(decision.p95), number(decision.longest)]
+    rate = share(decision.chunks.share) if decision.chunks.prompts else "-"
+    return [*figures, decision.mode, number(decision.threshold), rate, decision.tier]
+
+
+def _arguments(plan: Plan) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("argument", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("why")
+    for argument in plan.arguments:
+        label = f" ({argument.label})" if argument.label else ""
+        table.add_row(argument.name, _value(argument), escape(argument.reason + label))
+    return table
+
+
+def _value(argument: Argument) -> str:
+    if not argument.set:
+        return "default"
+    return f"{argument.value:,}" if type(argument.value) is int else str(argument.value)
+
+
+def _memory(plan: Plan) -> Table:
+    table = _table("memory per GPU", "GiB", "", left=2)
+    memory = plan.memory
+    assert memory is not None  # noqa: S101  (the caller asked)
+    for line in memory.lines:
+        table.add_row(line.name, f"{line.gib:.2f}", escape(f"{line.label}: {line.note}"))
+    table.add_row(
+        "KV cache", f"{memory.kv_cache_gib:.2f}", f"predicted: {memory.kv_cache_tokens:,} tokens"
+    )
+    of = f"of {memory.total_gib:.1f} GiB, which vLLM may use to {memory.requested_gib:.1f}"
+    table.add_row("all together", f"{memory.requested_gib:.2f}", of, style="bold")
+    return table
+
+
+def _capacity(plan: Plan) -> Text:
+    fits = plan.capacity
+    if fits is None:
+        return Text("")
+    return Text(
+        f"At once it holds {plural(fits.p50, 'request')} of median length, {fits.p95:,} of p95 "
+        f"length, {fits.longest:,} of the longest."
+    )
+
+
+def _table(*headings: str, left: int, names: int | None = None) -> Table:
+    """A column of names, then figures; from column `left` on, text again."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column(headings[0], no_wrap=True, overflow="ellipsis", max_width=names)
+    for place, heading in enumerate(headings[1:], start=1):
+        side: Literal["left", "right"] = "right" if place < left else "left"
+        table.add_column(heading, justify=side, no_wrap=bool(heading))
+    return table
