@@ -28,12 +28,16 @@ def test_activation_peaks_are_the_measured_ones_within_10_percent(budget, measur
     assert memory.line("activation").gib == pytest.approx(measured_gib, rel=0.10)
 
 
-@pytest.mark.xfail(strict=True, reason="small budgets: a part of the measured peak is not modelled")
 @pytest.mark.parametrize(("budget", "measured_gib"), [(512, 0.07), (2_048, 0.29)])
-def test_activation_peaks_of_small_budgets_are_a_quarter_too_low(budget, measured_gib):
-    """The same table's other two rows: 0.05 and 0.21 GiB predicted, likely for want of sampling."""
+def test_the_peak_of_a_small_budget_is_known_to_be_a_quarter_too_low(budget, measured_gib):
+    """The same table's other two rows: 0.05 and 0.21 GiB predicted, 0.02 and 0.08 GiB too little.
+
+    No constant floor explains that: the excess quadruples from 512 to 2048 tokens and is gone at
+    8192. Another workload on the same engine peaked at 0.23 GiB with 2048 tokens (the next test).
+    It costs no KV cache: vLLM's own profile is linear down to 512 tokens (the KV tokens below).
+    """
     memory = engine().memory(budget=budget, seqs=64, utilization=0.9)
-    assert memory.line("activation").gib == pytest.approx(measured_gib, rel=0.10)
+    assert memory.line("activation").gib / measured_gib == pytest.approx(0.75, abs=0.05)
 
 
 def test_a_plain_generation_peak_at_2048_tokens_is_the_measured_one():

@@ -162,8 +162,8 @@ def _about(profile: Profile) -> list[Text]:
         return [Text("The lengths came with the data; no tokenizer was needed.")]
     lines = [
         Text(
-            f"Counted with the tokenizer {tokenizer.name}, by {tokenizer.engine}. Another "
-            "model's tokenizer gives other lengths: pass yours with --tokenizer."
+            f"Counted with the tokenizer {tokenizer.name}, by {_engines(tokenizer.engine)}. "
+            "Another model's tokenizer gives other lengths: pass yours with --tokenizer."
         )
     ]
     lines.append(Text(f"Prompt field: {_fields(profile)}."))
@@ -173,6 +173,14 @@ def _about(profile: Profile) -> list[Text]:
         Text(f"Sampled: {_sample(dataset)}") for dataset in profile.datasets if dataset.sample
     ]
     return lines
+
+
+def _engines(names: str) -> str:
+    """
+    >>> _engines("fastokens 0.3.5 + splintr 0.22.0")
+    'fastokens and splintr'
+    """
+    return " and ".join(name.split(" ")[0] for name in names.split(" + "))
 
 
 def _fields(profile: Profile) -> str:
