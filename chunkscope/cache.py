@@ -12,17 +12,17 @@ from typing import Any
 
 import orjson
 
-from chunkscope import artefact
+from chunkscope import __version__, artefact
 from chunkscope.errors import ChunkscopeError
 from chunkscope.folders import cache_folder
 from chunkscope.profile import DatasetProfile, dataset_from_json
 from chunkscope.sources.base import Source
 
-_LAYOUT = 1  # raise when the same bytes would be counted or described differently
+_LAYOUT = 2  # raise when the same bytes would be counted or described differently
 
 
 def key(source: Source, sha256: str, tokenizer: str, options: dict[str, Any]) -> str:
-    parts = [_LAYOUT, sha256, source.member, source.format, tokenizer, options]
+    parts = [_LAYOUT, __version__, sha256, source.member, source.format, tokenizer, options]
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -25,6 +25,7 @@ from chunkscope.sources.readers import open_reader
 from chunkscope.sources.select import Prompts, Selection, SelectOptions, select
 from chunkscope.tally import Tally
 from chunkscope.tokenizers.chat_template import TemplateRefused
+from chunkscope.tokenizers.counting import Counting
 from chunkscope.tokenizers.cutting import Job, SharedPrefixes
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -83,6 +84,8 @@ def scan(
     except KeyboardInterrupt:
         run.commit()  # what is done is done
         raise
+    except _NoTokenizer as error:
+        raise error.__cause__ or error from None
     finally:
         # Also on Ctrl-C: what is being read stops at its next chunk, the rest never starts.
         stop.set()
@@ -279,6 +282,17 @@ class _Dataset:
             yield f"{media:,} rows hold images, audio or video: only their text is counted"
 
 
+class _NoTokenizer(Exception):  # noqa: N818  (it carries the error)
+    """The tokenizer cannot be loaded: that is not about one dataset, so the scan ends."""
+
+
+def _loaded(tokenizer: Tokenizer) -> Counting:
+    try:
+        return tokenizer.counting
+    except ChunkscopeError as error:
+        raise _NoTokenizer from error
+
+
 class _Lengths:
     """Rows that bring their lengths along."""
 
@@ -301,7 +315,7 @@ class _Texts:
         run = dataset.run
         self.run = run
         self.tally = dataset.tally
-        self.counting = run.tokenizer.counting
+        self.counting = _loaded(run.tokenizer)
         wanted = special_tokens and run.options.special_tokens
         self.added = run.tokenizer.compiled.special_added if wanted else 0
         self.shared = SharedPrefixes(allowed=run.tokenizer.compiled.may_cut)

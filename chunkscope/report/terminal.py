@@ -51,10 +51,11 @@ def _headline(profile: Profile) -> Text:
 
 def _meaning(lengths: LengthHistogram) -> Text:
     """What a newcomer should take from it: which part chunked prefill is about."""
-    over = share(lengths.share_over(2048))
+    long = lengths.share_over(2048)
+    over = f"{share(long)} of these prompts are" if long else "None of these prompts is"
     return Text(
         "vLLM reads a prompt in one step if it fits the step's token budget, and in chunks if "
-        f"not. {over} of these prompts are over 2,048 tokens, where chunking starts to matter."
+        f"not. {over} over 2,048 tokens, where chunking starts to matter."
     )
 
 

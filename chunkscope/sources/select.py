@@ -44,6 +44,7 @@ _TEXT_FIELDS = (
     *("problem_statement", "task", "content", "sentence", "turns", "prompts", "questions"),
     *("goal", "premise", "passage", "document", "article", "context"),
 )
+_OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context"}
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
     "(answer|output|target|response|solution|completion|label|reference|explanation|rationale"
@@ -499,7 +500,7 @@ def _candidates(
         yield _trace_candidate(columns, options, output)
     yield from _headerless_candidate(head, options, output)
     only = _only_text_field(head)
-    if only is not None:
+    if only is not None and not _are_labels(head, only):
         yield partial(_has_text, only), partial(_text_found, only, head, options, output)
 
 
@@ -529,12 +530,21 @@ def _trace_candidate(
     return fits, partial(_lengths, path, options, output)
 
 
+def _are_labels(head: Sequence[Any], path: FieldPath) -> bool:
+    """Whether a field holds a few short words over and over, such as the name of a subtask."""
+    values = [value for record in head if isinstance(value := path.find(record), str)]
+    short = all(len(value) <= 40 for value in values)
+    return len(values) > 3 and short and len(set(values)) * 2 <= len(values)
+
+
 def _text_candidates(
     names: Sequence[str], head: Sequence[Any], options: SelectOptions, output: FieldPath | None
 ) -> Iterator[Candidate]:
     keys = {name.lower(): name for name in names}
     for name in names:
         path = parse_path(name) if "." in name else FieldPath(name, (name,))
+        if name.lower() in _OFTEN_LABELS and _are_labels(head, path):
+            continue
         if name.lower() == "input" and "instruction" in keys:
             yield _alpaca_candidate(keys["instruction"], name, options, output)
         yield partial(_has_text, path), partial(_text_found, path, head, options, output)

@@ -7,8 +7,9 @@ index of the vocabulary, and the reference library is given those entries alone:
 these texts exactly as it would with all of them.
 """
 
+import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,12 +70,8 @@ def _count_json(compiled: "Compiled", texts: list[str]) -> list[int | None]:
 
     skeleton = orjson.loads((compiled.folder / _SKELETON).read_bytes())
     tokenizer = Tokenizer.from_str(orjson.dumps(skeleton).decode())
-    added = [token["content"] for token in skeleton.get("added_tokens") or []]
-    # Text around a special token is split differently: such rows are conformance's business.
-    pieces = {
-        text: None if any(token in text for token in added) else _pieces(tokenizer, text)
-        for text in texts
-    }
+    plain = _between_added_tokens(skeleton)
+    pieces = {text: _pieces(tokenizer, plain(text)) for text in texts}
     usable = [text for text in texts if pieces[text] is not None]
     found = _look_up(compiled.folder, _substrings(p for t in usable for p in pieces[t] or ()))
     vocabulary = {token: number for token, number, _ in found}
@@ -84,10 +81,19 @@ def _count_json(compiled: "Compiled", texts: list[str]) -> list[int | None]:
     return [counts.get(text) for text in texts]
 
 
-def _pieces(tokenizer: Any, text: str) -> list[str] | None:
-    """What a text is split into, in the vocabulary's alphabet; None if a piece is very long."""
-    normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
-    pieces = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+def _between_added_tokens(skeleton: dict[str, Any]) -> Callable[[str], list[str]]:
+    """Added tokens are cut out before anything else: what is between them is split and merged."""
+    added = [token["content"] for token in skeleton.get("added_tokens") or []]
+    if not added:
+        return lambda text: [text]
+    return re.compile("|".join(map(re.escape, sorted(added, key=len, reverse=True)))).split
+
+
+def _pieces(tokenizer: Any, texts: list[str]) -> list[str] | None:
+    """What texts are split into, in the vocabulary's alphabet; None if a piece is very long."""
+    normalizer, split = tokenizer.normalizer, tokenizer.pre_tokenizer.pre_tokenize_str
+    normal = [normalizer.normalize_str(text) if normalizer else text for text in texts]
+    pieces = [piece for text in normal for piece, _ in split(text)]
     return pieces if max(map(len, pieces), default=0) <= _LONGEST_PIECE else None
 
 

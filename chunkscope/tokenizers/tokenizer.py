@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.digests import DigestMemo
-from chunkscope.errors import InputError
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled, compile_once, digest, is_compiled
@@ -49,6 +49,7 @@ class Tokenizer:
         self._on_compile = on_compile
         self._lock = threading.RLock()
         self._compiled: Compiled | None = None
+        self._failure: ChunkscopeError | None = None
         self._counting: Counting | None = None
         self._mistral: MistralChat | None = None
         self._templates: dict[str, ChatTemplate] = {}
@@ -56,12 +57,18 @@ class Tokenizer:
     @property
     def compiled(self) -> Compiled:
         with self._lock:
+            if self._failure is not None:
+                raise self._failure
             if self._compiled is None:
                 if not is_compiled(self._found, self.digest):
                     self._on_compile(self.name)
-                self._compiled = compile_once(
-                    self._found, self.digest, trust_remote_code=self._remote_code
-                )
+                try:
+                    self._compiled = compile_once(
+                        self._found, self.digest, trust_remote_code=self._remote_code
+                    )
+                except ChunkscopeError as error:  # the next dataset need not try again
+                    self._failure = error
+                    raise
             return self._compiled
 
     @property
