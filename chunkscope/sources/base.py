@@ -17,6 +17,7 @@ from chunkscope.errors import ChunkscopeError, InputError
 
 # What `head` looks at: enough to see a field that only some records have.
 HEAD_RECORDS = 256
+_HEAD_CHUNKS = 3
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
 
@@ -146,12 +147,27 @@ class RecordReader(ABC):
         return 0
 
     def head(self) -> list[Any]:
-        if not any(chunk.records for chunk in self._ahead):
-            for chunk in self._rest:
+        # A chunk may hold one row of 100 MB, so not more than a few of them are kept waiting.
+        while len(self._ahead) < _HEAD_CHUNKS and self._records_ahead() < HEAD_RECORDS:
+            chunk = self._next()
+            if chunk is None:
+                break
+            if chunk.records:
                 self._ahead.append(chunk)
-                if chunk.records:
-                    break
         return [record for chunk in self._ahead for record in chunk.records][:HEAD_RECORDS]
+
+    def _records_ahead(self) -> int:
+        return sum(len(chunk.records) for chunk in self._ahead)
+
+    def _next(self) -> Chunk | None:
+        """The next chunk. An error after some rows is kept for when they have been read."""
+        try:
+            return next(self._rest, None)
+        except ChunkscopeError as error:
+            if not self._ahead:
+                raise
+            self._rest = _raising(error)
+            return None
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:  # noqa: ARG002
         while self._ahead:
@@ -185,6 +201,11 @@ class RecordReader(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _raising(error: ChunkscopeError) -> Iterator[Chunk]:
+    raise error
+    yield  # a generator: the error comes when the first chunk is asked for
 
 
 def cannot_read(path: str, error: BaseException) -> InputError:

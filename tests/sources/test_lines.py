@@ -17,6 +17,11 @@ def jsonl(tmp_path):
     return write
 
 
+def test_the_head_shows_many_rows_however_long_the_first_is(jsonl):
+    rows = [{"task": "x" * 2000}, *({"task": str(n)} for n in range(150))]
+    assert len(read(jsonl("\n".join(map(json.dumps, rows)))).head) >= 100
+
+
 def test_each_line_is_a_record_and_positions_are_line_numbers(jsonl):
     result = read(jsonl(b'{"a": 1}\n{"a": 2}\n'))
     assert (result.records, result.positions) == ([{"a": 1}, {"a": 2}], [1, 2])

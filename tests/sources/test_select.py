@@ -82,6 +82,12 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
     assert len(items(selection, record, record)) == 2
 
 
+def test_a_label_that_comes_again_and_again_is_not_the_prompt() -> None:
+    rows = [{"task": "GR", "history": [{"user": "Who is the tallest?"}]} for _ in range(8)]
+    with pytest.raises(InputError, match="cannot tell which field is the prompt"):
+        select(rows, SelectOptions())
+
+
 def test_several_texts_are_lines() -> None:
     assert choose("a", "b").label == "line"
 
