@@ -19,7 +19,7 @@ def jsonl(tmp_path):
 
 def test_the_head_shows_many_rows_however_long_the_first_is(jsonl):
     rows = [{"task": "x" * 2000}, *({"task": str(n)} for n in range(150))]
-    assert len(read(jsonl("\n".join(map(json.dumps, rows)))).head) >= 100
+    assert len(read(jsonl("\n".join(map(json.dumps, rows)).encode())).head) >= 100
 
 
 def test_each_line_is_a_record_and_positions_are_line_numbers(jsonl):
