@@ -1,6 +1,7 @@
 """`chunkscope recommend`."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -112,7 +113,7 @@ def recommend(
         _check(plan)
     plan.save(output)
     _print(plan, emit, as_json=as_json)
-    console.say(f"\nwrote {output}; next: {_next(plan)}")
+    console.say(f"\nwrote {output}" + ("" if emit else f"; next: {_next(plan)}"))
 
 
 def _gpu_here() -> "Gpu | None":
@@ -158,4 +159,5 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
 
 def _next(plan: "Plan") -> str:
     named = plan.model.hub_id or plan.model.name if plan.model else "MODEL"
-    return f"vllm serve {named} $(chunkscope recommend --emit vllm-args ...)"
+    same = shlex.join(word for word in sys.argv[2:] if word != "--check")
+    return f"vllm serve {named} $(chunkscope recommend {same} --emit vllm-args)".replace("  ", " ")

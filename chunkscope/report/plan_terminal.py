@@ -62,9 +62,9 @@ def _chunks(chunks: Chunks) -> str:
 
 
 def _decisions(plan: Plan, width: int) -> Table:
-    # The figures need 58 columns; names give way.
+    # The figures need 61 columns; names give way.
     headings = ("rows", "p95", "max", "mode", "chunk at", "over", "benefit")
-    table = _table("by dataset", *headings, left=4, names=max(12, width - 58))
+    table = _table("by dataset", *headings, left=4, names=max(12, width - 61))
     for dataset in plan.decisions:
         table.add_row(escape(dataset.name), *_cells(dataset.decision))
     if len(plan.decisions) > 1 and plan.inputs.dataset is None:

@@ -212,7 +212,9 @@ def _resident_bytes(pid: int) -> int:
 def _env(**more: str) -> dict[str, str]:
     # Offline, so that no command waits for a network that may not be there.
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-    return {**os.environ, **offline, **more}
+    # An installed package has its bytecode; a checkout must be allowed to keep it too.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, **offline, **more}
 
 
 class Commands:

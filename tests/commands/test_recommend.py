@@ -1,0 +1,106 @@
+"""`chunkscope recommend` as a user meets it: stdout, stderr, exit codes, the artefact."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chunkscope.choices import Target
+from chunkscope.plan import Plan
+from tests.conftest import REPOSITORY
+
+
+def chunkscope(*words: str, cwd: Path, columns: int = 80) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "chunkscope", *words],
+        cwd=cwd,
+        env={
+            **os.environ,
+            "COLUMNS": str(columns),
+            "NO_COLOR": "1",
+            "PYTHONPATH": str(REPOSITORY),
+            # No GPU of this machine may answer: what is shown must not depend on it.
+            "PATH": "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a profile of the sample data, and a plan, in reports/."""
+    place = tmp_path_factory.mktemp("recommend")
+    for words in (["analyze", str(REPOSITORY / "sample_data")], ["recommend"]):
+        done = chunkscope(*words, cwd=place)
+        assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_emit_prints_one_line_of_words_a_shell_can_split(folder: Path) -> None:
+    run = chunkscope("recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "--emit", "vllm-args",
+                     cwd=folder)  # fmt: skip
+    assert run.returncode == 0
+    assert run.stdout.count("\n") == 1
+    plan = Plan.load(folder / "reports" / "plan.json")
+    assert run.stdout.split() == shlex.split(run.stdout) == plan.cli_args()
+
+
+@pytest.mark.parametrize("target", list(Target))
+def test_every_form_can_be_emitted_for_a_model(folder: Path, target: Target) -> None:
+    run = chunkscope("recommend", "-m", "qwen3-8b", "--gpu", "a100", "--emit", target, cwd=folder)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip()
+
+
+def test_json_is_the_plan_and_nothing_else(folder: Path) -> None:
+    run = chunkscope("recommend", "--json", "-o", "plan.json", cwd=folder)
+    assert json.loads(run.stdout) == json.loads((folder / "plan.json").read_text())
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_no_line_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
+    run = chunkscope(
+        "recommend", "-m", "llama-3.1-8b", "--gpu", "h200", cwd=folder, columns=columns
+    )
+    assert max(len(line.rstrip()) for line in run.stdout.splitlines()) <= columns
+    assert "aggressive" in run.stdout
+    assert "recommended" in run.stdout, "the benefit tier must not be cut"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        pytest.param(["nope.json"], 3, "chunkscope analyze", id="no profile yet"),
+        pytest.param(["-m", "no-such-model"], 4, "built in:", id="a model nobody knows"),
+        pytest.param(["--gpu", "h2000"], 2, "did you mean h200", id="a GPU nobody knows"),
+        pytest.param(["--max-itl-ms", "50"], 2, "--objective latency", id="half an objective"),
+        pytest.param(["--dataset", "code_repai"], 2, "code_repair", id="a dataset misspelt"),
+        pytest.param(["-m", "llama-3.1-70b", "--gpu", "l4"], 3, "does not fit", id="too large"),
+        pytest.param(["--mode", "of"], 2, "conservative", id="a mode misspelt"),
+        pytest.param(["--vllm-version", "old"], 2, "version", id="no version at all"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_a_hint_and_its_exit_code(
+    folder: Path, words: list[str], code: int, said: str
+) -> None:
+    before = (folder / "reports" / "plan.json").read_bytes()
+    run = chunkscope("recommend", *words, cwd=folder)
+    assert run.returncode == code, run.stderr
+    assert said in run.stderr
+    assert "Traceback" not in run.stderr
+    assert not run.stdout
+    assert (folder / "reports" / "plan.json").read_bytes() == before, "nothing half-written"
+
+
+def test_a_check_without_vllm_says_what_is_missing(folder: Path) -> None:
+    run = chunkscope("recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "--check", cwd=folder)
+    if run.returncode == 0:
+        pytest.skip("this Python has vLLM")
+    assert run.returncode == 4
+    assert "vLLM" in run.stderr
