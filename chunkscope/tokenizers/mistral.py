@@ -25,11 +25,11 @@ class MistralChat:
         self._tokenizer = MistralTokenizer.from_file(str(path))
 
     def count(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> tuple[int, int]:
-        """How many tokens and characters; ChatRefused when it cannot be encoded."""
+        """How many tokens, and characters of content; ChatRefused when it cannot be encoded."""
         try:
             request = self._request.from_openai(messages=messages, tools=tools)
-            encoded = self._tokenizer.encode_chat_completion(request)
-            return len(encoded.tokens), len(encoded.text or "")
+            tokens = self._tokenizer.encode_chat_completion(request).tokens
         except Exception as error:  # pydantic and mistral-common raise many kinds
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise ChatRefused(f"mistral-common refuses this conversation: {first}") from error
+        return len(tokens), sum(len(message["content"] or "") for message in messages)
