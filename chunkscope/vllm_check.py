@@ -2,7 +2,8 @@
 
 chunkscope never imports vLLM. The interpreter that has it is given the small program below, which
 pretends to be on a CPU where there is no GPU: the rules on arguments are the same there, those that
-need a GPU (attention backend, KV fit) do not run.
+need a GPU (attention backend, KV fit) do not run. What vLLM chooses by itself depends on the GPU's
+memory and name, so for that one choice it is told those of the plan's GPU.
 """
 
 import json
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import EngineError, MissingError
+from chunkscope.hardware import Gpu
 from chunkscope.models import MODELS, find_model
 from chunkscope.plan import Plan
-from chunkscope.vllm_flags import dry_words
+from chunkscope.vllm_flags import Value, dry_keywords, dry_words
 
 SECONDS = 600
 MARK = "chunkscope-check:"
@@ -32,12 +34,17 @@ import vllm.platforms as platforms
 if platforms.current_platform.device_type in ("", None):
     from vllm.platforms.cpu import CpuPlatform
     platforms.current_platform = CpuPlatform()
-from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.engine import arg_utils
+from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
 from vllm.usage.usage_lib import UsageContext
 try:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 except ImportError:
     from vllm.utils import FlexibleArgumentParser
+
+# vLLM looks at each model class in yet another process, lest this one initialize a GPU: it may.
+from vllm.model_executor.models import registry
+registry._run_in_subprocess = lambda look: look()
 
 
 class Refused(Exception):
@@ -49,37 +56,97 @@ class Parser(FlexibleArgumentParser):
         raise Refused(message)
 
 
-def check(case):
-    parser = AsyncEngineArgs.add_cli_args(Parser())
+class OnGpu:
+    # This machine's platform, but for what vLLM chooses its defaults by.
+    def __init__(self, real, gpu):
+        self.real, self.gpu = real, gpu
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def get_device_total_memory(self, *ignored):
+        return self.gpu["memory_bytes"]
+
+    def get_device_name(self, *ignored):
+        return self.gpu["title"]
+
+    def is_cpu(self):
+        return False
+
+
+own_defaults = EngineArgs.__dict__.get("get_batch_defaults")  # since 0.11.1
+gpu = None
+
+
+def defaults(cls, *args, **kwargs):
+    real = arg_utils.current_platform
+    if gpu:
+        arg_utils.current_platform = OnGpu(real, gpu)
     try:
-        args = AsyncEngineArgs.from_cli_args(parser.parse_args(case["args"]))
-        config = args.create_engine_config(UsageContext.OPENAI_API_SERVER)
+        return own_defaults.__func__(cls, *args, **kwargs)
+    finally:
+        arg_utils.current_platform = real
+
+
+if own_defaults is not None:
+    EngineArgs.get_batch_defaults = classmethod(defaults)
+
+
+def engine_config(case):
+    if "keywords" in case:
+        return EngineArgs(**case["keywords"]).create_engine_config(UsageContext.LLM_CLASS)
+    args = AsyncEngineArgs.from_cli_args(parser.parse_args(case["words"]))
+    return args.create_engine_config(UsageContext.OPENAI_API_SERVER)
+
+
+def check(case):
+    global gpu
+    gpu = case.get("gpu")
+    try:
+        config = engine_config(case)
     except (Exception, SystemExit) as error:
         return {"accepted": False, "message": f"{type(error).__name__}: {error}"}
-    scheduler = config.scheduler_config
+    scheduler, cache = config.scheduler_config, config.cache_config
     names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
     seen = {name: getattr(scheduler, name) for name in names}
     chunked = getattr(scheduler, "enable_chunked_prefill", None)
     if chunked is None:
         chunked = getattr(scheduler, "chunked_prefill_enabled", None)
     seen["enable_chunked_prefill"] = chunked
+    seen["enable_prefix_caching"] = cache.enable_prefix_caching
+    seen["gpu_memory_utilization"] = cache.gpu_memory_utilization
     seen["max_model_len"] = config.model_config.max_model_len
-    seen["gpu_memory_utilization"] = config.cache_config.gpu_memory_utilization
+    seen["tensor_parallel_size"] = config.parallel_config.tensor_parallel_size
     return {"accepted": True, "message": "", "seen": seen}
 
 
-def flags():
-    parser = AsyncEngineArgs.add_cli_args(Parser())
-    return sorted(word for action in parser._actions for word in action.option_strings)
-
-
+parser = AsyncEngineArgs.add_cli_args(Parser())
 task = json.load(sys.stdin)
 answer = {"version": vllm.__version__}
 if task.get("flags"):
-    answer["flags"] = flags()
+    answer["flags"] = sorted(w for action in parser._actions for w in action.option_strings)
 answer["results"] = [check(case) for case in task.get("cases", [])]
 print("chunkscope-check:" + json.dumps(answer), flush=True)
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
+
+    folder: Path
+    words: Sequence[str] | None = None
+    keywords: Mapping[str, Value] | None = None
+    gpu: Gpu | None = None
+
+    def question(self) -> dict[str, Any]:
+        model = str(self.folder)
+        asked: dict[str, Any] = {}
+        if self.gpu:
+            asked["gpu"] = {"memory_bytes": self.gpu.memory_bytes, "title": self.gpu.title}
+        if self.keywords is not None:
+            return {**asked, "keywords": {**dry_keywords(model), **self.keywords}}
+        return {**asked, "words": [*dry_words(model), *(self.words or ())]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +160,25 @@ class Verdict:
 
 
 def check(plan: Plan, *, python: str = sys.executable) -> Verdict:
-    """Pass the plan's arguments through vLLM's own parser and validation."""
+    """Pass the plan's arguments through vLLM's own parser and validation: as words, as keywords.
+
+    The verdict is on the words, unless only the keywords are refused.
+    """
     with model_folder(plan) as folder:
-        return check_many([(folder, plan.cli_args())], python=python)[0]
+        verdicts = check_many(cases_of(plan, folder), python=python)
+    return next((verdict for verdict in verdicts if not verdict.accepted), verdicts[0])
 
 
-def check_many(
-    cases: Sequence[tuple[Path, Sequence[str]]], *, python: str = sys.executable
-) -> list[Verdict]:
+def cases_of(plan: Plan, folder: Path) -> list[Case]:
+    return [
+        Case(folder=folder, words=plan.cli_args(), gpu=plan.gpu),
+        Case(folder=folder, keywords=plan.llm_kwargs(), gpu=plan.gpu),
+    ]
+
+
+def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[Verdict]:
     """One process for all cases: importing vLLM takes most of the time."""
-    asked = [{"args": [*dry_words(str(folder)), *args]} for folder, args in cases]
-    answer = _ask(python, {"cases": asked})
+    answer = _ask(python, {"cases": [case.question() for case in cases]})
     return [
         Verdict(
             accepted=result["accepted"],
@@ -145,6 +220,18 @@ def config_of(name: str) -> Mapping[str, Any]:
     raise MissingError(
         f"no config.json of {name} at hand ({source})", hint="pass the model's folder to --model"
     )
+
+
+def version_in(python: str) -> str | None:
+    """The version of the vLLM that an interpreter has, without importing it."""
+    program = "from importlib.metadata import version; print(version('vllm'))"
+    try:
+        run = subprocess.run(  # noqa: S603
+            [python, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return run.stdout.strip() or None
 
 
 def _ask(python: str, task: dict[str, Any]) -> dict[str, Any]:

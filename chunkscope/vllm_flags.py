@@ -307,6 +307,15 @@ def dry_words(model: str) -> list[str]:
     return ["--model", model, "--load-format", "dummy", "--skip-tokenizer-init"]
 
 
+def dry_keywords(model: str) -> dict[str, str | bool]:
+    """The same as keywords.
+
+    >>> dry_keywords("M")
+    {'model': 'M', 'load_format': 'dummy', 'skip_tokenizer_init': True}
+    """
+    return {"model": model, "load_format": "dummy", "skip_tokenizer_init": True}
+
+
 CONFIG_FILE = "--config"
 
 

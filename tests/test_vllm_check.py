@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from chunkscope.errors import EngineError, MissingError
-from chunkscope.vllm_check import check, check_many, config_of, known_flags, model_folder
+from chunkscope.hardware import find_gpu
+from chunkscope.vllm_check import Case, check, check_many, config_of, known_flags, model_folder
 from tests.plans import MIXED, plan
 
 
@@ -56,16 +57,31 @@ def test_the_verdict_is_vllms(tmp_path):
     )
 
 
-def test_the_arguments_reach_the_other_process(tmp_path):
+def test_a_refusal_of_the_keywords_alone_is_a_refusal(tmp_path):
+    words = {"accepted": True, "message": "", "seen": {}}
+    keywords = {"accepted": False, "message": "TypeError: no"}
+    python = answering(tmp_path, {"version": "0.28.0", "results": [words, keywords]})
+    assert check(plan(MIXED), python=python).message == "TypeError: no"
+
+
+def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
     python = interpreter(
         tmp_path,
-        "seen = {'args': task['cases'][0]['args']}\n"
-        "result = {'accepted': True, 'message': '', 'seen': seen}\n"
-        "print('chunkscope-check:' + json.dumps({'version': '1', 'results': [result]}))",
+        "results = [{'accepted': True, 'message': '', 'seen': case} for case in task['cases']]\n"
+        "print('chunkscope-check:' + json.dumps({'version': '1', 'results': results}))",
     )
-    (verdict,) = check_many([(tmp_path, ["--x", "1"])], python=python)
-    assert verdict.seen["args"][:2] == ["--model", str(tmp_path)]
-    assert verdict.seen["args"][-2:] == ["--x", "1"]
+    h200 = find_gpu("h200")
+    cases = [
+        Case(folder=tmp_path, words=["--x", "1"]),
+        Case(folder=tmp_path, keywords={"x": 1}, gpu=h200),
+    ]
+    words, keywords = (verdict.seen for verdict in check_many(cases, python=python))
+    assert words["words"][:2] == ["--model", str(tmp_path)]
+    assert words["words"][-2:] == ["--x", "1"]
+    assert "gpu" not in words
+    assert keywords["keywords"]["model"] == str(tmp_path)
+    assert keywords["keywords"]["x"] == 1
+    assert keywords["gpu"] == {"memory_bytes": h200.memory_bytes, "title": h200.title}
 
 
 def test_known_flags_are_the_parsers(tmp_path):

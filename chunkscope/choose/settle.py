@@ -76,8 +76,8 @@ def _why_not_off(s: Situation) -> str | None:
 def _off(s: Situation) -> Settled:
     latency = latency_seqs(s) if s.objective is Objective.LATENCY else None
     budget = _off_budget(s, latency)
-    size = int(budget.value or 0)
-    seqs = latency or choose_seqs(s, size, chunk=s.longest)
+    seqs = latency or choose_seqs(s, int(budget.value or 0), chunk=s.longest)
+    budget = _fillable(s, budget, seqs)
     switch, lost = _off_switch(s)
     return Settled(
         mode=Mode.OFF,
@@ -89,7 +89,7 @@ def _off(s: Situation) -> Settled:
             threshold=Choice(value=0, default=0, reason="a threshold would chunk all the same"),
             switch=switch,
         ),
-        memory=_bill(s, size, seqs, None),
+        memory=_bill(s, budget, seqs, None),
         chunk=None,
         lost=lost,
     )
@@ -106,12 +106,11 @@ def _off_budget(s: Situation, latency: Choice | None) -> Choice:
         wanted = max(wanted, s.default_budget or PAYING_BUDGET)
     if not s.fits(wanted, chunk=s.longest):
         wanted = s.context
-    most = (s.seqs or s.default_seqs or wanted) * s.context
     reason = f"off needs at least max_model_len ({s.context:,}) in one step"
     if wanted > s.context:
         reason += "; several short prompts share it"
     default = s.default_budget and max(s.default_budget, s.context)
-    return Choice(value=min(wanted, most), default=default, reason=reason, pinned=True)
+    return Choice(value=wanted, default=default, reason=reason, pinned=True)
 
 
 def _off_switch(s: Situation) -> tuple[Choice, tuple[str, ...]]:
@@ -119,7 +118,7 @@ def _off_switch(s: Situation) -> tuple[Choice, tuple[str, ...]]:
         said = f"vLLM {s.release.text} ignores chunked prefill off for generative models"
         lost = f"{said}: a prompt may still be split where a step's budget ends"
         return Choice(value=True, default=True, reason=said), (lost,)
-    reason = "every prompt is short"
+    reason = "no prompt is split"
     if s.release.off is Off.WARNED:
         reason += f"; vLLM {s.release.text} logs a warning that off is not officially supported"
     return Choice(value=False, default=True, reason=reason), ()
@@ -139,14 +138,15 @@ def _chunking(s: Situation, mode: Mode, threshold: int) -> Settled:
         budget = throughput_budget(s, chunk=cap)
     size = int(budget.value) if budget.value is not None else None
     long = _threshold(s, cap, size, safe)
-    chunk = min((int(x) for x in (long.value, size) if x), default=None)
-    seqs = latency or choose_seqs(s, size, chunk=chunk)
+    seqs = latency or choose_seqs(s, size, chunk=_largest_chunk(long, budget))
+    budget = _fillable(s, budget, seqs)
+    chunk = _largest_chunk(long, budget)
     on = Choice(value=True, default=True, reason="on by default in every known version")
     return Settled(
         mode=mode,
         threshold=threshold,
         choices=_named(s, budget=budget, seqs=seqs, threshold=long, switch=on),
-        memory=_bill(s, size, seqs, chunk),
+        memory=_bill(s, budget, seqs, chunk),
         chunk=chunk,
     )
 
@@ -171,6 +171,10 @@ def _threshold(s: Situation, cap: int, budget: int | None, safe: Safe) -> Choice
     if s.release.lone_prompt_is_capped:
         reason += f"; vLLM {s.release.text} caps a lone prompt too"
     return Choice(value=cap, default=0, reason=reason)
+
+
+def _largest_chunk(threshold: Choice, budget: Choice) -> int | None:
+    return min((int(c.value) for c in (threshold, budget) if c.value), default=None)
 
 
 # -- both --------------------------------------------------------------------------------------
@@ -212,8 +216,20 @@ def _utilization(s: Situation) -> Choice:
     return Choice(value=s.utilization, default=default, reason=reason, label=Label.PREDICTED)
 
 
-def _bill(s: Situation, budget: int | None, seqs: Choice, chunk: int | None) -> Memory | None:
-    if budget is None:
+def _fillable(s: Situation, budget: Choice, seqs: Choice) -> Choice:
+    """No more than the running requests can fill: vLLM warns of more, and takes no more itself."""
+    if budget.value is None or seqs.value is None:
+        return budget
+    most = int(seqs.value) * s.context
+    default = min(budget.default, most) if budget.default is not None else None
+    if budget.value <= most:
+        return replace(budget, default=default)
+    reason = f"{seqs.value:,} requests of at most {s.context:,} tokens fill no larger step"
+    return replace(budget, value=most, default=default, reason=reason)
+
+
+def _bill(s: Situation, budget: Choice, seqs: Choice, chunk: int | None) -> Memory | None:
+    if budget.value is None:
         return None
     running = int(seqs.value) if seqs.value is not None else None
-    return s.memory(budget, chunk=chunk or s.longest, seqs=running)
+    return s.memory(int(budget.value), chunk=chunk or s.longest, seqs=running)

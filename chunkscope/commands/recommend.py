@@ -88,7 +88,10 @@ def recommend(
     from chunkscope.planning import recommend as run
     from chunkscope.policy import Cuts
     from chunkscope.profile import Profile
+    from chunkscope.vllm_check import version_in
 
+    if check and vllm_version is None:
+        vllm_version = version_in(_vllm_python())  # a plan for the vLLM that will judge it
     plan = run(
         Profile.load(profile),
         model=model,
@@ -126,11 +129,14 @@ def _gpu_here() -> "Gpu | None":
         return None
 
 
+def _vllm_python() -> str:
+    return os.environ.get("CHUNKSCOPE_VLLM_PYTHON", sys.executable)
+
+
 def _check(plan: "Plan") -> None:
     from chunkscope.vllm_check import check
 
-    python = os.environ.get("CHUNKSCOPE_VLLM_PYTHON", sys.executable)
-    verdict = check(plan, python=python)
+    verdict = check(plan, python=_vllm_python())
     if not verdict.accepted:
         raise EngineError(f"vLLM {verdict.vllm_version} refuses the arguments: {verdict.message}")
     console.say(f"vLLM {verdict.vllm_version} accepts these arguments")

@@ -7,6 +7,6 @@ from chunkscope.plan import Plan
 
 
 def emit(plan: Plan) -> Emission:
-    return Emission(
-        text=orjson.dumps(plan.args, option=orjson.OPT_INDENT_2).decode(), lost=plan.lost
-    )
+    note = f"for an engine started as --entry {plan.inputs.entry}: vLLM's defaults depend on it"
+    text = orjson.dumps(plan.args, option=orjson.OPT_INDENT_2).decode()
+    return Emission(text=text, lost=plan.lost, notes=(note,))

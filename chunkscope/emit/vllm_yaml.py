@@ -7,7 +7,8 @@ from chunkscope.vllm_flags import CONFIG_FILE, yaml_lines
 
 
 def emit(plan: Plan) -> Emission:
-    lines = yaml_lines(plan.args_for(Entry.SERVE), plan.release.version)
+    # vLLM dies of a file that holds no mapping: nothing to set is an empty one.
+    lines = yaml_lines(plan.args_for(Entry.SERVE), plan.release.version) or ["{}"]
     text = "\n".join([f"# vllm serve MODEL {CONFIG_FILE} THIS_FILE", *lines])
     notes = (
         f"write `{CONFIG_FILE} FILE` with a blank: vLLM silently ignores `{CONFIG_FILE}=FILE`",

@@ -42,6 +42,11 @@ def test_nothing_to_set_is_an_empty_line():
     assert text(Target.VLLM_ARGS, [32_000], model="qwen2.5-7b-instruct", gpu="h200") == ""
 
 
+def test_nothing_to_set_is_an_empty_mapping_because_vllm_dies_of_an_empty_file():
+    line = text(Target.VLLM_YAML, [32_000], model="qwen2.5-7b-instruct", gpu="h200")
+    assert yaml.safe_load(line) == {}
+
+
 def test_yaml_writes_off_as_a_key_of_its_own_because_vllm_drops_false():
     emission = emit(plan(SHORT), Target.VLLM_YAML)
     assert yaml.safe_load(emission.text) == {
