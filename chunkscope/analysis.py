@@ -3,7 +3,7 @@
 import datetime
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from chunkscope.digests import DigestMemo
 from chunkscope.errors import InputError
 from chunkscope.profile import DatasetProfile, Profile, TokenizerInfo
 from chunkscope.scan import Progress, ScanOptions, scan
-from chunkscope.sources.base import ReadOptions, Skipped, Source
+from chunkscope.sources.base import ReadOptions, Skipped, Source, printable
 from chunkscope.sources.discover import discover
 from chunkscope.sources.select import SelectOptions
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -59,7 +59,8 @@ def analyze(
     Bad rows and datasets that failed are in the profile (`skipped`, `failures`); an error is
     raised only when nothing could be counted at all.
     """
-    options = options or AnalyzeOptions(tokenizer=tokenizer)
+    options = options or AnalyzeOptions()
+    options = replace(options, tokenizer=options.tokenizer or tokenizer)
     listener = listener or Listener()
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     memo = DigestMemo()
@@ -70,11 +71,12 @@ def analyze(
         exclude=options.exclude,
         options=options.read,
     )
-    counter = _tokenizer(options, tokenizer, sources, memo, listener)
+    template = _digest_of_template(options.chat_template)
+    counter = _tokenizer(options, sources, memo, listener)
     try:
         progress = listener.found(sources, skipped)
         datasets = _counted(sources, counter, options, memo, progress, listener)
-        info = _info(counter, datasets, options)
+        info = _info(counter, datasets, options, template)
     finally:
         memo.save()
     _refuse_nothing(datasets)
@@ -82,14 +84,10 @@ def analyze(
 
 
 def _tokenizer(
-    options: AnalyzeOptions,
-    name: str | None,
-    sources: Sequence[Source],
-    memo: DigestMemo,
-    listener: Listener,
+    options: AnalyzeOptions, sources: Sequence[Source], memo: DigestMemo, listener: Listener
 ) -> Tokenizer:
     return Tokenizer(
-        options.tokenizer or name,
+        options.tokenizer,
         memo=memo,
         chat_template=options.chat_template,
         chat_date=options.chat_date,
@@ -114,6 +112,7 @@ def _counted(
         select=options.select,
         apply_chat_template=options.apply_chat_template,
         special_tokens=options.special_tokens,
+        exact_check=options.exact_check,
         sample=options.sample,
         seed=options.seed,
         keep_longest=options.keep_longest,
@@ -121,9 +120,10 @@ def _counted(
     )
     datasets, commit = scan(sources, tokenizer, how, memo=memo, progress=progress)
     if tokenizer.was_loaded and not tokenizer.counting.sample_agrees():
-        if any(source.file is None for source in sources):
+        if gone := [source.path for source in sources if source.is_read_once]:
             raise InputError(
-                "a fast engine and the reference differ on this data, and stdin is read already",
+                f"a fast engine and the reference differ on this data, and {gone[0]} is read "
+                "already",
                 hint="run the same command again: the reference will be used from now on",
             )
         listener.recounting(", ".join(sorted(tokenizer.counting.used)))
@@ -133,8 +133,21 @@ def _counted(
     return datasets
 
 
+def _digest_of_template(path: Path | None) -> str | None:
+    """None also where it comes through a pipe, which can be read only once."""
+    if path is None or not path.is_file():
+        return None
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None  # whoever needs it will say so
+
+
 def _info(
-    tokenizer: Tokenizer, datasets: Sequence[DatasetProfile], options: AnalyzeOptions
+    tokenizer: Tokenizer,
+    datasets: Sequence[DatasetProfile],
+    options: AnalyzeOptions,
+    template: str | None,
 ) -> TokenizerInfo:
     counted = [dataset for dataset in datasets if dataset.kind != "lengths"]
     if not counted:
@@ -144,15 +157,14 @@ def _info(
         )  # fmt: skip
     engines = {part for d in counted if d.engine for part in d.engine.split(" + ")}
     compiled = tokenizer.compiled
-    template = options.chat_template
     return TokenizerInfo(
-        name=tokenizer.name,
+        name=printable(tokenizer.name),
         digest=tokenizer.digest,
         kind=tokenizer.kind,
         engine=" + ".join(sorted(engines)) or "none",
         reference=tokenizer.reference,
         special_tokens_added=compiled.special_added if options.special_tokens else 0,
-        chat_template=hashlib.sha256(template.read_bytes()).hexdigest() if template else None,
+        chat_template=template,
         notes=(*compiled.notes, *_check_notes(tokenizer)),
     )
 
@@ -161,6 +173,11 @@ def _check_notes(tokenizer: Tokenizer) -> list[str]:
     if not tokenizer.was_loaded:
         return []
     counting = tokenizer.counting
+    if counting.only_reference:
+        return [
+            f"a fast engine differed from {tokenizer.reference} on a sample of these rows: "
+            "everything was counted again with the reference"
+        ]
     if counting.recounted:
         return [
             f"exact check: {counting.recounted:,} texts recounted with {tokenizer.reference}, "
@@ -197,8 +214,8 @@ def _refuse_nothing(datasets: Sequence[DatasetProfile]) -> None:
 def _recorded(options: AnalyzeOptions, paths: Sequence[str | Path]) -> dict[str, Any]:
     """What is needed to repeat the run."""
     return {
-        "paths": [str(path) for path in paths],
-        "tokenizer": options.tokenizer,
+        "paths": [printable(str(path)) for path in paths],
+        "tokenizer": printable(options.tokenizer) if options.tokenizer else None,
         "fields": list(options.select.fields),
         "template": options.select.template,
         "prefix_sha256": (
@@ -213,6 +230,6 @@ def _recorded(options: AnalyzeOptions, paths: Sequence[str | Path]) -> dict[str,
         "special_tokens": options.special_tokens,
         "sample": options.sample,
         "seed": options.seed if options.sample else None,
-        "include": list(options.include),
-        "exclude": list(options.exclude),
+        "include": [printable(pattern) for pattern in options.include],
+        "exclude": [printable(pattern) for pattern in options.exclude],
     }

@@ -1,6 +1,7 @@
 """Artefacts on disk: JSON with a schema name, written whole or not at all."""
 
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -11,18 +12,26 @@ import orjson
 from chunkscope.errors import InputError
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file.
+
+    `durable` waits until the disk has it; a cache can do without.
+    """
     try:
+        path = Path(os.path.realpath(path))  # a link is followed, not replaced
+        if _is_special(path):
+            path.write_bytes(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".chunkscope-")
+    except (OSError, ValueError) as error:
         raise _cannot_write(path, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101  (mkstemp's 0600 is for secrets)
         os.replace(temporary, path)  # noqa: PTH105
     except OSError as error:
@@ -30,6 +39,15 @@ def write_atomically(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
+
+
+def _is_special(path: Path) -> bool:
+    """A device or a pipe (`-o /dev/stdout`) is written to: root could replace it by a file."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def dump(document: dict[str, Any]) -> bytes:
@@ -62,9 +80,9 @@ def _damaged(path: Path, why: str, made_by: str) -> InputError:
     return InputError(f"{path} is damaged: {why}", hint=f"make it again with `{made_by}`")
 
 
-def _cannot_write(path: Path, error: OSError) -> InputError:
+def _cannot_write(path: Path, error: OSError | ValueError) -> InputError:
     return InputError(
-        f"cannot write {path}: {error.strerror or error}",
+        f"cannot write {path}: {getattr(error, 'strerror', None) or error}",
         hint="nothing was changed; choose another place with --output",
     )
 

@@ -1,8 +1,11 @@
 """The command line: which commands there are, and how errors become exit codes."""
 
+import os
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
@@ -13,6 +16,33 @@ from chunkscope.errors import EXIT_BUG, ChunkscopeError
 
 EXIT_INTERRUPTED = 130
 
+P = ParamSpec("P")
+
+
+class Interrupted(Exception):  # noqa: N818  (it is what the user did)
+    """Ctrl-C."""
+
+
+class NobodyReads(Exception):  # noqa: N818  (`| head` has seen enough)
+    """Whoever read our output went away."""
+
+
+def _past_typer(command: Callable[P, None]) -> Callable[P, None]:
+    """Typer would answer Ctrl-C with silence, and `| head` with the exit code of a broken gate."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+        except BrokenPipeError as error:
+            raise NobodyReads from error
+
+    return run
+
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -21,8 +51,8 @@ app = typer.Typer(
     help="How long evaluation prompts really are, and the vLLM settings that follow.\n\n"
     "Example: chunkscope analyze sample_data/",
 )
-app.command()(analyze)
-app.command()(recommend)
+app.command()(_past_typer(analyze))
+app.command()(_past_typer(recommend))
 
 
 def _version(wanted: bool) -> None:
@@ -43,20 +73,32 @@ def _common(
 
 def main() -> NoReturn:
     """Run a command. The one place where errors become a sentence and an exit code."""
+    _mend_streams()
     try:
         app(standalone_mode=True)
     except ChunkscopeError as error:
         console.show_error(error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except Interrupted:
         console.say("interrupted; datasets that were finished are kept for the next run")
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away (`| head`). Python would complain again while closing stdout.
-        sys.stderr.close()
+        # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
+        os._exit(EXIT_INTERRUPTED)
+    except NobodyReads:
+        # Python would try once more while closing stdout, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception:
         traceback.print_exc()
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
         sys.exit(EXIT_BUG)
     sys.exit(0)
+
+
+def _mend_streams() -> None:
+    """Python has no stream where the shell closed one (`2>&-`), and may have one for ASCII only."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif name == "stdout" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

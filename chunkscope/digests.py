@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -43,10 +44,11 @@ class DigestMemo:
             return self._of_folder(path)
         stat = path.stat()
         stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-        key = str(path.resolve())
+        key = os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
         if (entry := self._known.get(key)) and entry[:4] == stamp:
             return str(entry[4])
-        digest = sha256_of_file(path)
+        # No more than it has now: a file that others write to may never end.
+        digest = sha256_of_file(path, stat.st_size)
         newest = max(stat.st_mtime_ns, stat.st_ctime_ns)
         if os.stat(path).st_size == stat.st_size and time.time_ns() - newest > _SETTLED_NS:  # noqa: PTH116
             self._new[key] = self._known[key] = [*stamp, digest]
@@ -72,4 +74,11 @@ class DigestMemo:
             known = orjson.loads(self._path.read_bytes())
         except (OSError, ValueError):
             return {}
-        return known if isinstance(known, dict) else {}
+        if not isinstance(known, dict):
+            return {}
+        return {path: entry for path, entry in known.items() if _is_entry(entry)}
+
+
+def _is_entry(entry: Any) -> bool:
+    """A stamp of four numbers and a digest; the file may have been damaged."""
+    return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str)

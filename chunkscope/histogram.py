@@ -29,10 +29,13 @@ class LengthHistogram:
         return LengthHistogram(Counter(self.counts) + Counter(other.counts))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LengthHistogram) and dict(self.counts) == dict(other.counts)
+        return isinstance(other, LengthHistogram) and self._present() == other._present()
 
     def __hash__(self) -> int:
-        return hash(frozenset(self.counts.items()))
+        return hash(frozenset(self._present().items()))
+
+    def _present(self) -> dict[int, int]:
+        return {length: count for length, count in self.counts.items() if count}
 
     @cached_property
     def _lengths(self) -> list[int]:

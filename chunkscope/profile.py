@@ -172,13 +172,19 @@ class Profile:
 
     def __add__(self, other: "Profile") -> "Profile":
         """Put the datasets of two runs together: shards, or machines."""
-        if self.tokenizer.digest != other.tokenizer.digest:
+        # Traces brought their lengths along: they go with any tokenizer.
+        counted = [info for info in (self.tokenizer, other.tokenizer) if info.kind != "none"]
+        if len({info.digest for info in counted}) > 1:
             raise InputError(
                 "these profiles were counted with different tokenizers "
                 f"({self.tokenizer.name} and {other.tokenizer.name}): lengths do not add up",
                 hint="analyze both with the same --tokenizer",
             )
-        return replace(self, datasets=_uniquely_named([*self.datasets, *other.datasets]))
+        return replace(
+            self,
+            tokenizer=counted[0] if counted else self.tokenizer,
+            datasets=_uniquely_named([*self.datasets, *other.datasets]),
+        )
 
     def to_json(self) -> dict[str, Any]:
         from chunkscope import __version__

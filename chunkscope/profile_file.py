@@ -12,6 +12,7 @@ from chunkscope.profile import (
     Profile,
     TokenizerInfo,
     dataset_from_json,
+    shares,
 )
 
 
@@ -106,11 +107,16 @@ def parse(document: dict[str, Any]) -> Profile:
 
 
 def _dataset(checked: _Dataset) -> DatasetProfile:
-    try:
-        dataset = dataset_from_json(checked.model_dump())
-    except ValueError:
-        raise _damaged(f"{checked.name!r} has a length that is no number") from None
-    if dataset.rows != checked.rows or dataset.lengths.summary() != checked.tokens:
+    lengths = (*checked.histogram, *(checked.output_histogram or ()))
+    if not all(length.isascii() and length.isdigit() for length in lengths):
+        raise _damaged(f"{checked.name!r} has a length that is no number")
+    dataset = dataset_from_json(checked.model_dump())
+    outputs = dataset.output_lengths
+    figures = (dataset.rows, dataset.lengths.summary(), shares(dataset.lengths))
+    output_figures = outputs.summary() if outputs else None
+    if (checked.rows, checked.tokens, checked.over) != figures or (
+        checked.output_tokens != output_figures
+    ):
         raise _damaged(f"the figures of {checked.name!r} do not follow from its histogram")
     return dataset
 

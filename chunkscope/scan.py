@@ -16,10 +16,19 @@ from typing import Any, Protocol
 
 from chunkscope import cache, sampling
 from chunkscope.digests import DigestMemo
-from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.errors import ChunkscopeError, MissingError, UsageError
 from chunkscope.histogram import LengthHistogram
 from chunkscope.profile import BadRow, DatasetProfile, Sample
-from chunkscope.sources.base import Chunk, Problems, Reader, ReadOptions, Source
+from chunkscope.sources.archives import close_idle
+from chunkscope.sources.base import (
+    Chunk,
+    Problems,
+    Reader,
+    ReadOptions,
+    Source,
+    cannot_read,
+    printable,
+)
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.select import Prompts, Selection, SelectOptions, select
@@ -45,6 +54,7 @@ class ScanOptions:
     seed: int = 0
     keep_longest: int = 10
     use_cache: bool = True
+    exact_check: bool = False
     # Send text prompts as one user message through the chat template, as harnesses can.
     apply_chat_template: bool = False
 
@@ -81,16 +91,24 @@ def scan(
     try:
         waiting = [readers.submit(run.dataset, source) for source in sources]
         return [future.result() for future in waiting], run.commit
-    except KeyboardInterrupt:
-        run.commit()  # what is done is done
-        raise
     except _NoTokenizer as error:
         raise error.__cause__ or error from None
+    except BaseException:
+        # What is being read stops at its next chunk, the rest never starts. Nobody waits for
+        # that: a thread may be reading from a pipe in which nothing comes.
+        _stop(stop, readers, counters, wait=False)
+        if not tokenizer.was_loaded or tokenizer.counting.sample_agrees():
+            run.commit()  # what is done is done
+        raise
     finally:
-        # Also on Ctrl-C: what is being read stops at its next chunk, the rest never starts.
-        stop.set()
-        readers.shutdown(cancel_futures=True)
-        counters.shutdown(cancel_futures=True)
+        _stop(stop, readers, counters, wait=not stop.is_set())
+        close_idle()
+
+
+def _stop(stop: threading.Event, *pools: ThreadPoolExecutor, wait: bool) -> None:
+    stop.set()
+    for pool in pools:
+        pool.shutdown(wait=wait, cancel_futures=True)
 
 
 class Stopped(Exception):  # noqa: N818  (nothing went wrong)
@@ -118,10 +136,10 @@ class _Run:
         if self.stop.is_set():
             raise Stopped
         try:
-            sha256 = self.memo.sha256(source.file) if source.file else None
+            before = _stamp(source)
+            sha256 = self.memo.sha256(source.file) if source.file and before else None
         except OSError as error:
-            reason = f"cannot read {source.path}: {error.strerror}"
-            return _failed(source, InputError(reason), Problems())
+            return _failed(source, cannot_read(source.path, error), Problems())
         use_cache = sha256 and self.options.use_cache
         if use_cache and sha256 and (known := cache.load(source, self._entry(source, sha256))):
             self.progress.advance(
@@ -129,13 +147,18 @@ class _Run:
             )
             return known
         dataset = _Dataset(self, source, sha256).count()
-        if sha256 and not dataset.failure and _unchanged(source):
+        if sha256 and not dataset.failure and _is_unchanged(source, before):
             # Asked again: the tokenizer's chat template is known only now.
             self.fresh.append((self._entry(source, sha256), dataset))
         return dataset
 
     def _entry(self, source: Source, sha256: str) -> str:
-        what = {**_what_matters(self.options), "template": self.tokenizer.chat_key}
+        what = {
+            **_what_matters(self.options),
+            "template": self.tokenizer.chat_key,
+            # So that what a since barred engine counted is counted again.
+            "engine": self.tokenizer.engine_key,
+        }
         return cache.key(source, sha256, self.tokenizer.digest, what)
 
 
@@ -156,15 +179,23 @@ def _what_matters(options: ScanOptions) -> dict[str, Any]:
     }
 
 
-def _unchanged(source: Source) -> bool:
-    """Whether a file still has the size it was found with: one that grows is not cached."""
+def _stamp(source: Source) -> list[tuple[int, ...]] | None:
+    """What changes when the source's files do; None for a pipe, which can be read only once."""
+    if source.file is None:
+        return None
+    files = [source.file]
+    if source.file.is_dir():
+        files = sorted(source.file.iterdir())
+    elif not source.file.is_file():
+        return None
+    stats = [file.stat() for file in files]
+    return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats]
+
+
+def _is_unchanged(source: Source, before: list[tuple[int, ...]] | None) -> bool:
+    """Whether what was counted is what was hashed: others may have been writing to the file."""
     try:
-        return source.file is not None and (
-            source.member is not None
-            or source.file.is_dir()
-            or source.bytes is None
-            or source.file.stat().st_size == source.bytes
-        )
+        return _stamp(source) == before
     except OSError:
         return False
 
@@ -192,6 +223,8 @@ class _Dataset:
                 if head:
                     self.selection = select(head, options.select, rows_at=self.reader.rows_at)
                     self._count_chunks(self._chunks(self.selection))
+        except (UsageError, MissingError):
+            raise  # it is not about this dataset
         except ChunkscopeError as error:
             self.failure = error
         return self._result()
@@ -211,12 +244,16 @@ class _Dataset:
     def _count_chunks(self, chunks: Iterable[Chunk]) -> None:
         assert self.selection is not None  # noqa: S101
         counter = self._counter(self.selection.kind)
-        for chunk in chunks:
-            if self.run.stop.is_set():
-                raise Stopped
-            prompts = self.selection.extract(chunk, self.problems)
-            counter.add(prompts)
-            self._tell(len(prompts.items))
+        try:
+            for chunk in chunks:
+                if self.run.stop.is_set():
+                    raise Stopped
+                prompts = self.selection.extract(chunk, self.problems)
+                counter.add(prompts)
+                self._tell(len(prompts.items))
+        except ChunkscopeError:
+            counter.finish()  # the file ends early: what came before still counts
+            raise
         counter.finish()
         self._tell(0)
 
@@ -266,7 +303,8 @@ class _Dataset:
         if self.selection is None:
             return ""
         wrapped = self.selection.kind == "text" and self.run.options.apply_chat_template
-        return f"{self.selection.label} (as chat)" if wrapped else self.selection.label
+        label = printable(self.selection.label)
+        return f"{label} (as chat)" if wrapped else label
 
     def _notes(self) -> Iterable[str]:
         if self.selection is None:
@@ -318,7 +356,9 @@ class _Texts:
         self.counting = _loaded(run.tokenizer)
         wanted = special_tokens and run.options.special_tokens
         self.added = run.tokenizer.compiled.special_added if wanted else 0
-        self.shared = SharedPrefixes(allowed=run.tokenizer.compiled.may_cut)
+        # An exact check counts every row whole: cuts are part of what it checks.
+        may_cut = run.tokenizer.compiled.may_cut and not run.options.exact_check
+        self.shared = SharedPrefixes(allowed=may_cut)
         self.on_their_way: deque[tuple[Job, list[int], Future[list[int]]]] = deque()
 
     def add(self, prompts: Prompts) -> None:
@@ -365,19 +405,22 @@ class _Chats:
         make = self.tokenizer.count_chat if self.direct else self.tokenizer.chat_text
         positions: list[int] = []
         made: list[Any] = []
-        for position, conversation in zip(prompts.positions, prompts.items, strict=True):
+        outputs: list[Any] | None = [] if prompts.outputs is not None else None
+        for row, conversation in enumerate(prompts.items):
             try:
                 made.append(make(conversation))
             except (TemplateRefused, ChatRefused) as error:
-                self.dataset.problems.bad(position, error.message)
+                self.dataset.problems.bad(prompts.positions[row], error.message)
                 continue
-            positions.append(position)
+            positions.append(prompts.positions[row])
+            if outputs is not None and prompts.outputs is not None:
+                outputs.append(prompts.outputs[row])
             self.tally.media_rows += bool(conversation.media)
         if self.direct:
             self.tally.add(positions, [tokens for tokens, _ in made])
             self.tally.add_chars(sum(chars for _, chars in made))
             positions, made = [], []
-        self.texts.add(Prompts(positions, made, prompts.outputs))
+        self.texts.add(Prompts(positions, made, outputs))
 
     def finish(self) -> None:
         self.texts.finish()

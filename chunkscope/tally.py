@@ -21,6 +21,7 @@ class Tally:
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None
         self._longest: list[tuple[int, int]] = []
+        self._shortest_kept = -1  # of those kept when they were last sorted
 
     def add(self, positions: Sequence[int], lengths: list[int]) -> None:
         if not lengths:
@@ -28,9 +29,17 @@ class Tally:
         self._counts.update(lengths)
         self._untold += sum(lengths)
         # Most chunks hold none of the longest prompts; one `max` tells.
-        if len(self._longest) < self._keep or max(lengths) > self._longest[-1][0]:
-            rows = zip(lengths, positions, strict=True)
-            self._longest = heapq.nlargest(self._keep, [*self._longest, *rows], key=itemgetter(0))
+        room = len(self._longest) < self._keep
+        if room or (self._keep and max(lengths) > self._shortest_kept):
+            self._longest += zip(lengths, positions, strict=True)
+            if len(self._longest) >= 2 * self._keep:  # seldom, however many are to be kept
+                self._sort()
+
+    def _sort(self) -> None:
+        """Keep the longest; of equal ones, those that come first."""
+        self._longest = heapq.nlargest(self._keep, self._longest, key=itemgetter(0))
+        if self._longest:
+            self._shortest_kept = self._longest[-1][0]
 
     def untold_tokens(self) -> int:
         """Tokens since the last call, for progress."""
@@ -55,4 +64,5 @@ class Tally:
 
     @property
     def longest(self) -> tuple[LongPrompt, ...]:
+        self._sort()
         return tuple(LongPrompt(tokens=n, position=at) for n, at in self._longest)

@@ -1,6 +1,7 @@
 """`chunkscope analyze`."""
 
 import datetime
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +33,7 @@ PATHS = Annotated[
     ),
 ]
 Flag = bool
+MOST = 1_000_000_000
 
 
 def analyze(
@@ -105,11 +107,13 @@ def analyze(
         Flag, typer.Option("--no-special-tokens", help="Leave out <s> and the like.")
     ] = False,
     sample: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Count N rows of each dataset only.")
+        int | None,
+        typer.Option(min=1, max=MOST, metavar="N", help="Count N rows of each dataset only."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST, metavar="N", help="Which sample.")] = 0,
     show_longest: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Show where the longest prompts are.")
+        int,
+        typer.Option(min=0, max=MOST, metavar="N", help="Show where the longest prompts are."),
     ] = 0,
     skip_bad_rows: Annotated[
         Flag, typer.Option("--skip-bad-rows", help="Exit 0 in spite of bad rows.")
@@ -138,6 +142,11 @@ def analyze(
     from chunkscope.sources.base import ReadOptions
     from chunkscope.sources.select import SelectOptions
 
+    _refuse_contradictions(
+        tokenizer=tokenizer,
+        both_templates=no_chat_template and (apply_chat_template or chat_template is not None),
+        both_outputs=as_json and output_format is not Format.TABLE,
+    )
     options = AnalyzeOptions(
         tokenizer=tokenizer,
         names=tuple(name or ()),
@@ -184,6 +193,20 @@ def analyze(
         raise typer.Exit(InputError.exit_code)
 
 
+def _refuse_contradictions(
+    *, tokenizer: str | None, both_templates: bool, both_outputs: bool
+) -> None:
+    if tokenizer == "":
+        raise UsageError("--tokenizer is empty", hint="was a shell variable not set?")
+    if both_templates:
+        raise UsageError(
+            "--no-chat-template excludes --chat-template and --apply-chat-template",
+            hint="leave one of them out",
+        )
+    if both_outputs:
+        raise UsageError("--json and --format exclude each other", hint="use one of them")
+
+
 def _print_profile(
     profile: "Profile", *, as_json: bool, output_format: Format, longest: int
 ) -> None:
@@ -198,7 +221,11 @@ def _print_profile(
         return console.emit(render(profile).encode())
     from chunkscope.report.terminal import show_profile
 
-    return show_profile(profile, console.out(), longest=longest)
+    out = console.out()
+    with out.capture() as shown:  # rich would end the program itself when nobody reads
+        show_profile(profile, out, longest=longest)
+    sys.stdout.write(shown.get())
+    return None
 
 
 def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
@@ -209,12 +236,14 @@ def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
 
 
 def _show_problems(profile: "Profile", most: int = 20) -> None:
-    """Every note and failure, the first bad rows, and how many there were."""
+    """Every failure, the first notes and bad rows, and how many there were."""
     for note in profile.tokenizer.notes:
         console.say(f"note: {note}")
-    for dataset in profile.datasets:
-        for note in dataset.notes:
-            console.say(f"note: {dataset.name}: {note}")
+    notes = [f"{dataset.name}: {note}" for dataset in profile.datasets for note in dataset.notes]
+    for note in notes[:most]:
+        console.say(f"note: {note}")
+    if len(notes) > most:
+        console.say(f"... and {len(notes) - most:,} more notes, which the profile has too")
     rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
     for dataset, row in rows[:most]:
         console.say(f"bad row: {dataset.path} {dataset.unit} {row.position}: {row.reason}")
@@ -236,7 +265,7 @@ def _recounting(engine: str) -> None:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the prefix file {path}: {error}") from error
 

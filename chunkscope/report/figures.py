@@ -1,4 +1,8 @@
-"""How numbers are written."""
+"""How numbers are written, and where they are not about all rows."""
+
+from collections.abc import Iterator
+
+from chunkscope.profile import Profile
 
 
 def number(value: float | None) -> str:
@@ -37,3 +41,11 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def samples(profile: Profile) -> Iterator[str]:
+    """A sentence for each dataset of which only a sample was counted."""
+    for dataset in profile.datasets:
+        if (part := dataset.sample) is not None:
+            of = f"{part.rows:,} of {part.out_of:,} rows of {dataset.name}"
+            yield f"Sampled: {of} (seed {part.seed})"

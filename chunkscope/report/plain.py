@@ -6,7 +6,7 @@ from typing import Any
 
 from chunkscope.histogram import LengthHistogram
 from chunkscope.profile import DatasetProfile, Profile, shares
-from chunkscope.report.figures import number, share
+from chunkscope.report.figures import number, samples, share
 
 _FIGURES = ("count", "mean", "min", "p50", "p75", "p90", "p95", "p99", "max", "total")
 
@@ -58,7 +58,8 @@ def as_markdown(profile: Profile) -> str:
         lines.append(_line([_cell(name), _cell(dataset.field), *_figures(dataset.lengths)]))
     if len(profile.datasets) > 1:
         lines.append(_line(["**all together**", "", *_figures(profile.overall)]))
-    return "\n".join([*lines, "", f"Tokenizer: {_cell(profile.tokenizer.name)}", ""])
+    about = [f"Tokenizer: {profile.tokenizer.name}", *samples(profile)]
+    return "\n".join([*lines, "", "  \n".join(map(_cell, about)), ""])
 
 
 def _figures(lengths: LengthHistogram) -> list[str]:

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from chunkscope.histogram import LengthHistogram
 from chunkscope.profile import DatasetProfile, Profile, together
-from chunkscope.report.figures import number, plural, ratio, share
+from chunkscope.report.figures import number, plural, ratio, samples, share
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDE = 112
+_MOST_DATASETS = 100  # a folder may hold thousands of prompts, one per file
 _EIGHTHS: tuple[str, ...] = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _BUCKETS = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
@@ -25,7 +25,8 @@ def show_profile(profile: Profile, console: "Console", *, longest: int = 0) -> N
     console.print()
     console.print(_table(profile, wide=console.width >= _WIDE))
     console.print()
-    for line in _histogram(profile.overall, min(console.width, 100)):
+    full_blocks = console.encoding.startswith("utf")
+    for line in _histogram(profile.overall, min(console.width, 100), full_blocks=full_blocks):
         console.print(line)
     console.print()
     console.print(_meaning(profile.overall))
@@ -66,16 +67,23 @@ def _table(profile: Profile, *, wide: bool) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     if wide:
         table.add_column("prompt field", overflow="ellipsis", no_wrap=True, max_width=28)
+    room = _MOST_DATASETS
+    left_out: list[DatasetProfile] = []
     for group, members in profile.groups.items():
         # A folder gets a line of its own only where it says more than its one dataset.
         indent = ""
-        if len(profile.groups) > 1 and len(members) > 1 and group:
-            table.add_row(escape(f"{group}/"), *_cells(together(members), members, wide=wide))
+        if room and len(profile.groups) > 1 and len(members) > 1 and group:
+            table.add_row(Text(f"{group}/"), *_cells(together(members), members, wide=wide))
             indent = "  "
-        for dataset in members:
-            name = escape(indent + _name_in(group if indent else "", dataset))
+        for dataset in members[:room]:
+            name = Text(indent + _name_in(group if indent else "", dataset))
             cells = _cells(dataset.lengths, [dataset], wide=wide)
-            table.add_row(name, *cells, *([escape(dataset.field or "-")] if wide else []))
+            table.add_row(name, *cells, *([Text(dataset.field or "-")] if wide else []))
+        left_out += members[room:]
+        room = max(0, room - len(members))
+    if left_out:
+        cells = _cells(together(left_out), left_out, wide=wide)
+        table.add_row(f"... and {len(left_out):,} more", *cells)
     if len(profile.datasets) > 1:
         table.add_section()
         cells = _cells(profile.overall, profile.datasets, wide=wide)
@@ -113,7 +121,7 @@ def _chars_per_token(members: Sequence[DatasetProfile]) -> float | None:
     return sum(dataset.chars or 0 for dataset in textual) / tokens if tokens else None
 
 
-def _histogram(lengths: LengthHistogram, width: int) -> list[Text]:
+def _histogram(lengths: LengthHistogram, width: int, *, full_blocks: bool = True) -> list[Text]:
     """How many prompts are how long, in doubling steps from the shortest to the longest."""
     if not lengths.count:
         return []
@@ -129,8 +137,9 @@ def _histogram(lengths: LengthHistogram, width: int) -> list[Text]:
     label_width = max(len(label) for label, _ in rows)
     room = max(10, width - label_width - 24)
     largest = max(count for _, count in rows)
+    bar = _bar if full_blocks else _ascii_bar
     return [
-        Text(f"{label:>{label_width}}  {_bar(count, largest, room)} {count:,}", no_wrap=True)
+        Text(f"{label:>{label_width}}  {bar(count, largest, room)} {count:,}", no_wrap=True)
         for label, count in rows
     ]
 
@@ -139,6 +148,11 @@ def _bar(count: int, largest: int, room: int) -> str:
     """A bar in eighths of a character; what is there at all is visible."""
     eighths = max(1, round(count / largest * room * 8)) if count else 0
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+
+
+def _ascii_bar(count: int, largest: int, room: int) -> str:
+    """For terminals that have no blocks."""
+    return "#" * max(1, round(count / largest * room)) if count else ""
 
 
 def _longest(profile: Profile, count: int) -> list[Text]:
@@ -170,10 +184,7 @@ def _about(profile: Profile) -> list[Text]:
     lines.append(Text(f"Prompt field: {_fields(profile)}."))
     if added := tokenizer.special_tokens_added:
         lines.append(Text(f"Each text prompt includes {plural(added, 'special token')}."))
-    lines += [
-        Text(f"Sampled: {_sample(dataset)}") for dataset in profile.datasets if dataset.sample
-    ]
-    return lines
+    return [*lines, *map(Text, samples(profile))]
 
 
 def _engines(names: str) -> str:
@@ -197,9 +208,3 @@ def _fields(profile: Profile) -> str:
 def _some(names: list[str], most: int = 3) -> str:
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more if more else " and ".join(names)
-
-
-def _sample(dataset: DatasetProfile) -> str:
-    sample = dataset.sample
-    assert sample is not None  # noqa: S101  (the caller filtered)
-    return f"{sample.rows:,} of {sample.out_of:,} rows of {dataset.name} (seed {sample.seed})"

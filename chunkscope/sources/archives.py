@@ -1,9 +1,12 @@
 """Members of .zip and .tar archives, listed and read in place: nothing is ever unpacked to disk."""
 
+import atexit
+import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, Source, cannot_read
@@ -38,7 +41,8 @@ def members(archive: Path, shown: str) -> list[Member]:
     try:
         if is_zip(stream.peek(4)):
             return list(_zip_members(archive, shown))
-        return list(_tar_members(stream, shown))
+        # A name that comes again replaces what was there, as it does when a tar is unpacked.
+        return list({member.name: member for member in _tar_members(stream, shown)}.values())
     finally:
         stream.close()
 
@@ -110,6 +114,86 @@ def open_member(source: Source, *, encoding: str, text: bool) -> ByteStream:
         raise
 
 
+# --- open archives ---------------------------------------------------------------------------
+
+
+class _Open(Protocol):
+    """An archive that was opened, and how far it was read."""
+
+    key: tuple[int, ...]
+    at: int
+
+    def close(self) -> None: ...
+
+
+_A = TypeVar("_A", bound=_Open)
+
+
+class _Idle(Generic[_A]):
+    """Archives that were opened and are not in use: one per reading thread is enough.
+
+    Opening one again for each of its members would list a zip, or decompress a tar, from the
+    start as many times as it has members. These are mostly read in the order in which they lie,
+    so the next one goes on from where an earlier one ended.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._archives: list[_A] = []
+        self._lock = threading.Lock()
+
+    def take(self, archive: Path, before: int) -> _A | None:
+        """One that has been read up to `before` or less far, but as far as any."""
+        key = _identity(archive)
+        with self._lock:
+            fits = [found for found in self._archives if found.key == key and found.at <= before]
+            if not fits:
+                return None
+            found = max(fits, key=lambda fitting: fitting.at)
+            self._archives.remove(found)
+            return found
+
+    def give(self, archive: _A) -> None:
+        with self._lock:
+            self._archives.append(archive)
+            unused = self._archives[: -self._most]
+            del self._archives[: -self._most]
+        for old in unused:
+            old.close()
+
+    def close(self) -> None:
+        with self._lock:
+            unused, self._archives = self._archives, []
+        for archive in unused:
+            archive.close()
+
+
+def _identity(archive: Path) -> tuple[int, ...]:
+    status = archive.stat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def close_idle() -> None:
+    """To be called when all members are read."""
+    _idle_zips.close()
+    _idle_tars.close()
+
+
+# --- zip -------------------------------------------------------------------------------------
+
+
+class _Zip:
+    def __init__(self, archive: Path) -> None:
+        import zipfile
+
+        self.key = _identity(archive)
+        self.at = 0  # a zip can be read anywhere
+        self.file = zipfile.ZipFile(archive)
+
+    def close(self) -> None:
+        self.file.close()
+
+
 class _ZipMember:
     def __init__(self, archive: Path, member: str, shown: str) -> None:
         import zipfile
@@ -117,13 +201,13 @@ class _ZipMember:
         self._shown = shown
         self.bytes_read = 0
         try:
-            self._zip = zipfile.ZipFile(archive)
+            self._zip = _idle_zips.take(archive, before=0) or _Zip(archive)
         except OSError as error:
             raise cannot_read(shown, error) from error
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise self._damaged(error) from error
         try:
-            self._file = self._zip.open(member)
+            self._file = self._zip.file.open(member)
         except (KeyError, RuntimeError, zipfile.BadZipFile, OSError, ValueError) as error:
             self._zip.close()
             raise self._damaged(error) from error
@@ -141,11 +225,15 @@ class _ZipMember:
         return InputError(f"cannot read {self._shown}: {said}", hint=_HINT)
 
     def close(self) -> None:
-        self._file.close()
-        self._zip.close()
+        if not self._file.closed:
+            self._file.close()
+            _idle_zips.give(self._zip)
 
 
-class _TarCursor:
+# --- tar -------------------------------------------------------------------------------------
+
+
+class _Tar:
     """A decompressed tar, somewhere in the middle."""
 
     def __init__(self, archive: Path) -> None:
@@ -158,26 +246,8 @@ class _TarCursor:
         self.at += len(data)
         return data
 
-
-# The cursor of the last member that was read. Members are mostly read in the order in which they
-# lie, so the next one goes on from there: each archive is decompressed once, not once per member.
-_idle_cursors: list[_TarCursor] = []
-
-
-def _identity(archive: Path) -> tuple[int, int, int, int]:
-    status = archive.stat()
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _cursor_before(archive: Path, offset: int) -> _TarCursor:
-    try:
-        cursor = _idle_cursors.pop()
-    except IndexError:
-        return _TarCursor(archive)
-    if cursor.key == _identity(archive) and cursor.at <= offset:
-        return cursor
-    cursor.stream.close()
-    return _TarCursor(archive)
+    def close(self) -> None:
+        self.stream.close()
 
 
 class _TarMember:
@@ -185,18 +255,27 @@ class _TarMember:
         self._left = size
         self._shown = shown
         self.bytes_read = 0
+        self._tar: _Tar | None = None
         try:
-            self._cursor: _TarCursor | None = _cursor_before(archive, offset)
+            tar = _idle_tars.take(archive, before=offset) or _Tar(archive)
         except OSError as error:
             raise cannot_read(shown, error) from error
-        while self._cursor.at < offset:
-            if not self._cursor.read(min(CHUNK_BYTES, offset - self._cursor.at)):
+        try:
+            self._go_to(tar, offset)
+        except BaseException:
+            tar.close()
+            raise
+        self._tar = tar
+
+    def _go_to(self, tar: _Tar, offset: int) -> None:
+        while tar.at < offset:
+            if not tar.read(min(CHUNK_BYTES, offset - tar.at)):
                 raise self._short()
 
     def read(self, size: int = -1, /) -> bytes:
-        if self._cursor is None or not self._left or not size:
+        if self._tar is None or not self._left or not size:
             return b""
-        data = self._cursor.read(self._left if size < 0 else min(size, self._left))
+        data = self._tar.read(self._left if size < 0 else min(size, self._left))
         if not data:
             raise self._short()
         self._left -= len(data)
@@ -207,9 +286,11 @@ class _TarMember:
         return InputError(f"{self._shown} ends early: the archive is truncated", hint=_HINT)
 
     def close(self) -> None:
-        if self._cursor is not None:
-            _idle_cursors.append(self._cursor)
-            self._cursor = None
-            for cursor in _idle_cursors[:-1]:
-                _idle_cursors.remove(cursor)
-                cursor.stream.close()
+        if self._tar is not None:
+            _idle_tars.give(self._tar)
+            self._tar = None
+
+
+_idle_zips: _Idle[_Zip] = _Idle(os.cpu_count() or 1)
+_idle_tars: _Idle[_Tar] = _Idle(os.cpu_count() or 1)
+atexit.register(close_idle)

@@ -5,6 +5,7 @@ turns it into chunks of *records* (JSON values: a dict for most formats, a strin
 each with its position, so that a bad or a very long row can be looked up.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ HEAD_RECORDS = 256
 _HEAD_CHUNKS = 3
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
+# No prompt is longer. A small compressed file may unpack to a line that would fill the memory.
+MOST_ROW_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,11 @@ class Source:
     bytes: int | None = None
     # Where a member's data starts in the (decompressed) tar; None for all else.
     offset: int | None = None
+
+    @property
+    def is_read_once(self) -> bool:
+        """Standard input or another pipe: what was read is gone."""
+        return self.path == "-" or (self.file is not None and self.bytes is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +214,26 @@ class RecordReader(ABC):
 def _raising(error: ChunkscopeError) -> Iterator[Chunk]:
     raise error
     yield  # a generator: the error comes when the first chunk is asked for
+
+
+_ACTED_ON = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """A name as it can be written down: valid text, on one line, and nothing a terminal acts on.
+
+    >>> printable("two\\nlines")
+    'two\\\\nlines'
+    """
+    valid = text.encode("utf-8", "replace").decode("utf-8")
+    return _ACTED_ON.sub(lambda c: c[0].encode("unicode_escape").decode(), valid)
+
+
+def too_long(path: str, what: str) -> InputError:
+    return InputError(
+        f"{path}: {what} is longer than {MOST_ROW_BYTES >> 20} MB",
+        hint="is it the format that its name says? See --input-format",
+    )
 
 
 def cannot_read(path: str, error: BaseException) -> InputError:

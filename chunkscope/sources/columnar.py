@@ -16,6 +16,7 @@ from chunkscope.sources.base import HEAD_RECORDS, Chunk, Problems, RecordReader,
 # About what one chunk holds, in Arrow's memory; as Python objects it is somewhat more.
 _BATCH_BYTES = 2 << 20
 _BATCH_ROWS = 4096
+_PROBE_ROWS = 16
 _IPC_FILE_MAGIC = b"ARROW1"
 _FEATHER_1_MAGIC = b"FEA1"
 
@@ -144,6 +145,10 @@ def _parquet_batches(file: Any, columns: Sequence[str] | None) -> Iterator[Any]:
         size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         rows = max(1, min(_BATCH_ROWS, meta.num_rows * _BATCH_BYTES // max(size, 1)))
         wanted = _existing(parquet.schema_arrow.names, columns)
+        # A text that comes again and again is written once: rows can hold far more than the file.
+        for first in parquet.iter_batches(batch_size=min(rows, _PROBE_ROWS), columns=wanted):
+            rows = max(1, min(rows, first.num_rows * _BATCH_BYTES // max(first.nbytes, 1)))
+            break
         yield from parquet.iter_batches(batch_size=rows, columns=wanted)
 
 
@@ -178,9 +183,19 @@ def _sliced(batch: Any) -> Iterator[tuple[Any, bool]]:
     batch.validate()  # are its buffers as long as it says? If not, the file is of no use
     rows, step, sound = batch.num_rows, _BATCH_ROWS, _is_sound(batch)
     if sound:
-        step = max(1, min(_BATCH_ROWS, rows * _BATCH_BYTES // max(batch.nbytes, 1)))
+        step = max(1, min(_BATCH_ROWS, rows * _BATCH_BYTES // max(_unpacked_bytes(batch), 1)))
     for start in range(0, rows, step):
         yield batch.slice(start, step), sound
+
+
+def _unpacked_bytes(batch: Any) -> int:
+    """About what a batch holds as Python objects: a dictionary's words come again in each row."""
+    coded = [column for column in batch.columns if hasattr(column, "dictionary")]
+    words = sum(
+        batch.num_rows * column.dictionary.nbytes // max(len(column.dictionary), 1)
+        for column in coded
+    )
+    return int(batch.nbytes + words)
 
 
 def _is_sound(batch: Any) -> bool:

@@ -7,16 +7,18 @@ links lead to it. What is left out of a folder is said, never silently dropped.
 import glob
 import io
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.archives import Member, members
-from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read
+from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
 from chunkscope.sources.columnar import saved_files, saved_splits
 from chunkscope.sources.formats import (
     FORMATS,
@@ -34,9 +36,11 @@ from chunkscope.sources.opening import (
     looks_binary,
     open_bytes,
 )
+from chunkscope.sources.tables import looks_like_table
 
 _ABOUT_THE_DATA = ("readme", "license", "licence", "changelog")
 _SNIFF_BYTES = 4096
+_OWN_ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 _SEARCH_HINT = "name a file or a folder, a glob in quotes, `-`, or hf:org/name"
 
 
@@ -85,6 +89,8 @@ class _Search:
 
     def argument(self, text: str) -> None:
         path = Path(text)
+        if not text:  # pathlib would take it for the current folder
+            raise InputError("a path is empty", hint="was a shell variable not set?")
         if text == "-":
             self._stdin()
         elif text.startswith("hf:") and not os.path.lexists(text):
@@ -106,14 +112,14 @@ class _Search:
             self.sources.append(
                 replace(
                     source,
-                    name=_printable(source.name),
-                    group=_printable(source.group),
-                    path=_printable(source.path),
+                    name=printable(source.name),
+                    group=printable(source.group),
+                    path=printable(source.path),
                 )
             )
 
     def _skip(self, shown: str, reason: str) -> None:
-        self.skipped.append(Skipped(_printable(shown), reason))
+        self.skipped.append(Skipped(printable(shown), printable(reason)))
 
     def _stdin(self) -> None:
         if "-" in self.seen:
@@ -131,8 +137,8 @@ class _Search:
     def _glob(self, pattern: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
         fixed = Path(*_fixed_parts(pattern))
-        # pathlib's glob takes no absolute pattern and follows `**` differently.
-        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+        found = _fitting_below(fixed, pattern) if "**" in pattern else glob.glob(pattern)  # noqa: PTH207
+        matches = sorted(found)
         if not matches:
             raise InputError(f"nothing matches {pattern}", hint=_SEARCH_HINT)
         for match in matches:
@@ -150,33 +156,38 @@ class _Search:
 
     def _folder(self, folder: Path, *, shown: str, below: str, group: str) -> None:
         """Walk a folder in sorted order; a link back to a folder above ends there."""
-        real = os.path.realpath(folder)
-        if real + os.sep in self.seen:
-            return
-        self.seen.add(real + os.sep)
-        if self._saved(folder, shown, below, group):
-            return
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError as error:
-            if not below:
-                raise cannot_read(shown, error) from error
-            self._skip(shown, _why(error))
-            return
-        for entry in entries:
-            if entry.name.startswith("."):
+        waiting = [(True, _Place(folder, shown, below, group, explicit=False))]
+        while waiting:  # not by recursion: folders may be nested deeper than Python's stack
+            is_folder, place = waiting.pop()
+            if not is_folder:
+                self._file(place)
                 continue
-            path, deeper = Path(entry.path), _join(below, entry.name)
-            if _is_dir(entry):
-                if not self._is_excluded(deeper):
-                    self._folder(
-                        path,
-                        shown=_join(shown, entry.name),
-                        below=deeper,
-                        group=_join(group, entry.name),
-                    )
-            else:
-                self._file(_Place(path, _join(shown, entry.name), deeper, group, explicit=False))
+            try:
+                waiting += reversed(self._entries(place))
+            except (OSError, InputError) as error:
+                reason = cannot_read(place.shown, error) if isinstance(error, OSError) else error
+                if not place.below:
+                    raise reason from error
+                self._skip(place.shown, _why(error) if isinstance(error, OSError) else str(error))
+
+    def _entries(self, folder: _Place) -> list[tuple[bool, _Place]]:
+        """What is in a folder that was not met before, each with whether it is a folder itself."""
+        identity = _identity(folder.file)
+        if identity in self.seen:
+            return []
+        self.seen.add(identity)
+        if self._saved(folder.file, folder.shown, folder.below, folder.group):
+            return []
+        entries: list[tuple[bool, _Place]] = []
+        for entry in sorted(os.scandir(folder.file), key=lambda entry: entry.name):
+            below, is_folder = _join(folder.below, entry.name), _is_dir(entry)
+            if entry.name.startswith(".") or (is_folder and self._is_excluded(below)):
+                continue
+            group = _join(folder.group, entry.name) if is_folder else folder.group
+            shown = _join(folder.shown, entry.name)
+            place = _Place(Path(entry.path), shown, below, group, explicit=False)
+            entries.append((is_folder, place))
+        return entries
 
     def _saved(self, folder: Path, shown: str, below: str, group: str) -> bool:
         """Take a folder from `save_to_disk` as one source per split."""
@@ -215,6 +226,7 @@ class _Search:
             return
         try:
             found = self._format_of(place)
+            size = _size(place)
         except _Skip as skip:
             self._skip(place.shown, str(skip))
             return
@@ -227,7 +239,7 @@ class _Search:
             path=place.shown,
             format=found,
             file=place.file,
-            bytes=_size(place.file),
+            bytes=size,
         )
         self._add(source, key=os.path.realpath(place.file))
 
@@ -246,6 +258,8 @@ class _Search:
                 raise _Skip("binary" if binary else "unknown suffix")
             if named not in ("parquet", "arrow") and not packed and looks_binary(start):
                 raise _Skip("binary")
+            if _OWN_ARTEFACT.match(start):
+                raise _Skip("written by chunkscope itself")
         elif not _is_regular(place):
             # A pipe, such as <(zcat x.gz): looking at it would use it up.
             return self.options.input_format or named or "jsonl"
@@ -331,6 +345,55 @@ def _matches(below: str, pattern: str) -> bool:
     return fnmatchcase(below, pattern) or fnmatchcase(PurePosixPath(below).name, pattern)
 
 
+def _fitting_below(fixed: Path, pattern: str) -> Iterator[str]:
+    """The files below a folder that fit a pattern with `**` in it.
+
+    Each folder is gone through once: Python's own glob follows links round and round.
+    """
+    given = Path(pattern).parts[len(fixed.parts) :]
+    # `**/**` means no more than `**`, but would be tried in all combinations.
+    wanted = [p for part, same in groupby(given) for p in ([part] if part == "**" else same)]
+    seen: set[str] = set()
+    waiting: list[tuple[Path, tuple[str, ...]]] = [(fixed, ())]
+    while waiting:
+        folder, above = waiting.pop()
+        try:
+            identity, entries = _identity(folder), list(os.scandir(folder))
+        except OSError:
+            continue
+        if identity in seen:
+            continue
+        seen.add(identity)
+        for entry in entries:
+            parts = (*above, entry.name)
+            if entry.name.startswith("."):
+                continue
+            if _is_dir(entry):
+                waiting.append((Path(entry.path), parts))
+            elif _fits(parts, wanted):
+                yield str(Path(entry.path))
+
+
+def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a path fits a pattern, `**` being any number of folders (at the end, any file).
+
+    >>> _fits(("a", "b", "x.csv"), ("**", "*.csv")), _fits(("x.csv",), ("**", "*.csv"))
+    (True, True)
+    """
+    if not wanted:
+        return not parts
+    first, rest = wanted[0], wanted[1:]
+    if first == "**":
+        return bool(parts) and (not rest or any(_fits(parts[i:], rest) for i in range(len(parts))))
+    return bool(parts) and fnmatchcase(parts[0], first) and _fits(parts[1:], rest)
+
+
+def _identity(folder: Path) -> str:
+    """What a folder is, however many links lead to it; like no path."""
+    status = folder.stat()
+    return f"{status.st_dev}:{status.st_ino}/"
+
+
 def _is_regular(place: _Place) -> bool:
     try:
         return stat.S_ISREG(place.file.stat().st_mode)
@@ -353,7 +416,11 @@ def _start_of(place: _Place) -> bytes:
 
 def _format_of_start(start: bytes) -> str | None:
     """Nothing at all counts as JSON Lines without a line."""
-    return kind_of_bytes(start) if start else "jsonl"
+    found = kind_of_bytes(start) if start else "jsonl"
+    if found != "text":
+        return found
+    sample = start.decode("utf-8-sig", errors="replace")
+    return "csv" if looks_like_table(sample, cut=len(start) >= _SNIFF_BYTES) else found
 
 
 def _plain_start(start: bytes) -> bytes:
@@ -399,14 +466,13 @@ def _is_dir(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _size(path: Path) -> int | None:
-    status = path.stat()
+def _size(place: _Place) -> int | None:
+    """In bytes; None for a pipe, which has none."""
+    try:
+        status = place.file.stat()
+    except OSError as error:
+        raise _cannot_use(place, error) from error
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _printable(text: str) -> str:
-    """A file name may hold bytes that are no text; what people see must be."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _is_hidden(member: str) -> bool:
@@ -462,7 +528,9 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
         )
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise UsageError(f"--name {twice[0]} is given twice", hint="names must differ")
-    return [replace(source, name=name) for source, name in zip(sources, names, strict=True)]
+    return [
+        replace(source, name=printable(name)) for source, name in zip(sources, names, strict=True)
+    ]
 
 
 def _with_unique_names(sources: list[Source]) -> list[Source]:

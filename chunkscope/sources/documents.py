@@ -13,7 +13,15 @@ from typing import Any
 import orjson
 
 from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, RecordReader, Source
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    MOST_ROW_BYTES,
+    Chunk,
+    Problems,
+    RecordReader,
+    Source,
+    too_long,
+)
 from chunkscope.sources.lines import LinesReader, has_lone_surrogate, in_words, parse_line
 from chunkscope.sources.opening import ByteStream, Pieces
 
@@ -367,6 +375,8 @@ class _Text:
         if self._ended:
             return False
         self._let_go()
+        if len(self._text) > MOST_ROW_BYTES:
+            raise too_long(self._path, "a value in it")
         parts = [self._text]
         wanted = max(CHUNK_BYTES, len(self._text))
         while wanted > 0 and not self._ended:

@@ -139,7 +139,10 @@ def text_at(record: Any, path: FieldPath, joiner: str, *, numbers: bool = False)
         return value
     name = f'field "{path.text}"' if path.steps else "the row"
     if isinstance(value, list):
-        return joiner.join(_texts_in(value, name))
+        try:
+            return joiner.join(_texts_in(value, name))
+        except RecursionError:
+            raise UnusableError(f"{name} is nested too deeply") from None
     if numbers and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if value is None:

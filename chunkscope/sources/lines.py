@@ -10,7 +10,15 @@ from typing import Any
 
 import orjson
 
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, RecordReader, Source
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    MOST_ROW_BYTES,
+    Chunk,
+    Problems,
+    RecordReader,
+    Source,
+    too_long,
+)
 from chunkscope.sources.opening import ByteStream
 
 Line = bytes | bytearray
@@ -34,7 +42,7 @@ class LinesReader(RecordReader):
         self._stream.close()
 
     def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
-        for first, lines, ended in line_blocks(self._stream):
+        for first, lines, ended in line_blocks(self._stream, self.source.path):
             try:
                 records = list(map(orjson.loads, lines))
             except (ValueError, RecursionError):
@@ -61,7 +69,7 @@ class LinesReader(RecordReader):
         return Chunk(positions, records)
 
 
-def line_blocks(stream: ByteStream) -> Iterator[tuple[int, list[Line], bool]]:
+def line_blocks(stream: ByteStream, path: str) -> Iterator[tuple[int, list[Line], bool]]:
     """Lines in blocks of about a megabyte: the first one's number, the lines, and whether the
     last of them ended in a newline.
 
@@ -79,6 +87,8 @@ def line_blocks(stream: ByteStream) -> Iterator[tuple[int, list[Line], bool]]:
             yield number, lines, True
             number += len(lines)
         begun += last
+        if len(begun) > MOST_ROW_BYTES:
+            raise too_long(path, f"line {number}")
         lines.clear()  # the block is used up: let go of its rows before the next one is read
     if begun:
         yield number, [begun], False

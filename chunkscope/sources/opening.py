@@ -90,8 +90,9 @@ class ByteStream:
 class Snapshot:
     """A file as long as it was when it was opened, though others may be writing to it."""
 
-    def __init__(self, file: IO[bytes], *, keep_open: bool = False) -> None:
+    def __init__(self, file: IO[bytes], shown: str, *, keep_open: bool = False) -> None:
         self._file = file
+        self._shown = shown
         self._keep_open = keep_open
         self._size = _size_of_regular_file(file)
         self.bytes_read = 0
@@ -100,7 +101,10 @@ class Snapshot:
         if self._size is not None:
             left = self._size - self.bytes_read
             size = left if size < 0 else min(size, left)
-        data = self._file.read(size) if size else b""
+        try:
+            data = self._file.read(size) if size else b""
+        except OSError as error:
+            raise cannot_read(self._shown, error) from error
         self.bytes_read += len(data)
         return data
 
@@ -164,11 +168,11 @@ def open_bytes(
     """
     if isinstance(place, Path):
         try:
-            raw = ByteStream(Snapshot(place.open("rb", buffering=0)))
+            raw = ByteStream(Snapshot(place.open("rb", buffering=0), shown))
         except OSError as error:
             raise cannot_read(shown, error) from error
     else:
-        raw = ByteStream(Snapshot(place, keep_open=True))
+        raw = ByteStream(Snapshot(place, shown, keep_open=True))
     try:
         plain = decompressed(raw, shown)
         return as_utf8(plain, shown, encoding) if text else plain

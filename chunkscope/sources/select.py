@@ -105,6 +105,9 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
     head = head[:HEAD_RECORDS]
     if options.fields and options.template is not None:
         raise UsageError("--field and --template exclude each other", hint="use one of them")
+    given = (*options.fields, options.template, options.output_field, options.prefix)
+    if not all_unicode(text for text in given if text):
+        raise UsageError("what was given for the prompt is no text", hint="write it as UTF-8")
     path = partial(_resolve, head=head, rows_at=rows_at)
     output = path(options.output_field) if options.output_field is not None else None
     if options.template is not None:

@@ -8,19 +8,23 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import IO, Protocol, cast
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import (
     CHUNK_BYTES,
+    MOST_ROW_BYTES,
     Chunk,
     Problems,
     ReadOptions,
     RecordReader,
     Source,
+    too_long,
 )
 from chunkscope.sources.lines import not_utf8
 from chunkscope.sources.opening import ByteStream
@@ -93,10 +97,14 @@ class TableReader(RecordReader):
         try:
             yield from self._records(dialect.rows(self._lines(text)), rows, has_header)
         finally:
-            text.detach()
+            with suppress(ValueError):  # closed already, because the reader was
+                text.detach()
 
-    def _lines(self, text: Iterable[str]) -> Iterator[str]:
-        yield from text
+    def _lines(self, text: io.TextIOWrapper) -> Iterator[str]:
+        for line in iter(partial(text.readline, MOST_ROW_BYTES), ""):
+            if len(line) >= MOST_ROW_BYTES:
+                raise too_long(self.source.path, "a line")
+            yield line
         self._ended = True
         yield _END
 
@@ -151,19 +159,18 @@ class TableReader(RecordReader):
 
     def _rows(self, reader: Rows) -> Iterator[list[str]]:
         """The reader's rows; what it cannot parse is a bad row, and it goes on after it."""
-        before = csv.field_size_limit(_CELL_CHARS)
-        try:
-            while True:
-                start = reader.line_num + 1
-                try:
-                    yield from reader
-                except csv.Error as error:
-                    self.problems.bad(start, _csv_words(error))
-                    yield []
-                else:
-                    return
-        finally:
-            csv.field_size_limit(before)
+        # The limit is one for the whole process, and other threads may be reading tables too: it
+        # is raised and left so.
+        csv.field_size_limit(_CELL_CHARS)
+        while True:
+            start = reader.line_num + 1
+            try:
+                yield from reader
+            except csv.Error as error:
+                self.problems.bad(start, _csv_words(error))
+                yield []
+            else:
+                return
 
     def _chunk(self, names: list[str], positions: list[int], rows: list[list[str]]) -> Chunk:
         try:
@@ -253,6 +260,17 @@ def find_dialect(sample: str, *, cut: bool, likely: str) -> Dialect:
         if share >= best_share and rows > best_rows:
             return unquoted
     return best
+
+
+def looks_like_table(sample: str, *, cut: bool) -> bool:
+    """Is text without a suffix a table? Only if it begins with a header that is known to be one:
+    prose has commas too.
+    """
+    dialect = find_dialect(sample, cut=cut, likely=",")
+    share, count = _consistency(sample, dialect, cut)
+    rows = sample_rows(sample, dialect, cut=cut)
+    known = rows and any(cell.strip().lower() in _KNOWN_NAMES for cell in rows[0])
+    return bool(known) and share > 0.9 and count > 1 and looks_like_header(rows)
 
 
 def _consistency(sample: str, dialect: Dialect, cut: bool) -> tuple[float, int]:

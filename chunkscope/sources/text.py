@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from chunkscope.sources.base import Chunk, Problems, RecordReader, Source
+from chunkscope.sources.base import (
+    MOST_ROW_BYTES,
+    Chunk,
+    Problems,
+    RecordReader,
+    Source,
+    too_long,
+)
 from chunkscope.sources.lines import Line, line_blocks, not_utf8
 from chunkscope.sources.opening import ByteStream
 
@@ -27,12 +34,14 @@ class TextReader(RecordReader):
 
     def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
         if self._per_line:
-            for first, lines, _ in line_blocks(self._stream):
+            for first, lines, _ in line_blocks(self._stream, self.source.path):
                 yield self._decoded(first, [line.removesuffix(b"\r") for line in lines])
         else:
             data = bytearray()
             while block := self._stream.read():
                 data += block
+                if len(data) > MOST_ROW_BYTES:
+                    raise too_long(self.source.path, "the text")
             if data:
                 yield self._decoded(1, [data])
 

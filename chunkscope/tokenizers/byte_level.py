@@ -5,7 +5,6 @@ can also be written as tiktoken writes its vocabularies. Whether the counts are 
 taken for granted: the engine made from it has to pass `conformance` like any other.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -70,19 +69,44 @@ def _pattern(pre_tokenizer: dict[str, Any] | None) -> str | None:
     return None
 
 
-def ranks(document: dict[str, Any]) -> list[tuple[bytes, int]] | None:
-    """The vocabulary as bytes, or None if merging by id would not be merging by rank."""
-    model = document["model"]
-    vocabulary: dict[str, int] = model["vocab"]
-    results = [vocabulary.get(left + right, -1) for left, right in merges(document)]
+def ranks(document: dict[str, Any], model: Any) -> list[tuple[bytes, int]] | None:
+    """The vocabulary as bytes, or None if merging by id would not be merging by rank.
+
+    With ranks, two tokens merge whenever their bytes together are a token; a tokenizer.json names
+    the pairs. Both end the same way if ids follow the order of the pairs, and if every token is
+    what its own bytes are merged into: whatever else would make it can then not come up. Tokens
+    that nothing merges into are left out. `model` is the tokenizers library's.
+    """
+    vocabulary: dict[str, int] = document["model"]["vocab"]
+    pairs = merges(document)
+    results = [vocabulary.get(left + right, -1) for left, right in pairs]
     if any(a > b for a, b in pairwise(results)):
         return None
-    to_bytes = {ord(character): byte for character, byte in _alphabet().items()}
-    tokens = []
-    for token, number in vocabulary.items():
-        with suppress(UnicodeEncodeError):  # special tokens need not be made of the alphabet
-            tokens.append((token.translate(to_bytes).encode("latin-1"), number))
+    alphabet = _alphabet()
+    added = {token["content"] for token in document.get("added_tokens") or []}
+    usable = {t: n for t, n in vocabulary.items() if t not in added and alphabet.keys() >= set(t)}
+    if document["model"].get("ignore_merges"):
+        # A piece that is a token as a whole is taken at once, as with ranks; then all pairs count.
+        if not _names_all_pairs(usable, pairs):
+            return None
+    else:
+        usable = {t: n for t, n in usable.items() if len(t) == 1 or len(model.tokenize(t)) == 1}
+    if not alphabet.keys() <= usable.keys():
+        return None
+    to_bytes = {ord(character): byte for character, byte in alphabet.items()}
+    tokens = [(t.translate(to_bytes).encode("latin-1"), number) for t, number in usable.items()]
     return sorted(tokens, key=lambda token: token[1])
+
+
+def _names_all_pairs(vocabulary: dict[str, int], pairs: list[tuple[str, str]]) -> bool:
+    """Whether every way to put a token together from two others is a merge."""
+    named = set(pairs)
+    return all(
+        (token[:i], token[i:]) in named
+        for token in vocabulary
+        for i in range(1, len(token))
+        if token[:i] in vocabulary and token[i:] in vocabulary
+    )
 
 
 def merges(document: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,8 +1,10 @@
 """Counting with the fastest engine that is proved right, and the reference where there is none."""
 
+import random
 import re
 import threading
 from collections.abc import Callable
+from itertools import accumulate
 
 from chunkscope.tokenizers import conformance, relevant
 from chunkscope.tokenizers.compiled import Compiled
@@ -21,7 +23,18 @@ from chunkscope.tokenizers.engines import (
 _LARGE_CHARS = 150_000_000
 _SETTLED_CHARS = 4_000_000  # by then it is clear how much of the text is shared
 _SAMPLE_TEXTS = 128
+_SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 _SAMPLE_CHARS = 24_000
+
+
+def chosen_name(compiled: Compiled) -> str:
+    """The first engine that has not been found to differ: by the verdicts there are so far."""
+    reference_version = reference_name(compiled)
+    for loader in (*QUICK_TO_LOAD, QUICK_TO_COUNT):
+        verdict = conformance.known(compiled, loader.name, reference_version)
+        if verdict is not None and verdict.agrees:
+            return loader.name
+    return reference_version
 
 
 class Counting:
@@ -39,16 +52,18 @@ class Counting:
         self.corrected = 0
         self._exact = exact
         self._sample: list[str] = []
-        self._sample_chars = 0
+        self._offered = 0
+        self._chance = random.Random(0)  # noqa: S311  (a sample, not a secret)
         self._lock = threading.RLock()
-        self._loader: Loader | None = None
         self._engine: Engine | None = None
+        self._trusted: list[tuple[Loader, Engine]] = []  # all that counted in this run
+        self._only_reference = False
         if compiled.form in ("json", "ranks"):
             self._choose((*QUICK_TO_LOAD, QUICK_TO_COUNT))
         self._expected = expected_chars
         self._read_chars = 0
         self._counted_chars = 0
-        self._may_hand_over = self._loader not in (None, QUICK_TO_COUNT)
+        self._may_hand_over = any(loader is not QUICK_TO_COUNT for loader, _ in self._trusted)
 
     @property
     def reference(self) -> Engine:
@@ -79,33 +94,60 @@ class Counting:
             threading.Thread(target=self._choose, args=((QUICK_TO_COUNT,),), daemon=True).start()
 
     def sample(self, texts: list[str]) -> None:
-        """Remember some of the run's own texts for the check at the end."""
-        for text in texts[:: max(1, len(texts) // 32)]:
-            if len(self._sample) >= _SAMPLE_TEXTS or self._sample_chars >= _SAMPLE_CHARS:
-                return
-            self._sample.append(text[:4000])
-            self._sample_chars += len(self._sample[-1])
+        """Remember some of the run's own texts for the check at the end, from all over it."""
+        with self._lock:
+            for text in texts[:: max(1, len(texts) // 32)]:
+                self._offered += 1
+                place = len(self._sample)
+                if place == _SAMPLE_TEXTS:
+                    place = self._chance.randrange(self._offered)
+                if place < _SAMPLE_TEXTS:
+                    self._sample[place : place + 1] = [self._window(text)]
+
+    def _window(self, text: str) -> str:
+        start = self._chance.randint(0, max(0, len(text) - _SAMPLE_WINDOW))
+        return text[start : start + _SAMPLE_WINDOW]
 
     def sample_agrees(self) -> bool:
         """Whether the sample has the same lengths by the reference; a wrong engine is barred."""
-        engine, loader = self._engine, self._loader
-        if engine is None or loader is None or self._exact or not self._sample:
+        with self._lock:
+            engines, sample = list(self._trusted), self._limited_sample()
+        if not engines or not sample or self._exact:
             return True
-        expected = relevant.count(self.compiled, self._sample)
+        expected = relevant.count(self.compiled, sample)
         if expected is None:
-            expected = list(self.reference.count(self._sample))
-        pairs = zip(engine.count(self._sample), expected, strict=True)
-        known = [(ours, right) for ours, right in pairs if right is not None]
-        self.checked_texts = len(known)
-        wrong = sum(ours != right for ours, right in known)
-        if wrong:
-            verdict = conformance.Verdict(agrees=False, strings=len(known), different=wrong)
-            self._record(loader, verdict)
-        return not wrong
+            expected = list(self.reference.count(sample))
+        self.checked_texts = sum(right is not None for right in expected)
+        wrong = {
+            loader: sum(
+                right is not None and ours != right
+                for ours, right in zip(engine.count(sample), expected, strict=True)
+            )
+            for loader, engine in engines
+        }
+        for loader, different in wrong.items():
+            if different:
+                self._bar(loader, strings=self.checked_texts, different=different)
+        return not any(wrong.values())
+
+    def _limited_sample(self) -> list[str]:
+        """As much of the sample, in any order, as can be counted at once."""
+        chosen = self._chance.sample(self._sample, len(self._sample))
+        ends = accumulate(map(len, chosen))
+        return [text for text, end in zip(chosen, ends, strict=True) if end <= _SAMPLE_CHARS]
+
+    @property
+    def only_reference(self) -> bool:
+        """Whether a fast engine was found wrong in this run."""
+        return self._only_reference
 
     def use_reference(self) -> None:
-        self._engine = self._loader = None
-        self.used.clear()
+        with self._lock:
+            self._only_reference = True  # also for an engine that is still being loaded
+            self._engine = None
+            self._trusted.clear()
+            self.used.clear()
+            self.checked_texts = 0
 
     def _recounted(self, texts: list[str], counts: Counts) -> Counts:
         right = self.reference.count(texts)
@@ -116,11 +158,14 @@ class Counting:
 
     def _choose(self, loaders: tuple[Loader, ...]) -> None:
         for loader in loaders:
-            if engine := self._trusted(loader):
-                self._engine, self._loader = engine, loader
+            if engine := self._proved(loader):
+                with self._lock:
+                    if not self._only_reference:
+                        self._engine = engine
+                        self._trusted.append((loader, engine))
                 return
 
-    def _trusted(self, loader: Loader) -> Engine | None:
+    def _proved(self, loader: Loader) -> Engine | None:
         """The engine, if it takes this tokenizer and is proved to agree with the reference."""
         verdict = conformance.known(self.compiled, loader.name, reference_name(self.compiled))
         if verdict is not None and not verdict.agrees:
@@ -130,7 +175,7 @@ class Counting:
         except Exception:  # engines refuse what they do not know, with errors of many kinds
             engine = None
         if engine is None:
-            self._record(loader, conformance.Verdict(agrees=False, strings=0, different=0))
+            self._bar(loader, strings=0, different=0)
             return None
         if verdict is None:
             verdict = conformance.judge(self.compiled, loader.name, engine, self.reference)
@@ -139,7 +184,8 @@ class Counting:
         exceptions = verdict.exceptions()
         return _guarded(engine, exceptions, lambda: self.reference) if exceptions else engine
 
-    def _record(self, loader: Loader, verdict: conformance.Verdict) -> None:
+    def _bar(self, loader: Loader, *, strings: int, different: int) -> None:
+        verdict = conformance.Verdict(agrees=False, strings=strings, different=different)
         conformance.record(self.compiled, loader.name, reference_name(self.compiled), verdict)
 
 

@@ -3,7 +3,7 @@
 A cut is made only between an ASCII letter and the space or newline after it. The patterns of
 GPT-style tokenizers never match a letter and the white space after it in one piece, and look at
 nothing before the piece they are at; so both sides are tokenized as they would be in one. Which
-tokenizers are of that kind is decided here, by structure and by trial.
+tokenizers are of that kind is decided here, by structure (`patterns`) and by trial.
 
 Few-shot prompts share most of their text. `SharedPrefixes` finds such beginnings and counts each
 once, and cuts rows of many megabytes into pieces that an engine can hold.
@@ -16,6 +16,8 @@ from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from chunkscope.tokenizers.patterns import never_joins_words, parts_words
+
 if TYPE_CHECKING:
     from chunkscope.tokenizers.engines import Counts, Engine
 
@@ -25,22 +27,15 @@ _PIECE = 1 << 18  # rows longer than twice this are counted in pieces
 _MAX_CANDIDATES = 1024  # texts seen once, kept in case a second one begins alike
 _TRIAL_ROWS = 2000  # by then a dataset has shown whether its prompts share anything
 _CUT = re.compile(r"(?<=[A-Za-z])(?=[ \n])")
-_LETTER_THEN_SPACE = re.compile(r"[A-Za-z]\s")
-# Look-arounds and anchors could see across a cut. `(?!\S)` cannot tell white space from the end.
-_LOOKS_AROUND = re.compile(r"\(\?[=!<]|\\[bBAGK]|\^")
-_CHARACTER_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
+# A normalizer may remove what stands between the two.
+_LETTER_THEN_SPACE = re.compile(r"[A-Za-z].*\s", re.DOTALL)
 _PLAIN_NORMALIZERS = {"NFC", "BertNormalizer"}
 _PLAIN_STEPS = {"Digits", "Punctuation", "BertPreTokenizer", "Whitespace", "WhitespaceSplit"}
 
 
 def may_cut_pattern(pattern: str) -> bool:
-    """Whether a splitting pattern looks only forward, and only at what it takes.
-
-    >>> may_cut_pattern(r" ?\\p{L}+|\\s+(?!\\S)|\\s+"), may_cut_pattern(r"(?<=a) b")
-    (True, False)
-    """
-    outside_classes = _CHARACTER_CLASS.sub("[]", pattern).replace(r"(?!\S)", "")
-    return bool(pattern) and not _LOOKS_AROUND.search(outside_classes)
+    """Whether a pattern by itself splits a text so that it can be cut between words."""
+    return never_joins_words(pattern) and parts_words(pattern)
 
 
 def may_cut_json(document: dict[str, Any]) -> bool:
@@ -75,9 +70,9 @@ def _steps_permit(steps: list[dict[str, Any]]) -> bool:
             case {"type": "Split", "pattern": {"Regex": pattern}}:
                 if step.get("behavior") not in ("Isolated", "Removed"):
                     return False
-                if not may_cut_pattern(pattern):
+                if not never_joins_words(pattern):
                     return False
-                splits = True
+                splits = splits or parts_words(pattern)
             case {"type": kind} if kind in _PLAIN_STEPS:
                 splits = splits or kind not in ("Digits", "Punctuation")
             case _:

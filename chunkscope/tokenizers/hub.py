@@ -4,7 +4,14 @@ import os
 from pathlib import Path
 
 from chunkscope.errors import MissingError
-from chunkscope.tokenizers.resolve import HF_FILES, Kind, TokenizerFiles, hf_folder
+from chunkscope.tokenizers.resolve import (
+    ANY_VOCABULARY,
+    HF_FILES,
+    HF_PATTERNS,
+    Kind,
+    TokenizerFiles,
+    hf_folder,
+)
 
 
 def from_hub(name: str) -> TokenizerFiles:
@@ -15,11 +22,12 @@ def from_hub(name: str) -> TokenizerFiles:
     repo, _, revision = name.partition("@")
     folder = _cached(repo, revision or "main") or _downloaded(repo, revision or None)
     found = hf_folder(name, folder)
-    if not any(file.name != "config.json" for file in found.files):
-        if (tekken := folder / "tekken.json").is_file():
-            return TokenizerFiles(name=name, kind=Kind.TEKKEN, files=(tekken,))
-        raise MissingError(f"{name} has no tokenizer files", hint="pass another --tokenizer")
-    return found
+    present = {file.name for file in found.files}
+    if present & ANY_VOCABULARY:
+        return found
+    if "tekken.json" in present:
+        return TokenizerFiles(name=name, kind=Kind.TEKKEN, files=(folder / "tekken.json",))
+    raise MissingError(f"{name} has no tokenizer files", hint="pass another --tokenizer")
 
 
 def _cached(repo: str, revision: str) -> Path | None:
@@ -46,7 +54,7 @@ def _downloaded(repo: str, revision: str | None) -> Path:
 
     try:
         folder = snapshot_download(
-            repo, revision=revision, allow_patterns=[*HF_FILES, "tekken.json"], max_workers=4
+            repo, revision=revision, allow_patterns=[*HF_FILES, *HF_PATTERNS], max_workers=4
         )
     except Exception as error:  # the hub client raises many kinds; each means "not to be had"
         raise _not_found(repo) from error

@@ -7,8 +7,10 @@ index of the vocabulary, and the reference library is given those entries alone:
 these texts exactly as it would with all of them.
 """
 
+import os
 import re
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -16,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from chunkscope.artefact import write_atomically
+
 if TYPE_CHECKING:
     from chunkscope.tokenizers.compiled import Compiled
 
 INDEX = "vocabulary.sqlite"
+SKELETON = "skeleton.json"
 _LONGEST_PIECE = 64
 _MANY = 30_000  # sqlite takes this many parameters at once
-_SKELETON = "skeleton.json"
 
 
 def build_index(folder: Path, document: dict[str, Any], merges: list[tuple[str, str]]) -> None:
@@ -37,7 +41,7 @@ def build_index(folder: Path, document: dict[str, Any], merges: list[tuple[str, 
     )
     _write(folder, rows)
     model = {**document["model"], "vocab": {}, "merges": []}
-    (folder / _SKELETON).write_bytes(orjson.dumps({**document, "model": model}))
+    write_atomically(folder / SKELETON, orjson.dumps({**document, "model": model}))
 
 
 def build_rank_index(folder: Path, ranks: Iterable[tuple[bytes, int]]) -> None:
@@ -46,7 +50,7 @@ def build_rank_index(folder: Path, ranks: Iterable[tuple[bytes, int]]) -> None:
 
 def _write(folder: Path, rows: Iterable[tuple[str | bytes, int, bytes | None]]) -> None:
     # Made beside its place and then moved there: another run may be doing the same.
-    temporary = folder / f".{INDEX}.{id(rows)}"
+    temporary = folder / f".{INDEX}.{os.getpid()}.{threading.get_ident()}"
     temporary.unlink(missing_ok=True)
     with closing(sqlite3.connect(temporary)) as index:
         index.execute("PRAGMA journal_mode = OFF")
@@ -61,14 +65,17 @@ def count(compiled: "Compiled", texts: list[str]) -> list[int | None] | None:
     if not (compiled.folder / INDEX).is_file():
         return None
     counter = _count_json if compiled.form == "json" else _count_ranks
-    return counter(compiled, texts)
+    try:
+        return counter(compiled, texts)
+    except (sqlite3.Error, OSError, ValueError):  # a damaged index: the whole reference, then
+        return None
 
 
 def _count_json(compiled: "Compiled", texts: list[str]) -> list[int | None]:
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
 
-    skeleton = orjson.loads((compiled.folder / _SKELETON).read_bytes())
+    skeleton = orjson.loads((compiled.folder / SKELETON).read_bytes())
     tokenizer = Tokenizer.from_str(orjson.dumps(skeleton).decode())
     plain = _between_added_tokens(skeleton)
     pieces = {text: _pieces(tokenizer, plain(text)) for text in texts}
@@ -144,7 +151,8 @@ def _substrings(pieces: Iterable[Any]) -> list[Any]:
 
 def _look_up(folder: Path, tokens: list[Any]) -> list[tuple[Any, int, bytes]]:
     found: list[tuple[Any, int, bytes]] = []
-    with closing(sqlite3.connect(f"file:{folder / INDEX}?mode=ro", uri=True)) as index:
+    place = (folder / INDEX).absolute().as_uri()
+    with closing(sqlite3.connect(f"{place}?mode=ro", uri=True)) as index:
         for start in range(0, len(tokens), _MANY):
             some = tokens[start : start + _MANY]
             holes = ",".join("?" * len(some))

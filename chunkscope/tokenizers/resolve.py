@@ -27,8 +27,11 @@ HF_FILES = (
     "chat_template.jinja",
     "chat_template.json",
     "config.json",
+    "tekken.json",
 )
-_ANY_VOCABULARY = {
+# What a tokenizer may consist of besides: other vocabularies, its own Python, more templates.
+HF_PATTERNS = ("*.model", "*.tiktoken", "*.py", "additional_chat_templates/*.jinja")
+ANY_VOCABULARY = {
     "tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
     "sentencepiece.bpe.model", "tokenizer_config.json",
 }  # fmt: skip
@@ -95,13 +98,15 @@ def embedded_default() -> Path:
 
 
 def hf_folder(name: str, folder: Path) -> TokenizerFiles:
-    files = tuple(folder / file for file in HF_FILES if (folder / file).is_file())
+    named = [folder / file for file in HF_FILES if (folder / file).is_file()]
+    others = sorted(file for pattern in HF_PATTERNS for file in folder.glob(pattern))
+    files = tuple(dict.fromkeys([*named, *others]))  # each once, the named ones first
     return TokenizerFiles(name=name, kind=Kind.HF, files=files)
 
 
 def _folder(name: str, folder: Path) -> TokenizerFiles:
     present = {path.name for path in folder.iterdir()}
-    if present & _ANY_VOCABULARY:
+    if present & ANY_VOCABULARY:
         return hf_folder(name, folder)
     for tekken in sorted(file for file in present if file.startswith("tekken")):
         return TokenizerFiles(name=name, kind=Kind.TEKKEN, files=(folder / tekken,))

@@ -12,7 +12,7 @@ from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled, compile_once, digest, is_compiled
-from chunkscope.tokenizers.counting import Counting
+from chunkscope.tokenizers.counting import Counting, chosen_name
 from chunkscope.tokenizers.engines import reference_name
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.resolve import resolve
@@ -118,6 +118,13 @@ class Tokenizer:
         day = self.chat_day.isoformat() if "strftime_now" in text else ""
         given = hashlib.sha256(text.encode()).hexdigest() if self._template else ""
         return f"{given} {day}"
+
+    @property
+    def engine_key(self) -> str:
+        """Which engine would count, as far as it is known without loading one."""
+        if not is_compiled(self._found, self.digest):
+            return ""
+        return chosen_name(self.compiled)
 
     @property
     def renders_the_date(self) -> bool:

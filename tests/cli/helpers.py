@@ -1,0 +1,131 @@
+"""Running `chunkscope analyze` as a user does: through `main`, in this process or in another."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from chunkscope import cli
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command said, and what it left behind."""
+
+    code: int
+    out: str
+    err: str
+    written: bytes | None  # reports/profile.json, as this run left it
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        assert self.written is not None, self.err
+        return json.loads(self.written)
+
+    @property
+    def dataset(self) -> dict[str, Any]:
+        (only,) = self.profile["datasets"]
+        return only
+
+
+def analyze(place: Path, *words: str | Path, stdin: bytes = b"") -> Run:
+    """`cd place; chunkscope analyze WORDS` in this process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    given = io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8")
+    argv = ["chunkscope", "analyze", *map(str, words)]
+    with (
+        chdir(place),
+        patch.multiple(sys, argv=argv, stdin=given, stdout=out, stderr=err),
+    ):
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code
+    assert isinstance(code, int)
+    return Run(code, _text(out), _text(err), written(place))
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    return stream.buffer.getvalue().decode()
+
+
+def written(place: Path) -> bytes | None:
+    file = place / "reports" / "profile.json"
+    return file.read_bytes() if file.exists() else None
+
+
+def command(*words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "chunkscope", "analyze", *map(str, words)]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    return {**os.environ, "NO_COLOR": "1", "COLUMNS": "80", **changes}
+
+
+def analyze_apart(
+    place: Path,
+    *words: str | Path,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    **how: Any,
+) -> Run:
+    """The same in a process of its own."""
+    done = subprocess.run(
+        command(*words),
+        cwd=place,
+        input=stdin,
+        env=environment(**(env or {})),
+        capture_output=True,
+        check=False,
+        timeout=60,
+        **how,
+    )
+    return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), written(place))
+
+
+def write_jsonl(path: Path, records: Iterable[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def prompts(count: int = 3, field: str = "prompt") -> list[dict[str, str]]:
+    """Rows whose lengths differ: the n-th is n words longer than the first."""
+    return [{field: "How far is it" + " and back" * n + "?"} for n in range(count)]
+
+
+ENGINES = {"fastokens", "mistral_common", "splintr", "tiktoken", "tokenizers", "transformers"}
+
+_LISTING = """
+import sys
+from chunkscope.cli import main
+sys.argv = ["chunkscope", "analyze", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    print("\\nmodules:", *{name.split(".")[0] for name in sys.modules}, file=sys.stderr)
+    raise
+"""
+
+
+def engines_loaded(place: Path, *words: str | Path, **env: str) -> set[str]:
+    """Which of the packages that can count tokens a run imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LISTING, *map(str, words)],
+        cwd=place,
+        env=environment(**env),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode in (0, 3), done.stderr
+    return ENGINES & {*done.stderr.rpartition("modules:")[2].split()}
