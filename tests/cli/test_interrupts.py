@@ -51,10 +51,6 @@ def start(place: Path, *words: str, **env: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def _in(cache: Path) -> dict[str, str]:
-    return {"CHUNKSCOPE_CACHE_DIR": str(cache)}
-
-
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 
@@ -62,19 +58,19 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
     """A pipe that nobody closes makes a scan as long as can be; the file beside it is done soon."""
     write_jsonl(tmp_path / "done.jsonl", prompts(50))
     os.mkfifo(tmp_path / "endless.jsonl")
-    cache = tmp_path / "cache"
-    first = write_jsonl(tmp_path / "first.jsonl", prompts(1))
-    assert analyze_apart(tmp_path, first, "-o", "first.json", env=_in(cache)).code == 0
-    scan = start(tmp_path, "done.jsonl", "endless.jsonl", **_in(cache))
+    analyze(tmp_path, "done.jsonl", "--field", "prompt", "-o", "first.json")  # has the tokenizer
+    results = Path(os.environ["CHUNKSCOPE_CACHE_DIR"]) / "results"
+    before = {*results.rglob("*.json")}
+    scan = start(tmp_path, "done.jsonl", "endless.jsonl")
     with open(tmp_path / "endless.jsonl", "wb") as pipe:
         pipe.write(b'{"prompt": "and on"}\n' * 1000)
         pipe.flush()
         time.sleep(2)  # the other file takes a tenth of that
         interrupted(scan)
     assert not (tmp_path / "reports").exists()
-    assert len([*(cache / "results").rglob("*.json")]) == 2
-    assert not [*cache.rglob(".chunkscope-*")]
-    again = analyze_apart(tmp_path, "done.jsonl", env=_in(cache))
+    assert len({*results.rglob("*.json")} - before) == 1
+    assert not [*results.rglob(".chunkscope-*")]
+    again = analyze(tmp_path, "done.jsonl")
     assert again.code == 0
     assert "recounted" not in again.err  # it came from the cache
 

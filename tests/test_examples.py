@@ -1,0 +1,28 @@
+"""The committed example artefacts are what the commands make of the sample data today."""
+
+from pathlib import Path
+
+import chunkscope
+from tests.conftest import REPOSITORY
+
+EXAMPLE = REPOSITORY / "reports" / "example"
+
+
+def test_the_example_profile_is_the_sample_datas() -> None:
+    example = chunkscope.Profile.load(EXAMPLE / "profile.json")
+    today = chunkscope.analyze(str(REPOSITORY / "sample_data"))
+    assert {d.name: d.lengths for d in example.datasets} == {
+        d.name: d.lengths for d in today.datasets
+    }
+
+
+def test_the_example_plan_follows_from_the_example_profile() -> None:
+    profile = chunkscope.Profile.load(EXAMPLE / "profile.json")
+    plan = chunkscope.recommend(profile, model="llama-3.1-8b", gpu="h200", vllm_version="0.32.0")
+    assert chunkscope.Plan.load(EXAMPLE / "plan.json").args == plan.args
+
+
+def test_the_examples_name_no_place_on_a_machine() -> None:
+    for path in EXAMPLE.iterdir():
+        assert str(Path.home()) not in path.read_text()
+        assert str(REPOSITORY) not in path.read_text()
