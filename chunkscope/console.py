@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,14 @@ def out() -> "Console":
     return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=_width())
 
 
+def show(render: "Callable[[Console], None]") -> None:
+    """Print what `render` prints; rich itself would end the program when nobody reads it."""
+    console = out()
+    with console.capture() as shown:
+        render(console)
+    sys.stdout.write(shown.get())
+
+
 def err() -> "Console":
     from rich.console import Console
 
@@ -28,7 +36,7 @@ def err() -> "Console":
 def _width() -> int | None:
     """Rich asks the terminal; in a pipe it would wrap at 80, whatever COLUMNS says."""
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() and int(columns) > 0 else None
+    return int(columns) if columns.isdecimal() and int(columns) > 0 else None
 
 
 def say(text: str = "") -> None:

@@ -1,16 +1,44 @@
 """Where chunkscope keeps what it can make again: compiled tokenizers and counted files."""
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """`$CHUNKSCOPE_CACHE_DIR`, else the platform's own place for caches."""
-    if chosen := os.environ.get("CHUNKSCOPE_CACHE_DIR"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "chunkscope"
-    if sys.platform == "darwin":
-        return Path.home() / "Library/Caches/chunkscope"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "chunkscope"
+    """`$CHUNKSCOPE_CACHE_DIR`, else the platform's own place for caches.
+
+    Where that cannot be written, a folder for this run alone: everything works, only not faster
+    the next time.
+    """
+    return _usable(os.environ.get("CHUNKSCOPE_CACHE_DIR") or _platforms_own())
+
+
+def _platforms_own() -> str | None:
+    with suppress(RuntimeError):  # nobody's home: a container without a user
+        home = Path.home()
+        if sys.platform == "win32":
+            local = os.environ.get("LOCALAPPDATA") or home / "AppData/Local"
+            return str(Path(local) / "chunkscope")
+        if sys.platform == "darwin":
+            return str(home / "Library/Caches/chunkscope")
+        return str(Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "chunkscope")
+    return None
+
+
+@lru_cache(maxsize=8)
+def _usable(place: str | None) -> Path:
+    if place is not None:
+        with suppress(OSError, ValueError):
+            folder = Path(place)
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    temporary = tempfile.mkdtemp(prefix="chunkscope-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return Path(temporary)

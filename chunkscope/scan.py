@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, Protocol
 
 from chunkscope import cache, sampling
@@ -36,6 +35,7 @@ from chunkscope.tally import Tally
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import Counting
 from chunkscope.tokenizers.cutting import Job, SharedPrefixes
+from chunkscope.tokenizers.engines import version
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 

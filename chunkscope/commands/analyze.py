@@ -1,7 +1,6 @@
 """`chunkscope analyze`."""
 
 import datetime
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -221,11 +220,7 @@ def _print_profile(
         return console.emit(render(profile).encode())
     from chunkscope.report.terminal import show_profile
 
-    out = console.out()
-    with out.capture() as shown:  # rich would end the program itself when nobody reads
-        show_profile(profile, out, longest=longest)
-    sys.stdout.write(shown.get())
-    return None
+    return console.show(lambda out: show_profile(profile, out, longest=longest))
 
 
 def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:

@@ -158,7 +158,7 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
     else:
         from chunkscope.report.plan_terminal import show_plan
 
-        show_plan(plan, console.out())
+        console.show(lambda out: show_plan(plan, out))
     for line in (*plan.lost, *plan.warnings):
         console.say(f"note: {line}")
 

@@ -8,7 +8,6 @@ transformers.
 import gc
 import hashlib
 from dataclasses import dataclass, field, fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from chunkscope.tokenizers.engines import (
     load_sentencepiece,
     read_document,
     reference,
+    version,
     write_ranks,
 )
 from chunkscope.tokenizers.relevant import INDEX, SKELETON, build_index, build_rank_index

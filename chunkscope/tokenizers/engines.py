@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
+from importlib import metadata
 from itertools import islice
 from operator import sub
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from chunkscope.tokenizers.compiled import Compiled
 
 Counts = list[int]
+version = lru_cache(metadata.version)  # asked for every dataset, and it reads a file each time
 Ids = list[list[int]]
 
 

@@ -104,3 +104,20 @@ def test_a_check_without_vllm_says_what_is_missing(folder: Path) -> None:
         pytest.skip("this Python has vLLM")
     assert run.returncode == 4
     assert "vLLM" in run.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
+    command = [sys.executable, "-m", "chunkscope", "recommend", "-m", "llama-3.1-8b"]
+    with subprocess.Popen(
+        [*command, "--gpu", "h200"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
