@@ -177,7 +177,7 @@ def _from_auto(found: TokenizerFiles, key: str, folder: Path, remote_code: bool)
             remote_code=remote_code,
         )
     raw = next((file for file in found.files if file.name == "tokenizer.json"), None)
-    note = _raw_differs(raw, texts, counted) if raw else None
+    note = _raw_differs(raw, read_document(compiled.json_file), texts, counted) if raw else None
     return _with_cuts(compiled, notes=(note,) if note else ())
 
 
@@ -273,11 +273,15 @@ def _with_cuts(compiled: Compiled, notes: tuple[str, ...] = ()) -> Compiled:
     return replace(compiled, may_cut=may_cut, notes=notes)
 
 
-def _raw_differs(raw: Path, texts: list[str], counted: Counts) -> str | None:
+def _raw_differs(
+    raw: Path, document: dict[str, Any], texts: list[str], counted: Counts
+) -> str | None:
     """A sentence when the raw tokenizer.json would give other lengths than AutoTokenizer."""
     try:
+        if _says_the_same(orjson.loads(raw.read_bytes()), document):
+            return None  # no need to load it
         backend = _load_json(raw)
-    except InputError:
+    except (InputError, OSError, ValueError):
         return None
     backend.no_truncation()
     backend.no_padding()
@@ -288,6 +292,19 @@ def _raw_differs(raw: Path, texts: list[str], counted: Counts) -> str | None:
         f"tokenizer.json by itself counts {different:,} of {len(texts):,} test strings "
         "differently from AutoTokenizer; counted as AutoTokenizer does, which is what vLLM serves"
     )
+
+
+def _says_the_same(one: Any, other: dict[str, Any]) -> bool:
+    """Whether two tokenizer.json differ in how they are written at most, and in truncation."""
+
+    def content(document: dict[str, Any]) -> dict[str, Any]:
+        model = {**document["model"], "merges": merges(document)}
+        return {**document, "truncation": None, "padding": None, "model": model}
+
+    try:
+        return content(one) == content(other)
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _load_json(path: Path) -> Any:

@@ -354,16 +354,15 @@ def check_rebuilt(
     assert (before.folder / file).stat().st_size == len(content)
 
 
-def test_a_cache_that_cannot_be_written_is_a_clear_error(
+def test_a_cache_that_cannot_be_written_is_done_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
     path = tmp_path / "export.json"
     bpe("t h").save(str(path))
-    with pytest.raises(InputError, match="cannot make the cache folder") as raised:
-        count(path, ["x"])
-    assert "CHUNKSCOPE_CACHE_DIR" in (raised.value.hint or "")
+    expected = count(path, ["the x"])
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert count(path, ["the x"]) == expected
 
 
 @pytest.mark.usefixtures("fewer_strings")
