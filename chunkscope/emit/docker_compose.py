@@ -12,7 +12,8 @@ TEMPLATE = """services:
     command: {command}
     ports: ["8000:8000"]
     ipc: host
-    volumes: ["~/.cache/huggingface:/root/.cache/huggingface"]
+    environment: {{HF_HOME: /models}}
+    volumes: ["~/.cache/huggingface:/models"]
     deploy:
       resources:
         reservations:
