@@ -4,6 +4,7 @@ vLLM does the same for these models. Its import takes half a second, so it is lo
 chat dataset is counted.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,18 @@ class MistralChat:
         self._tokenizer = MistralTokenizer.from_file(str(path))
 
     def count(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> tuple[int, int]:
-        """How many tokens, and characters of content; ChatRefused when it cannot be encoded."""
+        """How many tokens, and how many characters they stand for.
+
+        ChatRefused when this conversation cannot be encoded.
+        """
         try:
             request = self._request.from_openai(messages=messages, tools=tools)
             tokens = self._tokenizer.encode_chat_completion(request).tokens
         except Exception as error:  # pydantic and mistral-common raise many kinds
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise ChatRefused(f"mistral-common refuses this conversation: {first}") from error
-        return len(tokens), sum(len(message["content"] or "") for message in messages)
+        said = sum(len(message["content"] or "") for message in messages)
+        # Tools and calls are encoded as JSON.
+        data = [tools, *(message.get("tool_calls") for message in messages)]
+        written = sum(len(json.dumps(part, ensure_ascii=False)) for part in data if part)
+        return len(tokens), said + written
