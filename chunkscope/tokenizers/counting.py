@@ -3,7 +3,7 @@
 import random
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from chunkscope.tokenizers import conformance, relevant
@@ -22,6 +22,7 @@ from chunkscope.tokenizers.engines import (
 # twice as fast has been loaded.
 _LARGE_CHARS = 150_000_000
 _SETTLED_CHARS = 4_000_000  # by then it is clear how much of the text is shared
+_CALL_CHARS = 4_000_000
 _SAMPLE_TEXTS = 128
 _SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 _SAMPLE_CHARS = 24_000
@@ -74,7 +75,9 @@ class Counting:
         """Safe to call from several threads."""
         engine = self._engine or self.reference
         self.used.add(engine.name)
-        counts = engine.count(texts)
+        # An engine copies its texts and keeps all ids of a call: of a row cut into hundreds of
+        # pieces, it gets some at a time.
+        counts = [n for some in _some_at_a_time(texts) for n in engine.count(some)]
         return self._recounted(texts, counts) if self._exact else counts
 
     def expect(self, read_chars: int, counted_chars: int) -> None:
@@ -187,6 +190,17 @@ class Counting:
     def _bar(self, loader: Loader, *, strings: int, different: int) -> None:
         verdict = conformance.Verdict(agrees=False, strings=strings, different=different)
         conformance.record(self.compiled, loader.name, reference_name(self.compiled), verdict)
+
+
+def _some_at_a_time(texts: list[str]) -> Iterator[list[str]]:
+    start = chars = 0
+    for index, text in enumerate(texts):
+        chars += len(text)
+        if chars >= _CALL_CHARS:
+            yield texts[start : index + 1]
+            start, chars = index + 1, 0
+    if start < len(texts) or not texts:
+        yield texts[start:]
 
 
 def _guarded(
