@@ -13,13 +13,15 @@ from chunkscope.choices import Target
 from chunkscope.plan import Plan
 from tests.conftest import REPOSITORY
 
+VLLM = "CHUNKSCOPE_VLLM_PYTHON"
+
 
 def chunkscope(*words: str, cwd: Path, columns: int = 80) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "chunkscope", *words],
         cwd=cwd,
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != VLLM},
             "COLUMNS": str(columns),
             "NO_COLOR": "1",
             "PYTHONPATH": str(REPOSITORY),
