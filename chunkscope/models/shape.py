@@ -160,7 +160,7 @@ class ModelShape:
         For a gated MLP that is 2 bytes x (3 x intermediate / tp + 3 x hidden): gate and up, their
         product, and three hidden-sized tensors. The last 3 was fitted: it makes 108 KiB per token
         for Llama-3.1-8B, the slope of KV tokens over budgets measured on an H200. It then held for
-        five other dense models there (tests/test_memory_measured.py). Latent attention and tp > 1
+        four other dense models there (tests/test_memory_measured.py). Latent attention and tp > 1
         follow the same reasoning and were never measured.
         """
         widest = max(self._mlp_width(tp), self._attention_width(tp), self._expert_width(tp))
