@@ -31,7 +31,6 @@ PATHS = Annotated[
         show_default=False,
     ),
 ]
-Flag = bool
 MOST = 1_000_000_000
 
 
@@ -87,15 +86,15 @@ def analyze(
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="CSV header. [default: found]")
     ] = None,
-    per_line: Annotated[Flag, typer.Option(help="Text files: a prompt per line.")] = False,
+    per_line: Annotated[bool, typer.Option(help="Text files: a prompt per line.")] = False,
     chat_template: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Instead of the tokenizer's own.")
     ] = None,
     no_chat_template: Annotated[
-        Flag, typer.Option("--no-chat-template", help="Count chats as plain text.")
+        bool, typer.Option("--no-chat-template", help="Count chats as plain text.")
     ] = False,
     apply_chat_template: Annotated[
-        Flag,
+        bool,
         typer.Option("--apply-chat-template", help="Send text prompts as a user message."),
     ] = False,
     chat_date: Annotated[
@@ -103,7 +102,7 @@ def analyze(
         typer.Option(metavar="YYYY-MM-DD", help="For chat templates that print the date."),
     ] = None,
     no_special_tokens: Annotated[
-        Flag, typer.Option("--no-special-tokens", help="Leave out <s> and the like.")
+        bool, typer.Option("--no-special-tokens", help="Leave out <s> and the like.")
     ] = False,
     sample: Annotated[
         int | None,
@@ -115,18 +114,18 @@ def analyze(
         typer.Option(min=0, max=MOST, metavar="N", help="Show where the longest prompts are."),
     ] = 0,
     skip_bad_rows: Annotated[
-        Flag, typer.Option("--skip-bad-rows", help="Exit 0 in spite of bad rows.")
+        bool, typer.Option("--skip-bad-rows", help="Exit 0 in spite of bad rows.")
     ] = False,
     exact_check: Annotated[
-        Flag, typer.Option("--exact-check", help="Recount everything with the reference.")
+        bool, typer.Option("--exact-check", help="Recount everything with the reference.")
     ] = False,
     trust_remote_code: Annotated[
-        Flag, typer.Option("--trust-remote-code", help="Run code that a tokenizer brings.")
+        bool, typer.Option("--trust-remote-code", help="Run code that a tokenizer brings.")
     ] = False,
     no_cache: Annotated[
-        Flag, typer.Option("--no-cache", help="Count again what was counted before.")
+        bool, typer.Option("--no-cache", help="Count again what was counted before.")
     ] = False,
-    as_json: Annotated[Flag, typer.Option("--json", help="The profile on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
     output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")

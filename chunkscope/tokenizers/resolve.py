@@ -1,7 +1,7 @@
 """What a `--tokenizer` value means: which files, and how they are to be read."""
 
 import importlib.util
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -60,7 +60,6 @@ class TokenizerFiles:
     kind: Kind
     files: tuple[Path, ...] = ()
     encoding: str = ""  # tiktoken's name for it
-    notes: tuple[str, ...] = field(default=())
 
 
 def resolve(name: str | None) -> TokenizerFiles:
