@@ -12,6 +12,7 @@ import typer
 from chunkscope import __version__, console
 from chunkscope.commands.analyze import analyze
 from chunkscope.commands.recommend import recommend
+from chunkscope.commands.verify import verify
 from chunkscope.errors import EXIT_BUG, ChunkscopeError
 
 EXIT_INTERRUPTED = 130
@@ -53,6 +54,7 @@ app = typer.Typer(
 )
 app.command()(_past_typer(analyze))
 app.command()(_past_typer(recommend))
+app.command()(_past_typer(verify))
 
 
 def _version(wanted: bool) -> None:

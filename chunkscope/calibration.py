@@ -1,0 +1,87 @@
+"""The calibration: what each step of a real engine held and how long it took, as an artefact.
+
+`verify` writes it; `simulate` fits its step-time model to it.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from chunkscope import artefact
+
+SCHEMA = "chunkscope/calibration/1"
+MADE_BY = "chunkscope verify"
+DEFAULT_PATH = Path("reports/calibration.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSamples:
+    """Columns of equal length, one entry per engine step.
+
+    `prefill_pairs` counts (token, context token) pairs: a chunk of n tokens after `computed` others
+    has n * computed + n * (n + 1) // 2. `decode_context_tokens` is the sum of context lengths of
+    the decoding requests.
+    """
+
+    setting: tuple[str, ...]  # which run it came from
+    prefill_tokens: tuple[int, ...]
+    prefill_pairs: tuple[int, ...]
+    prefill_requests: tuple[int, ...]
+    decode_requests: tuple[int, ...]
+    decode_context_tokens: tuple[int, ...]
+    duration_s: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.duration_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedModel:
+    """What another model is scaled by. `pair_flops`: attention, per (token, context token)."""
+
+    name: str
+    hub_id: str | None
+    weight_bytes: int
+    active_parameters: int
+    kv_bytes_per_token: int
+    pair_flops: int
+    read_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The steps of one model on one kind of GPU. `method` says how durations were taken."""
+
+    gpu: str  # its title, as torch names it
+    gpu_memory_gib: float | None
+    device: str  # "cuda" or "cpu"
+    model: CalibratedModel
+    tp: int
+    vllm: str
+    torch: str | None
+    eager: bool
+    async_scheduling: bool | None
+    method: str
+    steps: StepSamples
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    version: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        from chunkscope.calibration_file import document
+
+        return document(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Calibration":
+        """Read back what `to_json` wrote; InputError when it is not that."""
+        from chunkscope.calibration_file import parse
+
+        return parse(document)
+
+    def save(self, path: Path = DEFAULT_PATH) -> None:
+        artefact.write_atomically(path, artefact.dump(self.to_json()))
+
+    @classmethod
+    def load(cls, path: Path = DEFAULT_PATH) -> "Calibration":
+        return cls.from_json(artefact.read(path, SCHEMA, made_by=MADE_BY))

@@ -1,0 +1,259 @@
+"""`chunkscope verify`."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chunkscope import console
+from chunkscope.choices import Task
+from chunkscope.errors import EngineError, InputError, UsageError
+
+if TYPE_CHECKING:
+    from chunkscope.plan import Plan
+    from chunkscope.profile import Profile
+    from chunkscope.verification.measuring import Measured
+    from chunkscope.verification.result import Verification
+    from chunkscope.verification.verifying import VerifyOptions
+
+PLAN = Path("reports/plan.json")
+PROFILE = Path("reports/profile.json")
+VERIFY = Path("reports/verify.json")
+
+
+def verify(
+    plan: Annotated[
+        Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
+    ] = PLAN,
+    profile: Annotated[
+        Path, typer.Option(metavar="FILE", help="What `chunkscope analyze` wrote.")
+    ] = PROFILE,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="Folder, hub id or built-in name. [default: the plan's]",
+        ),
+    ] = None,
+    against: Annotated[
+        str,
+        typer.Option(metavar="LIST", help="Of default, off, conservative, aggressive; or none."),
+    ] = "default,off",
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ARG=N", help="One more setting, such as max-num-batched-tokens=4096."
+        ),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="SETTING", help="Just this one: `--only plan`.")
+    ] = None,
+    requests: Annotated[int, typer.Option(metavar="N", help="Requests in one repeat.")] = 200,
+    repeats: Annotated[int, typer.Option(metavar="N", help="How often all are sent.")] = 3,
+    arrivals: Annotated[
+        str, typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s.")
+    ] = "batch",
+    max_output: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens per answer. [default: from the data]")
+    ] = None,
+    task: Annotated[
+        Task | None, typer.Option(help="What is asked of the model. [default: the plan's]")
+    ] = None,
+    shared_prefix: Annotated[
+        int, typer.Option(metavar="N", help="First tokens that all prompts have in common.")
+    ] = 0,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Send real prompts of this data. [default: random ids]"),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For --data. [default: the profile's]")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")] = 0,
+    load_format: Annotated[
+        str, typer.Option(metavar="NAME", help="dummy: no weights needed, config.json will do.")
+    ] = "auto",
+    fixed_kv_cache: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="The same KV cache in every setting, such as 8GiB."),
+    ] = None,
+    enforce_eager: Annotated[
+        bool, typer.Option("--enforce-eager", help="No compilation: faster start, slower steps.")
+    ] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Let vLLM run the model's own code.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Seconds that one setting may take.")
+    ] = 1800,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Measure a server that is already running.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the rows that are measured already.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The artefact on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
+    ] = VERIFY,
+) -> None:
+    """Measure the plan on a real vLLM: memory, latency, throughput.
+
+    Example: chunkscope verify --model llama-3.1-8b --load-format dummy
+    """
+    from chunkscope.hardware import parse_memory
+    from chunkscope.plan import Plan
+    from chunkscope.profile import Profile
+    from chunkscope.verification.verifying import VerifyOptions
+
+    options = VerifyOptions(
+        against=_chosen(against, only),
+        also=tuple(also or ()) if only is None else (),
+        requests=requests,
+        seed=seed,
+        arrivals=arrivals,
+        task=task,
+        max_output=max_output,
+        shared_prefix=shared_prefix,
+        repeats=repeats,
+        timeout_s=timeout,
+        load_format=load_format,
+        fixed_kv_cache=parse_memory(fixed_kv_cache) if fixed_kv_cache else None,
+        enforce_eager=enforce_eager,
+        trust_remote_code=trust_remote_code,
+        data=tuple(data or ()),
+        tokenizer=tokenizer,
+        command=("chunkscope", *sys.argv[1:]),
+    )
+    loaded = Plan.load(plan), Profile.load(profile)
+    if endpoint is not None:
+        verification = _attach(endpoint, *loaded, model, options, output, quiet=quiet)
+    else:
+        verification = _launch(*loaded, model, options, output, resume=resume, quiet=quiet)
+    _show(verification, as_json=as_json)
+    console.say(f"\nwrote {output}; next: chunkscope report")
+    _fail_if_the_plan_failed(verification)
+
+
+def _chosen(against: str, only: str | None) -> tuple[str, ...]:
+    if only is not None:
+        if only != "plan":
+            raise UsageError(
+                f"--only {only!r}: only the plan can be measured alone",
+                hint="write `--only plan`, or choose what it is compared to with --against",
+            )
+        return ()
+    names = (name.strip() for name in against.split(","))
+    return tuple(name for name in names if name and name != "none")
+
+
+def _launch(
+    plan: "Plan",
+    profile: "Profile",
+    model: str | None,
+    options: "VerifyOptions",
+    output: Path,
+    *,
+    resume: bool,
+    quiet: bool,
+) -> "Verification":
+    from chunkscope.progress import verify_progress
+    from chunkscope.verification.verifying import Report, verify
+
+    earlier = _earlier(output) if resume else None
+    with verify_progress(quiet=quiet) as listener:
+        report = Report(output=output, listener=listener, on_failure=_tell_failure)
+        try:
+            return verify(
+                plan, profile, model=model, options=options, report=report, resume=earlier
+            )
+        except KeyboardInterrupt:
+            _tell_what_is_kept(output)
+            raise
+
+
+def _earlier(output: Path) -> "Verification | None":
+    from chunkscope.verification.result import Verification
+
+    return Verification.load(output) if output.exists() else None
+
+
+def _tell_what_is_kept(output: Path) -> None:
+    try:
+        earlier = _earlier(output)
+    except InputError:
+        return
+    rows = len(earlier.runs) if earlier else 0
+    if rows:
+        again = shlex.join(word for word in sys.argv[1:] if word != "--resume")
+        console.say(
+            f"\n{rows} measured rows are in {output}; go on with: chunkscope {again} --resume"
+        )
+
+
+def _tell_failure(measured: "Measured") -> None:
+    run = measured.run
+    console.say(f"{run.setting}: {run.message}")
+    for line in measured.last_lines:
+        console.say(f"  | {line}")
+    if run.log:
+        console.say(f"  (the end of {run.log})")
+
+
+def _attach(
+    endpoint: str,
+    plan: "Plan",
+    profile: "Profile",
+    model: str | None,
+    options: "VerifyOptions",
+    output: Path,
+    *,
+    quiet: bool,
+) -> "Verification":
+    from chunkscope.progress import verify_progress
+    from chunkscope.verification.attaching import verify_endpoint
+
+    with verify_progress(quiet=quiet) as listener:
+        return verify_endpoint(
+            endpoint,
+            plan,
+            profile,
+            model=model,
+            key=os.environ.get("CHUNKSCOPE_API_KEY") or os.environ.get("OPENAI_API_KEY"),
+            options=options,
+            output=output,
+            listener=listener,
+        )
+
+
+def _show(verification: "Verification", *, as_json: bool) -> None:
+    if as_json:
+        from chunkscope.artefact import dump
+
+        console.emit(dump(verification.to_json()))
+        return
+    from chunkscope.report.verify_terminal import show_verification
+
+    console.show(lambda out: show_verification(verification, out))
+
+
+def _fail_if_the_plan_failed(verification: "Verification") -> None:
+    """Another row that fails is a result; the plan, or all there is, must run."""
+    first = verification.runs[0]
+    if not first.ok:
+        raise EngineError(f"{first.setting}: {first.message}", hint=_hint(first.status.value))
+
+
+def _hint(status: str) -> str:
+    return {
+        "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
+        "timeout": "allow more with --timeout, or send fewer --requests",
+        "refused": "ask `chunkscope recommend --check` whether vLLM accepts the arguments",
+        "died": "the log beside the artefact says more",
+    }[status]

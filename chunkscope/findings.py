@@ -1,0 +1,75 @@
+"""All artefacts of a reports folder that are there: what `report` shows and `gate` obeys."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chunkscope import artefact
+from chunkscope.errors import InputError
+from chunkscope.plan import Plan
+from chunkscope.profile import Profile
+from chunkscope.verification.result import Verification
+
+DEFAULT_FOLDER = Path("reports")
+SIMULATION = "chunkscope/simulation/1"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """None for what is not there. `digests` are the sha256 of the files, by their names."""
+
+    folder: Path
+    profile: Profile | None = None
+    plan: Plan | None = None
+    verification: Verification | None = None
+    simulation: dict[str, Any] | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def plan_is_of_this_profile(self) -> bool | None:
+        """None when one of them is missing."""
+        if self.plan is None or self.profile is None:
+            return None
+        return self.plan.inputs.profile_digest == self.digests["profile.json"]
+
+    @property
+    def verification_is_of_this_plan(self) -> bool | None:
+        if self.verification is None or self.plan is None:
+            return None
+        return self.verification.plan_digest == self.digests["plan.json"]
+
+
+def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
+    """Read what is there; damaged or foreign files are errors, missing ones are not."""
+    if not folder.is_dir():
+        raise InputError(f"no such folder: {folder}", hint="run `chunkscope analyze data/` first")
+    digests: dict[str, str] = {}
+
+    def read(name: str, load: Callable[[Path], T]) -> T | None:
+        path = folder / name
+        if not path.exists():
+            return None
+        loaded = load(path)
+        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return loaded
+
+    findings = Findings(
+        folder=folder,
+        profile=read("profile.json", Profile.load),
+        plan=read("plan.json", Plan.load),
+        verification=read("verify.json", Verification.load),
+        simulation=read("simulation.json", _simulation),
+        digests=digests,
+    )
+    if not digests:
+        raise InputError(
+            f"there are no artefacts in {folder}", hint="run `chunkscope analyze data/` first"
+        )
+    return findings
+
+
+def _simulation(path: Path) -> dict[str, Any]:
+    return artefact.read(path, SIMULATION, made_by="chunkscope simulate")

@@ -1,0 +1,1 @@
+"""Measure settings on a real engine: workload, engine process, probes, comparison."""

@@ -1,0 +1,53 @@
+"""The same workload, sent to a server that is already running."""
+
+import hashlib
+from pathlib import Path
+
+from chunkscope import artefact
+from chunkscope.plan import Plan
+from chunkscope.planning import profile_digest
+from chunkscope.profile import Profile
+from chunkscope.verification.endpoint import measure_endpoint
+from chunkscope.verification.listening import Listener, Nobody
+from chunkscope.verification.result import DEFAULT_PATH, Verification
+from chunkscope.verification.verifying import RANDOM, VerifyOptions, check_options, workload_for
+
+
+def verify_endpoint(
+    url: str,
+    plan: Plan,
+    profile: Profile,
+    *,
+    model: str | None = None,
+    key: str | None = None,
+    options: VerifyOptions | None = None,
+    output: Path = DEFAULT_PATH,
+    listener: Listener | None = None,
+) -> Verification:
+    """One row: the server as it is. The key is sent to it and kept nowhere."""
+    options = options or VerifyOptions()
+    check_options(options)
+    workload, prompts = workload_for(plan, profile, options)
+    machine, subject, run = measure_endpoint(
+        url,
+        workload,
+        repeats=options.repeats,
+        model=model,
+        key=key,
+        prompts=prompts,
+        timeout_s=options.timeout_s,
+        listener=listener or Nobody(),
+    )
+    verification = Verification(
+        model=subject,
+        workload=workload,
+        source=prompts.source if prompts else RANDOM,
+        repeats=options.repeats,
+        runs=(run,),
+        machine=machine,
+        plan_digest=hashlib.sha256(artefact.dump(plan.to_json())).hexdigest(),
+        profile_digest=profile_digest(profile),
+        command=tuple(options.command),
+    )
+    verification.save(output)
+    return verification

@@ -1,0 +1,84 @@
+"""Steps that were measured -> the calibration file that `simulate` fits its step times to."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chunkscope.calibration import CalibratedModel, Calibration, StepSamples
+from chunkscope.hardware import GIB
+from chunkscope.models.shape import ModelShape
+from chunkscope.step_time import model_work
+from chunkscope.verification.measuring import Measured
+
+COLUMNS = (
+    *("prefill_tokens", "prefill_pairs", "prefill_requests"),
+    *("decode_requests", "decode_context_tokens", "duration_s"),
+)
+# Enough to fit four numbers, and small enough to commit.
+STEPS_PER_RUN = 3_000
+METHOD = {
+    "cuda": "from one step's start to the next on the GPU's own time line (CUDA events), "
+    "without steps after which the engine was idle",
+    "cpu": "from one step's start to the next by the host's clock, without steps after which the "
+    "engine was idle",
+}
+
+
+def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> Calibration | None:
+    """All steps of the runs that went well; None when there were none."""
+    good = [m for m in measured if m.run.ok and m.story.workers]
+    rows = [(m.run.setting, row) for m in good for row in _steps(m.story.steps)]
+    if not rows:
+        return None
+    story = good[0].story
+    worker, total = story.workers[0], story.workers[0].get("total_bytes")
+    columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
+    return Calibration(
+        gpu=worker.get("gpu") or "cpu",
+        gpu_memory_gib=total / GIB if total else None,
+        device=worker["device"],
+        model=_model(shape, tp),
+        tp=tp,
+        vllm=story.versions["vllm"],
+        torch=story.versions["torch"],
+        eager=bool(story.engine.get("enforce_eager")),
+        async_scheduling=story.engine.get("async_scheduling"),
+        method=METHOD[worker["device"]],
+        steps=StepSamples(setting=tuple(setting for setting, _ in rows), **columns),
+    )
+
+
+def _steps(repeats: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Every step with a known duration, thinned evenly when there are very many."""
+    found = [
+        row
+        for repeat in repeats
+        for row in zip(*(repeat[name] for name in COLUMNS), strict=True)
+        if row[-1] is not None and row[-1] > 0
+    ]
+    every = -(-len(found) // STEPS_PER_RUN) if found else 1
+    return [(*row[:-1], round(row[-1], 7)) for row in found[::every]]
+
+
+def _model(shape: ModelShape, tp: int) -> CalibratedModel:
+    work = model_work(shape, tp)
+    return CalibratedModel(
+        name=shape.name,
+        hub_id=shape.hub_id,
+        weight_bytes=shape.weight_bytes,
+        active_parameters=work.active_parameters,
+        kv_bytes_per_token=work.kv_bytes_per_token,
+        pair_flops=work.pair_flops,
+        read_bytes=work.read_bytes,
+    )
+
+
+def calibration_path(folder: Path, calibration: Calibration) -> Path:
+    """`calibration-nvidia-h200-llama-3.1-8b.json`"""
+    names = (calibration.gpu, Path(calibration.model.name).name)
+    return folder / f"calibration-{'-'.join(_slug(name) for name in names)}.json"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "model"

@@ -1,0 +1,357 @@
+"""Measure a server that runs already: any OpenAI-compatible one, and vLLM in more detail."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from uuid import uuid4
+
+from chunkscope.errors import InputError, UsageError
+from chunkscope.verification import metrics
+from chunkscope.verification.asking import BYTES, WORDS, Dialect, Prompts, Route, Texts, TokenIds
+from chunkscope.verification.listening import Listener
+from chunkscope.verification.metrics import Metrics
+from chunkscope.verification.prompts import RealPrompts
+from chunkscope.verification.result import Figures, Machine, Run, Status, Subject
+from chunkscope.verification.sending import Seen, Sender
+from chunkscope.verification.server import (
+    Connection,
+    RequestFailed,
+    Server,
+    meet,
+    parse_address,
+    scrape,
+    unusable,
+)
+from chunkscope.verification.timing import figures_of, median_of
+from chunkscope.workload import Request, Workload
+
+SETTING = "endpoint"
+WARM_UP_REQUESTS = 8
+WARM_UP_TOKENS = 16
+_SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
+
+
+def measure_endpoint(
+    url: str,
+    workload: Workload,
+    *,
+    repeats: int,
+    model: str | None,
+    key: str | None,
+    prompts: RealPrompts | None,
+    timeout_s: float,
+    listener: Listener,
+) -> tuple[Machine, Subject, Run]:
+    """Send the workload to the server at `url`, `repeats` times.
+
+    An error is raised for what makes no sense to send; what happens once it is sent is a result.
+    """
+    if prompts is not None and workload.shared_prefix:
+        raise UsageError(
+            "--shared-prefix and --data exclude each other with --endpoint",
+            hint="leave one of them out: texts share what they share",
+        )
+    connection = Connection(parse_address(url), key)
+    _allow_files(len(workload.requests))
+    listener.setting(SETTING, 1, 1)
+
+    async def measure() -> tuple[Machine, Subject, Run]:
+        listener.phase("connecting")
+        async with connection:
+            server = await meet(connection, model)
+            _refuse_what_does_not_fit(workload, server)
+            session = _Session(connection, server, workload, prompts, listener)
+            run = await session.run(repeats, timeout_s)
+        machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
+        return machine, Subject(name=server.model, load_format="endpoint"), run
+
+    return asyncio.run(measure())
+
+
+def _allow_files(requests: int) -> None:
+    """Every request on its way is an open file; most systems allow 1024 unless asked."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = requests + 256
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
+    room = server.max_model_len
+    sizes = [r.prompt_tokens + r.output_tokens for r in workload.requests]
+    if room is None or max(sizes) <= room:
+        return
+    over = sum(size > room for size in sizes)
+    raise InputError(
+        f"{over:,} of {len(sizes):,} requests do not fit: the longest takes {max(sizes):,} tokens "
+        f"with its answer, {server.model} is served with room for {room:,}",
+        hint="serve it with a larger max_model_len, or lower --max-output",
+    )
+
+
+@dataclass(slots=True)
+class _Progress:
+    listener: Listener
+    of: int
+    done: int = 0
+
+    def one_more(self) -> None:
+        self.done += 1
+        self.listener.progress(self.done, self.of)
+
+
+@dataclass(slots=True)
+class _Session:
+    """From the first question to the last repeat."""
+
+    connection: Connection
+    server: Server
+    workload: Workload
+    real: RealPrompts | None
+    listener: Listener
+    phase: str = "connecting"
+    progress: _Progress | None = None
+    repeats: list[Figures] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)  # each once, in order
+    name: str = field(default_factory=lambda: uuid4().hex)
+    prompts: Prompts = field(init=False)
+    dialect: Dialect = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dialect = Dialect(
+            model=self.server.model, is_vllm=self.server.is_vllm, task=self.workload.task
+        )
+        if self.real is not None:
+            self.prompts = Texts(texts=self.real.texts)
+        else:
+            # Only a vLLM that has its tokenizer looks at ids before it uses them.
+            ids = WORDS if self.server.has_tokenizer else BYTES
+            self.prompts = TokenIds(workload=self.workload, run=self.name, range=ids)
+
+    async def run(self, repeats: int, timeout_s: float) -> Run:
+        started, begin = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+        status, message = Status.OK, ""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._try_out()
+                await self._warm_up()
+                for repeat in range(repeats):
+                    self._begin("measuring", f"repeat {repeat + 1} of {repeats}")
+                    self.repeats.append(await self._repeat(repeat))
+        except TimeoutError:
+            status, message = Status.TIMEOUT, f"no end after {timeout_s:g} s{self._how_far()}"
+        except RequestFailed as failure:
+            status, message = failure.status, f"the server {failure.message}{self._how_far()}"
+        finally:
+            took_s = time.perf_counter() - begin
+        return self._result(status, message, started, took_s)
+
+    def _begin(self, phase: str, detail: str = "") -> None:
+        self.phase, self.progress = phase, None
+        self.listener.phase(phase, detail)
+
+    def _how_far(self) -> str:
+        if self.progress is None:
+            return ""
+        return f", after {self.progress.done:,} of {self.progress.of:,} answers"
+
+    def _result(self, status: Status, message: str, started: str, took_s: float) -> Run:
+        cache = metrics.kv_cache(
+            self.server.metrics or Metrics(samples=()), self.server.max_model_len
+        )
+        if cache.is_upper_bound:
+            self._note("KV cache tokens are blocks x block size: too many for a hybrid model")
+        return Run(
+            setting=SETTING,
+            args={},
+            status=status,
+            message=message,
+            phase=None if status is Status.OK else self.phase,
+            started=started,
+            took_s=took_s,
+            engine={**cache.engine, "max_model_len": self.server.max_model_len},
+            kv_cache_tokens=cache.tokens,
+            kv_concurrency=cache.concurrency,
+            repeats=tuple(self.repeats),
+            figures=median_of(self.repeats) if status is Status.OK and self.repeats else None,
+            notes=tuple(self.notes),
+        )
+
+    def _note(self, note: str) -> None:
+        self.notes[note] = None
+
+    # -- before anything is measured -------------------------------------------------------------
+
+    async def _try_out(self) -> None:
+        """Which path, and which kind of prompt, does this server take?"""
+        try:
+            await self._probe()
+        except RequestFailed as failure:
+            if failure.is_about_the_key or failure.is_redirect:
+                raise unusable(self.connection, failure) from None
+            if isinstance(self.prompts, TokenIds) and self._may_be_the_ids(failure):
+                await self._try_lower(self.prompts, failure)
+            elif failure.code == HTTPStatus.NOT_FOUND:
+                await self._try_chat()
+            else:
+                raise
+
+    async def _probe(self) -> None:
+        body = self.dialect.body(self.prompts.probe(), 1, salt=f"{self.name}/probe")
+        await Sender(self.connection, self.dialect).send([body], [0.0], lambda: None)
+
+    async def _try_chat(self) -> None:
+        if not self.dialect.streams:
+            raise InputError(
+                f"{self.connection.address} has no {Route.COMPLETIONS}, and chats give no "
+                "log-probabilities of a prompt",
+                hint="measure it with --task generate",
+            )
+        self.dialect = replace(self.dialect, path=Route.CHAT)
+        await self._probe()
+        self._note(
+            f"the server has only {Route.CHAT}: each prompt was sent as one user message, which "
+            "the server put into its own chat template"
+        )
+
+    async def _try_lower(self, ids: TokenIds, failure: RequestFailed) -> None:
+        if ids.range != BYTES:
+            self.prompts = ids.lower()
+            try:
+                return await self._probe()
+            except RequestFailed as again:
+                failure = again
+        if not self._may_be_the_ids(failure):
+            raise failure
+        raise InputError(
+            f"{self.connection.address} takes no prompts of token ids: it {failure.message}",
+            hint="send real texts: name the datasets with --data",
+        )
+
+    def _may_be_the_ids(self, failure: RequestFailed) -> bool:
+        """vLLM says 400; others have no such prompts, and some of them break on it."""
+        if self.server.is_vllm:
+            return failure.code == HTTPStatus.BAD_REQUEST
+        return failure.code is not None and failure.code != HTTPStatus.TOO_MANY_REQUESTS
+
+    async def _warm_up(self) -> None:
+        """The longest prompt and a few others: what is slow the first time is slow here."""
+        self._begin("warming up")
+        ranked = sorted(
+            range(len(self.workload.requests)),
+            key=lambda index: -self.workload.requests[index].prompt_tokens,
+        )
+        some = ranked[:: max(1, len(ranked) // WARM_UP_REQUESTS)][:WARM_UP_REQUESTS]
+        requests = [(index, self.workload.requests[index]) for index in some]
+        short = [
+            (i, replace(r, arrival_s=0.0, output_tokens=min(r.output_tokens, WARM_UP_TOKENS)))
+            for i, r in requests
+        ]
+        await self._send(short, repeat=-1)
+        # With the one that was sent to try it out, lest they count as the first repeat's.
+        await self._settled(self.server.metrics, len(short) + 1)
+
+    # -- one repeat ------------------------------------------------------------------------------
+
+    async def _repeat(self, repeat: int) -> Figures:
+        before = await self._scrape()
+        seen = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
+        after = await self._settled(before, len(seen))
+        answers = [one.answer for one in seen]
+        figures = figures_of(answers, self._as_counted(seen))
+        self._look_at(seen)
+        return self._with_metrics(figures, before, after, len(seen))
+
+    async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Seen]:
+        """Requests and their numbers; what was seen of each."""
+        # Made before the clock starts: a long prompt of token ids takes a while to write down.
+        bodies = [
+            self.dialect.body(
+                self.prompts.prompt(repeat, index, request.prompt_tokens),
+                request.output_tokens,
+                salt=f"{self.name}/{repeat}",
+            )
+            for index, request in requests
+        ]
+        self.progress = _Progress(self.listener, len(requests))
+        sender = Sender(self.connection, self.dialect)
+        at = [request.arrival_s for _, request in requests]
+        return await sender.send(bodies, at, self.progress.one_more)
+
+    # -- what the server counted -----------------------------------------------------------------
+
+    def _as_counted(self, seen: Sequence[Seen]) -> Workload:
+        """The workload with the prompt lengths that the server found, if it tells them all."""
+        counted = [one.received.prompt_tokens for one in seen]
+        asked = self.workload.requests
+        if any(not count for count in counted):
+            return self.workload
+        if counted == [request.prompt_tokens for request in asked]:
+            return self.workload
+        self._note(
+            f"the server counts {sum(c or 0 for c in counted):,} prompt tokens where the workload "
+            f"has {self.workload.input_tokens:,}: another tokenizer, or its special tokens"
+        )
+        requests = tuple(
+            replace(request, prompt_tokens=count or 1)
+            for request, count in zip(asked, counted, strict=True)
+        )
+        return replace(self.workload, requests=requests)
+
+    def _look_at(self, seen: Sequence[Seen]) -> None:
+        if uncounted := sum(not one.received.is_counted for one in seen):
+            self._note(
+                f"the server did not count the tokens of {uncounted:,} answers: each piece of "
+                "its stream counts as one"
+            )
+        asked = [request.output_tokens for request in self.workload.requests]
+        short = sum(
+            sum(one.answer.counts) < tokens for one, tokens in zip(seen, asked, strict=True)
+        )
+        if short:
+            self._note(f"{short:,} of {len(seen):,} answers ended before the length asked for")
+        if isinstance(self.prompts, Texts) and not self.server.is_vllm:
+            self._note("every repeat sends the same texts: a prefix cache may know them")
+
+    async def _scrape(self) -> Metrics | None:
+        return await scrape(self.connection) if self.server.metrics is not None else None
+
+    async def _settled(self, before: Metrics | None, sent: int) -> Metrics | None:
+        """The metrics once all answers are in them."""
+        deadline = time.monotonic() + _SETTLE_S
+        after = await self._scrape()
+        while before and after and time.monotonic() < deadline:
+            finished = metrics.counted(before, after, metrics.FINISHED)
+            if finished is None or finished >= sent:
+                break
+            await asyncio.sleep(0.1)
+            after = await self._scrape()
+        return after
+
+    def _with_metrics(
+        self, figures: Figures, before: Metrics | None, after: Metrics | None, sent: int
+    ) -> Figures:
+        if before is None or after is None:
+            return figures
+        finished = metrics.counted(before, after, metrics.FINISHED)
+        if finished is not None and finished != sent:
+            self._note(
+                f"the server finished {finished:,.0f} requests where {sent:,} were sent: others "
+                "use it, or it is one of several; its own counts of preemptions and prefix-cache "
+                "hits are left out"
+            )
+            return figures
+        rate = figures.prefix_hit_rate
+        return replace(
+            figures,
+            preemptions=metrics.preemptions(before, after),
+            prefix_hit_rate=rate if rate is not None else metrics.prefix_hit_rate(before, after),
+        )

@@ -1,0 +1,217 @@
+"""Start one vLLM engine, send it the workload, and tell what happened as lines of JSON.
+
+    CHUNKSCOPE_EVENTS_FD=3 python chunkscope_engine.py TASK_FILE 3>answers
+
+The engine is vLLM's own asynchronous one, as `vllm serve` runs it, without HTTP in between. What
+vLLM prints goes to the log.
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from typing import Any
+
+PROBE = "chunkscope_probe.Probe"
+USAGE = {"serve": "OPENAI_API_SERVER", "llm": "LLM_CLASS", "other": "ENGINE_CONTEXT"}
+TELL_EVERY_S = 0.5
+
+
+class Events:
+    """One line of JSON for each thing that happens."""
+
+    def __init__(self) -> None:
+        fd = int(os.environ["CHUNKSCOPE_EVENTS_FD"])
+        os.set_inheritable(fd, False)
+        self._pipe = os.fdopen(fd, "w", encoding="utf-8")
+
+    def tell(self, event: str, **facts: Any) -> None:
+        self._pipe.write(json.dumps({"event": event, **facts}) + "\n")
+        self._pipe.flush()
+
+
+def main() -> None:
+    events = Events()
+    with open(sys.argv[1], encoding="utf-8") as file:
+        task = json.load(file)
+    events.tell("phase", phase="loading")
+    try:
+        asyncio.run(Run(task, events).go())
+    except BaseException as error:  # whatever it is, it must be told before the process ends
+        events.tell("failed", kind=type(error).__name__, message=str(error)[:2_000])
+        raise
+    events.tell("done")
+
+
+class Run:
+    """One engine, from its start to the last repeat."""
+
+    def __init__(self, task: "dict[str, Any]", events: Events) -> None:
+        self._task, self._events = task, events
+        self._engine: Any = None
+        self._sampling: Any = None
+        self._ids: Any = None
+
+    async def go(self) -> None:
+        started = time.perf_counter()
+        config = self._start()
+        begun = [json.loads(text) for text in await self._ask("chunkscope_begin")]
+        start_s = time.perf_counter() - started
+        self._events.tell("ready", start_s=start_s, engine=_facts(config), workers=begun)
+        try:
+            await self._measure(config)
+        finally:
+            self._engine.shutdown()
+
+    def _start(self) -> Any:
+        import vllm
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        self._sampling = vllm.SamplingParams
+        self._events.tell("versions", vllm=vllm.__version__, torch=_torch_version())
+        args = AsyncEngineArgs(**self._task["engine"], worker_extension_cls=PROBE)
+        usage = UsageContext[USAGE[self._task["entry"]]]
+        config = args.create_engine_config(usage)
+        self._events.tell("accepted", engine=_facts(config))
+        self._engine = AsyncLLM.from_vllm_config(config, usage_context=usage)
+        return config
+
+    async def _measure(self, config: Any) -> None:
+        self._ids = TokenIds(self._task, vocab=config.model_config.get_vocab_size())
+        warm = self._task["warm_up"]
+        self._events.tell("phase", phase="warming up")
+        await self._send(warm, repeat=-1)
+        await self._forget()
+        requests = self._task["requests"]
+        for repeat in range(self._task["repeats"]):
+            self._events.tell("phase", phase="measuring", repeat=repeat)
+            answers = await self._send(requests, repeat=repeat)
+            steps = [json.loads(text) for text in await self._ask("chunkscope_steps")]
+            memory = [json.loads(text) for text in await self._ask("chunkscope_memory")]
+            self._events.tell(
+                "repeat", repeat=repeat, answers=answers, steps=steps[0], memory=memory
+            )
+            await self._forget()
+
+    async def _forget(self) -> None:
+        """No repeat may find the prompts of the one before in the prefix cache."""
+        await self._ask("chunkscope_steps")
+        for _ in range(50):
+            if await self._engine.reset_prefix_cache() is not False:
+                return
+            await asyncio.sleep(0.1)  # the last request still holds its blocks
+
+    async def _ask(self, method: str) -> Any:
+        return await self._engine.collective_rpc(method)
+
+    async def _send(self, requests: "list[Any]", *, repeat: int) -> "list[Any]":
+        """All requests, each at its time; the answers in the order of the requests."""
+        prompts = [self._ids.prompt(repeat, i, r[0]) for i, r in enumerate(requests)]
+        progress = Progress(self._events, len(requests))
+        begin = time.perf_counter()
+        one = [
+            self._one(f"r{repeat}.{i}", prompts[i], r[1], begin + r[2], begin, progress)
+            for i, r in enumerate(requests)
+        ]
+        return list(await asyncio.gather(*one))
+
+    async def _one(
+        self, name: str, ids: "list[int]", output: int, when: float, begin: float, progress: Any
+    ) -> "dict[str, Any]":
+        if (wait := when - time.perf_counter()) > 0:
+            await asyncio.sleep(wait)
+        sent = time.perf_counter()
+        times, counts, cached = [], [], None
+        prompt = {"prompt_token_ids": ids}
+        async for answer in self._engine.generate(prompt, self._params(output), name):
+            times.append(time.perf_counter() - begin)
+            counts.append(len(answer.outputs[0].token_ids))
+            cached = getattr(answer, "num_cached_tokens", None)
+        progress.one_more()
+        return {"sent": sent - begin, "times": times, "counts": counts, "cached": cached}
+
+    def _params(self, output: int) -> Any:
+        from vllm.sampling_params import RequestOutputKind
+
+        logprobs = 1 if self._task["task"] == "loglikelihood" else None
+        return self._sampling(
+            temperature=0.0,
+            max_tokens=output,
+            min_tokens=output,
+            ignore_eos=True,
+            detokenize=False,
+            prompt_logprobs=logprobs,
+            output_kind=RequestOutputKind.DELTA,
+        )
+
+
+class TokenIds:
+    """The prompts: given ids, or random ones, other ones in every repeat."""
+
+    def __init__(self, task: "dict[str, Any]", *, vocab: int) -> None:
+        self._seed, self._shared = task["seed"], task["shared_prefix"]
+        self._given = task.get("prompts")
+        # Special tokens sit at either end of most vocabularies.
+        self._range = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
+
+    def prompt(self, repeat: int, index: int, length: int) -> "list[int]":
+        if self._given is not None and repeat >= 0:
+            ids = list(self._given[index])
+        else:
+            ids = self._random(f"{self._seed}/{repeat}/{index}", length)
+        if self._shared:
+            kept = min(self._shared, length - 1)
+            ids[:kept] = self._random(f"{self._seed}/{repeat}/shared", kept)
+        return ids
+
+    def _random(self, seed: str, length: int) -> "list[int]":
+        chance = random.Random(seed)
+        return chance.choices(range(*self._range), k=length)
+
+
+class Progress:
+    def __init__(self, events: Events, of: int) -> None:
+        self._events, self._of, self._done, self._told = events, of, 0, 0.0
+
+    def one_more(self) -> None:
+        self._done += 1
+        now = time.monotonic()
+        if now - self._told >= TELL_EVERY_S or self._done == self._of:
+            self._told = now
+            self._events.tell("progress", done=self._done, of=self._of)
+
+
+def _facts(config: Any) -> "dict[str, Any]":
+    """The settings the engine really runs with."""
+    scheduler, cache, model = config.scheduler_config, config.cache_config, config.model_config
+    chunked = getattr(scheduler, "enable_chunked_prefill", None)
+    if chunked is None:
+        chunked = getattr(scheduler, "chunked_prefill_enabled", None)
+    names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
+    return {
+        **{name: getattr(scheduler, name) for name in names},
+        "enable_chunked_prefill": chunked,
+        "async_scheduling": getattr(scheduler, "async_scheduling", None),
+        "enable_prefix_caching": cache.enable_prefix_caching,
+        "gpu_memory_utilization": cache.gpu_memory_utilization,
+        "block_size": cache.block_size,
+        "num_gpu_blocks": cache.num_gpu_blocks,
+        "max_model_len": model.max_model_len,
+        "enforce_eager": model.enforce_eager,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
+    }
+
+
+def _torch_version() -> "str | None":
+    import torch
+
+    return str(torch.__version__)
+
+
+if __name__ == "__main__":  # vLLM's own processes import this file again
+    main()

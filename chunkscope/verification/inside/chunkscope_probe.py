@@ -1,0 +1,190 @@
+"""Inside every worker of the engine: memory at its peak, and what each step computed.
+
+vLLM mixes this class into its workers (`worker_extension_cls`), one per GPU; the engine program
+calls the methods through `collective_rpc`. Answers are JSON text: vLLM's own encoding differs by
+version.
+"""
+
+import contextlib
+import json
+import time
+from typing import Any
+
+import torch
+
+
+class Probe:
+    """What chunkscope asks of a worker. No name may be one of vLLM's."""
+
+    model_runner: Any
+
+    def chunkscope_begin(self) -> str:
+        """From here on: peaks start at what is held now, and steps are recorded."""
+        memory = _Memory()
+        recorder = _Recorder(_clock(memory.on_gpu))
+        self._chunkscope = (memory, recorder)
+        run = self.model_runner.execute_model
+
+        def execute_model(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+            recorder.see(scheduler_output)
+            return run(scheduler_output, *args, **kwargs)
+
+        self.model_runner.execute_model = execute_model
+        return json.dumps({"rank": getattr(self, "rank", 0), **machine(), **profiled(self)})
+
+    def chunkscope_steps(self) -> str:
+        """The steps since the last time this was asked."""
+        return json.dumps(self._chunkscope[1].take())
+
+    def chunkscope_memory(self) -> str:
+        return json.dumps({"rank": getattr(self, "rank", 0), **self._chunkscope[0].peaks()})
+
+
+def machine() -> "dict[str, Any]":
+    if torch.cuda.is_available():
+        device = torch.cuda.get_device_properties(torch.cuda.current_device())
+        return {"device": "cuda", "gpu": device.name, "total_bytes": device.total_memory}
+    return {"device": "cpu", "gpu": None, "total_bytes": None}
+
+
+def profiled(worker: Any) -> "dict[str, Any]":
+    """What vLLM itself found at start-up; names that this version lacks are left out."""
+    names = {
+        "profiled_activation_bytes": "peak_activation_memory",
+        "non_torch_bytes": "non_torch_memory",
+        "cuda_graphs_bytes": "cudagraph_memory_estimate",
+        "kv_cache_bytes": "available_kv_cache_memory_bytes",
+    }
+    found = {ours: getattr(worker, theirs, None) for ours, theirs in names.items()}
+    found["weights_bytes"] = getattr(worker.model_runner, "model_memory_usage", None)
+    return {name: int(value) for name, value in found.items() if isinstance(value, (int, float))}
+
+
+class _Memory:
+    """Torch's own account of this GPU; on a CPU, the resident memory of the process."""
+
+    def __init__(self) -> None:
+        self.on_gpu = torch.cuda.is_available()
+        if self.on_gpu:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            self._held = torch.cuda.memory_allocated()
+        else:
+            with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+                file.write("5")  # the kernel's high-water mark starts anew
+
+    def peaks(self) -> "dict[str, Any]":
+        if not self.on_gpu:
+            return {"activation_peak_bytes": None, "device_peak_bytes": _resident_peak()}
+        free, total = torch.cuda.mem_get_info()
+        # Torch keeps what it once took, so what is used now is the most that was.
+        return {
+            "activation_peak_bytes": torch.cuda.max_memory_allocated() - self._held,
+            "device_peak_bytes": total - free,
+        }
+
+
+def _resident_peak() -> "int | None":
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _clock(on_gpu: bool) -> Any:
+    """Marks on the GPU's own time line: with async scheduling the host runs ahead of it."""
+    if not on_gpu:
+        return time.perf_counter
+
+    def mark() -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    return mark
+
+
+class _Recorder:
+    """What each step held. A step lasts until the next begins, unless the engine was idle."""
+
+    columns = (
+        "prefill_tokens",
+        "prefill_pairs",
+        "prefill_requests",
+        "decode_requests",
+        "decode_context_tokens",
+    )
+
+    def __init__(self, mark: Any) -> None:
+        self._mark = mark
+        self._prompt_tokens: dict[str, int] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        self._marks: list[Any] = []
+        self._goes_on: list[bool] = []  # it continues requests of the step before
+        self._rows: list[tuple[int, ...]] = []
+        self._chunks: dict[str, int] = {}
+        self._prefilling: set[str] = set()
+        self._preempted = 0
+
+    def see(self, step: Any) -> None:
+        if not step.total_num_scheduled_tokens:
+            return
+        cached = step.scheduled_cached_reqs
+        self._marks.append(self._mark())
+        self._goes_on.append(bool(cached.req_ids))
+        self._preempted += len(getattr(step, "preempted_req_ids", None) or ())
+        tokens = step.num_scheduled_tokens
+        plain = step.total_num_scheduled_tokens == len(tokens) == len(cached.req_ids)
+        if plain and not self._prefilling:  # every request decodes one token
+            self._rows.append((0, 0, 0, len(tokens), sum(cached.num_computed_tokens) + len(tokens)))
+            return
+        for new in step.scheduled_new_reqs:
+            self._prompt_tokens.setdefault(new.req_id, len(new.prompt_token_ids or ()))
+        computed = dict(zip(cached.req_ids, cached.num_computed_tokens))
+        computed.update((new.req_id, new.num_computed_tokens) for new in step.scheduled_new_reqs)
+        self._rows.append(self._row(tokens, computed))
+
+    def _row(self, tokens: "dict[str, int]", computed: "dict[str, int]") -> "tuple[int, ...]":
+        prefill = pairs = prefilling = decoding = context = 0
+        for request, count in tokens.items():
+            before, prompt = computed[request], self._prompt_tokens.get(request, 0)
+            if before < prompt:
+                self._chunks[request] = self._chunks.get(request, 0) + 1
+                done = before + count >= prompt
+                (self._prefilling.discard if done else self._prefilling.add)(request)
+            if before < prompt or count > 1:  # also what a preempted request computes again
+                prefill += count
+                prefilling += 1
+                pairs += count * before + count * (count + 1) // 2
+            else:
+                decoding += 1
+                context += before + 1
+        return prefill, pairs, prefilling, decoding, context
+
+    def take(self) -> "dict[str, Any]":
+        taken = {
+            **{name: [row[i] for row in self._rows] for i, name in enumerate(self.columns)},
+            "duration_s": self._durations(),
+            "chunks": self._chunks,
+            "preemptions": self._preempted,
+        }
+        self._reset()
+        return taken
+
+    def _durations(self) -> "list[float | None]":
+        """None for the last step, and where the engine waited for work after a step."""
+        if not self._marks:
+            return []
+        if not isinstance(self._marks[0], float):
+            self._marks[-1].synchronize()
+        pairs = zip(self._marks, self._marks[1:], self._goes_on[1:])
+        return [_between(a, b) if goes_on else None for a, b, goes_on in pairs] + [None]
+
+
+def _between(first: Any, second: Any) -> float:
+    if isinstance(first, float):
+        return float(second - first)
+    return float(first.elapsed_time(second)) / 1000

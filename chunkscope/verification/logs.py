@@ -1,0 +1,103 @@
+"""What vLLM's log says: sizes it found, the phase it is in, and what it died of.
+
+The lines differ by version; each pattern names the versions it was read in (0.10.2 to 0.32.0).
+"""
+
+import re
+from dataclasses import dataclass
+
+from chunkscope.verification.result import Status
+
+# "GPU KV cache size: 2,097,152 tokens"; 0.30+ names the device, 0.32 may add " + host".
+KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
+CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.,]+)x")
+# 0.10.2 "... 14.9889 GiB and", 0.11+ "... GiB memory and", rounded since 0.16.
+WEIGHTS = re.compile(r"Model loading took ([\d.]+) GiB")
+KV_GIB = re.compile(r"Available KV cache memory: ([\d.]+) GiB")
+GRAPHS = re.compile(r"Graph capturing finished in \d+ secs, took ([\d.]+) GiB")
+COMPILING = re.compile(
+    r"vLLM's torch\.compile|torch\.compile takes|Dynamo bytecode|Compiling a graph|Capturing CUDA"
+)
+
+OUT_OF_MEMORY = (
+    re.compile(r"CUDA out of memory\.?[^\n]*"),
+    re.compile(r"(?:torch\.)?(?:cuda\.)?OutOfMemoryError: [^\n]*"),
+    re.compile(r"HIP out of memory[^\n]*"),
+    re.compile(r"Free memory on device[^\n]*is less than desired GPU memory utilization[^\n]*"),
+    re.compile(r"No available memory for the cache blocks[^\n]*"),
+    re.compile(
+        r"To serve at least one request with the models?'?s? ?[^\n]*KV cache is needed[^\n]*"
+    ),
+    re.compile(r"DefaultCPUAllocator: (?:can't|not enough) [^\n]*"),
+    re.compile(r"Available memory on node[^\n]*less than desired[^\n]*"),
+    re.compile(r"std::bad_alloc|Cannot allocate memory|MemoryError"),
+)
+# Raised by vLLM when arguments or the model do not go together.
+REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
+ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)): (.+)$")
+# What the parent process raises when a child of its died: true, and no cause.
+CONSEQUENCES = ("Engine core initialization failed", "EngineDeadError", "EngineCore encountered")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """vLLM's own account of where memory went; None for what this version does not print."""
+
+    kv_cache_tokens: int | None
+    kv_concurrency: float | None
+    weights_gib: float | None
+    kv_cache_gib: float | None
+    cuda_graphs_gib: float | None
+
+
+def sizes_in(log: str) -> Sizes:
+    tokens = _last(KV_TOKENS, log)
+    return Sizes(
+        kv_cache_tokens=int(tokens) if tokens is not None else None,
+        kv_concurrency=_last(CONCURRENCY, log),
+        weights_gib=_last(WEIGHTS, log),
+        kv_cache_gib=_last(KV_GIB, log),
+        cuda_graphs_gib=_last(GRAPHS, log),
+    )
+
+
+def _last(pattern: re.Pattern[str], log: str) -> float | None:
+    found = pattern.findall(log)
+    return float(found[-1].replace(",", "")) if found else None
+
+
+def is_compiling(text: str) -> bool:
+    return COMPILING.search(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    status: Status
+    text: str
+
+
+def cause_in(log: str, *, started: bool) -> Cause | None:
+    """Why an engine ended, by its log; None when the log does not say."""
+    for pattern in OUT_OF_MEMORY:
+        found = pattern.search(log)
+        if found:
+            return Cause(status=Status.OUT_OF_MEMORY, text=_sentence(found[0]))
+    for line in log.splitlines():
+        found = ERROR_LINE.search(line)
+        if found is None or any(word in line for word in CONSEQUENCES):
+            continue
+        kind = found[1].rpartition(".")[2]
+        refused = not started and kind in REFUSALS
+        status = Status.REFUSED if refused else Status.DIED
+        return Cause(status=status, text=f"{kind}: {_sentence(found[2])}")
+    return None
+
+
+def _sentence(text: str) -> str:
+    """Its first sentence or two: torch's goes on with advice."""
+    text = " ".join(text.split())
+    return text if len(text) <= 240 else text[:239].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def last_lines(log: str, count: int = 12) -> list[str]:
+    return [line for line in log.splitlines() if line.strip()][-count:]

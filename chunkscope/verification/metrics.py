@@ -1,0 +1,171 @@
+"""What a vLLM server says about itself at /metrics: Prometheus text -> the few figures we need.
+
+Counters are of the whole server since its start, so a repeat is the difference of two readings.
+`iteration_tokens_total` is not read: steps that compute part of a prompt do not show in it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")
+_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
+
+# Names by release: the first that is there counts. Up to 0.11 some begin with gpu_.
+PREEMPTIONS = ("vllm:num_preemptions",)
+FINISHED = ("vllm:request_success",)
+PROMPT_TOKENS = ("vllm:prompt_tokens",)
+BY_SOURCE = ("vllm:prompt_tokens_by_source",)  # since 0.16
+QUERIES = ("vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries")
+HITS = ("vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits")
+CACHE = "vllm:cache_config_info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """One reading."""
+
+    samples: tuple[Sample, ...]
+
+    @property
+    def is_vllm(self) -> bool:
+        return any(sample.name.startswith("vllm:") for sample in self.samples)
+
+    def total(self, names: tuple[str, ...], **labels: str) -> float | None:
+        """The sum over all engines, of the first of these names that is there."""
+        for name in names:
+            spelled = {name, f"{name}_total"}
+            found = [s.value for s in self._of(labels) if s.name in spelled]
+            if found:
+                return sum(found)
+        return None
+
+    def _of(self, labels: dict[str, str]) -> Iterator[Sample]:
+        return (s for s in self.samples if labels.items() <= s.labels.items())
+
+    @property
+    def caches(self) -> list[dict[str, str]]:
+        """What each engine says of its KV cache."""
+        return [sample.labels for sample in self.samples if sample.name == CACHE]
+
+
+def parse(text: str) -> Metrics:
+    """Read the text; lines that are no samples are left out.
+
+    >>> parse('vllm:num_preemptions_total{engine="0"} 3.0').total(PREEMPTIONS)
+    3.0
+    """
+    return Metrics(samples=tuple(filter(None, map(_sample, text.splitlines()))))
+
+
+def _sample(line: str) -> Sample | None:
+    found = _SAMPLE.fullmatch(line)
+    if line.startswith("#") or found is None:
+        return None
+    name, labels, value = found.groups()
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    pairs = {key: _unescaped(text) for key, text in _LABEL.findall(labels or "")}
+    return Sample(name=name, labels=pairs, value=number)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[0]), text)
+
+
+# -- a repeat: the difference of two readings ----------------------------------------------------
+
+
+def counted(before: Metrics, after: Metrics, names: tuple[str, ...], **labels: str) -> float | None:
+    """How far a counter went. None when it is not there, or the server was started anew."""
+    start, end = before.total(names, **labels), after.total(names, **labels)
+    if end is None:
+        return None
+    # A series with labels of its own appears with its first event.
+    return end - (start or 0) if end >= (start or 0) else None
+
+
+def preemptions(before: Metrics, after: Metrics) -> int | None:
+    count = counted(before, after, PREEMPTIONS)
+    return None if count is None else round(count)
+
+
+def prefix_hit_rate(before: Metrics, after: Metrics) -> float | None:
+    """The share of prompt tokens that came from the prefix cache.
+
+    Lookups are the second choice: up to 0.26 a request that waits is counted again every step.
+    """
+    tokens = counted(before, after, PROMPT_TOKENS)
+    cached = counted(before, after, BY_SOURCE, source="local_cache_hit")
+    if tokens is None or cached is None:
+        tokens = counted(before, after, QUERIES)
+        cached = counted(before, after, HITS)
+    return cached / tokens if tokens and cached is not None else None
+
+
+# -- the KV cache --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvCache:
+    """All engines of the server together; None where it does not tell."""
+
+    engine: dict[str, Any]
+    tokens: int | None = None
+    concurrency: float | None = None
+    is_upper_bound: bool = False  # tokens worked out of blocks: too many for a hybrid model
+
+
+def kv_cache(metrics: Metrics, max_model_len: int | None) -> KvCache:
+    found = metrics.caches
+    if not found:
+        return KvCache(engine={})
+    facts = {
+        "num_gpu_blocks": _whole(found[0].get("num_gpu_blocks")),
+        "block_size": _whole(found[0].get("block_size")),
+        "enable_prefix_caching": _switch(found[0].get("enable_prefix_caching")),
+        "gpu_memory_utilization": _number(found[0].get("gpu_memory_utilization")),
+        "engines": len(found),
+    }
+    tokens = _sum(_whole(labels.get("kv_cache_size_tokens")) for labels in found)  # since 0.24
+    concurrency = _sum(_number(labels.get("kv_cache_max_concurrency")) for labels in found)
+    if tokens is not None:
+        return KvCache(engine=facts, tokens=int(tokens), concurrency=concurrency)
+    sizes = [(_whole(c.get("num_gpu_blocks")), _whole(c.get("block_size"))) for c in found]
+    tokens = _sum(blocks * size if blocks and size else None for blocks, size in sizes)
+    if tokens is None:
+        return KvCache(engine=facts)
+    concurrency = tokens / max_model_len if max_model_len else None
+    return KvCache(engine=facts, tokens=int(tokens), concurrency=concurrency, is_upper_bound=True)
+
+
+def _sum(values: Iterator[float | None]) -> float | None:
+    known = list(values)
+    return sum(v for v in known if v is not None) if known and None not in known else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return None  # "None" is how Python writes what is not set
+
+
+def _whole(text: str | None) -> int | None:
+    number = _number(text)
+    return None if number is None else int(number)
+
+
+def _switch(text: str | None) -> bool | None:
+    return {"True": True, "False": False}.get(text or "")

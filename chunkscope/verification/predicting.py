@@ -1,0 +1,59 @@
+"""What the memory model of `recommend` says of a setting, to stand beside what was measured."""
+
+from dataclasses import replace
+
+from chunkscope.errors import ChunkscopeError
+from chunkscope.hardware import Gpu, find_gpu
+from chunkscope.memory import Engine
+from chunkscope.models.shape import ModelShape
+from chunkscope.verification.result import Predicted, Run
+from chunkscope.vllm_flags import release
+from chunkscope.workload import Workload
+
+NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
+
+
+def with_prediction(
+    run: Run, shape: ModelShape, *, gpu_title: str | None, vllm: str | None, workload: Workload
+) -> Run:
+    """Nothing is predicted on a CPU, on an unknown GPU, or before vLLM said what it runs with."""
+    gpu = _gpu(gpu_title)
+    if gpu is None or vllm is None or not all(run.engine.get(name) for name in NEEDED):
+        return run
+    logprobs = workload.task.value == "loglikelihood"
+    engine = Engine(
+        shape=shape,
+        gpu=gpu,
+        release=release(vllm),
+        tp=run.engine.get("tensor_parallel_size") or 1,
+        logprobs=logprobs,
+        cuda_graphs=not run.engine.get("enforce_eager"),
+    )
+    budget = run.engine["max_num_batched_tokens"]
+    chunk = run.engine.get("long_prefill_token_threshold") or budget
+    memory = engine.memory(
+        budget=budget,
+        seqs=run.engine["max_num_seqs"],
+        utilization=run.engine["gpu_memory_utilization"],
+        chunk=min(chunk, budget, workload.longest),
+    )
+    # The logits come after the forward pass and take its place: the larger of both is the peak.
+    peak = max(memory.line(name).gib for name in ["activation", *(["logprobs"] * logprobs)])
+    return replace(
+        run,
+        predicted=Predicted(
+            weights_gib=memory.line("weights").gib,
+            activation_gib=peak,
+            kv_cache_tokens=memory.kv_cache_tokens,
+            note=memory.line("activation").note,
+        ),
+    )
+
+
+def _gpu(title: str | None) -> Gpu | None:
+    if title is None:
+        return None
+    try:
+        return find_gpu(title)
+    except ChunkscopeError:
+        return None

@@ -1,0 +1,89 @@
+"""Send requests to a server, each at its time, and take the times of what comes back."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from chunkscope.verification.asking import Dialect
+from chunkscope.verification.server import Connection, RequestFailed
+from chunkscope.verification.stream import BadStream, Events, Received, ServerError
+from chunkscope.verification.timing import Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Of one request: its answer, and what the server counted."""
+
+    answer: Answer
+    received: Received
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    connection: Connection
+    dialect: Dialect
+
+    async def send(
+        self, bodies: Sequence[bytes], at: Sequence[float], answered: Callable[[], None]
+    ) -> list[Seen]:
+        """All at their times; what was seen, in the same order. The first failure ends it."""
+        begin = time.perf_counter()
+
+        async def one(body: bytes, when: float) -> Seen:
+            if (wait := begin + when - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            seen = await self._exchange(body, begin)
+            answered()
+            return seen
+
+        return await _together(one(*pair) for pair in zip(bodies, at, strict=True))
+
+    async def _exchange(self, body: bytes, begin: float) -> Seen:
+        """One request and its answer; seconds count from `begin`."""
+        received = Received()
+        sent = time.perf_counter() - begin
+        try:
+            if self.dialect.streams:
+                await self._read_stream(body, received, begin)
+            else:
+                await self._read_whole(body, received, begin)
+            answer = received.answer(sent, time.perf_counter() - begin)
+        except BadStream as error:
+            raise RequestFailed(str(error)) from None
+        except ServerError as error:
+            said = self.connection.safe(error.message)
+            raise RequestFailed(f"said in its stream: {said}", error.code) from None
+        return Seen(answer=answer, received=received)
+
+    async def _read_stream(self, body: bytes, received: Received, begin: float) -> None:
+        events, came = Events(), False
+        async with self.connection.stream(self.dialect.path, body) as parts:
+            async for part in parts:
+                now = time.perf_counter() - begin
+                for event in events.feed(part):
+                    received.take(event, now)
+                    came = True
+        for event in events.end():
+            received.take(event, time.perf_counter() - begin)
+            came = True
+        if not came:
+            raise BadStream("does not stream its answers")
+
+    async def _read_whole(self, body: bytes, received: Received, begin: float) -> None:
+        reply = await self.connection.post(self.dialect.path, body)
+        if reply.status != HTTPStatus.OK:
+            raise self.connection.refusal(reply)
+        received.take_whole(reply.body, time.perf_counter() - begin)
+
+
+async def _together(jobs: Iterable[Coroutine[Any, Any, Seen]]) -> list[Seen]:
+    """All of them at once. The first that fails ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(job) for job in jobs]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,389 @@
+"""HTTP to a server that runs already, and what it tells about itself.
+
+The key is sent to the host that was named and to no other: redirects are not followed, and
+nothing of the environment (proxies, .netrc) is used. No message holds the key: what a server says
+is quoted only after the key was taken out of it.
+"""
+
+import asyncio
+import contextlib
+import errno
+import re
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import SplitResult, urlsplit
+
+import orjson
+
+from chunkscope.errors import MissingError, UsageError
+from chunkscope.sources.base import printable
+from chunkscope.verification import metrics
+from chunkscope.verification.metrics import Metrics
+from chunkscope.verification.result import Status
+
+if TYPE_CHECKING:
+    import aiohttp
+
+PATIENCE_S = 30.0  # for what a server can say at once
+KEY_VARIABLES = "CHUNKSCOPE_API_KEY (else OPENAI_API_KEY)"
+_MOST_BYTES = 64 << 20
+_QUOTED = 300
+_ENDPOINT = re.compile(r"(/v1(/(chat/)?completions|/models)?)?/*$")
+
+
+def parse_address(url: str) -> str:
+    """What comes before /v1, whichever way it was written.
+
+    >>> parse_address("http://localhost:8000/v1/")
+    'http://localhost:8000'
+    """
+    parts = _split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"--endpoint {_without_secrets(url)!r} is not an http address",
+            hint="write it as in `--endpoint http://localhost:8000`",
+        )
+    if "@" in parts.netloc:
+        raise UsageError(
+            "--endpoint must not hold a user name or a password",
+            hint=f"put the API key into the environment variable {KEY_VARIABLES}",
+        )
+    if parts.query or parts.fragment:
+        raise UsageError(
+            f"--endpoint {_without_secrets(url)!r} must end before its ? or #",
+            hint="write it as in `--endpoint http://localhost:8000`",
+        )
+    return f"{parts.scheme}://{parts.netloc}{_ENDPOINT.sub('', parts.path)}"
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url.strip())
+        _ = parts.port  # looked at only when it is asked for
+    except ValueError:
+        raise UsageError(
+            f"--endpoint {_without_secrets(url)!r} is not an address",
+            hint="write it as in `--endpoint http://localhost:8000`",
+        ) from None
+    return parts
+
+
+def _without_secrets(url: str) -> str:
+    """An address as it may be shown: nothing before an @, nothing after a ? or #."""
+    return printable(re.sub(r"(?<=//)[^/]*@|[?#].*$|^[^/]*@", "", url.strip()))
+
+
+class RequestFailed(Exception):  # noqa: N818  (it is what happened)
+    """A request came to nothing; the message is a sentence about the server, without the key.
+
+    `code` is the HTTP status, None where there was no answer.
+    """
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.message, self.code = message, code
+
+    @property
+    def status(self) -> Status:
+        """Would it say the same again? Then it is a refusal, all else is a breakdown."""
+        return Status.REFUSED if self.code and 300 <= self.code < 500 else Status.DIED
+
+    @property
+    def is_redirect(self) -> bool:
+        return self.code is not None and 300 <= self.code < 400
+
+    @property
+    def is_about_the_key(self) -> bool:
+        return self.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        """What it holds; None when it is not JSON."""
+        try:
+            return orjson.loads(self.body)
+        except ValueError:
+            return None
+
+
+class Connection:
+    """Many requests at once to one host."""
+
+    def __init__(self, address: str, key: str | None) -> None:
+        self.address = address
+        self.has_key = bool(key)
+        self._key = key or ""
+        if not (self._key.isascii() and self._key.isprintable() and self._key == self._key.strip()):
+            raise UsageError(
+                "the API key holds characters that no key has",
+                hint=f"is {KEY_VARIABLES} set to the key alone, without quotes or a newline?",
+            )
+        self._session: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"Connection({self.address!r})"
+
+    async def __aenter__(self) -> Self:
+        import aiohttp
+
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        # How long all of it may take is for the caller to say.
+        patience = aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE_S)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), headers=headers, timeout=patience
+        )
+        return self
+
+    async def __aexit__(self, *ignored: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str) -> Reply:
+        """A question that is answered at once, or it is a failure."""
+        try:
+            async with asyncio.timeout(PATIENCE_S), self._open("GET", path) as response:
+                return Reply(status=response.status, body=await self._all_of(response))
+        except TimeoutError:
+            raise RequestFailed(f"gave no answer within {PATIENCE_S:.0f} s") from None
+
+    async def post(self, path: str, body: bytes) -> Reply:
+        async with self._open("POST", path, body) as response:
+            return Reply(status=response.status, body=await self._all_of(response))
+
+    @asynccontextmanager
+    async def stream(self, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The answer as it comes in; RequestFailed unless it is 200."""
+        async with self._open("POST", path, body) as response:
+            if response.status != HTTPStatus.OK:
+                raise self.refusal(Reply(status=response.status, body=await self._all_of(response)))
+            yield response.content.iter_any()
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, path: str, body: bytes | None = None
+    ) -> "AsyncIterator[aiohttp.ClientResponse]":
+        import aiohttp
+
+        if self._session is None:
+            raise ValueError("a connection is a context manager")
+        try:
+            async with self._session.request(
+                method, self.address + path, data=body, allow_redirects=False
+            ) as response:
+                self._refuse_redirect(response)
+                yield response
+        except (aiohttp.ClientError, ConnectionError, OSError) as error:
+            raise RequestFailed(self.safe(_in_words(error))) from None
+
+    def _refuse_redirect(self, response: "aiohttp.ClientResponse") -> None:
+        if 300 <= response.status < 400:
+            to = _without_secrets(response.headers.get("Location", "elsewhere"))
+            raise RequestFailed(
+                f"redirects to {self.safe(to)}, which is not followed", response.status
+            )
+
+    async def _all_of(self, response: "aiohttp.ClientResponse") -> bytes:
+        parts, size = [], 0
+        async for part in response.content.iter_any():
+            parts.append(part)
+            size += len(part)
+            if size > _MOST_BYTES:
+                raise RequestFailed(f"sent an answer of more than {_MOST_BYTES >> 20} MB")
+        return b"".join(parts)
+
+    def refusal(self, reply: Reply) -> RequestFailed:
+        """What an answer other than 200 says, in a sentence."""
+        try:
+            title = f"{reply.status} {HTTPStatus(reply.status).phrase}"
+        except ValueError:
+            title = str(reply.status)
+        said = self.safe(_message_in(reply))
+        return RequestFailed(f"answered {title}{f': {said}' if said else ''}", reply.status)
+
+    def safe(self, text: str) -> str:
+        """Text of a stranger as it can be shown: without the key, on one line, not too long."""
+        if self._key:
+            text = text.replace(self._key, "***")
+        text = re.sub(r"(?i)\bbearer\s+\S+", "Bearer ***", text)
+        text = printable(" ".join(text.split())).rstrip(".")
+        return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
+
+
+def _message_in(reply: Reply) -> str:
+    """The message of an error in any of the usual shapes, else the text itself."""
+    found = reply.json()
+    for name in ("error", "message", "detail"):
+        if isinstance(found, dict) and found.get(name):
+            found = found[name]
+    if isinstance(found, str):
+        return found
+    text = reply.body.decode("utf-8", "replace")
+    return "" if "<html" in text.lower() else text
+
+
+def _in_words(error: Exception) -> str:
+    """What went wrong on the way. Errors of aiohttp hold the headers, so they are not quoted."""
+    import aiohttp
+
+    system = getattr(error, "os_error", error)
+    number = getattr(system, "errno", None)
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "could not be asked as often: too many open files (`ulimit -n 65536` allows more)"
+    if isinstance(system, socket.gaierror):
+        return "cannot be found: there is no host of that name"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "cannot be trusted: there is no valid TLS at this address"
+    if number == errno.ECONNREFUSED:
+        return "cannot be reached: nothing listens there"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot be reached: {getattr(system, 'strerror', None) or 'no connection'}"
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return f"cannot be reached within {PATIENCE_S:.0f} s"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "cannot be reached: the address is not valid"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "does not answer in HTTP"
+    return "broke the connection off"
+
+
+# -- what a server tells about itself ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """None is what it does not tell."""
+
+    model: str
+    is_vllm: bool
+    version: str | None = None
+    max_model_len: int | None = None
+    metrics: Metrics | None = None
+    has_tokenizer: bool = False  # by its own word: it checks token ids then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    id: str
+    owner: str | None = None
+    max_model_len: int | None = None
+
+
+async def meet(connection: Connection, model: str | None) -> Server:
+    """Find out who answers; an error of ours when that is nobody."""
+    models = await _models(connection, model)
+    chosen = _choose(models, model, connection.address)
+    read = await scrape(connection)
+    is_vllm = chosen.owner == "vllm" or (read is not None and read.is_vllm)
+    return Server(
+        model=chosen.id,
+        is_vllm=is_vllm,
+        version=await _version(connection) if is_vllm else None,
+        max_model_len=chosen.max_model_len,
+        metrics=read if read is not None and read.is_vllm else None,
+        has_tokenizer=is_vllm and await _has_tokenizer(connection, chosen.id),
+    )
+
+
+async def _models(connection: Connection, model: str | None) -> list[_Model]:
+    try:
+        reply = await connection.get("/v1/models")
+    except RequestFailed as failure:
+        raise unusable(connection, failure) from None
+    if reply.status == HTTPStatus.NOT_FOUND and model is not None:
+        return []  # some servers have only the one thing they are there for
+    if reply.status != HTTPStatus.OK:
+        raise unusable(connection, connection.refusal(reply))
+    found = reply.json()
+    listed = found.get("data") if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise MissingError(
+            f"{connection.address} answers, but not as an OpenAI-compatible server does",
+            hint="is it the address of the server itself? `/v1/models` must list its models",
+        )
+    return [_model(entry) for entry in listed if isinstance(entry, dict) and entry.get("id")]
+
+
+def _model(entry: dict[str, Any]) -> _Model:
+    longest = entry.get("max_model_len")
+    return _Model(
+        id=str(entry["id"]),
+        owner=entry.get("owned_by"),
+        max_model_len=longest if isinstance(longest, int) else None,
+    )
+
+
+def _choose(models: Sequence[_Model], name: str | None, address: str) -> _Model:
+    by_name = {model.id: model for model in models}
+    if name is not None:
+        if models and name not in by_name:
+            raise UsageError(f"{address} does not serve {name}", hint=_listing(models))
+        return by_name.get(name) or _Model(id=name)
+    if not models:
+        raise MissingError(f"{address} serves no model", hint="is it still loading one?")
+    if len(models) > 1:
+        raise UsageError(f"{address} serves several models", hint=_listing(models))
+    return models[0]
+
+
+def _listing(models: Sequence[_Model], most: int = 8) -> str:
+    names = [printable(model.id) for model in models[:most]]
+    more = f" and {len(models) - most} more" if len(models) > most else ""
+    return f"name one with --model: {', '.join(names)}{more}"
+
+
+async def scrape(connection: Connection) -> Metrics | None:
+    """/metrics as it is now; None where there is none."""
+    try:
+        reply = await connection.get("/metrics")
+    except RequestFailed:
+        return None
+    if reply.status != HTTPStatus.OK:
+        return None
+    return metrics.parse(reply.body.decode("utf-8", "replace"))
+
+
+async def _version(connection: Connection) -> str | None:
+    with contextlib.suppress(RequestFailed):
+        found = (await connection.get("/version")).json()
+        if isinstance(found, dict) and isinstance(found.get("version"), str):
+            return connection.safe(found["version"])
+    return None
+
+
+async def _has_tokenizer(connection: Connection, model: str) -> bool:
+    """vLLM without one does not look at token ids: one beyond the vocabulary kills its engine."""
+    body = orjson.dumps({"model": model, "prompt": "a"})
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return (await connection.post("/tokenize", body)).status == HTTPStatus.OK
+    except (RequestFailed, TimeoutError):
+        return False
+
+
+def unusable(connection: Connection, failure: RequestFailed) -> MissingError:
+    """A server that cannot be measured at all."""
+    if failure.is_about_the_key and connection.has_key:
+        return MissingError(
+            f"{connection.address} does not take the API key ({failure.code})",
+            hint=f"is the key in the environment variable {KEY_VARIABLES} the right one?",
+        )
+    if failure.is_about_the_key:
+        return MissingError(
+            f"{connection.address} wants an API key ({failure.code})",
+            hint=f"put it into the environment variable {KEY_VARIABLES}",
+        )
+    if failure.is_redirect:
+        hint = "name that address if you trust it: the API key goes to no other host"
+    else:
+        hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
+    return MissingError(f"{connection.address} {failure.message}", hint=hint)

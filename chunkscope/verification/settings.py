@@ -1,0 +1,134 @@
+"""Which settings are compared: the plan, what it is compared to, and points of the user's own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from chunkscope.choices import Mode
+from chunkscope.errors import ChunkscopeError, UsageError
+from chunkscope.plan import Plan
+from chunkscope.planning import recommend
+from chunkscope.profile import Profile
+from chunkscope.vllm_flags import FLAGS, Off, Release, Value
+
+PLAN = "plan"
+DEFAULT = "default"
+AGAINST = (DEFAULT, Mode.OFF.value, Mode.CONSERVATIVE.value, Mode.AGGRESSIVE.value)
+# What every row has in common: the longest request and the number of GPUs.
+COMMON = ("max_model_len", "tensor_parallel_size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row. `impossible` says why it cannot be run at all on this vLLM."""
+
+    name: str
+    args: dict[str, Value]
+    same_as: tuple[str, ...] = ()
+    impossible: str | None = None
+
+
+def settings_of(
+    plan: Plan,
+    profile: Profile,
+    installed: Release,
+    *,
+    against: Sequence[str] = (DEFAULT, "off"),
+    also: Sequence[str] = (),
+) -> tuple[Setting, ...]:
+    """The plan first: the others are compared with it. Names for the same arguments share a row."""
+    common = {name: value for name, value in plan.args.items() if name in COMMON}
+    plans = plan.args_for(plan.inputs.entry)
+    rows = [Setting(name=PLAN, args=plans)]
+    if plans.get("enable_chunked_prefill") is False and Mode.OFF in against:
+        rows = [replace(rows[0], same_as=(Mode.OFF.value,))]  # the plan is to switch it off
+        against = [name for name in against if name != Mode.OFF]
+    rows += (_against(name, plan, profile, installed, common) for name in against)
+    rows += (Setting(name=text, args={**common, **parse_point(text)}) for text in also)
+    return tuple(_merged(rows))
+
+
+def _against(
+    name: str, plan: Plan, profile: Profile, installed: Release, common: dict[str, Value]
+) -> Setting:
+    if name == DEFAULT:
+        return Setting(name=name, args=common)
+    if name == Mode.OFF:
+        args: dict[str, Value] = {**common, "enable_chunked_prefill": False}
+        reason = f"vLLM {installed.text} ignores chunked prefill off for generative models"
+        ignored = installed.off is Off.IGNORED
+        return Setting(name=name, args=args, impossible=reason if ignored else None)
+    if name not in AGAINST:
+        raise UsageError(
+            f"--against {name!r}: there is no such setting", hint=f"choose of {', '.join(AGAINST)}"
+        )
+    try:
+        return Setting(name=name, args={**common, **_replan(plan, profile, Mode(name)).args})
+    except ChunkscopeError as error:
+        return Setting(name=name, args=common, impossible=error.message)
+
+
+def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:
+    """What `recommend` says with this mode instead."""
+    made_with = plan.inputs
+    return recommend(
+        profile,
+        model=(plan.model.hub_id or plan.model.name) if plan.model else None,
+        gpu=plan.gpu,
+        tp=made_with.tp,
+        vllm_version=plan.release.text,
+        mode=mode,
+        cuts=made_with.cuts,
+        dataset=made_with.dataset,
+        objective=made_with.objective,
+        max_itl_ms=made_with.max_itl_ms,
+        task=made_with.task,
+        max_output=made_with.output.tokens,
+        entry=made_with.entry,
+    )
+
+
+def _merged(rows: Sequence[Setting]) -> Iterator[Setting]:
+    """A GPU minute is not spent twice on the same arguments."""
+    done: dict[int, Setting] = {}
+    for row in rows:
+        twin = next((i for i, r in done.items() if r.args == row.args), None)
+        if twin is None:
+            done[len(done)] = row
+        elif row.name not in (done[twin].name, *done[twin].same_as):
+            done[twin] = replace(done[twin], same_as=(*done[twin].same_as, row.name))
+    yield from done.values()
+
+
+def parse_point(text: str) -> dict[str, Value]:
+    """One point of the user's own.
+
+    >>> parse_point("max-num-batched-tokens=4096,enable-chunked-prefill=true")
+    {'max_num_batched_tokens': 4096, 'enable_chunked_prefill': True}
+    """
+    return dict(_parse_one(part) for part in text.split(",") if part.strip())
+
+
+def _parse_one(text: str) -> tuple[str, Value]:
+    key, equals, value = text.strip().lstrip("-").partition("=")
+    name = key.strip().replace("-", "_")
+    flags = {flag.name: flag for flag in FLAGS if flag.emitted}
+    if name not in flags or not equals:
+        near = get_close_matches(name, flags, n=1)
+        spelled = (near[0] if near else "max_num_batched_tokens").replace("_", "-")
+        raise UsageError(
+            f"--also {text!r} is not an engine argument with a value",
+            hint=f"write it like `--also {spelled}=4096`",
+        )
+    return name, _value(name, value.strip(), is_switch=flags[name].off_spelling is not None)
+
+
+def _value(name: str, text: str, *, is_switch: bool) -> Value:
+    words = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+    try:
+        if is_switch:
+            return words[text.lower()]
+        return float(text) if name == "gpu_memory_utilization" else int(text.replace("_", ""))
+    except (KeyError, ValueError):
+        kind = "true or false" if is_switch else "a number"
+        raise UsageError(f"--also {name}={text}: that is not {kind}") from None

@@ -1,0 +1,194 @@
+"""A streamed answer: server-sent events -> when how many tokens came.
+
+Several tokens may come in one event, several events in one read, and an event may hold no token.
+What the server counts (`usage`) wins over what can be seen of it.
+"""
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import orjson
+
+from chunkscope.verification.timing import Answer
+
+DONE = b"[DONE]"
+
+
+class BadStream(Exception):  # noqa: N818  (what it is, not that it is an error)
+    """What came is not a stream of completions; the message completes "the server"."""
+
+
+class ServerError(Exception):
+    """An error inside the stream, which began with 200 OK."""
+
+    def __init__(self, message: str, code: int | None) -> None:
+        super().__init__(message)
+        self.message, self.code = message, code
+
+
+class Events:
+    """Bytes in as they come, the data of complete events out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, some: bytes) -> list[bytes]:
+        """The events that are complete now.
+
+        >>> Events().feed(b": a comment\\ndata: 1\\n\\ndata:2\\r\\n\\r\\ndata: 3")
+        [b'1', b'2']
+        """
+        *lines, self._rest = (self._rest + some).split(b"\n")
+        return [event for line in lines if (event := self._line(line.rstrip(b"\r"))) is not None]
+
+    def end(self) -> list[bytes]:
+        """What is left when the connection closes: some servers save the last blank line."""
+        return [event for event in self.feed(b"\n\n") if event]
+
+    def _line(self, line: bytes) -> bytes | None:
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+        elif not line and self._data:
+            event, self._data = b"\n".join(self._data), []
+            return event
+        return None
+
+
+@dataclass(slots=True)
+class Received:
+    """One answer while it comes in."""
+
+    times: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached: int | None = None
+    ended: bool = False
+    _blank: list[float] = field(default_factory=list)  # events without anything to see in them
+    _counts_along: bool | None = None  # vLLM can say at every event how many it is by now
+
+    @property
+    def is_counted(self) -> bool:
+        return self.output_tokens is not None
+
+    def take(self, event: bytes, now: float) -> None:
+        """One event, at this many seconds."""
+        if event.strip() == DONE:
+            self.ended = True
+            return
+        content = _content(event)
+        if error := content.get("error"):
+            raise _said(error)
+        choices = [c for c in content.get("choices") or [] if isinstance(c, dict)]
+        before = self.output_tokens or 0
+        self._use(content.get("usage"))
+        if not choices:  # usage by itself, or the settings that some servers begin with
+            self.ended = self.ended or self.is_counted
+            return
+        if self._counts_along is None:
+            self._counts_along = self.is_counted
+        if self._counts_along:
+            self._add(now, (self.output_tokens or 0) - before)
+        elif any(map(_piece, choices)):
+            self._add(now, 1)
+        elif not any((choice.get("delta") or {}).get("role") for choice in choices):
+            self._blank.append(now)
+        self.ended = self.ended or any(choice.get("finish_reason") for choice in choices)
+
+    def take_whole(self, body: bytes, now: float) -> None:
+        """An answer that was not streamed."""
+        content = _content(body)
+        if error := content.get("error"):
+            raise _said(error)
+        if not content.get("choices"):
+            raise BadStream("sent an answer without choices")
+        self._use(content.get("usage"))
+        self._add(now, self.output_tokens if self.output_tokens is not None else 1)
+        self.ended = True
+
+    def _add(self, now: float, tokens: int) -> None:
+        if tokens <= 0:
+            return
+        if self.times and self.times[-1] == now:
+            self.counts[-1] += tokens  # they came together
+        else:
+            self.times.append(now)
+            self.counts.append(tokens)
+
+    def _use(self, usage: Any) -> None:
+        if not isinstance(usage, dict):
+            return
+        self.prompt_tokens = _count(usage.get("prompt_tokens"), self.prompt_tokens)
+        self.output_tokens = _count(usage.get("completion_tokens"), self.output_tokens)
+        details = usage.get("prompt_tokens_details")
+        if isinstance(details, dict):
+            self.cached = _count(details.get("cached_tokens"), self.cached)
+
+    def answer(self, sent: float, now: float) -> Answer:
+        """Settled: as many tokens as the server says, at the times they were seen at."""
+        if not self.ended:
+            raise BadStream("ended its answer in the middle")
+        times, counts = self.times, self.counts
+        if not times:
+            times = self._blank or [now]
+            counts = [0] * len(times)
+        total = sum(counts) if self.output_tokens is None else self.output_tokens
+        pairs = list(zip(times, spread(counts, total), strict=True))
+        # The end is the end, even if nothing came with it.
+        kept = [pair for pair in pairs[:-1] if pair[1]] + pairs[-1:]
+        return Answer(
+            sent=sent,
+            times=tuple(time for time, _ in kept),
+            counts=tuple(count for _, count in kept),
+            cached=self.cached,
+        )
+
+
+def spread(counts: list[int], total: int) -> list[int]:
+    """The same shares, but of `total`. What comes first stays at least one.
+
+    >>> spread([1, 1, 1], 7), spread([1, 1, 1, 1], 2)
+    ([3, 2, 2], [1, 0, 1, 0])
+    """
+    if sum(counts) == total:
+        return counts
+    weights = counts if any(counts) else [1] * len(counts)
+    whole, made, seen, given = sum(weights), [], 0, 0
+    for weight in weights:
+        seen += weight
+        upto = ceil(total * seen / whole)
+        made.append(upto - given)
+        given = upto
+    return made
+
+
+def _content(event: bytes) -> dict[str, Any]:
+    try:
+        content = orjson.loads(event)
+    except ValueError:
+        raise BadStream("sent an event that is not JSON") from None
+    if not isinstance(content, dict):
+        raise BadStream("sent an event that is not a JSON object")
+    return content
+
+
+def _said(error: Any) -> ServerError:
+    if not isinstance(error, dict):
+        return ServerError(str(error), None)
+    code = error.get("code")
+    return ServerError(str(error.get("message") or error), code if isinstance(code, int) else None)
+
+
+def _piece(choice: dict[str, Any]) -> bool:
+    """Whether a choice of an event holds some of the answer: text, thoughts or a call."""
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return bool(choice.get("text"))
+    names = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
+    return any(delta.get(name) for name in names)
+
+
+def _count(value: Any, known: int | None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else known
