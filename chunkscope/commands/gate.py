@@ -1,0 +1,126 @@
+"""`chunkscope gate`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chunkscope import console
+from chunkscope.errors import GateBroken, UsageError
+
+if TYPE_CHECKING:
+    from chunkscope.gating.verdict import GateResult
+
+REPORTS = Path("reports")
+BUDGET = Path("chunkscope.toml")
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JUNIT = "junit"
+    GITHUB = "github"
+
+
+def gate(
+    reports: Annotated[
+        Path, typer.Argument(metavar="[REPORTS]", help="Folder with the artefacts.")
+    ] = REPORTS,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="The budget. [default: chunkscope.toml, else pyproject.toml]",
+        ),
+    ] = None,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a starting budget from the artefacts.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --init: replace the file that is there.")
+    ] = False,
+    output_format: Annotated[
+        Format,
+        typer.Option("--format", help="junit: XML; github: annotations and a job summary."),
+    ] = Format.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="The verdicts on stdout.")] = False,
+) -> None:
+    """Exit 1 when a promise of the budget file is broken.
+
+    Example: chunkscope gate --init && chunkscope gate
+    """
+    _refuse_contradictions(init=init, force=force, as_json=as_json, output_format=output_format)
+    if init:
+        _init(reports, config or BUDGET, force=force)
+        return
+    from chunkscope.gating.check import gate as run
+
+    result = run(reports, config=config)
+    for note in result.notes:
+        console.say(f"note: {note}")
+    _print(result, output_format, as_json=as_json)
+    if not result.kept:
+        raise GateBroken(_sentence(result))
+    console.say(f"\nall promises of {result.budget} are kept; next: the evaluation")
+
+
+def _refuse_contradictions(
+    *, init: bool, force: bool, as_json: bool, output_format: Format
+) -> None:
+    if force and not init:
+        raise UsageError("--force only means something with --init")
+    if as_json and output_format is not Format.TEXT:
+        raise UsageError("--json and --format exclude each other", hint="use one of them")
+    if init and (as_json or output_format is not Format.TEXT):
+        raise UsageError("--init writes a file: leave out --json and --format")
+
+
+def _init(reports: Path, path: Path, *, force: bool) -> None:
+    from chunkscope.artefact import write_atomically
+    from chunkscope.findings import load_findings
+    from chunkscope.gating.starting_file import starting_text
+
+    if path.name == "pyproject.toml":
+        raise UsageError(
+            "--init does not write into pyproject.toml: it holds more than this budget",
+            hint="run `chunkscope gate --init` and move the tables to [tool.chunkscope.gate]",
+        )
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already", hint="replace it with --force")
+    text = starting_text(load_findings(reports), path)
+    write_atomically(path, text.encode())
+    where = "" if path == BUDGET else f" --config {path}"
+    console.say(f"wrote {path}; next: chunkscope gate{where}")
+
+
+def _print(result: "GateResult", output_format: Format, *, as_json: bool) -> None:
+    if as_json:
+        from chunkscope.artefact import dump
+
+        return console.emit(dump(result.to_json()))
+    if output_format is Format.JUNIT:
+        from chunkscope.gating.junit import as_junit
+
+        return console.emit(as_junit(result))
+    if output_format is Format.GITHUB:
+        from chunkscope.gating.github import annotations, append_summary
+
+        console.emit(annotations(result).encode("utf-8", "replace"))
+        if problem := append_summary(result):
+            console.say(f"note: {problem}")
+        return None
+    from chunkscope.report.gate_terminal import show_gate
+
+    return console.show(lambda out: show_gate(result, out))
+
+
+def _sentence(result: "GateResult", most: int = 3) -> str:
+    from chunkscope.sources.base import printable
+
+    broken = result.broken
+    named = ", ".join(printable(f"{v.promise} of {v.subject}") for v in broken[:most])
+    more = f" and {len(broken) - most:,} more" if len(broken) > most else ""
+    are = "promise is" if len(broken) == 1 else "promises are"
+    return f"{len(broken):,} {are} broken: {named}{more}"

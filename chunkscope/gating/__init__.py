@@ -1,0 +1,1 @@
+"""Artefacts x budget file -> promises kept or broken: what CI obeys."""

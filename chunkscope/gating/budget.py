@@ -1,0 +1,194 @@
+"""The budget: what may be promised, table by table, checked key by key.
+
+A table that is missing promises nothing; a key that is missing promises nothing.
+"""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from chunkscope.errors import InputError
+from chunkscope.gating import units
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Tokens = Annotated[int, BeforeValidator(units.TOKENS.read)]
+Count = Annotated[int, BeforeValidator(units.COUNT.read)]
+Share = Annotated[float, BeforeValidator(units.SHARE.read)]
+Seconds = Annotated[float, BeforeValidator(units.SECONDS.read)]
+Size = Annotated[float, BeforeValidator(units.SIZE.read)]
+Rate = Annotated[float, BeforeValidator(units.RATE.read)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Lengths(_Table):
+    """Limits on one dataset, or on all together."""
+
+    longest_prompt: Tokens | None = None
+    p50: Tokens | None = None
+    p95: Tokens | None = None
+    p99: Tokens | None = None
+    min_rows: Count | None = None
+    bad_rows: Count | None = None
+
+
+class Data(Lengths):
+    datasets: list[Text] | None = None
+    max_model_len: Tokens | None = None
+    allow_sample: bool = False
+    of: dict[str, Lengths] = {}
+
+
+class Drift(_Table):
+    baseline: Text
+    p50: Share | None = None
+    p95: Share | None = None
+    max: Share | None = None
+    new_datasets: Count | None = None
+    vanished_datasets: Count | None = None
+    each_dataset: bool = True
+
+
+class Settings(_Table):
+    file: Text
+    form: Literal["vllm-args", "vllm-yaml", "lm-eval"] | None = None
+    must_be: Literal["equal", "as-good"] = "as-good"
+    threshold_tolerance: Share = 0.1
+    vllm_version: Text | None = None
+
+
+class MemoryLimits(_Table):
+    activation_peak: Size | None = None
+    device_peak: Size | None = None
+    kv_requests_of_p95: Count | None = None
+
+
+class Memory(_Table):
+    setting: Text = "plan"
+    predicted: MemoryLimits | None = None
+    measured: MemoryLimits | None = None
+
+
+class Latencies(_Table):
+    ttft_p50: Seconds | None = None
+    ttft_p95: Seconds | None = None
+    ttft_p99: Seconds | None = None
+    ttft_max: Seconds | None = None
+    itl_p50: Seconds | None = None
+    itl_p95: Seconds | None = None
+    itl_p99: Seconds | None = None
+    itl_max: Seconds | None = None
+    e2e_p50: Seconds | None = None
+    e2e_p95: Seconds | None = None
+    e2e_p99: Seconds | None = None
+    e2e_max: Seconds | None = None
+
+
+class Speed(Latencies):
+    setting: Text = "plan"
+    makespan: Seconds | None = None
+    input_tokens_per_s: Rate | None = None
+    output_tokens_per_s: Rate | None = None
+    short: Latencies | None = None
+    long: Latencies | None = None
+    baseline: Text | None = None
+    tolerance: Share = 0.05
+    compare: tuple[str, ...] = ("ttft_p95", "itl_p95", "output_tokens_per_s")
+
+
+SPEED_FIGURES = (
+    *Latencies.model_fields,
+    *("makespan", "input_tokens_per_s", "output_tokens_per_s"),
+)
+
+
+class Freshness(_Table):
+    data: bool = False
+    plan: bool = False
+    verification: bool = False
+    not_checked: list[Text] = []
+
+
+class Budget(_Table):
+    output_tokens: Tokens | None = None
+    data: Data | None = None
+    drift: Drift | None = None
+    settings: Settings | None = None
+    memory: Memory | None = None
+    speed: Speed | None = None
+    freshness: Freshness | None = None
+
+
+def parse_budget(table: dict[str, Any], *, file: str, prefix: str) -> Budget:
+    """The table under `prefix` of that file; InputError names the key and what it may be."""
+    try:
+        budget = Budget.model_validate(_lists_as_tuples(table))
+    except ValidationError as error:
+        raise _fault(error.errors(include_url=False)[0], file, prefix) from None
+    if budget.speed:
+        for name in budget.speed.compare:
+            _check_name(name, SPEED_FIGURES, f"{file}: {prefix}.speed.compare")
+    return budget
+
+
+def _lists_as_tuples(table: dict[str, Any]) -> dict[str, Any]:
+    """Strict pydantic takes no list for a tuple, and TOML has nothing else."""
+    speed = table.get("speed")
+    if isinstance(speed, dict) and isinstance(speed.get("compare"), list):
+        return {**table, "speed": {**speed, "compare": tuple(speed["compare"])}}
+    return table
+
+
+def _fault(fault: Any, file: str, prefix: str) -> InputError:
+    place = [str(part) for part in fault["loc"]]
+    where = f"{file}: {'.'.join((prefix, *place))}"
+    if fault["type"] == "extra_forbidden":
+        return unknown_key(place[-1], _known_at(place[:-1]), where)
+    if fault["type"] == "missing":
+        return InputError(f"{where} is missing", hint=f"add a line `{place[-1]} = ...`")
+    return InputError(f"{where}: {_said(fault)}")
+
+
+def _said(fault: Any) -> str:
+    """Pydantic's words, or ours where a validator spoke."""
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "literal_error":
+        return f"{fault['input']!r} is not one of {fault['ctx']['expected']}"
+    return message[0].lower() + message[1:]
+
+
+def _known_at(place: list[str]) -> list[str]:
+    """The keys that may stand in a table."""
+    model: Any = Budget
+    for part in place:
+        if part not in model.model_fields:
+            continue  # the name of a dataset in `data.of`
+        found = _table_in(model.model_fields[part].annotation)
+        model = found or model
+    return list(model.model_fields)
+
+
+def _table_in(annotation: Any) -> type[_Table] | None:
+    if isinstance(annotation, type) and issubclass(annotation, _Table):
+        return annotation
+    inner: Callable[[Any], Any] = _table_in
+    parts = getattr(annotation, "__args__", ())
+    return next((found for part in parts if (found := inner(part))), None)
+
+
+def unknown_key(key: str, known: list[str], where: str) -> InputError:
+    near = get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+    return InputError(f"{where} is no promise known here", hint=hint)
+
+
+def _check_name(name: str, known: tuple[str, ...], where: str) -> None:
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+        raise InputError(f"{where}: there is no figure {name!r}", hint=hint)

@@ -1,0 +1,308 @@
+"""Engine arguments as people commit them: words for a shell, vLLM's YAML, lm-eval's model_args.
+
+Each is read as its reader reads it, odd habits included: what vLLM would refuse, or silently drop,
+is kept as a fault beside the values.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from chunkscope.choices import Entry
+from chunkscope.errors import InputError
+from chunkscope.vllm_flags import (
+    BY_NAME,
+    FLAGS,
+    LENGTH_BY_ITSELF,
+    OTHER_FLAGS,
+    SHORT,
+    TAKE_SUFFIXES,
+    Flag,
+    Value,
+)
+
+SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+ON = {flag.spelling: flag for flag in FLAGS}
+OFF = {flag.off_spelling: flag for flag in FLAGS if flag.off_spelling}
+# What lm-eval (read in 0.4.9 and 0.4.13) calls some of them, and what it sets unasked.
+HARNESS_NAMES = {"max_length": "max_model_len", "max_batch_size": "max_num_seqs"}
+HARNESS_DEFAULTS: dict[str, Value] = {"gpu_memory_utilization": 0.9}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that vLLM would not take, or not take as it is meant."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """Values by vLLM's own names. `named` are all names found, known here or not."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    named: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    entry: Entry = Entry.SERVE
+    defaults: dict[str, Value] = field(default_factory=dict)
+
+
+def read_committed(path: Path, form: str | None = None) -> Committed:
+    text = _text_of(path)
+    chosen = form or _form_of(path, text)
+    read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
+    try:
+        return read[chosen](text)
+    except ValueError as error:
+        raise InputError(
+            f"{path} cannot be read as {chosen}: {error}",
+            hint="say what it is: `form` may be vllm-args, vllm-yaml or lm-eval",
+        ) from None
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
+        raise InputError(f"no such settings file: {path}", hint=hint) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InputError(f"cannot read the settings file {path}: {why}") from None
+
+
+def _form_of(path: Path, text: str) -> str:
+    """By its name, else by how its first word looks."""
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return "vllm-yaml"
+    first = next(iter(_uncommented(text).split()), "")
+    if first.startswith("{") or re.match(r"[A-Za-z_]+=", first):
+        return "lm-eval"
+    return "vllm-args"
+
+
+def _uncommented(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def from_words(text: str) -> Committed:
+    """Flags and values, with or without `vllm serve MODEL`, comments and line ends."""
+    # shlex takes a line end after a backslash for a letter; a shell does not.
+    joined = re.sub(r"\\\r?\n", " ", text)
+    return _of_words(shlex.split(joined, comments=True))
+
+
+def _of_words(words: list[str], faults: Iterable[Fault] = ()) -> Committed:
+    reader = _Words(words)
+    reader.faults += faults
+    reader.run()
+    return Committed(values=reader.values, named=tuple(reader.named), faults=tuple(reader.faults))
+
+
+class _Words:
+    """One pass over the words, as argparse goes over them."""
+
+    def __init__(self, words: list[str]) -> None:
+        if words[:2] == ["vllm", "serve"]:
+            words = words[2:]
+        # The model is the one word that may stand without a flag.
+        self.words = words[1:] if words and not words[0].startswith("-") else words
+        self.at = 0
+        self.values: dict[str, Value] = {}
+        self.named: list[str] = []
+        self.faults: list[Fault] = []
+
+    def run(self) -> None:
+        while self.at < len(self.words):
+            word, equals, value = self.words[self.at].partition("=")
+            self.at += 1
+            self._one(word, value if equals else None)
+
+    def _one(self, word: str, value: str | None) -> None:
+        spelled = "--" + SHORT[word].replace("_", "-") if word in SHORT else word
+        spelled = spelled.replace("_", "-")
+        if not spelled.startswith("-"):
+            self._fault(word, f"vLLM does not know what to do with the word {word!r}")
+        elif spelled in OFF:
+            self._switch(OFF[spelled], value, on=False)
+        elif spelled in ON and ON[spelled].off_spelling:
+            self._switch(ON[spelled], value, on=True)
+        elif spelled in ON:
+            self._valued(ON[spelled], value)
+        else:
+            self._other(spelled, value)
+
+    def _switch(self, flag: Flag, value: str | None, *, on: bool) -> None:
+        self.named.append(flag.name)
+        if value is not None:
+            return self._fault(flag.name, f"a switch takes no value, and here it has {value!r}")
+        self.values[flag.name] = on
+        return None
+
+    def _valued(self, flag: Flag, value: str | None) -> None:
+        self.named.append(flag.name)
+        if value is None and self.at < len(self.words) and not self._is_flag(self.words[self.at]):
+            value = self.words[self.at]
+            self.at += 1
+        if value is None:
+            return self._fault(flag.name, "it needs a value")
+        try:
+            read = _value(flag, value)
+        except ValueError as error:
+            return self._fault(flag.name, str(error))
+        # Later words win, and `auto` takes back an earlier length.
+        self.values.pop(flag.name, None)
+        if read is not None:
+            self.values[flag.name] = read
+        return None
+
+    def _other(self, spelled: str, value: str | None) -> None:
+        """A flag that is none of ours: it may take any number of words."""
+        name = spelled.lstrip("-").replace("-", "_")
+        self.named.append(name)
+        while value is None and self.at < len(self.words):
+            if self._is_flag(self.words[self.at]):
+                break
+            self.at += 1
+        known = {flag.spelling for flag in OTHER_FLAGS}
+        near = get_close_matches(spelled, [*ON, *OFF], n=1, cutoff=0.92)
+        if near and spelled not in known:
+            self._fault(name, f"no argument known here; did you mean {_bare(near[0])}?")
+
+    def _is_flag(self, word: str) -> bool:
+        return word.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", word)
+
+    def _fault(self, what: str, why: str) -> None:
+        self.faults.append(Fault(what=what, why=why))
+
+
+def _bare(spelling: str) -> str:
+    return spelling.lstrip("-").replace("-", "_")
+
+
+def _value(flag: Flag, text: str) -> Value | None:
+    """As vLLM's parser reads it; None where it means "by itself"."""
+    if flag.name == "max_model_len" and text in LENGTH_BY_ITSELF:
+        return None
+    if flag.name == "gpu_memory_utilization":
+        return _number(text, float)
+    found = re.fullmatch(r"(\d+)(\.\d+)?([kKmMgG])", text)
+    if found and flag.name in TAKE_SUFFIXES:
+        if (found[2] and found[3].isupper()) or len(text) > 20:
+            raise ValueError(f"{text[:40]!r} is no number that vLLM reads")
+        return _sane(int(float(found[1] + (found[2] or "")) * SUFFIXES[found[3]]), text)
+    return _number(text, int)
+
+
+def _number(text: str, kind: type[int] | type[float]) -> Value:
+    try:
+        return _sane(kind(text), text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text[:40]!r} is no number that vLLM reads") from None
+
+
+def _sane(value: Value, text: str) -> Value:
+    """No setting is endless, nor larger than any computer."""
+    if not abs(value) <= 10**18:
+        raise ValueError(f"{text[:40]!r} is no number that vLLM reads")
+    return value
+
+
+# -- YAML ----------------------------------------------------------------------------------------
+
+
+def from_yaml(text: str) -> Committed:
+    """`key: value`. vLLM makes words of it: `key: true` is a switch, `key: false` is dropped."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("it holds no `key: value` lines")  # noqa: TRY004
+    words: list[str] = []
+    dropped = []
+    for key, value in found.items():
+        if value is False:
+            if fault := _dropped(str(key)):
+                dropped.append(fault)
+            continue
+        words += [f"--{key}", *_yaml_words(value)]
+    return _of_words(words, dropped)
+
+
+def _yaml_words(value: Any) -> list[str]:
+    if value is True:
+        return []
+    # Only single values are looked at; what an alias repeats could be endless.
+    several = value if isinstance(value, list) else [value]
+    return ["{}" if isinstance(item, list | dict) else str(item) for item in several]
+
+
+def _dropped(key: str) -> Fault | None:
+    spelled = "--" + key.replace("_", "-")
+    if spelled not in ON and spelled not in OFF:
+        return None
+    name = (ON.get(spelled) or OFF[spelled]).name
+    why = f"vLLM drops `{key}: false` without a word; write `no-{key.removeprefix('no-')}: true`"
+    return Fault(what=name, why=why)
+
+
+# -- lm-eval -------------------------------------------------------------------------------------
+
+
+def from_model_args(text: str) -> Committed:
+    """`pretrained=M,max_model_len=4096,...`, or the same as a JSON object."""
+    text = _uncommented(text).strip()
+    pairs = json.loads(text) if text.startswith("{") else _pairs(text)
+    values: dict[str, Value] = {}
+    faults = []
+    if "max_length" in pairs and "max_model_len" in pairs:
+        faults.append(Fault(what="max_length", why="lm-eval takes it or max_model_len, not both"))
+    for key, given in pairs.items():
+        name = HARNESS_NAMES.get(key, key)
+        if name not in BY_NAME or (key in HARNESS_NAMES and name in pairs):
+            continue
+        try:
+            values[name] = _keyword(BY_NAME[name], given)
+        except ValueError as error:
+            faults.append(Fault(what=name, why=str(error)))
+    named = tuple(HARNESS_NAMES.get(key, key) for key in pairs)
+    return Committed(
+        values=values,
+        named=named,
+        faults=tuple(faults),
+        entry=Entry.LLM,
+        defaults=HARNESS_DEFAULTS,
+    )
+
+
+def _pairs(text: str) -> dict[str, str]:
+    found = {}
+    for part in " ".join(text.split()).split(","):
+        key, equals, value = part.strip().partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{part.strip()!r} is no key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _keyword(flag: Flag, given: Any) -> Value:
+    text = str(given)
+    if flag.off_spelling:
+        if text.lower() not in ("true", "false", "1", "0"):
+            raise ValueError(f"{text!r} is not true or false")
+        return text.lower() in ("true", "1")
+    return _number(text, float if flag.name == "gpu_memory_utilization" else int)

@@ -1,0 +1,89 @@
+"""What promises are held against: the artefacts, and the committed files a budget names."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from chunkscope.errors import InputError
+from chunkscope.findings import Findings
+from chunkscope.plan import MADE_BY as MAKES_PLAN
+from chunkscope.plan import Plan
+from chunkscope.planning import DEFAULT_OUTPUT
+from chunkscope.profile import MADE_BY as MAKES_PROFILE
+from chunkscope.profile import Profile
+from chunkscope.verification.result import MADE_BY as MAKES_VERIFICATION
+from chunkscope.verification.result import Run, Verification
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """An artefact that a promise needs and that is not there is an error, never a pass."""
+
+    findings: Findings
+    folder: Path  # of the budget file
+    asked_output_tokens: int | None = None
+
+    @property
+    def profile(self) -> Profile:
+        return self._need(self.findings.profile, "profile.json", MAKES_PROFILE)
+
+    @property
+    def plan(self) -> Plan:
+        return self._need(self.findings.plan, "plan.json", MAKES_PLAN)
+
+    @property
+    def verification(self) -> Verification:
+        return self._need(self.findings.verification, "verify.json", MAKES_VERIFICATION)
+
+    @property
+    def profile_digest(self) -> str:
+        _ = self.profile  # or say that it is not there
+        return self.findings.digests["profile.json"]
+
+    @property
+    def plan_digest(self) -> str:
+        _ = self.plan
+        return self.findings.digests["plan.json"]
+
+    def _need(self, found: T | None, name: str, made_by: str) -> T:
+        if found is None:
+            raise InputError(
+                f"a promise needs {self.findings.folder / name}, and it is not there",
+                hint=f"run `{made_by}` first, or take the promise out",
+            )
+        return found
+
+    @property
+    def output_tokens(self) -> int:
+        """Room for the answer: as the budget says, else the plan, else the usual."""
+        if self.asked_output_tokens is not None:
+            return self.asked_output_tokens
+        plan = self.findings.plan
+        return plan.inputs.output.tokens if plan else DEFAULT_OUTPUT
+
+    def path(self, name: str) -> Path:
+        """A file that the budget names, as seen from the budget file."""
+        return Path(os.path.normpath(self.folder / name))
+
+    def baseline(self, name: str, load: Callable[[Path], T]) -> T:
+        path = self.path(name)
+        try:
+            return load(path)
+        except InputError as error:
+            hint = "a baseline is a copy of an artefact, committed: `cp reports/... baseline/`"
+            raise InputError(f"the baseline {path}: {error.message}", hint=hint) from None
+
+
+def run_of(verification: Verification, setting: str) -> tuple[Run | None, str]:
+    """The row of that name if it was measured; else why there is nothing to go by."""
+    run = verification.run(setting)
+    if run is None:
+        there = ", ".join(r.setting for r in verification.runs) or "none"
+        return None, f"no run is called {setting}; there are: {there}"
+    if not run.ok:
+        return None, f"the run ended as {run.status}: {run.message}"
+    return run, ""

@@ -1,0 +1,104 @@
+"""Verdicts for GitHub Actions: an annotation per broken promise, and a job summary."""
+
+import os
+from pathlib import Path
+
+from chunkscope.gating.verdict import GateResult, Verdict
+
+MOST_ROWS = 500  # a summary over 1 MiB is thrown away as a whole
+
+
+def annotations(result: GateResult) -> str:
+    """Workflow commands, one per line."""
+    lines = [_annotation(verdict, result) for verdict in result.broken]
+    if result.kept:
+        lines = [f"::notice title=chunkscope gate::{_data(headline(result))}"]
+    return "\n".join(lines) + "\n"
+
+
+def _annotation(verdict: Verdict, result: GateResult) -> str:
+    line = _line_of(verdict.key, result.lines)
+    properties = {
+        "file": _in_repository(result.budget),
+        **({"line": str(line)} if line else {}),
+        "title": f"{verdict.promise} of {verdict.subject}",
+    }
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    note = f" ({verdict.note})" if verdict.note else ""
+    return f"::error {told}::{_data(f'promised {verdict.promised}, found {verdict.found}{note}')}"
+
+
+def _line_of(key: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> int | None:
+    """Where the promise stands; else where its table begins."""
+    while key and key not in lines:
+        key = key[:-1]
+    return lines.get(key)
+
+
+def _in_repository(path: Path) -> str:
+    """As GitHub wants it: seen from the top of the checkout."""
+    top = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve()
+    whole = path.resolve()
+    return whole.relative_to(top).as_posix() if whole.is_relative_to(top) else path.as_posix()
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def headline(result: GateResult) -> str:
+    count, broken = len(result.verdicts), len(result.broken)
+    if not broken:
+        return f"{count:,} promises kept" if count > 1 else "the one promise is kept"
+    return f"{broken:,} of {count:,} promises broken"
+
+
+def summary(result: GateResult) -> str:
+    """Markdown: what is broken first."""
+    ordered = [*result.broken, *(verdict for verdict in result.verdicts if verdict.kept)]
+    rows = [_row(verdict) for verdict in ordered[:MOST_ROWS]]
+    left = len(ordered) - len(rows)
+    return "\n".join(
+        [
+            f"### chunkscope gate: {headline(result)}",
+            "",
+            "| | promise | of | promised | found |",
+            "|---|---|---|---|---|",
+            *rows,
+            *([f"\n... and {left:,} more."] if left else []),
+            "",
+            f"Budget: {_cell(str(result.budget))}. Artefacts: {_cell(str(result.folder))}.",
+            "",
+        ]
+    )
+
+
+def _row(verdict: Verdict) -> str:
+    mark = "kept" if verdict.kept else "**broken**"
+    found = verdict.found + (f" ({verdict.note})" if verdict.note else "")
+    cells = (verdict.promise, verdict.subject, verdict.promised, found)
+    return f"| {mark} | {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    """Text from users must not end the cell, nor become markup."""
+    escaped = "".join(f"\\{c}" if c in "\\`*_[]|#~!@" else c for c in text)
+    safe = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return " ".join(safe.split())
+
+
+def append_summary(result: GateResult) -> str | None:
+    """Add to the job's summary where there is one; what went wrong, if something did."""
+    place = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not place:
+        return None
+    try:
+        with Path(place).open("a", encoding="utf-8", errors="replace") as file:
+            file.write(summary(result) + "\n")
+    except OSError as error:
+        return f"cannot write the job summary: {error.strerror}"
+    return None

@@ -1,0 +1,134 @@
+"""[gate.data]: how long the prompts are, how many, and whether all of them can be served."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from chunkscope.gating.budget import Data, Lengths
+from chunkscope.gating.evidence import Evidence
+from chunkscope.gating.units import COUNT, TOKENS
+from chunkscope.gating.verdict import ALL, Verdict, at_least, at_most
+from chunkscope.profile import DatasetProfile, together
+
+PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
+
+
+def check_data(limits: Data, evidence: Evidence) -> Iterator[Verdict]:
+    datasets = evidence.profile.datasets
+    doubt = _doubt(datasets, allow_sample=limits.allow_sample)
+    yield from _lengths(limits, datasets, doubt, subject=ALL, where=("data",))
+    if limits.max_model_len is not None:
+        yield _served(limits.max_model_len, evidence.output_tokens, datasets, doubt)
+    for name in limits.datasets or ():
+        yield _present(name, datasets)
+    for name, own in limits.of.items():
+        yield from _one(name, own, datasets, allow_sample=limits.allow_sample)
+
+
+def _one(
+    name: str, limits: Lengths, datasets: Sequence[DatasetProfile], *, allow_sample: bool
+) -> Iterator[Verdict]:
+    found = [dataset for dataset in datasets if dataset.name == name]
+    if not found:
+        yield _present(name, datasets, where=("data", "of", name))
+        return
+    doubt = _doubt(found, allow_sample=allow_sample)
+    yield from _lengths(limits, found, doubt, subject=name, where=("data", "of", name))
+
+
+def _lengths(
+    limits: Lengths,
+    datasets: Sequence[DatasetProfile],
+    doubt: str,
+    *,
+    subject: str,
+    where: tuple[str, ...],
+) -> Iterator[Verdict]:
+    lengths = together(datasets)
+
+    def told(key: str) -> dict[str, Any]:
+        return {"promise": f"data.{key}", "subject": subject, "where": (*where, key)}
+
+    if (limit := limits.longest_prompt) is not None:
+        found = at_most(limit=limit, found=lengths.max, unit=TOKENS, **told("longest_prompt"))
+        yield _doubted(found, doubt)
+    for key, percent in PERCENTILES.items():
+        if (limit := getattr(limits, key)) is not None:
+            found = at_most(
+                limit=limit, found=lengths.percentile(percent), unit=TOKENS, **told(key)
+            )
+            yield _doubted(found, doubt)
+    if (limit := limits.min_rows) is not None:
+        yield at_least(limit=limit, found=_rows(datasets), unit=COUNT, **told("min_rows"))
+    if (limit := limits.bad_rows) is not None:
+        skipped = sum(dataset.skipped for dataset in datasets)
+        found = at_most(limit=limit, found=skipped, unit=COUNT, **told("bad_rows"))
+        yield _doubted(found, doubt)
+
+
+def _rows(datasets: Iterable[DatasetProfile]) -> int:
+    """What the data holds, though only a part of it may have been counted."""
+    return sum(d.sample.out_of if d.sample else d.rows for d in datasets)
+
+
+def _served(
+    max_model_len: int, output_tokens: int, datasets: Sequence[DatasetProfile], doubt: str
+) -> Verdict:
+    lengths = together(datasets)
+    room = max_model_len - output_tokens
+    refused = lengths.over(room)
+    longest = TOKENS.write(lengths.max)
+    verdict = Verdict(
+        promise="data.max_model_len",
+        subject=ALL,
+        kept=refused == 0 and lengths.count > 0,
+        promised=f"none over {room:,} tokens",
+        found=f"{refused:,} of {lengths.count:,}, longest {longest}",
+        promised_value=max_model_len,
+        found_value=refused,
+        note=(
+            f"vLLM refuses prompts over {max_model_len:,} less {output_tokens:,} for the output"
+            if refused
+            else ""
+        ),
+    )
+    return _doubted(verdict, doubt)
+
+
+def _present(
+    name: str,
+    datasets: Sequence[DatasetProfile],
+    where: tuple[str, ...] = ("data", "datasets"),
+) -> Verdict:
+    rows = {dataset.name: dataset.rows for dataset in datasets}
+    near = get_close_matches(name, rows, n=1)
+    note = f"did you mean {near[0]}?" if near and name not in rows else ""
+    return Verdict(
+        promise="data.datasets",
+        subject=name,
+        kept=rows.get(name, 0) > 0,
+        promised="there",
+        found=f"{rows[name]:,} rows" if name in rows else "not in the profile",
+        found_value=rows.get(name),
+        note=note,
+        where=where,
+    )
+
+
+def _doubt(datasets: Iterable[DatasetProfile], *, allow_sample: bool) -> str:
+    """Why the figures are not about all prompts; empty when they are."""
+    for dataset in datasets:
+        if dataset.failure:
+            return f"{dataset.name} could not be read to its end: {dataset.failure}"
+        if dataset.sample and not allow_sample:
+            return (
+                f"only {dataset.sample.rows:,} of {dataset.sample.out_of:,} rows of "
+                f"{dataset.name} were counted; say `allow_sample = true` if that will do"
+            )
+    return ""
+
+
+def _doubted(verdict: Verdict, doubt: str) -> Verdict:
+    """A figure of a part of the data is no evidence about the whole."""
+    return replace(verdict, kept=False, note=doubt) if doubt else verdict

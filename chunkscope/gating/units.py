@@ -1,0 +1,145 @@
+"""Numbers as people write them in a budget file ("200ms", "80GiB", "5%"), and back.
+
+A bare number is taken only where there is one unit it can mean: tokens, requests, tokens a second.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import isclose, isfinite
+from typing import Any
+
+_WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
+MOST_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """How a kind of number is read and written. `scales` are what one of each unit is worth."""
+
+    scales: Mapping[str, Fraction]
+    accepted: str  # for people: what may be written
+    bare: bool = False  # is a number without a unit clear?
+    whole: bool = False
+    shown: tuple[tuple[float, str], ...] = field(default=((1.0, ""),))  # smallest unit first
+    digits: int = 2
+
+    def read(self, given: Any) -> float:
+        """The number in its base unit; ValueError says what would have been right."""
+        amount = self._amount(given)
+        if self.whole:
+            if amount.denominator != 1:
+                raise ValueError(f"{given!r} is no whole number; {self._accepted}")
+            return int(amount)
+        return float(amount)
+
+    def _amount(self, given: Any) -> Fraction:
+        if isinstance(given, str):
+            return self._parsed(given)
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise ValueError(f"{given!r} is no number; {self._accepted}")  # noqa: TRY004
+        if not isfinite(given) if isinstance(given, float) else abs(given) > 10**18:
+            raise ValueError(f"{_short(given)} is no limit that could be kept; {self._accepted}")
+        if given < 0:
+            raise ValueError(f"{given} is negative; {self._accepted}")
+        if not self.bare:
+            raise ValueError(f"{given} has no unit; {self._accepted}")
+        return Fraction(given)
+
+    def _parsed(self, text: str) -> Fraction:
+        found = _WRITTEN.fullmatch(text)
+        scale = self.scales.get(found[2] or "") if found else None
+        if found is None or scale is None:
+            raise ValueError(f"{_short(text)} has no unit known here; {self._accepted}")
+        return Fraction(found[1]) * scale
+
+    @property
+    def _accepted(self) -> str:
+        return f"write it like {self.accepted}"
+
+    def write(self, value: float | None, *, like: float | None = None, digits: int = 2) -> str:
+        """For people; `like` decides between seconds and milliseconds.
+
+        >>> SECONDS.write(0.25), SECONDS.write(0.25, like=2.0), SIZE.write(None)
+        ('250 ms', '0.25 s', 'not known')
+        """
+        if value is None:
+            return "not known"
+        size = abs(value if like is None else like)
+        scale, name = next((s for s in reversed(self.shown) if size >= s[0]), self.shown[0])
+        text = f"{value / scale:,.{digits}f}" if value != int(value) or scale != 1 else f"{value:,}"
+        if "." in text:
+            text = text.rstrip("0").rstrip(".")
+        return f"{text} {name}".rstrip()
+
+    def write_both(self, limit: float, found: float | None) -> tuple[str, str]:
+        """Two numbers that differ never look the same.
+
+        >>> TOKENS.write_both(2879, 2879.65), TOKENS.write_both(7, 7.0001)
+        (('2,879 tokens', '2,879.65 tokens'), ('7 tokens', '7.0001 tokens'))
+        """
+        for digits in range(self.digits, MOST_DIGITS):
+            texts = self.write(limit, digits=digits), self.write(found, like=limit, digits=digits)
+            if limit == found or texts[0] != texts[1]:
+                break
+        return texts
+
+
+def exceeds(found: float, limit: float) -> bool:
+    """More than the limit; the last bits of a fraction are no more.
+
+    >>> exceeds(0.1 + 0.2, 0.3), exceeds(10**17 + 1, 10**17)
+    (False, True)
+    """
+    whole = isinstance(found, int) and isinstance(limit, int)
+    return not found <= limit and (whole or not isclose(found, limit, rel_tol=1e-9))
+
+
+def _short(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 40 else f"{text[:36]}..."
+
+
+_ONE = Fraction(1)
+# K and k as vLLM reads them: 4K is 4096, 4k is 4000.
+TOKENS = Unit(
+    scales={"": _ONE, "tokens": _ONE, "K": Fraction(1024), "k": Fraction(1000)},
+    accepted='2048 or "2K" (K is 1024, k is 1000)',
+    bare=True,
+    whole=True,
+    shown=((1.0, "tokens"),),
+)
+COUNT = Unit(scales={"": _ONE}, accepted="850", bare=True, whole=True)
+SHARE = Unit(
+    scales={"%": Fraction(1, 100)}, accepted='"5%" (with the %)', shown=((0.01, "%"),), digits=1
+)
+SECONDS = Unit(
+    scales={
+        "us": Fraction(1, 1_000_000),
+        "ms": Fraction(1, 1000),
+        "s": _ONE,
+        "min": Fraction(60),
+        "h": Fraction(3600),
+    },
+    accepted='"200ms" or "1.5s" (us, ms, s, min, h)',
+    shown=((0.001, "ms"), (1.0, "s")),
+)
+SIZE = Unit(  # in GiB
+    scales={
+        "GiB": _ONE,
+        "MiB": Fraction(1, 1024),
+        "TiB": Fraction(1024),
+        "GB": Fraction(10**9, 2**30),
+        "MB": Fraction(10**6, 2**30),
+    },
+    accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
+    shown=((1.0, "GiB"),),
+)
+RATE = Unit(
+    scales={"": _ONE, "/s": _ONE, "tokens/s": _ONE},
+    accepted='4500 or "4500 tokens/s"',
+    bare=True,
+    shown=((1.0, "tokens/s"),),
+    digits=1,
+)

@@ -1,0 +1,105 @@
+"""What became of a promise: kept or broken, with both numbers."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from chunkscope.gating.units import Unit, exceeds
+
+SCHEMA = "chunkscope/gate/1"
+ALL = "all together"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`subject`: the dataset, setting or file concerned. `where`: the key in the budget file."""
+
+    promise: str
+    subject: str
+    kept: bool
+    promised: str
+    found: str
+    promised_value: Any = None
+    found_value: Any = None
+    note: str = ""
+    where: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.where or tuple(self.promise.split("."))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "promise": self.promise,
+            "subject": self.subject,
+            "kept": self.kept,
+            "promised": self.promised,
+            "found": self.found,
+            "promised_value": self.promised_value,
+            "found_value": self.found_value,
+            "note": self.note,
+        }
+
+
+def at_most(promise: str, limit: float, found: float | None, unit: Unit, **more: Any) -> Verdict:
+    """Kept when what was found is not over the limit. Not known is not kept."""
+    kept = found is not None and not exceeds(found, limit)
+    return _limited("at most", promise, kept, limit, found, unit, more)
+
+
+def at_least(promise: str, limit: float, found: float | None, unit: Unit, **more: Any) -> Verdict:
+    kept = found is not None and not exceeds(limit, found)
+    return _limited("at least", promise, kept, limit, found, unit, more)
+
+
+def _limited(
+    relation: str,
+    promise: str,
+    kept: bool,
+    limit: float,
+    found: float | None,
+    unit: Unit,
+    more: dict[str, Any],
+) -> Verdict:
+    promised, seen = unit.write_both(limit, found)
+    told = {"subject": ALL, "promised": f"{relation} {promised}", "found": seen, **more}
+    return Verdict(promise=promise, kept=kept, promised_value=limit, found_value=found, **told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """All promises of a budget file, in its order. `lines` is where each stands in the file."""
+
+    budget: Path
+    folder: Path
+    verdicts: tuple[Verdict, ...]
+    digests: dict[str, str] = field(default_factory=dict)
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def kept(self) -> bool:
+        return not self.broken
+
+    @property
+    def broken(self) -> tuple[Verdict, ...]:
+        return tuple(verdict for verdict in self.verdicts if not verdict.kept)
+
+    def to_json(self) -> dict[str, Any]:
+        from chunkscope import __version__
+
+        return {
+            "schema": SCHEMA,
+            "chunkscope": __version__,
+            "created": self.created,
+            "budget": str(self.budget),
+            "folder": str(self.folder),
+            "artefacts": self.digests,
+            "kept": self.kept,
+            "promises": len(self.verdicts),
+            "broken": len(self.broken),
+            "notes": list(self.notes),
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+        }

@@ -1,0 +1,68 @@
+"""Verdicts on a terminal: a table by the budget's own tables, then what is broken, in full."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from chunkscope.gating.github import headline
+from chunkscope.gating.verdict import ALL, GateResult, Verdict
+from chunkscope.sources.base import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_KEPT = 20  # of one table: a hundred datasets, three figures each, are read by nobody
+
+
+def show_gate(result: GateResult, console: "Console") -> None:
+    console.print(Text(f"{headline(result)}, by {result.budget}"))
+    console.print()
+    # The figures need 51 columns; names give way, and are whole in the sentences below.
+    console.print(_table(result, names=max(16, console.width - 51)))
+    for verdict in result.broken:
+        console.print()
+        console.print(_sentence(verdict))
+
+
+def _table(result: GateResult, names: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    table.add_column("promise", no_wrap=True, overflow="ellipsis", max_width=names)
+    table.add_column("promised")
+    table.add_column("found")
+    for name, verdicts in groupby(result.verdicts, key=_table_of):
+        table.add_row("", Text(name, "bold"))
+        shown, left = _shortened(list(verdicts))
+        for verdict in shown:
+            table.add_row(*_cells(verdict))
+        if left:
+            table.add_row(Text("kept", "green"), f"... {left:,} more")
+    return table
+
+
+def _table_of(verdict: Verdict) -> str:
+    return verdict.promise.rpartition(".")[0]
+
+
+def _shortened(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], int]:
+    """All that is broken, and the first of what is kept."""
+    kept = [verdict for verdict in verdicts if verdict.kept]
+    left_out = {id(verdict) for verdict in kept[MOST_KEPT:]}
+    return [verdict for verdict in verdicts if id(verdict) not in left_out], len(left_out)
+
+
+def _cells(verdict: Verdict) -> list[Text]:
+    mark = Text("kept", "green") if verdict.kept else Text("BROKEN", "bold red")
+    key = verdict.promise.rpartition(".")[2]
+    label = key if verdict.subject == ALL else f"{key}: {verdict.subject}"
+    told = (label, verdict.promised, verdict.found)
+    return [mark, *(Text(printable(cell)) for cell in told)]
+
+
+def _sentence(verdict: Verdict) -> Text:
+    note = f" ({verdict.note})" if verdict.note else ""
+    told = f"promised {verdict.promised}, found {verdict.found}{note}"
+    return Text(printable(f"{verdict.promise} of {verdict.subject}: {told}"))

@@ -1,0 +1,89 @@
+"""Numbers with units: read exactly, written so that two that differ look different."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chunkscope.gating.units import COUNT, RATE, SECONDS, SHARE, SIZE, TOKENS
+
+
+@pytest.mark.parametrize(
+    ("unit", "given", "value"),
+    [
+        (SECONDS, "200ms", 0.2),
+        (SECONDS, "1.5s", 1.5),
+        (SECONDS, " 2 min ", 120),
+        (SECONDS, "250us", 0.00025),
+        (SIZE, "80GiB", 80),
+        (SIZE, "512MiB", 0.5),
+        (SIZE, "24GB", 24e9 / 2**30),
+        (SHARE, "5%", 0.05),
+        (SHARE, "7.3 %", 0.073),
+        (TOKENS, 2048, 2048),
+        (TOKENS, "2K", 2048),
+        (TOKENS, "2k", 2000),
+        (TOKENS, "1.5K", 1536),
+        (TOKENS, "300 tokens", 300),
+        (COUNT, 0, 0),
+        (RATE, 4500, 4500),
+        (RATE, "4500.5 tokens/s", 4500.5),
+    ],
+)
+def test_a_number_is_read_with_its_unit(unit, given, value):
+    assert unit.read(given) == value
+
+
+@pytest.mark.parametrize(
+    ("unit", "given", "said"),
+    [
+        pytest.param(SECONDS, 200, "200 has no unit; write it like \"200ms\"", id="a bare time"),
+        pytest.param(SECONDS, "200GiB", "\"200ms\" or \"1.5s\"", id="a size for a time"),
+        pytest.param(SIZE, "80ms", "\"80GiB\"", id="a time for a size"),
+        pytest.param(SHARE, 5, "\"5%\"", id="a share without its sign"),
+        pytest.param(SHARE, 0.05, "\"5%\"", id="a share as a fraction"),
+        pytest.param(TOKENS, "2.0001K", "no whole number", id="a part of a token"),
+        pytest.param(TOKENS, 2.5, "no whole number", id="half a token"),
+        pytest.param(TOKENS, "many", "\"2K\"", id="a word"),
+        pytest.param(TOKENS, True, "no number", id="a truth value"),
+        pytest.param(TOKENS, [1], "no number", id="a list"),
+        pytest.param(TOKENS, -1, "negative", id="a negative number"),
+        pytest.param(TOKENS, "-1", "no unit known", id="a negative text"),
+        pytest.param(RATE, float("nan"), "no limit", id="not a number"),
+        pytest.param(RATE, float("inf"), "no limit", id="endless"),
+        pytest.param(RATE, float("-inf"), "no limit", id="endlessly little"),
+        pytest.param(COUNT, 10**400, "no limit", id="a huge number"),
+        pytest.param(SECONDS, "1e999s", "no unit known", id="an exponent"),
+        pytest.param(SECONDS, "٣s", "no unit known", id="digits of another script"),
+        pytest.param(SECONDS, "9" * 5000 + "s", "no unit known", id="thousands of digits"),
+        pytest.param(SECONDS, "", "no unit known", id="nothing"),
+    ],
+)  # fmt: skip
+def test_a_wrong_unit_is_told_what_would_be_right(unit, given, said):
+    with pytest.raises(ValueError, match=re.escape(said)) as error:
+        unit.read(given)
+    assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("unit", "limit", "found", "shown"),
+    [
+        (TOKENS, 1000, 1000.0, ("1,000 tokens", "1,000 tokens")),
+        (TOKENS, 1000, 1000.001, ("1,000 tokens", "1,000.001 tokens")),
+        (SECONDS, 0.2, 1.25, ("200 ms", "1,250 ms")),
+        (SECONDS, 2.0, 0.25, ("2 s", "0.25 s")),
+        (SIZE, 80, None, ("80 GiB", "not known")),
+        (SHARE, 0.1, 0.1001, ("10 %", "10.01 %")),
+        (COUNT, 0, 0, ("0", "0")),
+    ],
+)
+def test_both_numbers_are_written_alike(unit, limit, found, shown):
+    assert unit.write_both(limit, found) == shown
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.001, 1e6))
+def test_numbers_that_differ_look_different(limit, found):
+    texts = SECONDS.write_both(limit, found)
+    if abs(limit - found) / limit > 1e-8:
+        assert texts[0] != texts[1]
