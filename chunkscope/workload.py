@@ -123,7 +123,7 @@ def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[floa
         return [0.0] * count
     times, now = [], 0.0
     for _ in range(count):
-        times.append(now)
+        times.append(round(now, 6))  # as it is written down, so that it can be sent again
         now += chance.expovariate(rate)
     return times
 

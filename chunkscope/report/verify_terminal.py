@@ -1,6 +1,7 @@
 """What was measured, on a terminal: one column per setting, each figure beside the first one's."""
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ from chunkscope.verification.result import Run, Verification
 if TYPE_CHECKING:
     from rich.console import Console
 
-LABEL_WIDTH = 27
-FIRST_WIDTH = 11
+LABEL_WIDTH = 22
+FIRST_WIDTH = 10
 COLUMN_WIDTH = 16
-PARTS = {"short": "short prompts", "long": "long prompts"}
+HEADING_WIDTH = 14
 QUANTILES = ("p50", "p95", "p99", "max")
 
 
@@ -80,23 +81,39 @@ class Line:
 
 
 def _table(v: Verification, runs: Sequence[Run]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
+    table = Table(box=None, padding=(0, 1, 0, 0), show_header=True, header_style="dim")
     table.add_column("", no_wrap=True)
     for run in runs:
         table.add_column(_heading(run), justify="right", overflow="fold")
     if any(not run.ok for run in runs):
         table.add_row("status", *(run.status.value.replace("_", " ") for run in runs))
-    for line in _lines(v):
-        if line is None or line.find is None:
-            table.add_row(line.label if line else "")
-        else:
-            table.add_row(line.label, *(_cell(line, run, runs[0]) for run in runs))
+    for line in _known(_lines(v), v.runs):
+        cells = (_cell(line, run, runs[0]) for run in runs)
+        table.add_row(Text(line.label, style="dim" if line.find is None else ""), *cells)
     return table
 
 
+def _known(lines: Iterable[Line], runs: Sequence[Run]) -> Iterator[Line]:
+    """Without figures that no run has, and without titles of nothing."""
+    title = None
+    for line in lines:
+        if line.find is None:
+            title = line
+        elif any(line.find(run) is not None for run in runs):
+            if title is not None:
+                yield title
+            title = None
+            yield line
+
+
 def _heading(run: Run) -> Text:
-    """`max-num-batched-tokens=4096` is broken after each word, not in the middle of one."""
-    return Text(" = ".join((run.setting, *run.same_as)).replace("-", "-\u200b"))
+    """`max-num-batched-tokens=4096` is broken after a word, not in the middle of one."""
+    lines = [""]
+    for word in re.findall(r"[^-=]*[-=]?", " = ".join((run.setting, *run.same_as))):
+        if len(lines[-1] + word) > HEADING_WIDTH:
+            lines.append("")
+        lines[-1] += word
+    return Text("\n".join(line.strip() for line in lines if line.strip()))
 
 
 def _cell(line: Line, run: Run, first: Run) -> Text:
@@ -113,74 +130,67 @@ def _cell(line: Line, run: Run, first: Run) -> Text:
     return text
 
 
-def _lines(v: Verification) -> Iterator[Line | None]:
+def _lines(v: Verification) -> Iterator[Line]:
     yield from _memory_lines(v)
-    yield None
-    yield from _total_lines(v)
-    has_long = any(r.prompt_tokens > v.workload.long_over for r in v.workload.requests)
-    has_short = any(r.prompt_tokens <= v.workload.long_over for r in v.workload.requests)
-    parts = [part for part, there in (("short", has_short), ("long", has_long)) if there]
-    for name, title in (("ttft_s", "time to first token"), ("itl_s", "gap between tokens")):
-        for part in parts:
-            yield None
-            yield from _quantile_lines(name, f"{title}, {PARTS[part]}", part)
-    yield None
-    yield from _quantile_lines("e2e_s", "whole request", None)
-    yield None
+    yield from _total_lines()
+    for name, title in (("ttft_s", "first token"), ("itl_s", "token gap")):
+        for part in ("short", "long"):
+            yield from _quantile_lines(f"{name}.{part}", f"{title}, {part} prompts")
+    yield from _quantile_lines("e2e_s", "whole request")
     yield from _step_lines()
 
 
 def _memory_lines(v: Verification) -> Iterator[Line]:
     on_cpu = v.machine is not None and v.machine.device == "cpu"
-    held = "process, peak GiB" if on_cpu else "device, peak GiB"
-    yield Line(label="activation, peak GiB", find=lambda r: r.activation_peak_gib, write=_gib)
+    held = "  process peak GiB" if on_cpu else "  device peak GiB"
+    yield Line(label="memory", find=None)
+    yield Line(label="  activation peak GiB", find=lambda r: r.activation_peak_gib, write=_gib)
     yield Line(
-        label="  predicted",
+        label="    predicted",
         find=lambda r: r.predicted.activation_gib if r.predicted else None,
         write=_gib,
     )
     yield Line(label=held, find=lambda r: r.device_peak_gib, write=_gib)
-    yield Line(label="weights, GiB", find=lambda r: r.weights_gib, write=_gib)
-    yield Line(label="KV cache, tokens", find=lambda r: r.kv_cache_tokens, write=number)
+    yield Line(label="  weights GiB", find=lambda r: r.weights_gib, write=_gib)
+    yield Line(label="  KV cache tokens", find=lambda r: r.kv_cache_tokens, write=number)
     yield Line(
-        label="  predicted",
+        label="    predicted",
         find=lambda r: r.predicted.kv_cache_tokens if r.predicted else None,
         write=number,
     )
-    yield Line(
-        label="longest requests it holds", find=lambda r: r.kv_concurrency, write="{:,.1f}".format
-    )
+    yield Line(label="  longest requests", find=lambda r: r.kv_concurrency, write="{:,.1f}".format)
 
 
-def _total_lines(v: Verification) -> Iterator[Line]:
-    yield _figure_line("makespan_s", "time for all requests", seconds)
-    if v.repeats > 1:
-        yield Line(label="  least", find=lambda r: _end(r, "makespan_s", 0), write=seconds)
-        yield Line(label="  most", find=lambda r: _end(r, "makespan_s", 1), write=seconds)
-    yield _figure_line("input_tokens_per_s", "input tokens/s", number)
-    yield _figure_line("output_tokens_per_s", "output tokens/s", number)
+def _total_lines() -> Iterator[Line]:
+    yield Line(label="throughput", find=None)
+    yield _figure_line("makespan_s", "  all requests took", seconds)
+    yield Line(label="    least", find=lambda r: _end(r, 0), write=seconds)
+    yield Line(label="    most", find=lambda r: _end(r, 1), write=seconds)
+    yield _figure_line("input_tokens_per_s", "  input tokens/s", number)
+    yield _figure_line("output_tokens_per_s", "  output tokens/s", number)
 
 
-def _end(run: Run, name: str, which: int) -> float | None:
-    found = spread(run, name)
-    return found[which] if found else None
+def _end(run: Run, which: int) -> float | None:
+    """Of the spread; a single repeat has none."""
+    found = spread(run, "makespan_s")
+    return found[which] if found and len(run.repeats) > 1 else None
 
 
-def _quantile_lines(name: str, title: str, part: str | None) -> Iterator[Line]:
+def _quantile_lines(name: str, title: str) -> Iterator[Line]:
     yield Line(label=title, find=None)
     for at in QUANTILES:
-        path = f"{name}.{part}.{at}" if part else f"{name}.{at}"
         label = f"  {'longest' if at == 'max' else at}"
-        yield _figure_line(path, label, seconds)
+        yield _figure_line(f"{name}.{at}", label, seconds)
 
 
 def _step_lines() -> Iterator[Line]:
-    yield _figure_line("steps", "steps", number)
-    yield _figure_line("tokens_per_step", "tokens per step", number)
-    yield _figure_line("chunked_prompts", "prompts in chunks", number)
-    yield _figure_line("chunks_max", "most chunks of a prompt", number)
-    yield _figure_line("preemptions", "preemptions", number)
-    yield _figure_line("prefix_hit_rate", "prefix-cache hits", share)
+    yield Line(label="scheduler", find=None)
+    yield _figure_line("steps", "  steps", number)
+    yield _figure_line("tokens_per_step", "  tokens per step", number)
+    yield _figure_line("chunked_prompts", "  prompts in chunks", number)
+    yield _figure_line("chunks_max", "  most chunks of one", number)
+    yield _figure_line("preemptions", "  preemptions", number)
+    yield _figure_line("prefix_hit_rate", "  prefix-cache hits", share)
 
 
 def _figure_line(name: str, label: str, write: Callable[[float | None], str]) -> Line:

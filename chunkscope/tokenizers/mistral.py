@@ -30,14 +30,28 @@ class MistralChat:
 
         ChatRefused when this conversation cannot be encoded.
         """
-        try:
-            request = self._request.from_openai(messages=messages, tools=tools)
-            tokens = self._tokenizer.encode_chat_completion(request).tokens
-        except Exception as error:  # pydantic and mistral-common raise many kinds
-            first = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ChatRefused(f"mistral-common refuses this conversation: {first}") from error
+        tokens = self._tokens(messages, tools)
         said = sum(len(message["content"] or "") for message in messages)
         # Tools and calls are encoded as JSON.
         data = [tools, *(message.get("tool_calls") for message in messages)]
         written = sum(len(json.dumps(part, ensure_ascii=False)) for part in data if part)
         return len(tokens), said + written
+
+    def encode(
+        self, messages: list[dict[str, Any]], tools: list[Any] | None
+    ) -> tuple[list[int], str]:
+        """The token ids, and the text they stand for with its special tokens spelled out."""
+        from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
+
+        tokens = self._tokens(messages, tools)
+        keep = SpecialTokenPolicy.KEEP
+        return tokens, str(self._tokenizer.decode(tokens, special_token_policy=keep))
+
+    def _tokens(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> list[int]:
+        try:
+            request = self._request.from_openai(messages=messages, tools=tools)
+            tokens: list[int] = self._tokenizer.encode_chat_completion(request).tokens
+        except Exception as error:  # pydantic and mistral-common raise many kinds
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ChatRefused(f"mistral-common refuses this conversation: {first}") from error
+        return tokens

@@ -13,6 +13,7 @@ from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled, compile_once, digest, is_compiled
 from chunkscope.tokenizers.counting import Counting, chosen_name
+from chunkscope.tokenizers.encoding import Encode, encoder
 from chunkscope.tokenizers.engines import reference_name
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.resolve import resolve
@@ -52,6 +53,7 @@ class Tokenizer:
         self._failure: ChunkscopeError | None = None
         self._counting: Counting | None = None
         self._mistral: MistralChat | None = None
+        self._encode: Encode | None = None
         self._templates: dict[str, ChatTemplate] = {}
 
     @property
@@ -99,10 +101,25 @@ class Tokenizer:
 
     def count_chat(self, conversation: Conversation) -> tuple[int, int]:
         """Tokens and characters of a conversation, where `counts_chats_itself`."""
+        return self._chat.count(string_content(conversation.messages), conversation.tools)
+
+    def encode_chat(self, conversation: Conversation) -> tuple[list[int], str]:
+        """Token ids and text of a conversation, where `counts_chats_itself`."""
+        return self._chat.encode(string_content(conversation.messages), conversation.tools)
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
+        """The ids that the model is fed. A chat's text has its special tokens already."""
+        with self._lock:
+            if self._encode is None:
+                self._encode = encoder(self.compiled, self.kind)
+        return self._encode(texts, special_tokens)
+
+    @property
+    def _chat(self) -> MistralChat:
         with self._lock:
             if self._mistral is None:
                 self._mistral = MistralChat(self.compiled.files[0])
-        return self._mistral.count(string_content(conversation.messages), conversation.tools)
+            return self._mistral
 
     @property
     def chat_day(self) -> datetime.date:

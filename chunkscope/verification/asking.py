@@ -27,6 +27,9 @@ class Prompts(Protocol):
 
     def prompt(self, repeat: int, index: int, length: int) -> str | list[int]: ...
 
+    def is_complete(self, index: int) -> bool:
+        """Whether its special tokens are in it already."""
+
     def probe(self) -> str | list[int]:
         """A short one, to see whether such prompts are taken."""
 
@@ -49,6 +52,9 @@ class TokenIds:
             ids[:shared] = self._random(f"{repeat}/shared", shared)
         return ids
 
+    def is_complete(self, index: int) -> bool:  # noqa: ARG002
+        return True  # nobody adds anything to ids
+
     def probe(self) -> list[int]:
         """Ends in the highest id that will be sent."""
         return [self.range[0], self.range[1] - 1]
@@ -66,9 +72,13 @@ class Texts:
     """The same texts in every repeat."""
 
     texts: Sequence[str]
+    complete: Sequence[bool] = ()
 
     def prompt(self, repeat: int, index: int, length: int) -> str:  # noqa: ARG002
         return self.texts[index]
+
+    def is_complete(self, index: int) -> bool:
+        return bool(self.complete and self.complete[index])
 
     def probe(self) -> str:
         return min(self.texts, key=len)
@@ -88,7 +98,9 @@ class Dialect:
         """Log-probabilities of a prompt come in one piece."""
         return self.task is not Task.LOGLIKELIHOOD
 
-    def body(self, prompt: str | list[int], output_tokens: int, *, salt: str) -> bytes:
+    def body(
+        self, prompt: str | list[int], output_tokens: int, *, salt: str, is_complete: bool = False
+    ) -> bytes:
         """`salt`: prompts with another one share no prefix with this one, where that is known."""
         asked: dict[str, Any] = {
             "model": self.model,
@@ -99,6 +111,8 @@ class Dialect:
         }
         if self.is_vllm:
             asked |= {"min_tokens": output_tokens, "ignore_eos": True, "cache_salt": salt}
+            if is_complete and self.path is Route.COMPLETIONS and isinstance(prompt, str):
+                asked["add_special_tokens"] = False
         return orjson.dumps(asked)
 
     def _prompt(self, prompt: str | list[int]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class _Session:
             model=self.server.model, is_vllm=self.server.is_vllm, task=self.workload.task
         )
         if self.real is not None:
-            self.prompts = Texts(texts=self.real.texts)
+            self.prompts = Texts(texts=self.real.texts, complete=self.real.complete)
         else:
             # Only a vLLM that has its tokenizer looks at ids before it uses them.
             ids = WORDS if self.server.has_tokenizer else BYTES
@@ -278,6 +278,7 @@ class _Session:
                 self.prompts.prompt(repeat, index, request.prompt_tokens),
                 request.output_tokens,
                 salt=f"{self.name}/{repeat}",
+                is_complete=self.prompts.is_complete(index),
             )
             for index, request in requests
         ]

@@ -35,6 +35,8 @@ OUT_OF_MEMORY = (
 # Raised by vLLM when arguments or the model do not go together.
 REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
 ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)): (.+)$")
+# pydantic puts the sentence on its second line, and its own remarks behind it.
+VALUE_ERROR = re.compile(r"Value error, (.+?)(?: \[type=|$)", re.MULTILINE)
 # What the parent process raises when a child of its died: true, and no cause.
 CONSEQUENCES = ("Engine core initialization failed", "EngineDeadError", "EngineCore encountered")
 
@@ -82,6 +84,8 @@ def cause_in(log: str, *, started: bool) -> Cause | None:
         found = pattern.search(log)
         if found:
             return Cause(status=Status.OUT_OF_MEMORY, text=_sentence(found[0]))
+    if not started and (found := VALUE_ERROR.search(log)):
+        return Cause(status=Status.REFUSED, text=_sentence(found[1]))
     for line in log.splitlines():
         found = ERROR_LINE.search(line)
         if found is None or any(word in line for word in CONSEQUENCES):

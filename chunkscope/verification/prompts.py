@@ -1,10 +1,297 @@
-"""Real prompts for a workload (stub)."""
+"""Real prompts for a workload: rows of the data, each where one of its length is asked for.
 
-from dataclasses import dataclass
+The data is read again as the profile says it was read. Lengths are known of a sample of the rows;
+each request gets the row that comes nearest, and its true length.
+"""
+
+import datetime
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+from chunkscope import sampling
+from chunkscope.errors import InputError
+from chunkscope.profile import Profile
+from chunkscope.sources.archives import close_idle
+from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
+from chunkscope.sources.chat import Conversation
+from chunkscope.sources.discover import discover
+from chunkscope.sources.readers import open_reader
+from chunkscope.sources.select import SelectOptions, select
+from chunkscope.tokenizers.chat_template import TemplateRefused
+from chunkscope.tokenizers.mistral import ChatRefused
+from chunkscope.tokenizers.tokenizer import Tokenizer
+from chunkscope.workload import Workload
+
+FEWEST_ROWS = 2_000
+ROWS_PER_REQUEST = 10
+RANDOM_INSTEAD = "leave --data out: random token ids of the same lengths are sent then"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealPrompts:
+    """One prompt for each request, as text and as ids.
+
+    `complete` says of each text whether it has its special tokens in it, as a rendered chat has,
+    so that nobody must add them.
+    """
+
     texts: tuple[str, ...]
     ids: tuple[tuple[int, ...], ...]
     source: str
+    complete: tuple[bool, ...] = ()
+
+
+class Row(NamedTuple):
+    """A prompt as it is sent. Chats that mistral-common encodes come with their ids."""
+
+    text: str
+    complete: bool
+    ids: tuple[int, ...] | None = None
+
+
+def real_prompts(
+    paths: Sequence[str],
+    profile: Profile,
+    workload: Workload,
+    *,
+    tokenizer: str | None,
+    seed: int,
+) -> tuple[Workload, RealPrompts]:
+    """The workload with the lengths of real rows, and those rows.
+
+    A row is used again only when all have been used; the longest request of the workload is the
+    room there is: answers are cut down before it is exceeded.
+    """
+    options = _repeatable(profile)
+    counter = _same_tokenizer(profile, tokenizer, options)
+    sources, _ = discover(
+        list(paths), include=options.include, exclude=options.exclude, options=options.read
+    )
+    most = max(FEWEST_ROWS, ROWS_PER_REQUEST * len(workload.requests))
+    rows = list(_rows(_sampled(sources, options, most, seed), counter, options))
+    lengths = _lengths(rows, counter)
+    _refuse_other_data(lengths, profile)
+    room = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
+    chosen = nearest([r.prompt_tokens for r in workload.requests], lengths, room=room)
+    ids = _ids([rows[row] for row in chosen], counter)
+    real = RealPrompts(
+        texts=tuple(rows[row].text for row in chosen),
+        ids=ids,
+        source=_said(sources, paths, again=len(chosen) - len(set(chosen))),
+        complete=tuple(rows[row].complete for row in chosen),
+    )
+    return _with_lengths(workload, [len(prompt) for prompt in ids], room), real
+
+
+def _with_lengths(workload: Workload, lengths: Sequence[int], room: int) -> Workload:
+    requests = tuple(
+        replace(
+            request,
+            prompt_tokens=length,
+            output_tokens=max(1, min(request.output_tokens, room - length)),
+        )
+        for request, length in zip(workload.requests, lengths, strict=True)
+    )
+    return replace(workload, requests=requests)
+
+
+def _said(sources: Sequence[Source], paths: Sequence[str], *, again: int) -> str:
+    names = [source.name for source in sources]
+    repeated = f" ({again:,} of them sent before)" if again else ""
+    return f"real prompts of {', '.join(names if len(names) <= 3 else paths)}{repeated}"
+
+
+# -- as the profile was made ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What the profile says about how its data was read."""
+
+    read: ReadOptions
+    select: SelectOptions
+    tokenizer: str | None
+    apply_chat_template: bool
+    chat_date: datetime.date | None
+    special_tokens: bool
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+
+def _repeatable(profile: Profile) -> _Options:
+    if profile.tokenizer.kind == "none":
+        raise InputError(
+            "the profile was made of traces, which hold only lengths: there are no texts to send",
+            hint=RANDOM_INSTEAD,
+        )
+    known = profile.options
+    if known.get("prefix_sha256"):
+        raise InputError(
+            "the profile was made with --prefix-file, whose text it does not keep",
+            hint=f"put the prefix into --template and analyze again, or {RANDOM_INSTEAD}",
+        )
+    if profile.tokenizer.chat_template:
+        raise InputError(
+            "the profile was made with --chat-template, which it does not keep",
+            hint=f"put it into the tokenizer's folder and analyze again, or {RANDOM_INSTEAD}",
+        )
+    date = known.get("chat_date")
+    return _Options(
+        read=ReadOptions(per_line=_was_per_line(profile)),
+        select=SelectOptions(
+            fields=tuple(known.get("fields") or ()),
+            template=known.get("template"),
+            chat=bool(known.get("chat", True)),
+        ),
+        tokenizer=known.get("tokenizer"),
+        apply_chat_template=bool(known.get("apply_chat_template", False)),
+        chat_date=datetime.date.fromisoformat(date) if date else None,
+        special_tokens=bool(known.get("special_tokens", True)),
+        include=tuple(known.get("include") or ()),
+        exclude=tuple(known.get("exclude") or ()),
+    )
+
+
+def _was_per_line(profile: Profile) -> bool:
+    return any(d.format == "text" and d.unit == "line" for d in profile.datasets)
+
+
+def _same_tokenizer(profile: Profile, name: str | None, options: _Options) -> Tokenizer:
+    tokenizer = Tokenizer(name or options.tokenizer, chat_date=options.chat_date)
+    if tokenizer.digest != profile.tokenizer.digest:
+        raise InputError(
+            f"the profile was counted with {profile.tokenizer.name}, which is not "
+            f"{tokenizer.name} as it is here",
+            hint="name that tokenizer with --tokenizer, or analyze again with this one",
+        )
+    return tokenizer
+
+
+def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
+    """Options that a profile does not keep (an encoding, a delimiter) show in the lengths."""
+    if any(dataset.sample for dataset in profile.datasets):
+        return  # a sample need not have every length
+    known = profile.overall.counts
+    strange = sum(length not in known for length in lengths)
+    if strange * 2 > len(lengths):
+        raise InputError(
+            f"{strange:,} of {len(lengths):,} prompts have lengths that the profile does not know: "
+            "this is other data, or it was read otherwise",
+            hint="analyze this data, then recommend and verify, with one and the same profile",
+        )
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+class _Drawn(NamedTuple):
+    """A row of some dataset before it is text: a text or a conversation."""
+
+    item: Any
+    is_chat: bool
+
+
+def _sampled(sources: Sequence[Source], options: _Options, most: int, seed: int) -> list[_Drawn]:
+    """A seeded sample over all datasets, each row as likely as any other."""
+    try:
+        sample, seen = sampling.draw(
+            chain.from_iterable(_prompts(source, options) for source in sources), most, seed
+        )
+    finally:
+        close_idle()
+    if not seen:
+        names = ", ".join(source.path for source in sources[:3])
+        raise InputError(
+            f"there are no texts in {names}: only lengths, or rows that cannot be used",
+            hint=RANDOM_INSTEAD,
+        )
+    return sample.records
+
+
+def _prompts(source: Source, options: _Options) -> Iterator[Chunk]:
+    problems = Problems()
+    with open_reader(source, options.read, problems) as reader:
+        head = reader.head()
+        if not head:
+            return
+        selection = select(head, options.select, rows_at=reader.rows_at)
+        if selection.kind == "lengths":
+            return
+        is_chat = selection.kind == "chat"
+        columns = sorted(selection.columns) if selection.columns is not None else None
+        for chunk in reader.chunks(columns):
+            prompts = selection.extract(chunk, problems)
+            yield Chunk(prompts.positions, [_Drawn(item, is_chat) for item in prompts.items])
+
+
+def _rows(drawn: Iterable[_Drawn], tokenizer: Tokenizer, options: _Options) -> Iterator[Row]:
+    """As they are sent. What the chat template refuses is left out, as it was in the profile."""
+    for item, is_chat in drawn:
+        if not (is_chat or options.apply_chat_template):
+            yield Row(item, complete=not options.special_tokens)
+            continue
+        chat = item if is_chat else Conversation([{"role": "user", "content": item}])
+        try:
+            yield _chat_row(chat, tokenizer)
+        except (TemplateRefused, ChatRefused):
+            continue
+
+
+def _chat_row(chat: Conversation, tokenizer: Tokenizer) -> Row:
+    if not tokenizer.counts_chats_itself:
+        return Row(tokenizer.chat_text(chat), complete=True)
+    ids, text = tokenizer.encode_chat(chat)
+    return Row(text, complete=True, ids=tuple(ids))
+
+
+def _lengths(rows: Sequence[Row], tokenizer: Tokenizer) -> list[int]:
+    """As `analyze` counts them: with the fastest engine that is proved right."""
+    texts = [row.text for row in rows if row.ids is None]
+    counts = iter(tokenizer.counting.count(texts) if texts else [])
+    added = tokenizer.compiled.special_added
+    return [
+        len(row.ids) if row.ids is not None else next(counts) + (0 if row.complete else added)
+        for row in rows
+    ]
+
+
+def _ids(rows: Sequence[Row], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    made: dict[Row, tuple[int, ...]] = {row: row.ids for row in rows if row.ids is not None}
+    for complete in (False, True):
+        left = list({row: None for row in rows if row not in made and row.complete is complete})
+        encoded = tokenizer.encode([row.text for row in left], special_tokens=not complete)
+        made |= {row: tuple(ids) for row, ids in zip(left, encoded, strict=True)}
+    return tuple(made[row] for row in rows)
+
+
+# -- which row for which request -----------------------------------------------------------------
+
+
+def nearest(wanted: Sequence[int], lengths: Sequence[int], *, room: int) -> list[int]:
+    """For each length the index of a row near it; no row again before all have been used.
+
+    >>> nearest([10, 90], [88, 12, 11], room=100)
+    [2, 0]
+    """
+    usable = sorted((n, row) for row, n in enumerate(lengths) if 0 < n < room)
+    if not usable:
+        raise InputError(
+            f"no prompt of this data fits: the longest request of the workload has {room:,} "
+            f"tokens with its answer, the shortest prompt {min(lengths, default=0):,}",
+            hint=RANDOM_INSTEAD,
+        )
+    chosen = [0] * len(wanted)
+    left: list[tuple[int, int]] = []
+    # The longest first: there are few like them, and they decide what is measured.
+    for place in sorted(range(len(wanted)), key=lambda i: -wanted[i]):
+        left = left or list(usable)
+        at = bisect_left(left, (wanted[place], -1))
+        if at == len(left) or (
+            at and wanted[place] - left[at - 1][0] <= left[at][0] - wanted[place]
+        ):
+            at -= 1
+        chosen[place] = left.pop(at)[1]
+    return chosen

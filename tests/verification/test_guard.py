@@ -1,0 +1,113 @@
+"""The guard leaves nothing behind, whatever ends first. Real processes, no engine needed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from chunkscope.verification.process import INSIDE
+
+GUARD = INSIDE / "chunkscope_guard.py"
+# A child that ignores the polite signal and has a child of its own.
+STUBBORN = (
+    "import signal, subprocess, time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "subprocess.Popen(['sleep', '600'])\n"
+    "print('up', flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """Start a guard over some Python; give it and its log."""
+    started = []
+
+    def start(program):
+        read, write = os.pipe()
+        log = tmp_path / "log"
+        guard = subprocess.Popen(
+            [sys.executable, "-I", str(GUARD), str(log), sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "CHUNKSCOPE_EVENTS_FD": str(write)},
+            pass_fds=[write],
+            start_new_session=True,
+        )
+        os.close(write)
+        os.close(read)
+        started.append(guard)
+        return guard, log
+
+    yield start
+    for guard in started:
+        guard.stdin.close()
+        guard.wait(20)
+
+
+def wait_until(condition, seconds=15):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
+
+
+def members(group):
+    """Live processes of a group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                state, _, member_of = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            except OSError:
+                continue
+            if int(member_of) == group and state not in "ZX":
+                found.append(int(entry.name))
+    return found
+
+
+def is_up(log):
+    return lambda: log.exists() and "up" in log.read_text()
+
+
+def test_the_end_of_stdin_ends_everything_even_the_stubborn(guarded) -> None:
+    guard, log = guarded(STUBBORN)
+    wait_until(is_up(log))
+    wait_until(lambda: len(members(guard.pid)) == 3)
+    guard.stdin.close()
+    guard.wait(20)
+    assert members(guard.pid) == []
+
+
+def test_when_the_engine_ends_its_children_do_too(guarded) -> None:
+    guard, _ = guarded("import subprocess; subprocess.Popen(['sleep', '600'])")
+    assert guard.wait(20) == 0
+    assert members(guard.pid) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        pytest.param("raise SystemExit(7)", 7, id="its exit code"),
+        pytest.param("import os; os.kill(os.getpid(), 9)", 128 + 9, id="its signal"),
+    ],
+)
+def test_how_the_engine_ended_is_passed_on(guarded, program, code) -> None:
+    assert guarded(program)[0].wait(20) == code
+
+
+def test_ctrl_c_is_not_for_the_engine(guarded) -> None:
+    guard, log = guarded("print('up', flush=True); import time; time.sleep(600)")
+    wait_until(is_up(log))
+    os.kill(guard.pid, signal.SIGINT)
+    time.sleep(0.3)
+    assert guard.poll() is None
+
+
+def test_what_the_engine_prints_is_in_the_log(guarded) -> None:
+    guard, log = guarded("import sys; print('to stdout'); print('to stderr', file=sys.stderr)")
+    guard.wait(20)
+    assert set(log.read_text().splitlines()) == {"to stdout", "to stderr"}

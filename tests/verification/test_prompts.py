@@ -1,0 +1,276 @@
+"""Real prompts: read again as they were analyzed, and sent where one of their length is asked."""
+
+import datetime
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import chunkscope
+from chunkscope import AnalyzeOptions
+from chunkscope.choices import Task
+from chunkscope.errors import InputError
+from chunkscope.profile import Profile
+from chunkscope.sources.base import ReadOptions
+from chunkscope.sources.select import SelectOptions
+from chunkscope.verification import prompts as module
+from chunkscope.verification.prompts import nearest, real_prompts
+from chunkscope.workload import Drawing, Request, Workload, draw_workload
+from tests.tokenizers.helpers import bpe, save
+
+SAMPLE = Path(__file__).parents[2] / "sample_data"
+
+
+def every_prompt(profile: Profile) -> Workload:
+    how = Drawing(count=None, room=200_000, output_if_unknown=16, output=16)
+    return draw_workload(profile.datasets, how)
+
+
+def workload(*lengths: int, output: int = 8) -> Workload:
+    requests = tuple(
+        Request(prompt_tokens=n, output_tokens=output, arrival_s=float(i))
+        for i, n in enumerate(lengths)
+    )
+    return Workload(requests=requests, seed=0, arrivals="1/s", task=Task.GENERATE, long_over=100)
+
+
+def again(paths, profile, sent, **how):
+    return real_prompts(
+        [str(path) for path in paths], profile, sent, **{"tokenizer": None, "seed": 0, **how}
+    )
+
+
+def assert_as_analyzed(paths, options: AnalyzeOptions | None = None):
+    """Every row once: the lengths are the profile's, one by one."""
+    profile = chunkscope.analyze([str(path) for path in paths], options=options)
+    sent, real = again(paths, profile, every_prompt(profile))
+    assert Counter(r.prompt_tokens for r in sent.requests) == Counter(profile.overall.counts)
+    assert [len(ids) for ids in real.ids] == [r.prompt_tokens for r in sent.requests]
+    assert [r.output_tokens for r in sent.requests] == [16] * len(sent.requests)
+    assert len(real.texts) == len(real.ids) == len(real.complete)
+    return real
+
+
+def jsonl(path: Path, *rows) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_the_sample_data_has_the_lengths_that_analyze_found():
+    real = assert_as_analyzed([SAMPLE])
+    assert real.source.startswith(f"real prompts of {SAMPLE}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"special_tokens": False}, id="no special tokens"),
+        pytest.param({"apply_chat_template": True}, id="texts as user messages"),
+        pytest.param({"select": SelectOptions(template="Q: {question}\nA:")}, id="a template"),
+        pytest.param({"select": SelectOptions(fields=("answer", "question"))}, id="two fields"),
+    ],
+)
+def test_options_of_the_profile_hold(options):
+    assert_as_analyzed([SAMPLE / "knowledge_quiz.csv"], AnalyzeOptions(**options))
+
+
+def test_chats_are_rendered_or_not_as_they_were():
+    chats = [SAMPLE / "reasoning" / "tool_use.jsonl"]
+    rendered = assert_as_analyzed(chats)
+    plain = assert_as_analyzed(chats, AnalyzeOptions(select=SelectOptions(chat=False)))
+    assert all(rendered.complete)
+    assert not any(plain.complete)
+    assert rendered.texts[0].startswith("<s>")
+
+
+def test_lines_of_a_text_file_are_prompts_if_they_were(tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("one\ntwo words\nthree little words\n")
+    assert_as_analyzed([file], AnalyzeOptions(read=ReadOptions(per_line=True)))
+
+
+def test_a_folder_is_read_with_its_filters(tmp_path):
+    jsonl(tmp_path / "a.jsonl", {"prompt": "kept"})
+    jsonl(tmp_path / "b.jsonl", {"prompt": "left out, and much longer"})
+    real = assert_as_analyzed([tmp_path], AnalyzeOptions(exclude=("b.*",)))
+    assert real.texts == ("kept",)
+
+
+CHAT = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+
+
+def test_a_template_writes_the_special_tokens_itself(tmp_path):
+    tokenizer = bpe()
+    tokenizer.add_special_tokens(["<s>"])
+    folder = save(
+        tokenizer,
+        tmp_path / "tokenizer",
+        tokenizer_class="PreTrainedTokenizerFast",
+        bos_token="<s>",
+        chat_template=CHAT,
+    )
+    chat = jsonl(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "Hi"}]})
+    real = assert_as_analyzed([chat], AnalyzeOptions(tokenizer=str(folder)))
+    assert real.texts == ("<s>[user]Hi[assistant]",)
+    assert real.ids[0][0] == tokenizer.token_to_id("<s>")
+    assert len(real.ids[0]) == 1 + len("[user]Hi[assistant]")
+
+
+# -- which row -----------------------------------------------------------------------------------
+
+
+def test_each_request_gets_the_nearest_row(tmp_path):
+    data = jsonl(tmp_path / "d.jsonl", *({"prompt": "a " * n} for n in (5, 50, 500)))
+    profile = chunkscope.analyze(data)
+    lengths = sorted(profile.overall.counts)
+    sent, real = again([data], profile, workload(510, 3, 60))
+    assert [r.prompt_tokens for r in sent.requests] == [lengths[2], lengths[0], lengths[1]]
+    assert [r.arrival_s for r in sent.requests] == [0.0, 1.0, 2.0]
+    assert real.texts == ("a " * 500, "a " * 5, "a " * 50)
+
+
+def test_rows_are_used_again_only_when_all_were_used(tmp_path):
+    data = jsonl(tmp_path / "d.jsonl", {"prompt": "a"}, {"prompt": "b c d e f g"})
+    real = again([data], chunkscope.analyze(data), workload(*[30] * 5))[1]
+    assert sorted(Counter(real.texts).values()) == [2, 3]
+    assert real.source == "real prompts of d (3 of them sent before)"
+
+
+def test_the_room_is_never_exceeded(tmp_path):
+    data = jsonl(tmp_path / "d.jsonl", *({"prompt": "x y" * n} for n in range(1, 40)))
+    sent = again([data], chunkscope.analyze(data), workload(*[20] * 39, output=8))[0]
+    assert all(r.prompt_tokens + r.output_tokens <= 28 for r in sent.requests)
+    assert min(r.output_tokens for r in sent.requests) >= 1
+    with pytest.raises(InputError, match="no prompt of this data fits"):
+        again([data], chunkscope.analyze(data), workload(1, output=1))
+
+
+def test_the_sample_is_seeded(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "FEWEST_ROWS", 5)
+    data = jsonl(tmp_path / "d.jsonl", *({"prompt": f"row {n}"} for n in range(300)))
+    profile = chunkscope.analyze(data)
+    one, same, other = (
+        again([data], profile, workload(6), seed=seed)[1].texts for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=40),
+    st.lists(st.integers(0, 80), min_size=1, max_size=40),
+)
+def test_rows_are_spread_evenly_and_fit(wanted, lengths):
+    room = max(wanted) + 1
+    usable = [n for n in lengths if 0 < n < room]
+    if not usable:
+        with pytest.raises(InputError):
+            nearest(wanted, lengths, room=room)
+        return
+    chosen = nearest(wanted, lengths, room=room)
+    assert all(0 < lengths[row] < room for row in chosen)
+    used = Counter(chosen)
+    assert max(used.values()) - min((used[r] for r in used), default=0) <= 1
+    if len(wanted) >= len(usable):
+        assert len(used) == len(usable)
+    longest = max(range(len(wanted)), key=lambda i: wanted[i])
+    best = min(abs(n - wanted[longest]) for n in usable)
+    assert abs(lengths[chosen[longest]] - wanted[longest]) == best
+
+
+# -- what cannot be repeated ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def data(tmp_path):
+    return jsonl(tmp_path / "d.jsonl", {"prompt": "one"}, {"prompt": "and another"})
+
+
+def test_a_prefix_is_not_kept(data):
+    options = AnalyzeOptions(select=SelectOptions(prefix="Examples: "))
+    with pytest.raises(InputError, match="--prefix-file") as raised:
+        again([data], chunkscope.analyze(data, options=options), workload(5))
+    assert "leave --data out" in raised.value.hint
+
+
+def test_a_chat_template_is_not_kept(data, tmp_path):
+    template = tmp_path / "t.jinja"
+    template.write_text(CHAT)
+    options = AnalyzeOptions(chat_template=template, apply_chat_template=True)
+    with pytest.raises(InputError, match="--chat-template"):
+        again([data], chunkscope.analyze(data, options=options), workload(5))
+
+
+def test_traces_hold_only_lengths(data, tmp_path):
+    trace = jsonl(tmp_path / "t.jsonl", *[{"input_length": 9, "output_length": 2}] * 3)
+    with pytest.raises(InputError, match="traces, which hold only lengths") as raised:
+        again([trace], chunkscope.analyze(trace), workload(9))
+    assert "random token ids" in raised.value.hint
+    with pytest.raises(InputError, match=r"no texts in .*only lengths"):
+        again([trace], chunkscope.analyze(data), workload(9))
+
+
+def test_another_tokenizer_is_refused(data, tmp_path):
+    other = save(bpe(), tmp_path / "other", tokenizer_class="PreTrainedTokenizerFast")
+    with pytest.raises(InputError, match="counted with Mistral tekken") as raised:
+        again([data], chunkscope.analyze(data), workload(5), tokenizer=str(other))
+    assert "--tokenizer" in raised.value.hint
+
+
+def test_other_data_is_refused(data, tmp_path):
+    other = jsonl(tmp_path / "o.jsonl", {"prompt": "far longer " * 9}, {"prompt": "and " * 40})
+    with pytest.raises(InputError, match="2 of 2 prompts have lengths that the profile does not"):
+        again([other], chunkscope.analyze(data), workload(5, 99))
+    sampled = chunkscope.analyze(data, options=AnalyzeOptions(sample=1))
+    assert again([other], sampled, workload(5, 99))[1].texts
+
+
+def test_a_day_that_was_pinned_stays_pinned(data):
+    profile = chunkscope.analyze(data)
+    pinned = replace(profile, options={**profile.options, "chat_date": "2024-07-26"})
+    assert module._repeatable(pinned).chat_date == datetime.date(2024, 7, 26)
+
+
+# -- real sets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3", "gpt2"])
+def test_a_real_set_has_the_ids_that_transformers_gives(shared, tokenizer):
+    from chunkscope.tokenizers.auto import load_auto
+
+    folder = shared / "tokenizers" / tokenizer
+    data = shared / "data" / "humaneval" / "HumanEval.jsonl.gz"
+    real = assert_as_analyzed([data], AnalyzeOptions(tokenizer=str(folder)))
+    auto = load_auto(folder)
+    assert [list(ids) for ids in real.ids] == auto(list(real.texts))["input_ids"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3"])
+def test_a_real_chat_has_the_ids_that_transformers_gives(shared, tokenizer):
+    from chunkscope.tokenizers.auto import load_auto
+
+    folder = shared / "tokenizers" / tokenizer
+    data = shared / "data" / "mt_bench_101" / "mtbench101_messages.jsonl"
+    options = AnalyzeOptions(tokenizer=str(folder), chat_date=datetime.date(2024, 7, 26))
+    real = assert_as_analyzed([data], options)
+    auto = load_auto(folder)
+    encoded = auto(list(real.texts), add_special_tokens=False)["input_ids"]
+    assert [list(ids) for ids in real.ids] == encoded
+
+
+@pytest.mark.shared
+def test_tekken_ids_are_those_of_mistral_common(shared):
+    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+
+    from chunkscope.tokenizers.resolve import embedded_default
+
+    data = shared / "data" / "humaneval" / "HumanEval.jsonl.gz"
+    real = assert_as_analyzed([data])
+    tekken = MistralTokenizer.from_file(str(embedded_default())).instruct_tokenizer.tokenizer
+    expected = [tekken.encode(text, bos=True, eos=False) for text in real.texts]
+    assert [list(ids) for ids in real.ids] == expected

@@ -1,0 +1,89 @@
+"""Which rows there are, and which of them are one."""
+
+import pytest
+
+from chunkscope.choices import Mode
+from chunkscope.errors import UsageError
+from chunkscope.verification.settings import parse_point, settings_of
+from chunkscope.vllm_flags import release
+from tests.plans import LONG, MIXED, SHORT, profile
+from tests.plans import plan as make_plan
+
+V24 = release("0.24.0")
+
+
+def rows(lengths, *, against=("default", "off"), also=(), installed=V24, **options):
+    made = make_plan(lengths, **options)
+    return settings_of(made, profile(data=lengths), installed, against=against, also=also)
+
+
+def test_the_plan_comes_first_then_what_it_is_compared_to() -> None:
+    found = rows(MIXED, also=["max-num-batched-tokens=4096"])
+    assert [row.name for row in found] == ["plan", "default", "off", "max-num-batched-tokens=4096"]
+
+
+def test_every_row_takes_requests_of_the_same_length() -> None:
+    found = rows(MIXED, also=["max-num-seqs=8"])
+    assert len({row.args["max_model_len"] for row in found}) == 1
+
+
+def test_default_sets_nothing_else() -> None:
+    _, default, off = rows(MIXED)
+    assert set(default.args) == {"max_model_len"}
+    assert off.args == {**default.args, "enable_chunked_prefill": False}
+
+
+def test_a_plan_that_is_vllms_default_is_measured_once() -> None:
+    found = rows(LONG, against=("default",), also=["max-model-len=14336"])
+    names = {(row.name, row.same_as) for row in found if "default" in (row.name, *row.same_as)}
+    merged = next(iter(names))
+    assert len({tuple(sorted(row.args.items())) for row in found}) == len(found)
+    assert merged
+
+
+def test_a_plan_that_switches_chunking_off_is_the_row_off() -> None:
+    found = rows(SHORT)
+    assert (found[0].name, found[0].same_as) == ("plan", ("off",))
+    assert [row.name for row in found[1:]] == ["default"]
+
+
+def test_other_modes_are_what_recommend_says_of_them() -> None:
+    (plan, row) = rows(MIXED, against=["aggressive"])
+    forced = make_plan(MIXED, mode=Mode.AGGRESSIVE)
+    assert row.args["long_prefill_token_threshold"] == forced.threshold
+    assert plan.args != row.args
+
+
+def test_off_is_impossible_where_vllm_ignores_it() -> None:
+    off = rows(MIXED, against=["off"], installed=release("0.10.2"))[1]
+    assert "ignores chunked prefill off" in off.impossible
+
+
+def test_an_unknown_name_is_an_error_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no such setting") as error:
+        rows(MIXED, against=["of"])
+    assert "default, off, conservative, aggressive" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "args"),
+    [
+        ("max-num-batched-tokens=4096", {"max_num_batched_tokens": 4096}),
+        ("max_num_seqs=8", {"max_num_seqs": 8}),
+        ("--max-num-seqs=8,gpu-memory-utilization=0.5",
+         {"max_num_seqs": 8, "gpu_memory_utilization": 0.5}),
+        ("enable-chunked-prefill=false", {"enable_chunked_prefill": False}),
+    ],
+)  # fmt: skip
+def test_points_of_the_users_own(text, args) -> None:
+    assert parse_point(text) == args
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["max-num-batched-tokens", "max-batched-tokens=4", "max-num-seqs=many", "x=1",
+     "enable-chunked-prefill=perhaps", "max-num-partial-prefills=2"],
+)  # fmt: skip
+def test_what_is_no_argument_is_refused(text) -> None:
+    with pytest.raises(UsageError, match="--also"):
+        parse_point(text)
