@@ -1,8 +1,11 @@
 """The committed example artefacts are what the commands make of the sample data today."""
 
+import os
 from pathlib import Path
 
 import chunkscope
+from chunkscope.findings import load_findings
+from chunkscope.report.page import render
 from tests.conftest import REPOSITORY
 
 EXAMPLE = REPOSITORY / "reports" / "example"
@@ -22,7 +25,14 @@ def test_the_example_plan_follows_from_the_example_profile() -> None:
     assert chunkscope.Plan.load(EXAMPLE / "plan.json").args == plan.args
 
 
+def test_the_example_report_shows_the_examples_beside_it() -> None:
+    made = (EXAMPLE / "report.html").read_bytes()
+    assert made == render(load_findings(EXAMPLE)), "chunkscope report reports/example"
+    assert len(made) < 1_000_000
+    assert (EXAMPLE / "report.png").stat().st_size < 200_000
+
+
 def test_the_examples_name_no_place_on_a_machine() -> None:
     for path in EXAMPLE.iterdir():
-        assert str(Path.home()) not in path.read_text()
-        assert str(REPOSITORY) not in path.read_text()
+        assert os.fsencode(Path.home()) not in path.read_bytes()
+        assert os.fsencode(REPOSITORY) not in path.read_bytes()

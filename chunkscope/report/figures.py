@@ -39,12 +39,12 @@ def ratio(value: float | None) -> str:
 
 def seconds(value: float | None) -> str:
     """
-    >>> seconds(0.01234), seconds(2.5), seconds(75), seconds(None)
-    ('12.3 ms', '2.50 s', '75.0 s', 'not measured')
+    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(None)
+    ('12.3 ms', '1.00 s', '75.0 s', 'not measured')
     """
     if value is None:
         return NOT_MEASURED
-    if value < 1:
+    if value < 0.9995:
         return f"{_three_digits(value * 1_000)} ms"
     return f"{_three_digits(value)} s"
 

@@ -6,9 +6,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.plan import Argument, Plan
+from chunkscope.plan import Argument, Forecast, Plan
 from chunkscope.policy import Chunks, Decision
-from chunkscope.report.figures import number, plural, share
+from chunkscope.report.figures import number, plural, seconds, share
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +26,8 @@ def show_plan(plan: Plan, console: "Console") -> None:
         console.print()
         console.print(_memory(plan))
         console.print(_capacity(plan))
+    if plan.forecast is not None:
+        console.print(Text(_forecast(plan.forecast)))
     console.print()
     console.print(Text(" ".join(plan.cli_args()) or "(nothing to set)", overflow="fold"))
 
@@ -117,6 +119,24 @@ def _capacity(plan: Plan) -> Text:
         f"At once it holds {plural(fits.p50, 'request')} of median length, {fits.p95:,} of p95 "
         f"length, {fits.longest:,} of the longest."
     )
+
+
+def _forecast(forecast: Forecast) -> str:
+    said = (
+        f"Simulated with {plural(forecast.requests, 'request')}: {_took(forecast.makespan_s)}, "
+        f"longest gap between tokens {_took(forecast.longest_gap_s)}."
+    )
+    default, gain = forecast.default_makespan_s, forecast.gain
+    if default is None or gain is None:
+        return f"{said} vLLM's own setting would not run."
+    own = f"vLLM's own setting: {_took(default)} and {_took(forecast.default_longest_gap_s)}"
+    if abs(gain) < 0.005:
+        return f"{said} {own}: no difference in throughput."
+    return f"{said} {own}: the throughput is predicted to be {gain:+.1%}."
+
+
+def _took(value: float | None) -> str:
+    return "-" if value is None else seconds(value)
 
 
 def _table(*headings: str, left: int, names: int | None = None) -> Table:

@@ -1,0 +1,156 @@
+"""The report, or what changed, on a terminal: the page's content in short."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from chunkscope.findings import Findings
+from chunkscope.profile import Profile
+from chunkscope.report.comparison import Change, Comparison, Part
+from chunkscope.report.figures import change, number, seconds
+from chunkscope.report.metrics import (
+    ACTIVATION,
+    ITL_MAX,
+    KV_TOKENS,
+    MAKESPAN,
+    OUTPUT_RATE,
+    TTFT_P95,
+    Metric,
+    Outcome,
+    judge,
+)
+from chunkscope.report.story import Story, failure, lengths_in_short, tell
+from chunkscope.report.tradeoff import Tradeoff, tradeoff
+from chunkscope.verification.result import Run, Verification
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+# The figures that decide, with headings that fit eighty columns.
+SHORT = {
+    MAKESPAN: "all done",
+    OUTPUT_RATE: "output tok/s",
+    TTFT_P95: "p95 first token",
+    ITL_MAX: "longest gap",
+    ACTIVATION: "activation",
+    KV_TOKENS: "KV tokens",
+}
+
+
+def show_findings(findings: Findings, console: "Console") -> None:
+    story = tell(findings)
+    console.print(Text(f"{story.headline}: {story.title}"), style="bold")
+    for sentence in _sentences(story):
+        console.print(sentence)
+    if findings.profile is not None:
+        console.print(Text(_lengths(findings.profile)))
+    if findings.plan is not None:
+        console.print()
+        words = " ".join(findings.plan.cli_args()) or "(nothing to set)"
+        console.print(Text(words, overflow="fold"))
+    if findings.verification is not None and findings.verification.runs:
+        console.print()
+        console.print(_measured(findings.verification))
+        for failed in _failures(findings.verification, story):
+            console.print(failed)
+    if (simulated := tradeoff(findings)) is not None and simulated.points:
+        console.print()
+        console.print(_simulated(simulated))
+        console.print(Text(f"Step times: {simulated.source}."))
+    for line in story.cautions:
+        console.print(Text(f"note: {line}"))
+
+
+def _sentences(story: Story) -> Iterator[Text]:
+    if story.basis is not None:
+        yield Text(f"{story.basis.value.capitalize()} {story.basis_text}.")
+    yield from map(Text, (*story.why, *story.gains))
+    if story.refused is not None:
+        yield Text(story.refused)
+
+
+def _lengths(profile: Profile) -> str:
+    lengths = profile.overall
+    figures = ", ".join(f"p{p} {number(lengths.percentile(p))}" for p in (50, 95, 99))
+    return f"{lengths_in_short(profile)}: {figures}, longest {number(lengths.max)} tokens."
+
+
+def _measured(verification: Verification) -> Table:
+    """One row per setting: the figures that decide, and how they differ from the first's."""
+    table = _table("measured", *SHORT.values())
+    first = next((run for run in verification.runs if run.ok), None)
+    for run in verification.runs:
+        if run.ok and first is not None:
+            table.add_row(escape(run.setting), *(_cell(metric, run, first) for metric in SHORT))
+    return table
+
+
+def _failures(verification: Verification, story: Story) -> Iterator[Text]:
+    """Settings that did not run, unless the verdict has said so."""
+    said = (failure(run) for run in verification.runs if not run.ok)
+    yield from (Text(sentence) for sentence in said if sentence not in story.gains)
+
+
+def _cell(metric: Metric, run: Run, first: Run) -> str:
+    shown, outcome = metric.shown(run), judge(metric, run, first)
+    if run is first or outcome is Outcome.UNKNOWN:
+        return shown
+    by = "tie" if outcome is Outcome.TIE else change(metric.value(first), metric.value(run))
+    return f"{shown}\n{by}"
+
+
+def _simulated(simulated: Tradeoff) -> Table:
+    table = _table("simulated, not measured", "all done", "longest gap", "")
+    for point in simulated.points:
+        mark = "the knee" if point.knee else "best" if point.best else ""
+        figures = (point.makespan_s, point.longest_gap_s)
+        cells = ["not simulated" if value is None else seconds(value) for value in figures]
+        table.add_row(escape(point.setting), *cells, mark)
+    return table
+
+
+# -- what changed --------------------------------------------------------------------------------
+
+
+def show_comparison(comparison: Comparison, console: "Console") -> None:
+    title = f"What changed from {comparison.old_name} to {comparison.new_name}"
+    console.print(Text(title), style="bold")
+    for note in comparison.notes:
+        console.print(Text(note))
+    if not comparison.changes:
+        console.print(Text("Nothing that was compared changed."))
+    for part in Part:
+        if changes := comparison.of(part):
+            console.print()
+            console.print(_changes(part, changes))
+    if comparison.ties:
+        console.print()
+        ties = f"Measured figures that differ by no more than the spread: {comparison.ties}."
+        console.print(Text(ties))
+
+
+def _changes(part: Part, changes: tuple[Change, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(part.value, overflow="ellipsis", no_wrap=True, max_width=28)
+    table.add_column("", overflow="fold")
+    for heading in ("before", "now", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for found in changes:
+        by = found.by
+        if found.outcome in (Outcome.BETTER, Outcome.WORSE):
+            by = f"{by} {found.outcome.value}".strip()
+        cells = (found.subject, found.figure, found.old, found.new, by)
+        table.add_row(*map(escape, cells))
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column(headings[0], overflow="ellipsis", no_wrap=True)
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right")
+    return table

@@ -1,0 +1,310 @@
+"""What changed between two runs: lengths, mode, arguments, memory, measured figures."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from chunkscope.findings import Findings
+from chunkscope.histogram import LengthHistogram
+from chunkscope.labels import Label
+from chunkscope.plan import Plan
+from chunkscope.profile import Profile
+from chunkscope.report.figures import NOT_MEASURED, change, gib, number
+from chunkscope.report.metrics import METRICS, Metric, Outcome, fate, judge
+from chunkscope.report.story import measured_on
+from chunkscope.verification.result import Run, Verification
+
+SCHEMA = "chunkscope/comparison/1"
+ALL = "all together"
+ABSENT = "not there"
+DEFAULT = "default"
+
+
+class Part(StrEnum):
+    LENGTHS = "lengths"
+    MODE = "mode"
+    ARGUMENTS = "arguments"
+    MEMORY = "memory"
+    MEASURED = "measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One figure of one subject, before and after, as it is written and as it is."""
+
+    part: Part
+    subject: str
+    figure: str
+    old: str
+    new: str
+    old_value: Any = None
+    new_value: Any = None
+    outcome: Outcome = Outcome.UNKNOWN
+
+    @property
+    def by(self) -> str:
+        numbers = all(type(v) in (int, float) for v in (self.old_value, self.new_value))
+        return change(self.old_value, self.new_value) if numbers else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """`notes` say what could not be compared, and why. `ties` are figures within the spread."""
+
+    old_name: str
+    new_name: str
+    old: Findings
+    new: Findings
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]
+    ties: int
+    compared: tuple[Part, ...]
+
+    @property
+    def comparable_profile(self) -> Profile | None:
+        """The old lengths, where they can be drawn beside the new ones."""
+        return self.old.profile if Part.LENGTHS in self.compared else None
+
+    def of(self, part: Part) -> tuple[Change, ...]:
+        return tuple(found for found in self.changes if found.part is part)
+
+    def to_json(self) -> dict[str, Any]:
+        from chunkscope import __version__
+
+        return {
+            "schema": SCHEMA,
+            "chunkscope": __version__,
+            "old": {"folder": self.old_name, "digests": self.old.digests},
+            "new": {"folder": self.new_name, "digests": self.new.digests},
+            "compared": list(self.compared),
+            "changes": [asdict(found) for found in self.changes],
+            "ties": self.ties,
+            "notes": list(self.notes),
+        }
+
+
+def compare(old: Findings, new: Findings) -> Comparison:
+    notes = list(_notes(old, new))
+    compared = tuple(_comparable(old, new))
+    found: list[Change] = []
+    if Part.LENGTHS in compared and old.profile and new.profile:
+        found += _lengths(old.profile, new.profile)
+    if old.plan and new.plan:
+        found += _mode(old.plan, new.plan)
+        found += _arguments(old.plan, new.plan)
+        found += _memory(old.plan, new.plan)
+    if old.verification and new.verification:
+        found += _measured(old.verification, new.verification)
+    return Comparison(
+        old_name=str(old.folder),
+        new_name=str(new.folder),
+        old=old,
+        new=new,
+        changes=tuple(f for f in found if f.outcome is not Outcome.TIE),
+        notes=tuple(notes),
+        ties=sum(f.outcome is Outcome.TIE for f in found),
+        compared=compared,
+    )
+
+
+# -- what can be compared ------------------------------------------------------------------------
+
+
+def _comparable(old: Findings, new: Findings) -> Iterator[Part]:
+    if old.profile and new.profile and _same_tokens(old.profile, new.profile):
+        yield Part.LENGTHS
+    if old.plan and new.plan:
+        yield from (Part.MODE, Part.ARGUMENTS)
+        if old.plan.memory and new.plan.memory:
+            yield Part.MEMORY
+    if old.verification and new.verification:
+        yield Part.MEASURED
+
+
+def _same_tokens(old: Profile, new: Profile) -> bool:
+    """Traces brought their lengths along: they go with any tokenizer."""
+    counted = {p.tokenizer.digest for p in (old, new) if p.tokenizer.kind != "none"}
+    return len(counted) <= 1
+
+
+def _notes(old: Findings, new: Findings) -> Iterator[str]:
+    for name, before, after in (
+        ("profile.json", old.profile, new.profile),
+        ("plan.json", old.plan, new.plan),
+        ("verify.json", old.verification, new.verification),
+    ):
+        if (before is None) is not (after is None):
+            yield f"{name} is only in {new.folder if before is None else old.folder}."
+    if old.profile and new.profile and not _same_tokens(old.profile, new.profile):
+        names = f"{old.profile.tokenizer.name} and {new.profile.tokenizer.name}"
+        yield f"Counted with different tokenizers ({names}): lengths are not comparable."
+    if old.verification and new.verification:
+        yield from _measured_otherwise(old.verification, new.verification)
+
+
+def _measured_otherwise(old: Verification, new: Verification) -> Iterator[str]:
+    before, after = measured_on(old), measured_on(new)
+    if before != after or old.model != new.model:
+        yield (
+            f"Measured {before} ({old.model.name}) before and {after} ({new.model.name}) now: "
+            "differences may come from that."
+        )
+    if old.workload.requests != new.workload.requests:
+        yield "The requests that were sent differ: differences may come from that."
+
+
+# -- the parts -----------------------------------------------------------------------------------
+
+
+def _lengths(old: Profile, new: Profile) -> Iterator[Change]:
+    before = {dataset.name: dataset.lengths for dataset in old.datasets}
+    after = {dataset.name: dataset.lengths for dataset in new.datasets}
+    for name in [*after, *(name for name in before if name not in after)]:
+        if name not in before or name not in after:
+            yield _came_or_went(name, before.get(name), after.get(name))
+        else:
+            yield from _length_figures(name, before[name], after[name])
+    yield from _length_figures(ALL, old.overall, new.overall)
+
+
+def _came_or_went(
+    name: str, before: LengthHistogram | None, after: LengthHistogram | None
+) -> Change:
+    return Change(
+        part=Part.LENGTHS,
+        subject=name,
+        figure="prompts",
+        old=number(before.count) if before is not None else ABSENT,
+        new=number(after.count) if after is not None else ABSENT,
+        old_value=before.count if before is not None else None,
+        new_value=after.count if after is not None else None,
+    )
+
+
+def _length_figures(name: str, old: LengthHistogram, new: LengthHistogram) -> Iterator[Change]:
+    if old == new:
+        return
+    figures: Iterable[tuple[str, float | None, float | None]] = (
+        ("prompts", old.count, new.count),
+        ("p50", old.percentile(50), new.percentile(50)),
+        ("p95", old.percentile(95), new.percentile(95)),
+        ("longest", old.max, new.max),
+    )
+    for figure, before, after in figures:
+        if before != after:
+            yield _numbers(Part.LENGTHS, name, figure, before, after)
+
+
+def _numbers(
+    part: Part, subject: str, figure: str, before: float | None, after: float | None
+) -> Change:
+    return Change(
+        part=part,
+        subject=subject,
+        figure=figure,
+        old=number(before),
+        new=number(after),
+        old_value=before,
+        new_value=after,
+    )
+
+
+def _mode(old: Plan, new: Plan) -> Iterator[Change]:
+    said = (
+        ("mode", old.mode.value, new.mode.value),
+        ("threshold", old.threshold, new.threshold),
+        ("prompts refused", old.refused.prompts, new.refused.prompts),
+        ("vLLM", old.release.text, new.release.text),
+        ("model", old.model.name if old.model else None, new.model.name if new.model else None),
+        ("GPU", old.gpu.title if old.gpu else None, new.gpu.title if new.gpu else None),
+    )
+    for figure, before, after in said:
+        if before != after:
+            yield _values(Part.MODE, figure, before, after, absent="none")
+
+
+def _arguments(old: Plan, new: Plan) -> Iterator[Change]:
+    before, after = old.args, new.args
+    for name in [*after, *(name for name in before if name not in after)]:
+        if before.get(name) != after.get(name):
+            yield _values(Part.ARGUMENTS, name, before.get(name), after.get(name), absent=DEFAULT)
+
+
+def _values(part: Part, figure: str, before: Any, after: Any, *, absent: str) -> Change:
+    def written(value: Any) -> str:
+        if value is None:
+            return absent
+        return f"{value:,}" if type(value) is int else str(value)
+
+    return Change(
+        part=part,
+        subject="plan",
+        figure=figure,
+        old=written(before),
+        new=written(after),
+        old_value=before,
+        new_value=after,
+    )
+
+
+def _memory(old: Plan, new: Plan) -> Iterator[Change]:
+    if old.memory is None or new.memory is None:
+        return
+    before, after = old.memory.line("activation").gib, new.memory.line("activation").gib
+    if before != after:
+        yield Change(
+            part=Part.MEMORY,
+            subject=Label.PREDICTED.value,
+            figure="activation",
+            old=gib(before),
+            new=gib(after),
+            old_value=before,
+            new_value=after,
+        )
+    tokens = (old.memory.kv_cache_tokens, new.memory.kv_cache_tokens)
+    if tokens[0] != tokens[1]:
+        yield _numbers(Part.MEMORY, Label.PREDICTED.value, "KV cache tokens", *tokens)
+
+
+def _measured(old: Verification, new: Verification) -> Iterator[Change]:
+    for run in new.runs:
+        before = old.run(run.setting)
+        if before is None or before.status is not run.status:
+            yield _status(run.setting, before, run)
+        elif run.ok:
+            yield from _figures(before, run)
+    for run in old.runs:
+        if new.run(run.setting) is None:
+            yield _status(run.setting, run, None)
+
+
+def _status(setting: str, before: Run | None, after: Run | None) -> Change:
+    return Change(
+        part=Part.MEASURED,
+        subject=setting,
+        figure="status",
+        old=fate(before) if before else NOT_MEASURED,
+        new=fate(after) if after else NOT_MEASURED,
+        old_value=before.status.value if before else None,
+        new_value=after.status.value if after else None,
+    )
+
+
+def _figures(before: Run, after: Run) -> Iterator[Change]:
+    for metric in METRICS:
+        if metric.value(before) != metric.value(after):
+            yield _figure(metric, before, after)
+
+
+def _figure(metric: Metric, before: Run, after: Run) -> Change:
+    return Change(
+        part=Part.MEASURED,
+        subject=after.setting,
+        figure=metric.title,
+        old=metric.shown(before),
+        new=metric.shown(after),
+        old_value=metric.value(before),
+        new_value=metric.value(after),
+        outcome=judge(metric, after, before),
+    )

@@ -1,0 +1,25 @@
+"""All artefacts of a folder as one JSON document."""
+
+from typing import Any
+
+from chunkscope.findings import Findings
+
+SCHEMA = "chunkscope/report/1"
+
+
+def joined(findings: Findings) -> dict[str, Any]:
+    """What is not there is null, as is what follows from it."""
+    from chunkscope import __version__
+
+    profile, plan, verification = findings.profile, findings.plan, findings.verification
+    return {
+        "schema": SCHEMA,
+        "chunkscope": __version__,
+        "digests": dict(sorted(findings.digests.items())),
+        "plan_is_of_this_profile": findings.plan_is_of_this_profile,
+        "verification_is_of_this_plan": findings.verification_is_of_this_plan,
+        "profile": profile.to_json() if profile else None,
+        "plan": plan.to_json() if plan else None,
+        "simulation": findings.simulation,
+        "verify": verification.to_json() if verification else None,
+    }

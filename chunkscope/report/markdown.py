@@ -1,0 +1,189 @@
+"""The report, or what changed, as Markdown: for a comment on a pull request."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from chunkscope.findings import Findings
+from chunkscope.profile import Profile
+from chunkscope.report.bill import PARTS, Bills, bills
+from chunkscope.report.comparison import Comparison, Part
+from chunkscope.report.figures import change, number, seconds, share
+from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured
+from chunkscope.report.provenance import origins
+from chunkscope.report.story import lengths_in_short, measured_on, tell
+from chunkscope.report.tradeoff import Tradeoff, tradeoff
+from chunkscope.verification.result import Run, Verification
+
+MOST_DATASETS = 30  # a comment is read on a screen; the longest prompts decide
+MARKUP = "\\`*_{}[]<>|#~@&!"
+
+
+def as_markdown(findings: Findings) -> str:
+    blocks = [*_verdict(findings)]
+    if findings.profile is not None:
+        blocks += _lengths(findings.profile)
+    if (found := bills(findings)) is not None:
+        blocks += _memory(found)
+    if findings.verification is not None:
+        blocks += _measured(findings.verification)
+    if (simulated := tradeoff(findings)) is not None:
+        blocks += _simulated(simulated)
+    return "\n\n".join([*blocks, *_provenance(findings)]) + "\n"
+
+
+def comparison_as_markdown(comparison: Comparison) -> str:
+    old, new = text(comparison.old_name), text(comparison.new_name)
+    blocks = [f"## chunkscope: what changed from {old} to {new}"]
+    if not comparison.changes:
+        blocks.append("Nothing that was compared changed.")
+    if comparison.notes:
+        blocks.append(_list(comparison.notes))
+    for part in Part:
+        rows = [
+            [
+                text(c.subject),
+                text(c.figure),
+                text(c.old),
+                f"**{text(c.new)}**",
+                _by(c.by, c.outcome),
+            ]
+            for c in comparison.of(part)
+        ]
+        if rows:
+            blocks += [f"### {part.value.capitalize()}"]
+            blocks += [table(["", "figure", "before", "now", ""], rows, left=2)]
+    if comparison.ties:
+        blocks.append(
+            f"Measured figures that differ by no more than the spread: {comparison.ties}."
+        )
+    return "\n\n".join(blocks) + "\n"
+
+
+# -- the parts -----------------------------------------------------------------------------------
+
+
+def _verdict(findings: Findings) -> Iterator[str]:
+    story, plan = tell(findings), findings.plan
+    yield f"## chunkscope: {text(story.headline)}"
+    basis = f"**{story.basis}** {text(story.basis_text)}" if story.basis else ""
+    yield "  \n".join(filter(None, (text(story.title), basis)))
+    if plan is not None:
+        yield f"```sh\n{' '.join(plan.cli_args()) or '# nothing to set'}\n```"
+    said = (*story.why, *story.gains, *filter(None, (story.refused,)))
+    if said:
+        yield _list(said)
+    if story.cautions:
+        yield "\n".join(f"> {text(line)}  " for line in story.cautions)
+
+
+def _lengths(profile: Profile) -> Iterator[str]:
+    tokens = f"in tokens of {text(profile.tokenizer.name)}"
+    yield f"### Lengths\n\n{text(lengths_in_short(profile))}, {tokens}."
+    longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))
+    shown = longest[:MOST_DATASETS]
+    counted = [(text(d.name), d.lengths) for d in shown]
+    if len(profile.datasets) > 1:
+        counted.append(("**all together**", profile.overall))
+    rows = [
+        [
+            name,
+            number(lengths.count),
+            *(number(lengths.percentile(p)) for p in (50, 95, 99)),
+            number(lengths.max),
+            share(lengths.share_over(2_048)),
+            share(lengths.share_over(8_192)),
+        ]
+        for name, lengths in counted
+    ]
+    yield table(["dataset", "prompts", "p50", "p95", "p99", "max", ">2K", ">8K"], rows)
+    if len(shown) < len(longest):
+        yield f"The {len(shown)} datasets with the longest prompts, of {len(longest)}."
+
+
+def _memory(found: Bills) -> Iterator[str]:
+    used = [part for part in PARTS if any(part in bill.parts for bill in found.bills)]
+    limit = f", which has {found.limit_gib:,.1f}" if found.limit_gib else ""
+    yield f"### Memory\n\nGiB of one GPU{limit}."
+    rows = []
+    for bill in found.bills:
+        missing = f"not {bill.label}"
+        parts = [f"{bill.parts[p]:,.2f}" if p in bill.parts else missing for p in used]
+        tokens = missing if bill.kv_cache_tokens is None else number(bill.kv_cache_tokens)
+        what = f"**{bill.fate}**" if bill.fate else bill.label.value
+        rows.append([text(bill.setting), what, *parts, tokens])
+    yield table(["setting", "", *used, "KV tokens"], rows, left=2)
+
+
+def _measured(verification: Verification) -> Iterator[str]:
+    yield f"### Measured\n\nMeasured {text(measured_on(verification))}."
+    if verification.verdict:
+        yield f"**{text(verification.verdict)}**"
+    failed = [run for run in verification.runs if not run.ok]
+    if failed:
+        yield "\n".join(f"- {text(r.setting)}: **{fate(r)}** {text(r.message)}" for r in failed)
+    running = tuple(run for run in verification.runs if run.ok)
+    if running:
+        rows = [
+            [m.title, *(_measured_cell(m, run, running[0]) for run in running)]
+            for m in measured(running)
+        ]
+        yield table(["", *(text(run.setting) for run in running)], rows)
+        yield f"Percentages against {text(running[0].setting)}; a tie is within the spread."
+
+
+def _measured_cell(metric: Metric, run: Run, first: Run) -> str:
+    shown = metric.shown(run)
+    if run is first or metric.value(run) in (None, metric.value(first)):
+        return shown
+    by = change(metric.value(first), metric.value(run))
+    return f"{shown} ({_by(by, judge(metric, run, first))})"
+
+
+def _by(by: str, outcome: Outcome) -> str:
+    said = {Outcome.TIE: "tie", Outcome.BETTER: f"{by}, better", Outcome.WORSE: f"{by}, worse"}
+    return said.get(outcome, by)
+
+
+def _simulated(simulated: Tradeoff) -> Iterator[str]:
+    yield f"### Simulated\n\nNot measured. Step times: {text(simulated.source)}."
+    rows = [
+        [
+            text(point.setting) + (" (best)" if point.best else ""),
+            *(
+                "not simulated" if value is None else seconds(value)
+                for value in (point.makespan_s, point.ttft_s.get("p95"), point.longest_gap_s)
+            ),
+        ]
+        for point in simulated.points
+    ]
+    yield table(["setting", "all done in", "p95 first token", "longest gap"], rows)
+
+
+def _provenance(findings: Findings) -> Iterator[str]:
+    lines = []
+    for origin in origins(findings):
+        lines.append(f"- **{origin.file}** `{origin.sha256}`, {text(origin.created)}")
+        lines += [f"  - {text(name)}: {text(value)}" for name, value in origin.facts]
+    listed = "\n".join(lines)
+    yield f"<details><summary>Provenance</summary>\n\n{listed}\n\n</details>"
+
+
+# -- Markdown itself -----------------------------------------------------------------------------
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
+    """The first `left` columns are text, the others figures. Cells are Markdown already."""
+    rule = ["---"] * left + ["---:"] * (len(headings) - left)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, rule, *rows))
+
+
+def text(words: str) -> str:
+    """Text from users must not end its cell or line, become markup, or call anybody's name.
+
+    >>> text("a|b @team")
+    'a\\\\|b \\\\@team'
+    """
+    return " ".join("".join(f"\\{c}" if c in MARKUP else c for c in words).split())
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {text(line)}" for line in lines)

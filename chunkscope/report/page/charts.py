@@ -1,0 +1,178 @@
+"""Findings -> what the page's charts draw: plain numbers, small enough for a hundred datasets."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import ceil, floor, log2
+from typing import Any
+
+from chunkscope.findings import Findings
+from chunkscope.histogram import LengthHistogram
+from chunkscope.plan import Plan
+from chunkscope.profile import DatasetProfile, Profile
+from chunkscope.report.bill import PARTS, Bill, bills
+from chunkscope.report.metrics import INPUT_RATE, KV_TOKENS, MAKESPAN, OUTPUT_RATE, QUANTILES, fate
+from chunkscope.report.tradeoff import Tradeoff
+from chunkscope.verification.result import Figures, Latency, Run, Verification
+
+BINS_PER_DOUBLING = 4
+# Where the cumulative curve is exact: every percent, and closer where the long prompts are.
+PERCENTS = (*range(100), 99.5, 99.9, 100)
+OVERALL = "all together"
+MOST_CURVES = 200  # a folder may hold thousands of prompts, one per file
+
+
+def charts(
+    findings: Findings, tradeoff: Tradeoff | None, *, before: Profile | None = None
+) -> dict[str, Any]:
+    """Each chart's data, or null where there is nothing to draw."""
+    found = findings.profile
+    has_prompts = found is not None and found.overall.count > 0
+    return {
+        "lengths": _lengths(found, before) if found is not None and has_prompts else None,
+        "marks": list(_marks(findings.plan)) if findings.plan else [],
+        "memory": _memory(findings),
+        "latency": list(_latencies(findings.verification)) if findings.verification else [],
+        "bars": list(_bars(findings.verification)) if findings.verification else [],
+        "settings": [run.setting for run in findings.verification.runs]
+        if findings.verification
+        else [],
+        "tradeoff": tradeoff.points_json() if tradeoff else [],
+        "timeline": tradeoff.timeline_json() if tradeoff else [],
+    }
+
+
+# -- lengths -------------------------------------------------------------------------------------
+
+
+def _lengths(profile: Profile, before: Profile | None) -> dict[str, Any]:
+    overall = profile.overall
+    edges = bin_edges(max(1, overall.min or 1), max(1, overall.max or 1))
+    sets = [{"name": OVERALL, **_curve(overall, edges)}]
+    if len(profile.datasets) > 1:
+        sets += [{"name": d.name, **_curve(d.lengths, edges)} for d in drawn(profile)]
+    comparable = before is not None and before.overall.count > 0
+    return {
+        "edges": edges,
+        "percents": list(PERCENTS),
+        "sets": sets,
+        "before": _percentiles(before.overall) if before is not None and comparable else None,
+    }
+
+
+def drawn(profile: Profile) -> list[DatasetProfile]:
+    """The datasets with a curve of their own: those with the longest prompts, if there are many."""
+    filled = [dataset for dataset in profile.datasets if dataset.lengths.count]
+    longest = sorted(filled, key=lambda dataset: -(dataset.lengths.max or 0))[:MOST_CURVES]
+    names = {dataset.name for dataset in longest}
+    return [dataset for dataset in filled if dataset.name in names]
+
+
+def bin_edges(shortest: int, longest: int) -> list[int]:
+    """Whole numbers, evenly apart on a log axis, around all lengths.
+
+    >>> bin_edges(5, 20)
+    [5, 6, 7, 8, 10, 12, 14, 16, 20, 23, 27]
+    """
+    first = floor(log2(shortest) * BINS_PER_DOUBLING)
+    last = ceil(log2(longest + 1) * BINS_PER_DOUBLING) + 1
+    found = sorted({ceil(2 ** (at / BINS_PER_DOUBLING)) for at in range(first, last + 1)})
+    below = [edge for edge in found if edge <= shortest][-1:]
+    inside = [edge for edge in found if shortest < edge <= longest]
+    above = [edge for edge in found if edge > longest][:2]
+    return [*below, *inside, *above]
+
+
+def _curve(lengths: LengthHistogram, edges: list[int]) -> dict[str, Any]:
+    """An empty prompt has no place on a log axis: it is counted with those of one token."""
+    counts = [lengths.over(low - 1) - lengths.over(high - 1) for low, high in pairwise(edges)]
+    counts[0] += lengths.count - lengths.over(edges[0] - 1)
+    return {"rows": lengths.count, "counts": counts, "at": _percentiles(lengths)}
+
+
+def _percentiles(lengths: LengthHistogram) -> list[float]:
+    found = (lengths.percentile(percent) for percent in PERCENTS)
+    return [round(value, 1) for value in found if value is not None]
+
+
+def _marks(plan: Plan) -> Iterator[dict[str, Any]]:
+    """The lengths that matter to the engine, drawn into the distribution."""
+    if plan.threshold:
+        yield {"label": "threshold", "tokens": plan.threshold, "kind": "threshold"}
+    known = {argument.name: argument.value for argument in plan.arguments}
+    for name, label in (("max_num_batched_tokens", "step budget"), ("max_model_len",) * 2):
+        value = known.get(name)
+        if type(value) is int and value > 0:
+            yield {"label": label, "tokens": value, "kind": name}
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def _memory(findings: Findings) -> dict[str, Any] | None:
+    found = bills(findings)
+    if found is None:
+        return None
+    used = [part for part in PARTS if any(part in bill.parts for bill in found.bills)]
+    return {
+        "parts": used,
+        "limit": found.limit_gib,
+        "allowed": found.allowed_gib,
+        "gpu": found.gpu,
+        "bills": [_bill(bill) for bill in found.bills],
+    }
+
+
+def _bill(bill: Bill) -> dict[str, Any]:
+    return {
+        "setting": bill.setting,
+        "label": bill.label.value,
+        "parts": {name: round(gib, 4) for name, gib in bill.parts.items()},
+        "tokens": bill.kv_cache_tokens,
+        "fate": bill.fate,
+    }
+
+
+# -- measured ------------------------------------------------------------------------------------
+
+
+def _latencies(verification: Verification) -> Iterator[dict[str, Any]]:
+    """One row per setting, figure and kind of prompt; failed runs have none."""
+    for run in verification.runs:
+        for name in ("ttft_s", "itl_s"):
+            for group in ("all", "short", "long"):
+                found = _quantiles(run.figures, name, group)
+                if found is not None:
+                    spread = list(_spread(run, name, group))
+                    row = {"setting": run.setting, "figure": name, "group": group}
+                    yield {**row, **found, "spread": spread}
+
+
+def _quantiles(figures: Figures | None, name: str, group: str) -> dict[str, float] | None:
+    latency: Latency | None = getattr(figures, name) if figures else None
+    found = getattr(latency, group) if latency else None
+    return {at: getattr(found, at) for at in QUANTILES} if found else None
+
+
+def _spread(run: Run, name: str, group: str) -> Iterator[dict[str, Any]]:
+    each = [found for r in run.repeats if (found := _quantiles(r, name, group))]
+    if len(each) > 1:
+        for at in QUANTILES:
+            values = [found[at] for found in each]
+            yield {"at": at, "min": min(values), "max": max(values)}
+
+
+def _bars(verification: Verification) -> Iterator[dict[str, Any]]:
+    for metric in (MAKESPAN, INPUT_RATE, OUTPUT_RATE, KV_TOKENS):
+        for run in verification.runs:
+            value, spread = metric.value(run), metric.spread(run)
+            yield {
+                "figure": metric.key,
+                "title": metric.title,
+                "better": metric.better.value,
+                "setting": run.setting,
+                "value": value,
+                "shown": metric.shown(run) if run.ok else fate(run),
+                "ok": run.ok,
+                "min": spread[0] if spread else None,
+                "max": spread[1] if spread else None,
+            }

@@ -1,0 +1,60 @@
+/* Each chart is redrawn when its width changes. Names from user data only ever become text nodes. */
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
+const gib = (value) => `${value < 10 ? value.toFixed(2) : value.toFixed(1)} GiB`;
+const seconds = (value) =>
+  value < 1 ? `${+(value * 1000).toPrecision(3)} ms` : `${+value.toPrecision(3)} s`;
+const cut = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
+
+const drawn = new Map();
+
+function draw(id, make) {
+  const place = byId(id);
+  if (!place) return;
+  drawn.set(place, make);
+  redraw(place);
+}
+
+function redraw(place) {
+  const width = Math.max(240, Math.floor(place.clientWidth));
+  place.dataset.width = width;
+  place.replaceChildren(...[drawn.get(place)(width)].flat().filter(Boolean));
+}
+
+const watcher = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const width = Math.max(240, Math.floor(target.clientWidth));
+    if (target.clientWidth && Math.abs(width - Number(target.dataset.width)) > 8) redraw(target);
+  }
+});
+
+function element(tag, text, classes) {
+  const made = document.createElement(tag);
+  if (text) made.textContent = text;
+  if (classes) made.className = classes;
+  return made;
+}
+
+function legend(entries) {
+  const made = element("div", "", "legend");
+  for (const [name, colour] of entries) {
+    const item = element("span", name);
+    item.style.setProperty("--swatch", colour);
+    made.append(item);
+  }
+  return made;
+}
+
+const INK = "var(--ink)",
+  FAINT = "var(--faint)",
+  LINE = "var(--line)",
+  BAD = "var(--bad)";
+const base = (width, more) => ({
+  width,
+  marginTop: 8,
+  style: { fontSize: "12px", fontFamily: "inherit", color: "var(--soft)", background: "none" },
+  ...more,
+});

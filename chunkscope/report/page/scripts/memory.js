@@ -1,0 +1,162 @@
+/* Where the memory goes: a bar per setting, predicted and measured. */
+
+const PART_COLOURS = {
+  weights: "var(--c1)",
+  activation: "var(--c2)",
+  sampler: "var(--c3)",
+  logprobs: "var(--c4)",
+  "CUDA graphs": "var(--c5)",
+  overhead: "var(--c6)",
+  "KV cache": "var(--c7)",
+};
+
+function memoryBars(width, keep, limits) {
+  const { bills, parts } = data.memory;
+  const used = parts.filter(keep);
+  const narrow = width < 500;
+  const name = (bill) => `${bill.setting}, ${bill.label}`;
+  const order = bills.map(name);
+  // On a phone the setting stands once, and how full a bar is says the rest.
+  const labels = new Map(
+    bills.map((bill, i) => [
+      name(bill),
+      !narrow
+        ? `${cut(bill.setting, 26)}, ${bill.label}`
+        : i && bills[i - 1].setting === bill.setting
+          ? ""
+          : cut(bill.setting, 13),
+    ]),
+  );
+  const pieces = bills.flatMap((bill) => {
+    let from = 0;
+    return used
+      .filter((part) => part in bill.parts)
+      .map((part) => {
+        const piece = {
+          row: name(bill),
+          part,
+          gib: bill.parts[part],
+          x1: from,
+          x2: from + bill.parts[part],
+          measured: bill.label === "measured",
+        };
+        from = piece.x2;
+        return piece;
+      });
+  });
+  const totals = bills.map((bill) => ({
+    row: name(bill),
+    fate: bill.fate,
+    gib: used.reduce((sum, part) => sum + (bill.parts[part] || 0), 0),
+    activation: bill.parts.activation,
+  }));
+  const longest = Math.max(...[...labels.values()].map((text) => text.length));
+  const lines = limits
+    ? [
+        [data.memory.allowed, "vLLM's share"],
+        [data.memory.limit, "GPU"],
+      ].filter(([at]) => at)
+    : [];
+  return [
+    legend(used.map((part) => [part, PART_COLOURS[part]])),
+    Plot.plot(
+      base(width, {
+        height: 30 * order.length + 50 + 15 * lines.length,
+        marginLeft: longest * 6.6 + 14,
+        marginTop: 6 + 15 * lines.length,
+        marginRight: limits ? 16 : narrow ? 62 : 124,
+        marginBottom: 36,
+        ariaLabel: limits ? "memory of one GPU by setting" : "memory without weights and KV cache",
+        x: {
+          label: "GiB",
+          nice: !limits,
+          domain: lines.length
+            ? [0, Math.max(...lines.map(([at]) => at), ...totals.map((t) => t.gib)) * 1.01]
+            : undefined,
+          zero: true,
+        },
+        y: { domain: order, label: null, padding: 0.25 },
+        marks: [
+          Plot.axisX({
+            label: "GiB",
+            labelArrow: "none",
+            labelAnchor: "center",
+            ticks: narrow ? 3 : 8,
+            tickSize: 0,
+          }),
+          Plot.axisY({ tickSize: 0, tickFormat: (row) => labels.get(row) }),
+          Plot.gridX({ stroke: LINE, strokeOpacity: 1, ticks: narrow ? 3 : 8 }),
+          Plot.barX(pieces, { x1: "x1", x2: "x2", y: "row", fill: "var(--card)" }),
+          Plot.barX(pieces, {
+            x1: "x1",
+            x2: "x2",
+            y: "row",
+            fill: (d) => PART_COLOURS[d.part],
+            insetLeft: 0.5,
+            insetRight: 0.5,
+            rx: 2,
+            fillOpacity: (d) => (d.measured ? 1 : 0.6),
+          }),
+          Plot.text(
+            totals.filter((t) => t.fate),
+            {
+              x: (t) => t.gib,
+              y: "row",
+              text: "fate",
+              textAnchor: "start",
+              dx: 6,
+              fill: BAD,
+              fontWeight: 600,
+            },
+          ),
+          limits
+            ? null
+            : Plot.text(
+                totals.filter((t) => t.activation !== undefined),
+                {
+                  x: "gib",
+                  y: "row",
+                  text: (t) => (narrow ? "" : "activation ") + gib(t.activation),
+                  textAnchor: "start",
+                  dx: 6,
+                  fill: "var(--soft)",
+                },
+              ),
+          ...lines.flatMap(([at, label], i) => [
+            Plot.ruleX([at], {
+              stroke: label === "GPU" ? BAD : FAINT,
+              strokeWidth: 1.5,
+              strokeDasharray: label === "GPU" ? null : "5,3",
+            }),
+            Plot.text([at], {
+              x: (d) => d,
+              text: () => `${label} ${gib(at)}`,
+              frameAnchor: "top",
+              textAnchor: "end",
+              dx: -4,
+              dy: -15 * (lines.length - i),
+              lineAnchor: "top",
+              fill: label === "GPU" ? BAD : FAINT,
+            }),
+          ]),
+          Plot.tip(
+            pieces,
+            Plot.pointer({
+              x: (d) => (d.x1 + d.x2) / 2,
+              y: "row",
+              title: (d) => `${d.part}: ${gib(d.gib)}\n${d.row}`,
+            }),
+          ),
+        ],
+      }),
+    ),
+  ];
+}
+
+function memory() {
+  if (!data.memory) return;
+  draw("memory-all", (width) => memoryBars(width, () => true, true));
+  draw("memory-rest", (width) =>
+    memoryBars(width, (part) => part !== "weights" && part !== "KV cache", false),
+  );
+}

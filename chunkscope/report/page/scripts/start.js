@@ -1,0 +1,14 @@
+/* With everything above in place: draw. */
+
+theming();
+copying();
+if (byId("datasets")) {
+  sortable(byId("datasets"));
+  filterable(byId("datasets"));
+}
+lengths();
+memory();
+measured();
+simulated();
+for (const place of drawn.keys()) watcher.observe(place);
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,42 @@
+/* A table that sorts and filters. */
+
+function sortable(table) {
+  const body = table.tBodies[0];
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) =>
+    head.querySelector("button").addEventListener("click", () => {
+      const numeric = head.dataset.kind === "number";
+      const before = head.getAttribute("aria-sort");
+      const down = before === "none" ? numeric : before === "ascending";
+      heads.forEach((other) => other.setAttribute("aria-sort", "none"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      body.append(...[...body.rows].sort(byColumn(column, numeric, down)));
+    }),
+  );
+}
+
+function byColumn(column, numeric, down) {
+  const key = (row) => row.cells[column].dataset.sort;
+  return (a, b) => {
+    const [left, right] = [key(a), key(b)];
+    // What is not known comes last, whichever way.
+    if (left === "" || right === "") return (left === "") - (right === "");
+    const order = numeric ? Number(left) - Number(right) : left.localeCompare(right);
+    return down ? -order : order;
+  };
+}
+
+function filterable(table) {
+  const box = byId("filter"),
+    told = byId("matching"),
+    rows = [...table.tBodies[0].rows];
+  if (rows.length < 2) box.closest(".controls").hidden = true;
+  box.addEventListener("input", () => {
+    const wanted = box.value.trim().toLowerCase();
+    rows.forEach((row) => {
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    });
+    const left = rows.filter((row) => !row.hidden).length;
+    told.textContent = wanted ? `${left} of ${rows.length}` : "";
+  });
+}

@@ -1,0 +1,243 @@
+"""Findings -> what the page's templates say in words and tables."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from chunkscope import emit
+from chunkscope.choices import Target
+from chunkscope.errors import ChunkscopeError
+from chunkscope.findings import Findings
+from chunkscope.plan import Plan
+from chunkscope.profile import DatasetProfile, Profile
+from chunkscope.report.bill import PARTS, Bills, bills
+from chunkscope.report.comparison import Comparison, Part
+from chunkscope.report.figures import change, gib, number, plural, share
+from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured
+from chunkscope.report.page.charts import drawn
+from chunkscope.report.provenance import data_files, origins
+from chunkscope.report.story import lengths_in_short, measured_on, measurements, tell
+from chunkscope.report.tradeoff import Tradeoff
+from chunkscope.verification.result import Run, Verification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is shown, and by which number or word it sorts; `kind` names its look."""
+
+    text: str
+    sort: float | str | None = None
+    kind: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One figure to remember."""
+
+    title: str
+    value: str
+    note: str = ""
+
+
+def view(
+    findings: Findings, tradeoff: Tradeoff | None, comparison: Comparison | None
+) -> dict[str, Any]:
+    from chunkscope import __version__
+
+    found = bills(findings)
+    return {
+        "version": __version__,
+        "story": tell(findings),
+        "tiles": list(_tiles(findings)),
+        "plan": findings.plan,
+        "forms": list(_forms(findings.plan)) if findings.plan else [],
+        "profile": findings.profile,
+        "lengths": lengths_in_short(findings.profile) if findings.profile else "",
+        "drawn": len(drawn(findings.profile)) if findings.profile else 0,
+        "datasets": [_dataset(d, findings.plan) for d in _datasets(findings.profile)],
+        "dataset_heads": DATASET_HEADS if findings.plan else DATASET_HEADS[:-3],
+        "bills": found,
+        "bill_rows": list(_bill_rows(found)) if found else [],
+        "verification": findings.verification,
+        "measured_on": measured_on(findings.verification) if findings.verification else "",
+        "run_rows": list(_run_rows(findings.verification)) if findings.verification else [],
+        "running": [run for run in _runs(findings.verification) if run.ok],
+        "failed": [run for run in _runs(findings.verification) if not run.ok],
+        "fate": fate,
+        "tradeoff": tradeoff,
+        "comparison": comparison,
+        "parts": list(Part),
+        "origins": origins(findings),
+        "data_files": data_files(findings.profile),
+    }
+
+
+def _runs(verification: Verification | None) -> tuple[Run, ...]:
+    return verification.runs if verification else ()
+
+
+def _datasets(profile: Profile | None) -> tuple[DatasetProfile, ...]:
+    return profile.datasets if profile else ()
+
+
+# -- the verdict ---------------------------------------------------------------------------------
+
+
+def _tiles(findings: Findings) -> Iterator[Tile]:
+    profile, plan = findings.profile, findings.plan
+    if profile is not None:
+        lengths = profile.overall
+        of = f"in {plural(len(profile.datasets), 'dataset')}"
+        yield Tile(title="prompts", value=number(lengths.count), note=of)
+        p95 = f"p95 {number(lengths.percentile(95))}"
+        yield Tile(title="longest prompt", value=number(lengths.max), note=f"tokens, {p95}")
+    if plan is not None:
+        chunked = plan.chunks
+        size = f"over {number(chunked.size)} tokens" if chunked.size else "no prompt is split"
+        yield Tile(title="read in chunks", value=share(chunked.share), note=size)
+        refused = plan.refused
+        room = f"room for {number(refused.room_tokens)} tokens"
+        yield Tile(title="refused", value=number(refused.prompts), note=room)
+    yield from _memory_tiles(findings)
+
+
+def _memory_tiles(findings: Findings) -> Iterator[Tile]:
+    """Measured where that was done, else predicted; each says which."""
+    plan, verification = findings.plan, measurements(findings)
+    run = verification.run("plan") if verification else None
+    memory = plan.memory if plan else None
+    if run is not None and run.activation_peak_gib is not None:
+        yield Tile(title="activation peak", value=gib(run.activation_peak_gib), note="measured")
+    elif memory is not None:
+        yield Tile(title="activations", value=gib(memory.line("activation").gib), note="predicted")
+    if run is not None and run.kv_cache_tokens is not None:
+        yield Tile(title="KV cache tokens", value=number(run.kv_cache_tokens), note="measured")
+    elif memory is not None:
+        yield Tile(title="KV cache tokens", value=number(memory.kv_cache_tokens), note="predicted")
+
+
+def _forms(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The arguments in every form that can say them."""
+    for target in Target:
+        try:
+            text = emit.emit(plan, target).text.rstrip("\n")
+        except ChunkscopeError:
+            continue
+        if target is Target.VLLM_ARGS:
+            text = text or "(nothing to set)"
+        yield target.value, text
+
+
+# -- datasets ------------------------------------------------------------------------------------
+
+# Title, how it sorts, and what it means.
+DATASET_HEADS = (
+    ("dataset", "text", "the dataset"),
+    ("prompt field", "text", "which part of a row is the prompt"),
+    ("prompts", "number", "rows that were counted"),
+    ("p50", "number", "half of the prompts are at most this long, in tokens"),
+    ("p95", "number", "19 of 20 prompts are at most this long, in tokens"),
+    ("p99", "number", "99 of 100 prompts are at most this long, in tokens"),
+    ("max", "number", "the longest prompt, in tokens"),
+    (">2K", "number", "share of prompts over 2,048 tokens"),
+    (">8K", "number", "share of prompts over 8,192 tokens"),
+    ("mode", "text", "what the policy says of this dataset alone"),
+    ("chunk at", "number", "the threshold for this dataset alone, in tokens"),
+    ("benefit", "rank", "what chunking is worth for prompts of this size"),
+)
+TIERS = ("skip", "optional", "consider", "recommended", "required")
+
+
+def _dataset(dataset: DatasetProfile, plan: Plan | None) -> list[Cell]:
+    lengths = dataset.lengths
+    cells = [
+        Cell(text=dataset.name, sort=dataset.name.lower(), note=_remark(dataset)),
+        Cell(text=dataset.field or "-", sort=dataset.field.lower()),
+        *(
+            _numeric(number, value)
+            for value in (lengths.count, *map(lengths.percentile, (50, 95, 99)), lengths.max)
+        ),
+        *(_numeric(share, lengths.share_over(limit)) for limit in (2_048, 8_192)),
+    ]
+    return cells if plan is None else [*cells, *_decision(dataset, plan)]
+
+
+def _numeric(write: Any, value: float | None) -> Cell:
+    return Cell(text=write(value), sort=value, kind="n")
+
+
+def _remark(dataset: DatasetProfile) -> str:
+    if dataset.failure:
+        return f"not read to its end: {dataset.failure}"
+    if dataset.skipped:
+        return f"{plural(dataset.skipped, 'row')} left out"
+    if dataset.sample:
+        return f"a sample of {dataset.sample.out_of:,} rows"
+    return ""
+
+
+def _decision(dataset: DatasetProfile, plan: Plan) -> list[Cell]:
+    found = next((d.decision for d in plan.decisions if d.name == dataset.name), None)
+    if found is None:
+        return [Cell(text="-", sort=""), Cell(text="-", kind="n"), Cell(text="-")]
+    return [
+        Cell(text=found.mode.value, sort=found.mode.value, kind=f"mode {found.mode.value}"),
+        _numeric(number, found.threshold),
+        Cell(text=found.tier.value, sort=TIERS.index(found.tier.value)),
+    ]
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def _bill_rows(found: Bills) -> Iterator[list[Cell]]:
+    """One row per bill: setting, label, each part, KV tokens."""
+    used = [part for part in PARTS if any(part in bill.parts for bill in found.bills)]
+    yield [Cell(text=title) for title in ("setting", "", *used, "KV tokens")]
+    for bill in found.bills:
+        if bill.fate and not bill.parts:
+            yield [Cell(text=bill.setting), Cell(text=f"{bill.fate}: not measured", kind="bad")]
+            continue
+        parts = [_part(bill.parts.get(part), bill.label.value) for part in used]
+        what = Cell(text=bill.fate, kind="bad") if bill.fate else Cell(text=bill.label.value)
+        tokens = number(bill.kv_cache_tokens) if bill.kv_cache_tokens is not None else None
+        yield [Cell(text=bill.setting), what, *parts, _known(tokens, bill.label.value)]
+
+
+def _part(value: float | None, label: str) -> Cell:
+    return _known(f"{value:,.2f}" if value is not None else None, label)
+
+
+def _known(text: str | None, label: str) -> Cell:
+    return (
+        Cell(text=text, kind="n") if text is not None else Cell(text=f"not {label}", kind="n none")
+    )
+
+
+# -- the measurements ----------------------------------------------------------------------------
+
+
+def _run_rows(verification: Verification) -> Iterator[tuple[Metric, list[Cell]]]:
+    """A row per figure, a cell per setting that ran: the first is what they are compared to."""
+    running = [run for run in verification.runs if run.ok]
+    for metric in measured(tuple(running)):
+        yield metric, [_measured_cell(metric, run, running[0]) for run in running]
+
+
+def _measured_cell(metric: Metric, run: Run, first: Run) -> Cell:
+    value, note = metric.value(run), _spread(metric, run)
+    if value is None:
+        return Cell(text=metric.shown(run), kind="n none")
+    if run is first or value == metric.value(first):
+        return Cell(text=metric.shown(run), kind="n", note=note)
+    outcome = judge(metric, run, first)
+    by = "tie" if outcome is Outcome.TIE else change(metric.value(first), value)
+    kind = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}.get(outcome, "")
+    return Cell(text=metric.shown(run), sort=by, kind=f"n {kind}", note=note)
+
+
+def _spread(metric: Metric, run: Run) -> str:
+    spread = metric.spread(run)
+    least, most = map(metric.write, spread) if spread else ("", "")
+    return f"{least} to {most}" if least != most else ""

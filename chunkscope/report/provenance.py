@@ -1,0 +1,158 @@
+"""Where the numbers come from: digests, versions, commands, machines."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from chunkscope.findings import Findings
+from chunkscope.plan import Plan
+from chunkscope.profile import Profile
+from chunkscope.report.figures import plural
+from chunkscope.verification.result import Machine, Verification
+
+UNKNOWN = "not recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """One artefact, and what it says of itself."""
+
+    file: str
+    sha256: str
+    created: str
+    version: str
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One dataset as it lay on disk; None where a stream or a hub has no file."""
+
+    name: str
+    path: str
+    bytes: int | None
+    sha256: str | None
+
+
+def origins(findings: Findings) -> tuple[Origin, ...]:
+    return tuple(_origins(findings))
+
+
+def data_files(profile: Profile | None) -> tuple[DataFile, ...]:
+    datasets = profile.datasets if profile else ()
+    return tuple(
+        DataFile(name=d.name, path=d.path, bytes=d.bytes, sha256=d.sha256) for d in datasets
+    )
+
+
+def _origins(findings: Findings) -> Iterator[Origin]:
+    digests = findings.digests
+    if (profile := findings.profile) is not None:
+        yield _origin("profile.json", digests, profile, _of_profile(profile))
+    if (plan := findings.plan) is not None:
+        yield _origin("plan.json", digests, plan, _of_plan(plan))
+    if (simulation := findings.simulation) is not None:
+        yield Origin(
+            file="simulation.json",
+            sha256=digests.get("simulation.json", UNKNOWN),
+            created=str(simulation.get("created", UNKNOWN)),
+            version=str(simulation.get("chunkscope", UNKNOWN)),
+            facts=tuple(_of_simulation(simulation)),
+        )
+    if (verification := findings.verification) is not None:
+        yield _origin("verify.json", digests, verification, _of_verification(verification))
+
+
+def _origin(
+    file: str,
+    digests: dict[str, str],
+    made: Profile | Plan | Verification,
+    facts: Iterator[tuple[str, str]],
+) -> Origin:
+    return Origin(
+        file=file,
+        sha256=digests.get(file, UNKNOWN),
+        created=made.created,
+        version=made.version or UNKNOWN,
+        facts=tuple(facts),
+    )
+
+
+def _of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
+    tokenizer = profile.tokenizer
+    yield "tokenizer", tokenizer.name
+    yield "tokenizer digest", tokenizer.digest
+    yield "counted by", tokenizer.engine
+    yield from (("note", note) for note in tokenizer.notes)
+    given = {name: value for name, value in profile.options.items() if value not in (None, [], "")}
+    yield from ((f"option {name}", _written(value)) for name, value in given.items())
+
+
+def _written(value: Any) -> str:
+    return shlex.join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _of_plan(plan: Plan) -> Iterator[tuple[str, str]]:
+    inputs = plan.inputs
+    yield "for vLLM", plan.release.text
+    if plan.model is not None:
+        yield "model", f"{plan.model.hub_id or plan.model.name} ({plan.model.source})"
+    if plan.gpu is not None:
+        each = f"{inputs.tp} x " if inputs.tp > 1 else ""
+        yield "GPU", f"{each}{plan.gpu.title}, {plan.gpu.memory_gib:,.1f} GiB ({plan.gpu.source})"
+    yield "from the profile", inputs.profile_digest
+    if inputs.dataset is not None:
+        yield "for the dataset", inputs.dataset
+    yield "aim", f"{inputs.objective}, {inputs.task}, started by {inputs.entry}"
+    yield "answer", f"{plural(inputs.output.tokens, 'token')}: {inputs.output.origin}"
+    cuts = inputs.cuts
+    yield (
+        "cut-offs",
+        f"off below {cuts.off_below:,}, conservative below {cuts.conservative_threshold:,}, "
+        f"aggressive at {cuts.aggressive_factor:g} x p95",
+    )
+    if plan.step is not None:
+        yield "step times", plan.step.origin
+
+
+def _of_simulation(simulation: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    cost = simulation.get("cost_model")
+    if isinstance(cost, dict):
+        yield "step times", str(cost.get("source", UNKNOWN))
+
+
+def _of_verification(verification: Verification) -> Iterator[tuple[str, str]]:
+    machine, workload = verification.machine, verification.workload
+    if verification.command:
+        yield "command", shlex.join(verification.command)
+    weights = "random weights" if verification.model.dummy else verification.model.load_format
+    yield "model", f"{verification.model.name} ({weights})"
+    if machine is not None:
+        yield from _of_machine(machine)
+    arrivals = "all at once" if workload.arrivals == "batch" else workload.arrivals
+    yield (
+        "workload",
+        f"{plural(len(workload.requests), 'request')}, {workload.input_tokens:,} tokens in and "
+        f"{workload.output_tokens:,} out, {arrivals}, {workload.task}, seed {workload.seed}",
+    )
+    yield "prompts", verification.source
+    yield "repeats", str(verification.repeats)
+    yield "from the plan", verification.plan_digest or UNKNOWN
+
+
+def _of_machine(machine: Machine) -> Iterator[tuple[str, str]]:
+    memory = f", {machine.gpu_memory_gib:,.1f} GiB" if machine.gpu_memory_gib else ""
+    if machine.gpu:
+        yield "GPU", f"{max(1, machine.gpus)} x {machine.gpu}{memory}"
+    elif machine.endpoint:
+        yield "endpoint", machine.endpoint
+    else:
+        yield "device", machine.device
+    for name, value in (
+        ("driver", machine.driver),
+        ("vLLM", machine.vllm),
+        ("torch", machine.torch),
+    ):
+        if value:
+            yield name, value

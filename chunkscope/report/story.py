@@ -1,0 +1,288 @@
+"""What stands on top of every report: the verdict, in sentences that all formats share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chunkscope.choices import Mode
+from chunkscope.findings import Findings
+from chunkscope.hardware import GIB
+from chunkscope.labels import Label
+from chunkscope.plan import Forecast, Plan
+from chunkscope.profile import Profile
+from chunkscope.report.figures import change, gib, number, plural, seconds, share
+from chunkscope.report.metrics import DECISIVE, Metric, Outcome, fate, judge
+from chunkscope.verification.result import Run, Verification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """`basis` is how the gains are known; None where there is no verdict yet."""
+
+    title: str
+    headline: str
+    why: tuple[str, ...] = ()
+    gains: tuple[str, ...] = ()
+    refused: str | None = None
+    basis: Label | None = None
+    basis_text: str = ""
+    cautions: tuple[str, ...] = ()
+
+
+def tell(findings: Findings) -> Story:
+    plan, verification = findings.plan, measurements(findings)
+    basis = _basis(plan, verification)
+    return Story(
+        title=_title(findings),
+        headline=_headline(findings),
+        why=tuple(_why(plan)) if plan else (),
+        gains=tuple(_gains(plan, verification)),
+        refused=_refused(plan) if plan else None,
+        basis=basis,
+        basis_text=_basis_text(verification, basis),
+        cautions=tuple(_cautions(findings)),
+    )
+
+
+# -- what it is about ----------------------------------------------------------------------------
+
+
+def _title(findings: Findings) -> str:
+    plan, verification = findings.plan, findings.verification
+    if plan and plan.model:
+        return f"{plan.model.name}{f' on {plan.gpu.title}' if plan.gpu else ''}"
+    if verification:
+        gpu = verification.machine.gpu if verification.machine else None
+        return verification.model.name + (f" on {gpu}" if gpu else "")
+    if findings.profile:
+        return lengths_in_short(findings.profile)
+    return "simulation" if findings.simulation else "settings for vLLM"
+
+
+def lengths_in_short(profile: Profile) -> str:
+    datasets = plural(len(profile.datasets), "dataset")
+    return f"{plural(profile.overall.count, 'prompt')} in {datasets}"
+
+
+def _headline(findings: Findings) -> str:
+    plan, verification, profile = findings.plan, findings.verification, findings.profile
+    if plan:
+        return verdict(plan)
+    if verification:
+        return verification.verdict or "Measured, without a plan to judge"
+    if profile:
+        lengths = profile.overall
+        half, longest = number(lengths.percentile(50)), number(lengths.max)
+        return f"Half of the prompts are at most {half} tokens long, the longest is {longest}"
+    return "Simulated, without a plan to judge"
+
+
+def verdict(plan: Plan) -> str:
+    """The mode as an order: what to do about chunking."""
+    match plan.mode:
+        case Mode.OFF:
+            return "Chunking off"
+        case Mode.CONSERVATIVE | Mode.AGGRESSIVE:
+            at = f", threshold {plan.threshold:,} tokens" if plan.threshold else ""
+            return f"{plan.mode.value.capitalize()} chunking{at}"
+
+
+# -- why, and what it brings ---------------------------------------------------------------------
+
+
+def _why(plan: Plan) -> Iterator[str]:
+    yield f"Because {plan.decision.reason}."
+    for reason in plan.adjustments:
+        yield f"But {reason.text}."
+    chunks = plan.chunks
+    if chunks.prompts:
+        yield (
+            f"{share(chunks.share)} of the prompts are over {number(chunks.size)} tokens and are "
+            f"read in chunks: the median of them in {chunks.median}, the longest in "
+            f"{chunks.longest}."
+        )
+    else:
+        yield "No prompt is split."
+
+
+def _refused(plan: Plan) -> str:
+    refused = plan.refused
+    room = f"{refused.room_tokens:,} tokens"
+    if not refused.prompts:
+        return f"No prompt would be refused: there is room for {room} and the answer."
+    return (
+        f"{refused.prompts:,} of {plural(refused.of, 'prompt')} ({share(refused.share)}) would be "
+        f"refused: they are over {room}."
+    )
+
+
+def _gains(plan: Plan | None, verification: Verification | None) -> Iterator[str]:
+    if verification is not None and verification.runs:
+        yield from _measured_gains(verification)
+    elif plan is not None:
+        yield from _predicted_gains(plan)
+
+
+def _measured_gains(verification: Verification) -> Iterator[str]:
+    if verification.verdict:
+        yield verification.verdict
+    mine = verification.run("plan") or verification.runs[0]
+    if not mine.ok:
+        yield failure(mine)
+    for name in ("default", "off"):
+        other = verification.run(name)
+        if other is mine:
+            yield f"{mine.setting} and {name} are the same arguments here."
+        elif other is not None and not other.ok:
+            yield failure(other)
+        elif other is not None and mine.ok:
+            yield against(mine, other)
+
+
+def failure(run: Run) -> str:
+    """
+    >>> from chunkscope.verification.result import Status
+    >>> failure(Run(setting="off", args={}, status=Status.TIMEOUT, started="", took_s=9.0))
+    'off: timed out.'
+    """
+    said = run.message.rstrip(".")
+    told = (
+        said if said.lower().startswith(fate(run)) else ": ".join(filter(None, (fate(run), said)))
+    )
+    return f"{run.setting}: {told}."
+
+
+def against(mine: Run, other: Run) -> str:
+    """One sentence: each decisive figure of both, and what is no more than noise."""
+    parts = [part for metric in DECISIVE if (part := _difference(metric, mine, other))]
+    ties = [m.title for m in DECISIVE if judge(m, mine, other) is Outcome.TIE]
+    if ties:
+        parts.append(f"a tie in {_listed(ties)}")
+    return f"Against {other.setting}: {'; '.join(parts) or 'nothing to compare'}."
+
+
+def _listed(names: list[str]) -> str:
+    """
+    >>> _listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _difference(metric: Metric, mine: Run, other: Run) -> str | None:
+    if judge(metric, mine, other) not in (Outcome.BETTER, Outcome.WORSE):
+        return None
+    by = change(metric.value(other), metric.value(mine))
+    by = f" ({by})" if by else ""
+    return f"{metric.title} {metric.shown(mine)} instead of {metric.shown(other)}{by}"
+
+
+def _predicted_gains(plan: Plan) -> Iterator[str]:
+    if plan.memory is None:
+        yield "What it gains in memory is not known: the plan was made without a model and a GPU."
+        return
+    yield from _step_memory(plan)
+    fits = plan.capacity
+    if fits is not None:
+        yield (
+            f"The KV cache has room for {plan.memory.kv_cache_tokens:,} tokens: "
+            f"{plural(fits.p50, 'request')} of median length at once, {fits.p95:,} of p95 length."
+        )
+    if plan.forecast is not None:
+        yield _forecast(plan.forecast)
+    elif plan.step is not None:
+        longest = f"{plan.step.slowest_step_ms:,.0f} ms"
+        yield f"The slowest step takes about {longest}: the longest gap between two tokens."
+
+
+def _forecast(said: Forecast) -> str:
+    lead = f"Simulated with {plural(said.requests, 'request')}"
+    if said.default_makespan_s is None:
+        return f"{lead}: all done in {seconds(said.makespan_s)}; vLLM's own setting would not run."
+    parts = [
+        _instead("all done in", said.makespan_s, said.default_makespan_s),
+        _instead("longest gap between tokens", said.longest_gap_s, said.default_longest_gap_s),
+    ]
+    return f"{lead}, against vLLM's own setting: {'; '.join(filter(None, parts))}."
+
+
+def _instead(what: str, mine: float | None, other: float | None) -> str:
+    if mine is None or other is None:
+        return ""
+    if seconds(mine) == seconds(other):
+        return f"{what} {seconds(mine)}, no difference"
+    return f"{what} {seconds(mine)} instead of {seconds(other)} ({change(other, mine)})"
+
+
+def _step_memory(plan: Plan) -> Iterator[str]:
+    """Activations are linear in a step's tokens, so a prompt that is split saves in proportion."""
+    assert plan.memory is not None  # noqa: S101  (the caller asked)
+    here = plan.memory.line("activation").gib
+    longest, model = plan.decision.longest, plan.model
+    whole = longest * model.activation_bytes_per_token / GIB if model else None
+    if whole is not None and whole > here:
+        yield (
+            f"A step's activations take {gib(here)}; reading the longest prompt ({longest:,} "
+            f"tokens) in one step would take {gib(whole)}."
+        )
+    else:
+        yield f"A step's activations take {gib(here)}, enough for every prompt in one step."
+
+
+# -- how it is known -----------------------------------------------------------------------------
+
+
+def measurements(findings: Findings) -> Verification | None:
+    """Those of this plan: what was measured of another says nothing about it."""
+    of_another = findings.verification_is_of_this_plan is False
+    return None if of_another else findings.verification
+
+
+def _basis(plan: Plan | None, verification: Verification | None) -> Label | None:
+    if verification is not None and any(run.ok for run in verification.runs):
+        return Label.MEASURED
+    return Label.PREDICTED if plan else None
+
+
+def _basis_text(verification: Verification | None, basis: Label | None) -> str:
+    if basis is Label.MEASURED and verification is not None:
+        return measured_on(verification)
+    if basis is Label.PREDICTED:
+        return "by the memory model and the length policy; no engine has run it yet"
+    return ""
+
+
+def measured_on(verification: Verification) -> str:
+    machine, workload = verification.machine, verification.workload
+    where = "an engine"
+    if machine is not None:
+        several = f"{machine.gpus} x " if machine.gpus > 1 else ""
+        where = several + (machine.gpu or machine.endpoint or machine.device)
+    engine = f", vLLM {machine.vllm}" if machine and machine.vllm else ""
+    weights = ", dummy weights" if verification.model.dummy else ""
+    sent = f"{plural(len(workload.requests), 'request')} x {verification.repeats}"
+    return f"on {where}{engine}{weights}, {sent}"
+
+
+def _cautions(findings: Findings) -> Iterator[str]:
+    if findings.plan_is_of_this_profile is False:
+        yield "The plan was made from another profile than this one: run `chunkscope recommend`."
+    if findings.verification_is_of_this_plan is False:
+        yield "The measurements belong to another plan than this one: run `chunkscope verify`."
+    elif findings.verification is not None and findings.verification.better:
+        yield f"On the engine {findings.verification.better} did better than this plan."
+    if findings.profile is not None:
+        yield from _bad_data(findings.profile)
+    if findings.plan is not None:
+        yield from findings.plan.lost
+        yield from findings.plan.warnings
+
+
+def _bad_data(profile: Profile) -> Iterator[str]:
+    if profile.skipped:
+        yield f"Left out, because they could not be used: {plural(profile.skipped, 'row')}."
+    for dataset in profile.failures:
+        yield f"{dataset.name} was not read to its end: {dataset.failure}"
+    sampled = [dataset for dataset in profile.datasets if dataset.sample]
+    if sampled:
+        yield f"Only a sample was counted of {plural(len(sampled), 'dataset')}."

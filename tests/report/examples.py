@@ -1,0 +1,309 @@
+"""Artefacts of every kind for the tests of `report`: plausible, varied, and with failures."""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chunkscope import artefact
+from chunkscope.choices import Task
+from chunkscope.findings import SIMULATION, Findings, load_findings
+from chunkscope.histogram import LengthHistogram
+from chunkscope.plan import Plan
+from chunkscope.planning import recommend
+from chunkscope.profile import DatasetProfile, Profile
+from chunkscope.verification.result import (
+    Figures,
+    Latency,
+    Machine,
+    Predicted,
+    Quantiles,
+    Run,
+    Status,
+    Subject,
+    Verification,
+    WorkerMemory,
+)
+from chunkscope.workload import Request, Workload
+from tests.plans import TOKENIZER
+
+CREATED = "2026-11-15T04:00:00+00:00"
+EVIL = '<script>window.hacked = 1</script><img src=x onerror="window.hacked=1">'
+EVIL_NAMES = (EVIL, "</script><script>window.hacked=1</script>", "a\u2028b & \"c\" 'd' {{ 7 * 7 }}")
+
+
+# -- profile and plan ----------------------------------------------------------------------------
+
+
+def lengths(median: int, count: int, spread: float, seed: int) -> LengthHistogram:
+    chance = random.Random(seed)
+    return LengthHistogram.of(
+        max(1, round(chance.lognormvariate(0, spread) * median)) for _ in range(count)
+    )
+
+
+def dataset(name: str, found: LengthHistogram, **more: Any) -> DatasetProfile:
+    about = {"path": f"data/{name}.jsonl", "format": "jsonl", "field": "prompt", **more}
+    return DatasetProfile(name=name, lengths=found, sha256="ab" * 32, bytes=1_000, **about)
+
+
+def profile(*datasets: DatasetProfile) -> Profile:
+    made = datasets or (
+        dataset("gsm8k", lengths(100, 1_319, 0.3, 1), field="question"),
+        dataset("arena_hard", lengths(300, 500, 1.2, 2), field="turns[0]"),
+        dataset("qmsum", lengths(9_000, 200, 0.5, 3), skipped=3),
+    )
+    return Profile(tokenizer=TOKENIZER, datasets=made, created=CREATED, version="0.1.0")
+
+
+def hundred() -> Profile:
+    """As many datasets as a large eval suite has."""
+    sizes = random.Random(7)
+    return profile(
+        *(
+            dataset(
+                f"suite/task_{n:03}",
+                lengths(sizes.choice((60, 300, 1_500, 6_000)), 400, sizes.uniform(0.2, 1.1), n),
+            )
+            for n in range(100)
+        )
+    )
+
+
+# -- verify --------------------------------------------------------------------------------------
+
+
+def quantiles(p50: float, tail: float = 4.0) -> Quantiles:
+    return Quantiles(p50=p50, p95=p50 * tail * 0.6, p99=p50 * tail * 0.8, max=p50 * tail)
+
+
+def figures(*, scale: float = 1.0, gap: float = 0.02, steps: int | None = 900) -> Figures:
+    return Figures(
+        makespan_s=41.0 * scale,
+        ttft_s=Latency(
+            all=quantiles(6.0 * scale),
+            short=quantiles(4.0 * scale),
+            long=quantiles(11.0 * scale, 2.5),
+        ),
+        itl_s=Latency(all=quantiles(gap, 20), short=quantiles(gap, 18), long=quantiles(gap, 22)),
+        e2e_s=Latency(all=quantiles(12.0 * scale, 2.6), short=None, long=None),
+        input_tokens_per_s=52_000 / scale,
+        output_tokens_per_s=3_100 / scale,
+        steps=steps,
+        tokens_per_step=2_350.5,
+        chunked_prompts=41,
+        chunks_max=9,
+        preemptions=0,
+        prefix_hit_rate=0.04,
+    )
+
+
+def repeated(*, scale: float, gap: float, wobble: float = 0.01) -> dict[str, Any]:
+    each = tuple(
+        figures(scale=scale * (1 + by), gap=gap * (1 + by)) for by in (-wobble, 0.0, wobble)
+    )
+    return {"repeats": each, "figures": each[1]}
+
+
+def worker(*, activation: float, kv: float = 111.0, rank: int = 0) -> WorkerMemory:
+    return WorkerMemory(
+        rank=rank,
+        activation_peak_gib=activation,
+        device_peak_gib=129.4,
+        weights_gib=14.99,
+        profiled_activation_gib=activation,
+        non_torch_gib=0.31,
+        cuda_graphs_gib=0.44,
+        kv_cache_gib=kv,
+    )
+
+
+def run(setting: str, status: Status = Status.OK, **more: Any) -> Run:
+    about: dict[str, Any] = {"args": {}, "started": CREATED, "took_s": 120.0, **more}
+    return Run(setting=setting, status=status, **about)
+
+
+def runs() -> tuple[Run, ...]:
+    """Two that ran, one that was not told much, and three that failed in different ways."""
+    said = Predicted(
+        weights_gib=14.96, activation_gib=0.84, kv_cache_tokens=917_952, note="8,192 tokens"
+    )
+    return (
+        run(
+            "plan",
+            args={"max_model_len": 23_552, "long_prefill_token_threshold": 2_303},
+            workers=(worker(activation=0.86),),
+            kv_cache_tokens=911_104,
+            kv_concurrency=38.7,
+            predicted=said,
+            **repeated(scale=1.0, gap=0.02),
+        ),
+        run(
+            "default",
+            args={"max_model_len": 23_552},
+            workers=(worker(activation=0.87),),
+            kv_cache_tokens=910_960,
+            kv_concurrency=38.7,
+            predicted=replace(said, activation_gib=0.84),
+            **repeated(scale=1.004, gap=0.031),
+        ),
+        run("endpoint-like", figures=figures(steps=None), repeats=(figures(steps=None),)),
+        run(
+            "off",
+            Status.OUT_OF_MEMORY,
+            args={"enable_chunked_prefill": False},
+            message="out of memory at 32,768 tokens",
+            phase="profiling",
+            predicted=replace(said, activation_gib=3.4, kv_cache_tokens=896_000),
+        ),
+        run(
+            "max-num-batched-tokens=256",
+            Status.TIMEOUT,
+            args={"max_num_batched_tokens": 256},
+            message="no answer within 900 s",
+            phase="measuring 11 of 200",
+        ),
+        run("refused", Status.REFUSED, message=f"unknown argument {EVIL}"),
+    )
+
+
+def verification(**more: Any) -> Verification:
+    requests = tuple(
+        Request(prompt_tokens=n, output_tokens=128) for n in (90, 120, 400, 900, 5_000, 12_000)
+    )
+    about: dict[str, Any] = {
+        "model": Subject(name="llama-3.1-8b", load_format="dummy", parameters=8_030_261_248),
+        "workload": Workload(
+            requests=requests, seed=0, arrivals="batch", task=Task.GENERATE, long_over=2_048
+        ),
+        "source": "random token ids, lengths from the profile",
+        "repeats": 3,
+        "runs": runs(),
+        "machine": Machine(
+            device="cuda",
+            gpu="NVIDIA H200",
+            gpus=1,
+            gpu_memory_gib=139.8,
+            driver="580.1",
+            vllm="0.24.0",
+            torch="2.11.0",
+        ),
+        "verdict": "Keep the plan: time for all requests 41.00 s; default is a tie.",
+        "command": ("chunkscope", "verify", "--model", "llama-3.1-8b"),
+        "created": CREATED,
+        "version": "0.1.0",
+    }
+    return Verification(**{**about, **more})
+
+
+# -- a folder ------------------------------------------------------------------------------------
+
+
+def write(
+    folder: Path,
+    *,
+    found: Profile | None = None,
+    planned: bool = True,
+    verified: Verification | None = None,
+    simulated: dict[str, Any] | None = None,
+    **plan_options: Any,
+) -> Path:
+    """Artefacts that belong together, as the commands would leave them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if found is not None:
+        found.save(folder / "profile.json")
+        if planned:
+            options = {"model": "llama-3.1-8b", "gpu": "h200", "vllm_version": "0.24.0"}
+            wanted = tuple({**options, **plan_options}.items())
+            plan = _plan((folder / "profile.json").read_bytes(), wanted)
+            plan.save(folder / "plan.json")
+    if verified is not None:
+        plan_digest = artefact_digest(folder / "plan.json") if planned and found else None
+        replace(verified, plan_digest=plan_digest).save(folder / "verify.json")
+    if simulated is not None:
+        data = artefact.dump({"schema": SIMULATION, **simulated})
+        artefact.write_atomically(folder / "simulation.json", data)
+    return folder
+
+
+@cache
+def _plan(found: bytes, options: tuple[tuple[str, Any], ...]) -> Plan:
+    """`recommend` searches, and the tests ask for the same plan again and again."""
+    plan = recommend(Profile.from_json(orjson.loads(found)), **dict(options))
+    digest = hashlib.sha256(found).hexdigest()
+    return replace(plan, inputs=replace(plan.inputs, profile_digest=digest), created=CREATED)
+
+
+def artefact_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def simulation() -> dict[str, Any]:
+    """As `simulate --sweep` leaves it, with the first steps of one setting kept."""
+
+    def one(budget: int, makespan: float, gap: float, **more: Any) -> dict[str, Any]:
+        return {
+            "args": {"max_num_batched_tokens": budget, "max_num_seqs": 256},
+            "policy": "vllm",
+            "makespan_s": makespan,
+            "ttft_s": {"p50": 3.0, "p95": 9.0, "p99": 11.0, "max": 12.0, "mean": 4.0},
+            "itl_s": {"p50": 0.02, "p95": 0.05, "p99": 0.1, "max": gap, "mean": 0.03},
+            "e2e_s": {"p50": 5.0, "p95": 12.0, "p99": 14.0, "max": 15.0, "mean": 6.0},
+            "steps": 900,
+            "chunked_prompts": 41,
+            "preemptions": 0,
+            "kv_peak_tokens": 400_000,
+            "timeline": [],
+            **more,
+        }
+
+    return {
+        "chunkscope": "0.1.0",
+        "created": CREATED,
+        "cost_model": {"source": "roofline", "origin": "an H200's data sheet", "coefficients": {}},
+        "runs": [
+            one(512, 60.0, 0.04),
+            one(2_048, 45.0, 0.09, timeline=list(timeline(2_048))),
+            one(8_192, 41.0, 0.35),
+            one(16_384, 40.5, 0.7),
+            one(4_096, 50.0, 0.4, policy="adaptive"),
+        ],
+        "pareto": [0, 1, 2, 3],
+        "knee": 1,
+        "warnings": [],
+    }
+
+
+def timeline(budget: int) -> Iterator[dict[str, Any]]:
+    """Two long prompts and some short ones, a chunk of one of them in each step."""
+    now, done = 0.0, {0: 0, 5: 0}
+    for number in range(24):
+        reading = 0 if done[0] < 14_000 else 5
+        start = done[reading]
+        end = min(start + budget - 4 * number, 14_000)
+        done[reading] = end
+        chunks = [{"request": reading, "start": start, "end": end, "prompt_tokens": 14_000}]
+        if number % 5 == 0:
+            chunks.append({"request": 100 + number, "start": 0, "end": 180, "prompt_tokens": 180})
+        took = 0.01 + 0.00004 * (end - start)
+        yield {
+            "number": number,
+            "start_s": now,
+            "duration_s": took,
+            "decode_requests": 4 * number,
+            "chunks": [chunk for chunk in chunks if chunk["end"] > chunk["start"]],
+            "waiting": 10,
+            "preempted": [],
+        }
+        now += took
+
+
+def everything(folder: Path) -> Findings:
+    return load_findings(
+        write(folder, found=profile(), verified=verification(), simulated=simulation())
+    )

@@ -1,0 +1,223 @@
+"""What the report says: the verdict, the bill, the figures, and where they come from."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chunkscope.findings import load_findings
+from chunkscope.labels import Label
+from chunkscope.report.bill import bills
+from chunkscope.report.metrics import ACTIVATION, ITL_MAX, MAKESPAN, METRICS, Outcome, judge
+from chunkscope.report.provenance import data_files, origins
+from chunkscope.report.story import tell
+from chunkscope.report.tradeoff import setting_names, tradeoff
+from chunkscope.verification.result import Status
+from tests.plans import SHORT
+from tests.report import examples
+from tests.report.examples import repeated, run, worker
+
+# -- the verdict ---------------------------------------------------------------------------------
+
+
+def test_a_plan_that_nobody_ran_is_predicted(tmp_path: Path) -> None:
+    story = tell(load_findings(examples.write(tmp_path, found=examples.profile())))
+    assert story.headline == "Aggressive chunking, threshold 7,289 tokens"
+    assert story.title == "llama-3.1-8b on NVIDIA H200"
+    assert story.basis is Label.PREDICTED
+    assert (
+        story.refused
+        == "No prompt would be refused: there is room for 33,536 tokens and the answer."
+    )
+
+
+def test_a_plan_that_was_run_is_measured(tmp_path: Path) -> None:
+    story = tell(examples.everything(tmp_path))
+    assert story.basis is Label.MEASURED
+    assert story.basis_text == "on NVIDIA H200, vLLM 0.24.0, dummy weights, 6 requests x 3"
+    assert any(
+        "longest gap between tokens 400 ms instead of 620 ms (-35 %)" in g for g in story.gains
+    )
+    assert "off: out of memory at 32,768 tokens." in story.gains
+
+
+def test_measurements_of_another_plan_do_not_count(tmp_path: Path) -> None:
+    folder = examples.write(tmp_path, found=examples.profile())
+    replace(examples.verification(), plan_digest="of another").save(folder / "verify.json")
+    story = tell(load_findings(folder))
+    assert story.basis is Label.PREDICTED
+    assert any("belong to another plan" in caution for caution in story.cautions)
+
+
+def test_a_plan_of_another_profile_is_called_out(tmp_path: Path) -> None:
+    folder = examples.write(tmp_path, found=examples.profile())
+    examples.profile(examples.dataset("other", examples.lengths(50, 10, 0.1, 1))).save(
+        folder / "profile.json"
+    )
+    assert any("another profile" in caution for caution in tell(load_findings(folder)).cautions)
+
+
+def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
+    verified = examples.verification(better="default", verdict="default is better than the plan.")
+    folder = examples.write(tmp_path, found=examples.profile(), verified=verified)
+    assert (
+        "On the engine default did better than this plan." in tell(load_findings(folder)).cautions
+    )
+
+
+def test_prompts_that_would_be_refused_are_counted(tmp_path: Path) -> None:
+    long = examples.profile(
+        examples.dataset("long", examples.lengths(200_000, 50, 0.1, 1)),
+        examples.dataset("short", examples.lengths(200, 50, 0.1, 1)),
+    )
+    story = tell(load_findings(examples.write(tmp_path, found=long)))
+    assert story.refused is not None
+    assert story.refused.startswith("50 of 100 prompts (50 %) would be refused")
+
+
+def test_short_prompts_need_no_chunks(tmp_path: Path) -> None:
+    short = examples.profile(examples.dataset("short", examples.LengthHistogram.of(SHORT)))
+    story = tell(load_findings(examples.write(tmp_path, found=short)))
+    assert story.headline == "Chunking off"
+    assert "No prompt is split." in story.why
+
+
+def test_without_a_model_nothing_is_said_of_memory(tmp_path: Path) -> None:
+    folder = examples.write(tmp_path, found=examples.profile(), model=None, gpu=None)
+    findings = load_findings(folder)
+    assert any("not known" in gain for gain in tell(findings).gains)
+    assert bills(findings) is None
+
+
+def test_bad_rows_and_failures_are_called_out(tmp_path: Path) -> None:
+    found = examples.profile(
+        examples.dataset(
+            "cut", examples.lengths(90, 20, 0.1, 1), failure="gzip ended early", skipped=2
+        )
+    )
+    cautions = tell(load_findings(examples.write(tmp_path, found=found))).cautions
+    assert "cut was not read to its end: gzip ended early" in cautions
+    assert any("2 rows" in caution for caution in cautions)
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+def ran(scale: float, *, wobble: float = 0.01, **more: object):
+    return run("x", **repeated(scale=scale, gap=0.02, wobble=wobble), **more)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "outcome"),
+    [
+        pytest.param(ran(1.0), ran(1.2), Outcome.BETTER, id="clearly sooner"),
+        pytest.param(ran(1.2), ran(1.0), Outcome.WORSE, id="clearly later"),
+        pytest.param(ran(1.0), ran(1.015), Outcome.TIE, id="within the spread"),
+        pytest.param(ran(1.0), ran(1.0), Outcome.TIE, id="the same"),
+        pytest.param(ran(1.0), run("y", Status.TIMEOUT), Outcome.UNKNOWN, id="one did not run"),
+    ],
+)
+def test_a_difference_counts_only_beyond_the_spread(mine, other, outcome) -> None:
+    assert judge(MAKESPAN, mine, other) is outcome
+
+
+def test_memory_has_no_spread_but_a_measure_of_nothing() -> None:
+    small, same, more = (ran(1.0, workers=(worker(activation=a),)) for a in (0.86, 0.87, 1.3))
+    assert judge(ACTIVATION, small, same) is Outcome.TIE
+    assert judge(ACTIVATION, small, more) is Outcome.BETTER
+
+
+def test_what_a_run_did_not_tell_is_not_measured() -> None:
+    silent = run("silent", Status.DIED)
+    assert {metric.shown(silent) for metric in METRICS} == {"not measured"}
+    assert ITL_MAX.spread(silent) is None
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def test_predicted_stands_beside_measured(tmp_path: Path) -> None:
+    found = bills(examples.everything(tmp_path))
+    assert found is not None
+    assert found.limit_gib == 139.8
+    rows = [(bill.setting, bill.label.value, bill.fate) for bill in found.bills]
+    assert rows[:4] == [
+        ("plan", "predicted", None),
+        ("plan", "measured", None),
+        ("default", "predicted", None),
+        ("default", "measured", None),
+    ]
+    assert ("off", "measured", "out of memory") in rows
+    assert all(bill.parts == {} for bill in found.bills if bill.fate)
+
+
+def test_the_gpu_that_needs_most_is_the_one_shown(tmp_path: Path) -> None:
+    two = (worker(activation=0.5), worker(activation=0.9, rank=1))
+    verified = examples.verification(runs=(run("plan", workers=two),))
+    found = bills(load_findings(examples.write(tmp_path, verified=verified)))
+    assert found is not None
+    assert found.bills[0].parts["activation"] == 0.9
+
+
+# -- provenance ----------------------------------------------------------------------------------
+
+
+def test_every_input_has_its_digest(tmp_path: Path) -> None:
+    findings = examples.everything(tmp_path)
+    found = {origin.file: origin for origin in origins(findings)}
+    assert {file: origin.sha256 for file, origin in found.items()} == findings.digests
+    assert ("command", "chunkscope verify --model llama-3.1-8b") in found["verify.json"].facts
+    assert ("GPU", "1 x NVIDIA H200, 139.8 GiB") in found["verify.json"].facts
+    assert [file.sha256 for file in data_files(findings.profile)] == ["ab" * 32] * 3
+
+
+# -- the simulation ------------------------------------------------------------------------------
+
+
+def test_simulated_settings_are_named_by_what_differs() -> None:
+    runs = [
+        {"args": {"max_num_batched_tokens": 2_048, "max_num_seqs": 64}},
+        {"args": {"max_num_batched_tokens": 2_048, "max_num_seqs": 128}},
+        {"args": {"max_num_batched_tokens": 8_192, "long_prefill_token_threshold": 512}},
+        {"args": {}, "policy": "adaptive"},
+        {},
+        {"setting": "plan", "args": {"max_num_batched_tokens": 8_192}},
+    ]
+    assert setting_names(runs) == [
+        "2,048, 64 requests",
+        "2,048, 128 requests",
+        "8,192, threshold 512",
+        "adaptive",
+        "run 5",
+        "plan",
+    ]
+
+
+def test_the_simulation_is_read_with_its_best_points_and_its_timeline(tmp_path: Path) -> None:
+    found = tradeoff(examples.everything(tmp_path))
+    assert found is not None
+    assert [point.best for point in found.points] == [True, True, True, True, False]
+    assert found.knee is not None
+    assert found.knee.setting == "2,048"
+    assert [point.experiment for point in found.points][-1] is True
+    assert {piece.kind for piece in found.timeline} == {
+        "decodes",
+        "whole prompts",
+        "prompt 0",
+        "prompt 5",
+    }
+
+
+@pytest.mark.parametrize(
+    "simulation",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"runs": None, "cost_model": "x", "pareto": 3}, id="other types"),
+        pytest.param({"runs": [{"itl_s": None, "makespan_s": "slow"}]}, id="other figures"),
+    ],
+)
+def test_a_simulation_that_says_little_is_no_error(tmp_path: Path, simulation: dict) -> None:
+    found = tradeoff(load_findings(examples.write(tmp_path, simulated=simulation)))
+    assert found is not None
+    assert not found.has_tradeoff
+    assert all(point.makespan_s is None for point in found.points)
