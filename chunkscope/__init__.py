@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from chunkscope.analysis import AnalyzeOptions, analyze
     from chunkscope.errors import ChunkscopeError
+    from chunkscope.gating.check import gate
+    from chunkscope.gating.verdict import GateResult
     from chunkscope.histogram import LengthHistogram
     from chunkscope.plan import Plan
     from chunkscope.planning import recommend
     from chunkscope.profile import DatasetProfile, Profile
+    from chunkscope.simulation import simulate
+    from chunkscope.simulation.result import Simulation
+    from chunkscope.verification.result import Verification
+    from chunkscope.verification.verifying import VerifyOptions, verify
 
 __version__ = "0.1.0"
 
@@ -21,22 +27,36 @@ __all__ = [
     "AnalyzeOptions",
     "ChunkscopeError",
     "DatasetProfile",
+    "GateResult",
     "LengthHistogram",
     "Plan",
     "Profile",
+    "Simulation",
+    "Verification",
+    "VerifyOptions",
     "analyze",
+    "gate",
     "recommend",
+    "simulate",
+    "verify",
 ]
 
 _HOMES = {
     "AnalyzeOptions": "analysis",
     "ChunkscopeError": "errors",
     "DatasetProfile": "profile",
+    "GateResult": "gating.verdict",
     "LengthHistogram": "histogram",
     "Plan": "plan",
     "Profile": "profile",
+    "Simulation": "simulation.result",
+    "Verification": "verification.result",
+    "VerifyOptions": "verification.verifying",
     "analyze": "analysis",
+    "gate": "gating.check",
     "recommend": "planning",
+    "simulate": "simulation",
+    "verify": "verification.verifying",
 }
 
 

@@ -27,6 +27,16 @@ class Entry(StrEnum):
     OTHER = "other"  # run-batch, AsyncLLM or LLMEngine used directly
 
 
+class ChunkPolicy(StrEnum):
+    """How the simulator cuts and orders prompts; only some of it vLLM can do."""
+
+    VLLM = "vllm"
+    FIXED = "fixed"
+    BY_LENGTH = "by-length"
+    ADAPTIVE = "adaptive"
+    INTERACTIVE_FIRST = "interactive-first"
+
+
 class Target(StrEnum):
     """What arguments can be written as."""
 

@@ -11,7 +11,10 @@ import typer
 
 from chunkscope import __version__, console
 from chunkscope.commands.analyze import analyze
+from chunkscope.commands.gate import gate
 from chunkscope.commands.recommend import recommend
+from chunkscope.commands.report import report
+from chunkscope.commands.simulate import simulate
 from chunkscope.commands.verify import verify
 from chunkscope.errors import EXIT_BUG, ChunkscopeError
 
@@ -54,7 +57,10 @@ app = typer.Typer(
 )
 app.command()(_past_typer(analyze))
 app.command()(_past_typer(recommend))
+app.command()(_past_typer(simulate))
 app.command()(_past_typer(verify))
+app.command()(_past_typer(report))
+app.command()(_past_typer(gate))
 
 
 def _version(wanted: bool) -> None:
@@ -82,7 +88,7 @@ def main() -> NoReturn:
         console.show_error(error)
         sys.exit(error.exit_code)
     except Interrupted:
-        console.say("interrupted; datasets that were finished are kept for the next run")
+        console.say("interrupted; what was finished is kept for the next run")
         # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
         os._exit(EXIT_INTERRUPTED)
     except NobodyReads:

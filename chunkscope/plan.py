@@ -79,6 +79,23 @@ class StepEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The plan and vLLM's own setting, simulated on the same `requests`; None: it cannot run."""
+
+    requests: int
+    makespan_s: float
+    longest_gap_s: float | None
+    default_makespan_s: float | None
+    default_longest_gap_s: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """How much more is done in the same time than with vLLM's own setting."""
+        default = self.default_makespan_s
+        return default / self.makespan_s - 1 if default is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """The model as far as a reader of the plan needs it."""
 
@@ -92,6 +109,10 @@ class ModelInfo:
     kv_bytes_per_token: int
     activation_bytes_per_token: int
     notes: tuple[str, ...] = ()
+    # For step times; None in plans of older versions.
+    read_bytes: int | None = None
+    active_parameters: int | None = None
+    pair_flops: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +161,7 @@ class Plan:
     memory: Memory | None = None
     capacity: Capacity | None = None
     step: StepEstimate | None = None
+    forecast: Forecast | None = None
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     version: str = ""
 

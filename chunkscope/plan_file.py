@@ -17,6 +17,7 @@ from chunkscope.plan import (
     Argument,
     Capacity,
     DatasetDecision,
+    Forecast,
     Inputs,
     ModelInfo,
     Plan,
@@ -112,6 +113,7 @@ class _Parts(BaseModel):
     memory: Memory | None
     capacity: Capacity | None
     step: StepEstimate | None
+    forecast: Forecast | None = None
 
 
 class _File(BaseModel):

@@ -3,12 +3,14 @@
 import hashlib
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 
 from chunkscope import __version__, artefact
 from chunkscope.choices import Entry, Mode, Objective, Task
 from chunkscope.choose import Settled, Situation, settle
 from chunkscope.choose.latency import worst_step
+from chunkscope.choose.trial import Setting, can_be_tried, own_setting
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware import Gpu, doubts, find_gpu
 from chunkscope.memory import Memory
@@ -17,6 +19,7 @@ from chunkscope.plan import (
     Argument,
     Capacity,
     DatasetDecision,
+    Forecast,
     Inputs,
     ModelInfo,
     Output,
@@ -29,8 +32,13 @@ from chunkscope.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
 from chunkscope.profile import DatasetProfile, Profile, together
 from chunkscope.step_time import pair_flops, read_bytes
 from chunkscope.vllm_flags import Effective, broken_rules, release
+from chunkscope.workload import Drawing, Request, draw_workload
 
 DEFAULT_OUTPUT = 256
+ASKED = "--max-output"
+# A trial takes as many requests as show what a setting does, and no more than a moment.
+TRIAL_REQUESTS = 2_048  # twice as many as the most that vLLM runs at once by itself
+TRIAL_TOKENS = 1_000_000
 
 
 def recommend(
@@ -78,11 +86,18 @@ def recommend(
     )
     decision = decide(situation.lengths, cuts, mode=mode)
     inputs = _inputs(profile, situation, output, dataset, cuts)
-    return _plan(profile, situation, decision, inputs)
+    return _plan(profile, situation, decision, inputs, chosen)
 
 
-def _plan(profile: Profile, s: Situation, decision: Decision, inputs: Inputs) -> Plan:
+def _plan(
+    profile: Profile,
+    s: Situation,
+    decision: Decision,
+    inputs: Inputs,
+    chosen: tuple[DatasetProfile, ...],
+) -> Plan:
     refused = _refused(s)
+    s = replace(s, requests=_requests_to_try(s, chosen, inputs.output))
     settled = settle(s, decision, inputs.cuts)
     _check_result(s, settled)
     return Plan(
@@ -103,6 +118,7 @@ def _plan(profile: Profile, s: Situation, decision: Decision, inputs: Inputs) ->
         memory=settled.memory,
         capacity=_capacity(s, settled.memory),
         step=_step(s, settled),
+        forecast=_forecast(s, settled),
         version=__version__,
     )
 
@@ -140,7 +156,7 @@ def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile,
 def _output(datasets: Iterable[DatasetProfile], task: Task, asked: int | None) -> Output:
     """Room for the answer: as asked, else the longest the data shows, else 256."""
     if asked is not None:
-        return Output(tokens=asked, origin="--max-output")
+        return Output(tokens=asked, origin=ASKED)
     if task is Task.LOGLIKELIHOOD:
         return Output(tokens=1, origin="a likelihood eval generates one token")
     longest, silent = 0, False
@@ -152,6 +168,26 @@ def _output(datasets: Iterable[DatasetProfile], task: Task, asked: int | None) -
     if longest >= DEFAULT_OUTPUT or (longest and not silent):
         return Output(tokens=longest, origin="the longest output in the data")
     return Output(tokens=DEFAULT_OUTPUT, origin="the default, as the data does not say")
+
+
+def _requests_to_try(
+    s: Situation, datasets: tuple[DatasetProfile, ...], output: Output
+) -> tuple[Request, ...]:
+    """A sample of the prompts to simulate settings on; none where nobody knows the speed."""
+    if s.step is None or s.engine is None:
+        return ()
+    how = Drawing(
+        count=min(s.lengths.count, TRIAL_REQUESTS, max(256, TRIAL_TOKENS // _mean_tokens(s))),
+        room=s.context,
+        output=output.tokens if output.origin == ASKED else None,
+        output_if_unknown=output.tokens,
+        task=s.task,
+    )
+    return draw_workload(datasets, how).requests
+
+
+def _mean_tokens(s: Situation) -> int:
+    return max(1, round(s.lengths.mean or 0) + s.output_tokens)
 
 
 def _inputs(
@@ -312,4 +348,29 @@ def _step(s: Situation, settled: Settled) -> StepEstimate | None:
         slowest_step_ms=worst_step(s, int(budget), int(seqs)) * 1000,
         prefill_tokens_per_s=s.step.tokens_per_second(int(budget)),
         origin=s.step.origin,
+    )
+
+
+def _forecast(s: Situation, settled: Settled) -> Forecast | None:
+    """The plan beside vLLM's own setting, both simulated."""
+    if settled.trials is None or not can_be_tried(s):
+        return None
+    values = {name: choice.value for name, choice in settled.choices.items()}
+    planned = settled.trials.run(
+        Setting(
+            budget=int(values["max_num_batched_tokens"] or 1),
+            seqs=int(values["max_num_seqs"] or 1),
+            threshold=int(values["long_prefill_token_threshold"] or 0),
+            chunking=bool(values["enable_chunked_prefill"]),
+        )
+    )
+    if planned is None:
+        return None
+    default = settled.trials.run(own_setting(s))
+    return Forecast(
+        requests=planned.requests,
+        makespan_s=planned.makespan_s,
+        longest_gap_s=planned.itl_s.max if planned.itl_s else None,
+        default_makespan_s=default.makespan_s if default else None,
+        default_longest_gap_s=default.itl_s.max if default and default.itl_s else None,
     )

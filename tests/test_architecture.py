@@ -16,10 +16,24 @@ PACKAGE = Path(chunkscope.__file__).parent
 LAYERS = [
     {"errors", "folders", "histogram", "labels", "choices"},
     {"artefact", "console", "hardware", "models", "sources"},
-    {"digests", "policy", "profile", "sampling", "step_time", "vllm_flags"},
-    {"cache", "memory", "tally", "tokenizers"},
+    {
+        "calibration",
+        "digests",
+        "policy",
+        "profile",
+        "progress",
+        "sampling",
+        "step_time",
+        "vllm_flags",
+    },
+    {"cache", "memory", "tally", "tokenizers", "workload"},
+    {"simulation"},
     {"choose", "plan", "scan"},
-    {"analysis", "emit", "planning", "report", "vllm_check"},
+    {"analysis", "emit", "planning", "vllm_check"},
+    {"prediction", "verification"},
+    {"findings"},
+    {"gating"},
+    {"report"},
     {"commands"},
     {"cli"},
     {"__main__"},
@@ -94,8 +108,11 @@ except SystemExit as stop:
 """
 
 
+COMMANDS = ("analyze", "recommend", "simulate", "verify", "report", "gate")
+
+
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["analyze", "--help"], ["recommend", "--help"]]
+    "arguments", [["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)]
 )
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert not loaded_by(HELP.format(arguments=arguments)) & HEAVY

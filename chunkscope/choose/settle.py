@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from chunkscope.choices import Mode, Objective, Task
 from chunkscope.choose.budget import PAYING_BUDGET, paying_budget, throughput_budget
 from chunkscope.choose.fit import with_room
-from chunkscope.choose.latency import itl_limit, latency_budget, latency_seqs, worst_step
+from chunkscope.choose.latency import itl_limit, latency_seqs, worst_step
 from chunkscope.choose.logprobs import Safe, safe_logprobs
 from chunkscope.choose.seqs import choose_seqs
 from chunkscope.choose.situation import Choice, Situation
+from chunkscope.choose.trial import Trials, can_be_tried
+from chunkscope.choose.tried import Tried, try_chunking, try_latency, try_off
 from chunkscope.errors import UsageError
 from chunkscope.labels import Label
 from chunkscope.memory import Memory
@@ -27,6 +29,7 @@ class Settled:
     chunk: int | None
     overruled: str | None = None
     lost: tuple[str, ...] = ()
+    trials: Trials | None = None
 
 
 def settle(s: Situation, decision: Decision, cuts: Cuts = DEFAULT_CUTS) -> Settled:
@@ -75,8 +78,14 @@ def _why_not_off(s: Situation) -> str | None:
 
 def _off(s: Situation) -> Settled:
     latency = latency_seqs(s) if s.objective is Objective.LATENCY else None
-    budget = _off_budget(s, latency)
-    seqs = latency or choose_seqs(s, int(budget.value or 0), chunk=s.longest)
+    trials = Trials(s=s)
+    honoured = s.release.off is not Off.IGNORED
+    tried = try_off(trials, honoured=honoured) if can_be_tried(s) and not latency else None
+    if tried:
+        budget, seqs = _off_reason(s, tried.budget), tried.seqs
+    else:
+        budget = _off_budget(s, latency)
+        seqs = latency or choose_seqs(s, int(budget.value or 0), chunk=s.longest)
     budget = _fillable(s, budget, seqs)
     switch, lost = _off_switch(s)
     return Settled(
@@ -92,6 +101,7 @@ def _off(s: Situation) -> Settled:
         memory=_bill(s, budget, seqs, None),
         chunk=None,
         lost=lost,
+        trials=trials,
     )
 
 
@@ -106,11 +116,17 @@ def _off_budget(s: Situation, latency: Choice | None) -> Choice:
         wanted = max(wanted, s.default_budget or PAYING_BUDGET)
     if not s.fits(wanted, chunk=s.longest):
         wanted = s.context
-    reason = f"off needs at least max_model_len ({s.context:,}) in one step"
-    if wanted > s.context:
-        reason += "; several short prompts share it"
     default = s.default_budget and max(s.default_budget, s.context)
-    return Choice(value=wanted, default=default, reason=reason, pinned=True)
+    return _off_reason(s, Choice(value=wanted, default=default, reason=""))
+
+
+def _off_reason(s: Situation, budget: Choice) -> Choice:
+    reason = f"off needs at least max_model_len ({s.context:,}) in one step"
+    if int(budget.value or 0) > s.context:
+        reason += "; several short prompts share it"
+    if budget.label:
+        reason += f"; {budget.reason}"
+    return replace(budget, reason=reason, pinned=True)
 
 
 def _off_switch(s: Situation) -> tuple[Choice, tuple[str, ...]]:
@@ -131,14 +147,14 @@ def _chunking(s: Situation, mode: Mode, threshold: int) -> Settled:
     safe = _safe(s, threshold)
     s = replace(s, utilization=safe.utilization)
     cap = safe.chunk or threshold
-    latency = latency_seqs(s) if s.objective is Objective.LATENCY else None
-    if latency:
-        budget = latency_budget(s, chunk=cap, seqs=int(latency.value or 1))
-    else:
-        budget = throughput_budget(s, chunk=cap)
+    trials = Trials(s=s, cap=cap)
+    tried = _try(trials)
+    budget = tried.budget if tried else throughput_budget(s, chunk=cap)
     size = int(budget.value) if budget.value is not None else None
     long = _threshold(s, cap, size, safe)
-    seqs = latency or choose_seqs(s, size, chunk=_largest_chunk(long, budget))
+    if tried and tried.dropped:
+        long = Choice(value=0, default=0, reason=tried.dropped, label=Label.PREDICTED)
+    seqs = tried.seqs if tried else choose_seqs(s, size, chunk=_largest_chunk(long, budget))
     budget = _fillable(s, budget, seqs)
     chunk = _largest_chunk(long, budget)
     on = Choice(value=True, default=True, reason="on by default in every known version")
@@ -148,7 +164,14 @@ def _chunking(s: Situation, mode: Mode, threshold: int) -> Settled:
         choices=_named(s, budget=budget, seqs=seqs, threshold=long, switch=on),
         memory=_bill(s, budget, seqs, chunk),
         chunk=chunk,
+        trials=trials,
     )
+
+
+def _try(trials: Trials) -> Tried | None:
+    if trials.s.objective is Objective.LATENCY:
+        return try_latency(trials)
+    return try_chunking(trials) if can_be_tried(trials.s) else None
 
 
 def _safe(s: Situation, threshold: int) -> Safe:

@@ -12,6 +12,7 @@ from chunkscope.memory import Engine, Memory
 from chunkscope.models.shape import ModelShape
 from chunkscope.step_time import StepModel, step_model
 from chunkscope.vllm_flags import Release, Value
+from chunkscope.workload import Request
 
 SEQS_IF_UNKNOWN = 256
 
@@ -50,6 +51,7 @@ class Situation:
     tp: int = 1
     seqs: int | None = None
     utilization: float | None = None
+    requests: tuple[Request, ...] = ()  # to try settings on
 
     @cached_property
     def engine(self) -> Engine | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PLOT_ROWS = 12
 NO_GAPS = "* The fastest. Nobody gets a second token, so there are no gaps to weigh against it."
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-BAR_CELLS = 24
+BAR_CELLS = 20
 TITLES = {"default": "vLLM's own"}
 
 
@@ -204,6 +204,9 @@ def _scaled(value: float, least: float, most: float, cells: int) -> int:
 def _knee(simulation: Simulation, runs: Sequence[SimulatedRun]) -> str:
     front = ", ".join(LETTERS[place % len(LETTERS)] for place in simulation.pareto)
     said = f"* No other setting is better in both: {front}."
+    spans = [run.makespan_s for run in runs]
+    if max(spans) < min(spans) * 1.01:
+        said += " The arrivals decide the makespan here: look at the time to first token (TTFT)."
     if simulation.knee is None:
         return f"{said} There is no bend in between."
     run = runs[simulation.knee]
@@ -229,7 +232,7 @@ def _timeline(run: SimulatedRun, width: int) -> Table:
     for heading in ("step", "start", "took", "decodes"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("budget", no_wrap=True, width=BAR_CELLS)
-    table.add_column("prompts", overflow="fold", max_width=max(20, width - 55))
+    table.add_column("prompts", overflow="fold", max_width=max(20, width - 50))
     names = _names(run.timeline)
     for step in run.timeline:
         table.add_row(
@@ -271,9 +274,9 @@ def _read(step: TimelineStep, names: dict[int, str]) -> str:
         for c in step.chunks
         if c.request in names
     ]
-    said = [*split[:MOST_NAMED], *(["..."] if len(split) > MOST_NAMED else [])]
+    said = [*split[:MOST_NAMED], *([f"+{len(split) - MOST_NAMED}"] if split[MOST_NAMED:] else [])]
     if whole := sum(c.request not in names for c in step.chunks):
         said.append(f"{whole:,} whole")
     if step.preempted:
         said.append(f"{len(step.preempted):,} preempted")
-    return ", ".join(said) or "-"
+    return "  ".join(said) or "-"

@@ -32,6 +32,7 @@ from chunkscope.workload import Request, Workload
 SETTING = "endpoint"
 WARM_UP_REQUESTS = 8
 WARM_UP_TOKENS = 16
+LATE_S = 0.1
 _SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
 
 
@@ -121,6 +122,7 @@ class _Session:
     progress: _Progress | None = None
     repeats: list[Figures] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # each once, in order
+    late_s: float = 0.0
     name: str = field(default_factory=lambda: uuid4().hex)
     prompts: Prompts = field(init=False)
     dialect: Dialect = field(init=False)
@@ -169,6 +171,11 @@ class _Session:
         )
         if cache.is_upper_bound:
             self._note("KV cache tokens are blocks x block size: too many for a hybrid model")
+        if self.late_s > LATE_S:
+            self._note(
+                f"this machine was busy: it looked at the clock up to {self.late_s:.2f} s late, so "
+                "latencies may be that much too long; measure from another machine"
+            )
         return Run(
             setting=SETTING,
             args={},
@@ -285,7 +292,10 @@ class _Session:
         self.progress = _Progress(self.listener, len(requests))
         sender = Sender(self.connection, self.dialect)
         at = [request.arrival_s for _, request in requests]
-        return await sender.send(bodies, at, self.progress.one_more)
+        seen = await sender.send(bodies, at, self.progress.one_more)
+        if repeat >= 0:
+            self.late_s = max(self.late_s, sender.late_s)
+        return seen
 
     # -- what the server counted -----------------------------------------------------------------
 

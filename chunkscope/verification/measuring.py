@@ -15,7 +15,7 @@ from chunkscope.verification.logs import Cause, cause_in, is_compiling, last_lin
 from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Run, Status, WorkerMemory
 from chunkscope.verification.settings import Setting
-from chunkscope.verification.timing import Answer, Steps, figures_of, median_of
+from chunkscope.verification.timing import Answer, Steps, distribution_of, figures_of, median_of
 from chunkscope.workload import Workload
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
@@ -63,6 +63,7 @@ class Story:
     memory: list[dict[str, Any]] = field(default_factory=list)
     start_s: float | None = None
     repeats: list[Figures] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     accepted: bool = False
     done: bool = False
@@ -160,6 +161,7 @@ def _keep_repeat(event: dict[str, Any], story: Story, workload: Workload) -> Non
         preemptions=seen["preemptions"],
     )
     story.repeats.append(figures_of(answers, workload, steps))
+    story.answers += answers
     story.steps.append(seen)
     story.memory = event["memory"]
 
@@ -235,6 +237,7 @@ def _run(
         kv_concurrency=sizes.kv_concurrency,
         repeats=tuple(story.repeats),
         figures=median_of(story.repeats) if story.repeats else None,
+        distribution=distribution_of(story.answers),
         log=log.name if log else None,
     )
 

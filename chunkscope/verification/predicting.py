@@ -46,6 +46,9 @@ def with_prediction(
             activation_gib=peak,
             kv_cache_tokens=memory.kv_cache_tokens,
             note=memory.line("activation").note,
+            overhead_gib=memory.line("overhead").gib,
+            cuda_graphs_gib=memory.line("cuda_graphs").gib,
+            kv_cache_gib=memory.kv_cache_gib,
         ),
     )
 

@@ -64,6 +64,14 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """Percentiles 0, 1, ... 100 over all repeats, in seconds; None where there was nothing."""
+
+    ttft_s: tuple[float, ...]
+    itl_s: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerMemory:
     """One GPU. `profiled` figures are vLLM's own at start-up, peaks are torch's while running."""
 
@@ -85,6 +93,9 @@ class Predicted:
     activation_gib: float
     kv_cache_tokens: int
     note: str
+    overhead_gib: float | None = None
+    cuda_graphs_gib: float | None = None
+    kv_cache_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +118,7 @@ class Run:
     predicted: Predicted | None = None
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
+    distribution: Distribution | None = None
     log: str | None = None
     notes: tuple[str, ...] = ()
 

@@ -12,6 +12,7 @@ from chunkscope.errors import InputError
 from chunkscope.verification.result import (
     MADE_BY,
     SCHEMA,
+    Distribution,
     Figures,
     Latency,
     Machine,
@@ -85,6 +86,7 @@ def _run_json(run: Run) -> dict[str, Any]:
         "predicted": asdict(run.predicted) if run.predicted else None,
         **_figures_json(run.figures),
         "spread": spread(run.repeats),
+        "distribution": asdict(run.distribution) if run.distribution else None,
         "repeats": [_figures_json(figures) for figures in run.repeats],
         "workers": [asdict(worker) for worker in run.workers],
         "engine": run.engine,
@@ -204,6 +206,7 @@ class _Run(_Figures):
     kv_concurrency: float | None
     predicted: Predicted | None
     spread: dict[str, Any]
+    distribution: Distribution | None
     repeats: list[_Figures]
     workers: list[WorkerMemory]
     engine: dict[str, Any]
@@ -229,6 +232,7 @@ class _Run(_Figures):
             predicted=self.predicted,
             repeats=repeats,
             figures=self.figures(),
+            distribution=self.distribution,
             log=self.log,
             notes=tuple(self.notes),
         )

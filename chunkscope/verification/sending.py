@@ -12,6 +12,8 @@ from chunkscope.verification.server import Connection, RequestFailed
 from chunkscope.verification.stream import BadStream, Events, Received, ServerError
 from chunkscope.verification.timing import Answer
 
+_EVERY_S = 0.01
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -21,10 +23,13 @@ class Seen:
     received: Received
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sender:
+    """`late_s`: how long, at most, this process was kept from looking at the clock."""
+
     connection: Connection
     dialect: Dialect
+    late_s: float = 0.0
 
     async def send(
         self, bodies: Sequence[bytes], at: Sequence[float], answered: Callable[[], None]
@@ -39,7 +44,21 @@ class Sender:
             answered()
             return seen
 
-        return await _together(one(*pair) for pair in zip(bodies, at, strict=True))
+        watch = asyncio.create_task(self._watch())
+        try:
+            return await _together(one(*pair) for pair in zip(bodies, at, strict=True))
+        finally:
+            watch.cancel()
+            await asyncio.wait([watch])
+
+    async def _watch(self) -> None:
+        """Wake up all the time. What comes late here, came late everywhere else too."""
+        while True:
+            asleep = time.perf_counter()
+            try:
+                await asyncio.sleep(_EVERY_S)
+            finally:  # also when the last answer is in
+                self.late_s = max(self.late_s, time.perf_counter() - asleep - _EVERY_S)
 
     async def _exchange(self, body: bytes, begin: float) -> Seen:
         """One request and its answer; seconds count from `begin`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
-from chunkscope.verification.result import Figures, Latency, Quantiles
+from chunkscope.verification.result import Distribution, Figures, Latency, Quantiles
 from chunkscope.workload import Workload
 
 LATENCIES = ("ttft_s", "itl_s", "e2e_s")
@@ -106,6 +106,22 @@ def quantiles(values: Sequence[float]) -> Quantiles | None:
         return None
     p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
     return Quantiles(p50=p50, p95=p95, p99=p99, max=float(max(values)))
+
+
+def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
+    """Every percentile, of the answers of all repeats."""
+    import numpy as np
+
+    def percentiles(values: list[float]) -> tuple[float, ...]:
+        return tuple(round(float(q), 6) for q in np.percentile(values, range(101)))
+
+    gaps = [gap for answer in answers for gap in answer.gaps_s]
+    if not answers:
+        return None
+    return Distribution(
+        ttft_s=percentiles([answer.first_s for answer in answers]),
+        itl_s=percentiles(gaps) if gaps else None,
+    )
 
 
 def median_of(repeats: Sequence[Figures]) -> Figures:

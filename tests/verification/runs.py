@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from chunkscope.choices import Task
 from chunkscope.verification.result import (
+    Distribution,
     Figures,
     Latency,
     Machine,
@@ -61,6 +62,7 @@ def run(setting: str, *makespans: float, gap_s: float = 0.01, **more) -> Run:
         took_s=60.0,
         repeats=repeats,
         figures=repeats[0],
+        distribution=Distribution(ttft_s=(0.5,) * 101, itl_s=None),
         workers=(WorkerMemory(rank=0, activation_peak_gib=0.5, device_peak_gib=120.0),),
         **more,
     )

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from chunkscope.verification.timing import Answer, Steps, figures_of, median_of, quantiles
+from chunkscope.verification.timing import (
+    Answer,
+    Steps,
+    distribution_of,
+    figures_of,
+    median_of,
+    quantiles,
+)
 from tests.verification.runs import WORKLOAD
 
 SHORT = Answer(sent=0.0, times=(1.0, 1.5, 2.5), counts=(1, 1, 2), cached=0)
@@ -66,3 +73,11 @@ def test_repeats_give_the_median_figure_by_figure(made) -> None:
     assert merged.makespan_s == 4.0
     assert merged.steps == 4
     assert merged.ttft_s.short.max == 1.0
+
+
+def test_the_distribution_has_every_percentile_of_all_answers() -> None:
+    found = distribution_of([SHORT, LONG])
+    assert len(found.ttft_s) == len(found.itl_s) == 101
+    assert (found.ttft_s[0], found.ttft_s[50], found.ttft_s[100]) == (1.0, 1.75, 2.5)
+    assert found.itl_s[100] == 1.0
+    assert distribution_of([]) is None

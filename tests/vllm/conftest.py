@@ -14,7 +14,8 @@ import pytest
 
 from chunkscope.vllm_check import config_of, known_flags
 
-collect_ignore = ["model_probe.py", "serve_probe.py"]  # programs for another interpreter
+# Programs for another interpreter.
+collect_ignore = ["model_probe.py", "scheduler_probe.py", "serve_probe.py"]
 MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a3b")
 
 

@@ -1,0 +1,157 @@
+"""`chunkscope simulate`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chunkscope import console
+from chunkscope.choices import ChunkPolicy
+
+if TYPE_CHECKING:
+    from chunkscope.simulation.result import Simulation
+
+PLAN = Path("reports/plan.json")
+PROFILE = Path("reports/profile.json")
+SIMULATION = Path("reports/simulation.json")
+
+
+def simulate(
+    plan: Annotated[
+        Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
+    ] = PLAN,
+    profile: Annotated[
+        Path, typer.Option(metavar="FILE", help="What `chunkscope analyze` wrote.")
+    ] = PROFILE,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Requests of a trace (Mooncake jsonl, Azure csv) or of a verify.json, instead.",
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Step times that `chunkscope verify` measured."),
+    ] = None,
+    max_num_batched_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Instead of the plan's.")
+    ] = None,
+    long_prefill_token_threshold: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Instead of the plan's; 0 is none.")
+    ] = None,
+    max_num_seqs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Instead of the plan's.")
+    ] = None,
+    kv_cache_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Instead of the memory model's.")
+    ] = None,
+    vllm_version: Annotated[
+        str | None, typer.Option(metavar="X.Y", help="Whose rules. [default: the plan's]")
+    ] = None,
+    policy: Annotated[
+        ChunkPolicy, typer.Option(help="How prompts are cut; some are experiments.")
+    ] = ChunkPolicy.VLLM,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Budgets from 256 to 65,536, and thresholds.")
+    ] = False,
+    timeline: Annotated[int, typer.Option(metavar="N", min=0, help="Show the first N steps.")] = 0,
+    requests: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="How many. [default: all]")
+    ] = None,
+    arrivals: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s."),
+    ] = None,
+    max_output: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Tokens per answer. [default: the data's]"),
+    ] = None,
+    shared_prefix: Annotated[
+        int, typer.Option(metavar="N", min=0, help="First tokens that all prompts share.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="The artefact on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
+    ] = SIMULATION,
+) -> None:
+    """Predict what a setting does, without a GPU: vLLM's scheduler, step by step.
+
+    Example: chunkscope simulate --sweep
+    """
+    from chunkscope.calibration import Calibration
+    from chunkscope.plan import Plan
+    from chunkscope.prediction import SimulateOptions, predict
+    from chunkscope.profile import Profile
+
+    with _progress(quiet=quiet) as starting:
+        simulation = predict(
+            Plan.load(plan),
+            Profile.load(profile) if trace is None else None,
+            SimulateOptions(
+                trace=trace,
+                requests=requests,
+                arrivals=arrivals,
+                seed=seed,
+                max_output=max_output,
+                shared_prefix=shared_prefix,
+                max_num_batched_tokens=max_num_batched_tokens,
+                long_prefill_token_threshold=long_prefill_token_threshold,
+                max_num_seqs=max_num_seqs,
+                kv_cache_tokens=kv_cache_tokens,
+                vllm_version=vllm_version,
+                policy=policy,
+                sweep=sweep,
+                timeline=timeline,
+            ),
+            calibration=Calibration.load(calibration) if calibration is not None else None,
+            starting=starting,
+        )
+    simulation.save(output)
+    _print(simulation, as_json=as_json)
+    console.say(f"\nwrote {output}; next: {'chunkscope verify' if sweep else _next()}")
+
+
+def _print(simulation: "Simulation", *, as_json: bool) -> None:
+    if as_json:
+        from chunkscope.artefact import dump
+
+        console.emit(dump(simulation.to_json()))
+    else:
+        from chunkscope.report.simulation_terminal import show_simulation
+
+        console.show(lambda out: show_simulation(simulation, out))
+    for line in simulation.warnings:
+        console.say(f"note: {line}")
+
+
+def _next() -> str:
+    return "chunkscope simulate --sweep, or chunkscope verify"
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[int], Callable[[], None]]]:
+    """A bar over the settings of a sweep; it goes away at the end, also on Ctrl-C."""
+    if quiet or not console.is_terminal():
+        yield lambda _: lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    with Progress(
+        TextColumn("simulating"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("settings"),
+        console=console.err(),
+        transient=True,
+    ) as bar:
+
+        def starting(count: int) -> Callable[[], None]:
+            task = bar.add_task("", total=count)
+            return lambda: bar.advance(task)
+
+        yield starting

@@ -1,0 +1,65 @@
+"""vLLM's scheduler on a laptop: its rules, a step-time model and a clock."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from chunkscope.choices import ChunkPolicy, Task
+from chunkscope.simulation.args import EngineArgs
+from chunkscope.simulation.cost import CostModel, CostSource
+from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
+from chunkscope.simulation.rules import rules_of
+from chunkscope.step_time import StepModel
+from chunkscope.vllm_flags import release
+from chunkscope.workload import Request
+
+__all__ = ["EngineArgs", "SimulatedRun", "Simulation", "simulate"]
+
+
+def simulate(
+    requests: Iterable[Request | tuple[int, int]],
+    args: EngineArgs | Mapping[str, Any],
+    cost: CostModel | StepModel,
+    *,
+    vllm_version: str | None = None,
+    policy: ChunkPolicy = ChunkPolicy.VLLM,
+    shared_prefix: int = 0,
+    task: Task = Task.GENERATE,
+    timeline: int = 0,
+) -> Simulation:
+    """What would happen to these requests with this setting.
+
+    A request may be just (prompt tokens, output tokens): then it is there from the start.
+    """
+    running = release(vllm_version)
+    model = cost if isinstance(cost, CostModel) else _own(cost)
+    given = tuple(
+        r if isinstance(r, Request) else Request(prompt_tokens=r[0], output_tokens=r[1])
+        for r in requests
+    )
+    circumstances = Circumstances(
+        requests=given,
+        rules=rules_of(running),
+        step=model.step,
+        shared_prefix=shared_prefix,
+        prompt_logprobs=task is Task.LOGLIKELIHOOD,
+        policy=policy,
+    )
+    info = WorkloadInfo(
+        source="given",
+        requests=len(given),
+        seed=None,
+        arrivals="given",
+        task=task.value,
+        shared_prefix=shared_prefix,
+    )
+    run = run_setting(circumstances, EngineArgs.of(args), watch=timeline)
+    return Simulation(
+        cost_model=model, vllm=running.text, workload=info, runs=(run,), warnings=model.warnings
+    )
+
+
+def _own(step: StepModel) -> CostModel:
+    return CostModel(
+        source=CostSource.ROOFLINE, step=step, gpu="not named", model="not named", vllm=None
+    )

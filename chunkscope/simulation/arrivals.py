@@ -1,0 +1,173 @@
+"""Requests out of files: traces with lengths and times, and the workload of a `verify` run.
+
+Mooncake's jsonl has `timestamp` in milliseconds, `input_length` and `output_length`; Azure's csv
+has `TIMESTAMP` (a date and time, or seconds), `ContextTokens` and `GeneratedTokens`.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chunkscope.choices import Task
+from chunkscope.errors import InputError
+from chunkscope.workload import Request
+
+VERIFY = "chunkscope/verify/"
+UNSHARED = "the hash_ids of the trace are not used: its prompts are taken to share nothing"
+_MILLISECONDS = 1e-3
+_HINT = (
+    "a trace is Mooncake's jsonl (timestamp, input_length, output_length), Azure's csv "
+    "(TIMESTAMP, ContextTokens, GeneratedTokens), or what `chunkscope verify` wrote"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Requests in their order. A `verify` run also knows what its prompts share, and its task."""
+
+    requests: tuple[Request, ...]
+    shared_prefix: int = 0
+    task: Task | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_trace(path: Path) -> Trace:
+    """The requests of a file; arrivals count from the first."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}", hint=_HINT) from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    if path.suffix == ".json":
+        return _of_verify(path, data)
+    rows = _of_csv(path, data) if path.suffix == ".csv" else _of_lines(path, data)
+    notes = (UNSHARED,) if b'"hash_ids"' in data[:100_000] else ()
+    return Trace(requests=_requests(path, rows), notes=notes)
+
+
+Row = tuple[str, Any, Any, Any]  # where it stands; prompt, output, seconds
+
+
+def _of_lines(path: Path, data: bytes) -> Iterator[Row]:
+    for place, line in enumerate(data.splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{place}"
+        try:
+            row = orjson.loads(line)
+        except ValueError as error:
+            raise InputError(f"{where} is not JSON: {error}", hint=_HINT) from None
+        names = ("input_length", "output_length", "timestamp")
+        if not isinstance(row, dict) or not all(name in row for name in names):
+            raise InputError(f"{where} lacks one of {', '.join(names)}", hint=_HINT)
+        prompt, output, stamp = (row[name] for name in names)
+        seconds = stamp * _MILLISECONDS if isinstance(stamp, int | float) else stamp
+        yield where, prompt, output, seconds
+
+
+def _of_csv(path: Path, data: bytes) -> Iterator[Row]:
+    try:
+        table = csv.DictReader(io.StringIO(data.decode("utf-8-sig")))
+        names = ("ContextTokens", "GeneratedTokens", "TIMESTAMP")
+        if not set(names) <= set(table.fieldnames or ()):
+            raise InputError(f"{path} lacks one of the columns {', '.join(names)}", hint=_HINT)
+        for row in table:
+            where = f"{path}:{table.line_num}"
+            prompt, output = (_whole(row[name]) for name in names[:2])
+            yield where, prompt, output, _time(row["TIMESTAMP"])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is not a csv file: {error}", hint=_HINT) from None
+
+
+def _whole(text: str | None) -> int | str | None:
+    try:
+        return int(text or "")
+    except ValueError:
+        return text
+
+
+def _time(text: str | None) -> float | str | None:
+    """Seconds, or a date: `2023-11-16 18:17:03.9799600`."""
+    try:
+        return float(text or "")
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        return text
+
+
+def _of_verify(path: Path, data: bytes) -> Trace:
+    try:
+        found = orjson.loads(data)
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}", hint=_HINT) from None
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if not (isinstance(schema, str) and schema.startswith(VERIFY)):
+        raise InputError(f"{path} was not written by `chunkscope verify`", hint=_HINT)
+    workload = found.get("workload")
+    if not isinstance(workload, dict):
+        raise InputError(f"{path} is damaged: it has no workload")
+    shared, task = workload.get("shared_prefix"), workload.get("task")
+    return Trace(
+        requests=_requests(path, _columns(path, workload)),
+        shared_prefix=shared if type(shared) is int and shared > 0 else 0,
+        task=Task(task) if task in set(Task) else None,
+    )
+
+
+def _columns(path: Path, workload: dict[str, Any]) -> Iterator[Row]:
+    names = ("prompt_tokens", "output_tokens", "arrival_s")
+    columns = [workload.get(name) for name in names]
+    lists = [column for column in columns if isinstance(column, list)]
+    if len(lists) < len(names) or len({len(column) for column in lists}) != 1:
+        raise InputError(f"{path} is damaged: its workload lacks {', '.join(names)}")
+    for place, row in enumerate(zip(*lists, strict=True), start=1):
+        prompt, output, seconds = row
+        yield f"{path}, request {place:,}", prompt, output, seconds
+
+
+def _requests(path: Path, rows: Iterable[Row]) -> tuple[Request, ...]:
+    made: list[Request] = []
+    first: float | None = None
+    for where, prompt, output, seconds in rows:
+        if not _is_number(seconds):
+            raise InputError(f"{where}: the time {seconds!r} is no number and no date", hint=_HINT)
+        first = seconds if first is None else first
+        arrival = float(seconds - first)
+        if made and arrival < made[-1].arrival_s:
+            raise InputError(
+                f"{where}: it arrives {made[-1].arrival_s - arrival:g} s before the one above it",
+                hint="sort the trace by its times",
+            )
+        lengths = [_length(where, name, n) for name, n in (("prompt", prompt), ("output", output))]
+        # A request without a prompt or an answer still takes a token of each.
+        prompt_tokens, output_tokens = (max(1, length) for length in lengths)
+        made.append(
+            Request(prompt_tokens=prompt_tokens, output_tokens=output_tokens, arrival_s=arrival)
+        )
+    if not made:
+        raise InputError(f"{path} has no requests", hint=_HINT)
+    return tuple(made)
+
+
+def _length(where: str, name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"{where}: the {name} length {value!r} is not a whole number", hint=_HINT)
+    if value < 0:
+        raise InputError(f"{where}: the {name} length is negative ({value:,})")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)

@@ -1,0 +1,183 @@
+"""Seconds per step, from one of three sources, always labelled: calibrated, scaled or roofline."""
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from chunkscope.calibration import Calibration
+from chunkscope.errors import InputError, MissingError
+from chunkscope.hardware import CARDS, Gpu
+from chunkscope.simulation.fit import Fit, fit_steps
+from chunkscope.step_time import FITTED_ON, LAUNCH_S, ModelWork, StepModel, roofline
+
+
+class CostSource(StrEnum):
+    CALIBRATED = "calibrated"
+    SCALED = "scaled"
+    ROOFLINE = "roofline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the steps are to be timed for."""
+
+    model: str
+    work: ModelWork
+    gpu: Gpu
+    tp: int
+    vllm: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModel:
+    """A step model, and where it comes from. `error` is the fit's median, as a share."""
+
+    source: CostSource
+    step: StepModel
+    gpu: str
+    model: str
+    vllm: str | None
+    samples: int | None = None
+    error: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        plain = asdict(self)
+        step = plain.pop("step")
+        origin = step.pop("origin")
+        plain["source"] = self.source.value
+        plain["warnings"] = list(self.warnings)
+        return {**plain, "origin": origin, "coefficients": step}
+
+
+def cost_model(target: Target | None, calibration: Calibration | None) -> CostModel:
+    """The best there is: a calibration of this very engine, one of another, or a roofline."""
+    if calibration is not None:
+        return _from_calibration(target, calibration)
+    if target is None:
+        raise MissingError(
+            "without a model and a GPU nobody knows how long a step takes",
+            hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`, "
+            "or pass --calibration",
+        )
+    step = roofline(target.work, target.gpu, target.tp)
+    if step is None:
+        raise MissingError(
+            f"the speed of {target.gpu.title} is not known",
+            hint="plan for a GPU of the table (--gpu h200), or pass --calibration",
+        )
+    return CostModel(
+        source=CostSource.ROOFLINE,
+        step=step,
+        gpu=target.gpu.title,
+        model=target.model,
+        vllm=None,
+        warnings=(f"step times are a roofline's, fitted on {FITTED_ON}: not measured here",),
+    )
+
+
+# -- calibrated --------------------------------------------------------------------------------
+
+
+def _from_calibration(target: Target | None, calibration: Calibration) -> CostModel:
+    fit = fit_steps(calibration.steps, calibration_origin(calibration))
+    model = CostModel(
+        source=CostSource.CALIBRATED,
+        step=fit.step,
+        gpu=calibration.gpu,
+        model=calibration.model.name,
+        vllm=calibration.vllm,
+        samples=fit.samples,
+        error=fit.error,
+    )
+    others = _differences(target, calibration) if target else []
+    return _scaled(model, fit, target, calibration, others) if target and others else model
+
+
+def calibration_origin(calibration: Calibration) -> str:
+    many = f" x {calibration.tp}" if calibration.tp > 1 else ""
+    eager = ", eager" if calibration.eager else ""
+    return (
+        f"{len(calibration.steps):,} steps of {calibration.model.name} on {calibration.gpu}{many}, "
+        f"vLLM {calibration.vllm}{eager}"
+    )
+
+
+def _differences(target: Target, calibration: Calibration) -> list[str]:
+    names = {calibration.model.name, calibration.model.hub_id}
+    same_model = target.model in names or _work(calibration) == target.work
+    found = {
+        f"of {calibration.model.name}, not {target.model}": not same_model,
+        f"of {calibration.gpu}, not {target.gpu.title}": calibration.gpu != target.gpu.title,
+        f"of {calibration.tp} GPUs, not {target.tp}": calibration.tp != target.tp,
+        f"of vLLM {calibration.vllm}, not {target.vllm}": (
+            _minor(calibration.vllm) != _minor(target.vllm)
+        ),
+    }
+    return [text for text, differs in found.items() if differs]
+
+
+def _minor(version: str) -> list[str]:
+    """Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same."""
+    return version.split("+")[0].split(".")[:2]
+
+
+def _work(calibration: Calibration) -> ModelWork:
+    m = calibration.model
+    return ModelWork(
+        read_bytes=m.read_bytes,
+        active_parameters=m.active_parameters,
+        pair_flops=m.pair_flops,
+        kv_bytes_per_token=m.kv_bytes_per_token,
+    )
+
+
+# -- scaled ------------------------------------------------------------------------------------
+
+
+def _scaled(
+    model: CostModel, fit: Fit, target: Target, calibration: Calibration, others: list[str]
+) -> CostModel:
+    there, here = _speeds(calibration.gpu, target.gpu)
+    old, new = _work(calibration), target.work
+    bytes_per_s, flops_per_s = here[0] / there[0], here[1] / there[1]
+    split = target.tp / calibration.tp
+    reading = new.read_bytes / old.read_bytes / split / bytes_per_s
+    computing = new.active_parameters / old.active_parameters / split / flops_per_s
+    pairs = new.pair_flops / old.pair_flops / split / flops_per_s if old.pair_flops else 1.0
+    step = fit.step
+    launch = min(LAUNCH_S, step.fixed_s)
+    return replace(
+        model,
+        source=CostSource.SCALED,
+        gpu=target.gpu.title,
+        model=target.model,
+        step=replace(
+            step,
+            fixed_s=launch + (step.fixed_s - launch) * reading,
+            per_token_s=step.per_token_s * computing,
+            per_prefill_pair_s=step.per_prefill_pair_s * pairs,
+            per_decode_context_s=step.per_decode_context_s
+            * (new.kv_bytes_per_token / old.kv_bytes_per_token)
+            / bytes_per_s,
+            free_tokens=round(step.free_tokens * reading / computing),
+            origin=f"scaled from {step.origin}",
+        ),
+        warnings=(f"the calibration is {', '.join(others)}: its step times are scaled",),
+    )
+
+
+def _speeds(there: str, here: Gpu) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Bandwidth and FLOP/s of both; InputError where they are needed and not known."""
+    if there == here.title:
+        return (1.0, 1.0), (1.0, 1.0)
+    known = next((card for card in CARDS if card.title == there), None)
+    cards = [card for card in (known, here) if card is not None]
+    if len(cards) == 2 and all(c.bandwidth_gb_s and c.dense_tflops for c in cards):
+        first, second = ((c.bandwidth_gb_s or 1.0, c.dense_tflops or 1.0) for c in cards)
+        return first, second
+    raise InputError(
+        f"the calibration is of {there}, the plan is for {here.title}, and the speed of one of "
+        "them is not known: it cannot be scaled",
+        hint="calibrate on the GPU of the plan: `chunkscope verify`, or leave --calibration out",
+    )

@@ -1,0 +1,153 @@
+"""How much of a prompt one step may take, and who comes first: vLLM's own, and others.
+
+Only `vllm`, `fixed` and `interactive-first` can be run with vLLM; the others are experiments from
+the literature, to see what they would bring.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chunkscope.choices import ChunkPolicy
+from chunkscope.simulation.request import RequestState
+
+if TYPE_CHECKING:
+    from chunkscope.simulation.scheduler import Scheduler, Step
+
+BY_LENGTH = ((4_096, 512), (16_384, 1_024))  # prompts below -> chunk; longer ones: LONGEST_CHUNK
+LONGEST_CHUNK = 2_048
+FIXED_THRESHOLD = 2_048
+INTERACTIVE_TOKENS = 1_024
+SMALLEST_CHUNK = 64
+TARGET_STEP_S = 0.1
+CROWDED_SHARE = 0.5  # decoding requests, of max_num_seqs
+
+
+class Policy:
+    """`threshold_of` caps one request's tokens in a step; 0 is no cap."""
+
+    by_priority = False
+
+    def start_step(self, scheduler: "Scheduler") -> None:
+        """Look at the queues once, before anything is scheduled."""
+
+    def threshold_of(self, request: RequestState) -> int:
+        raise NotImplementedError
+
+    def after_step(self, step: "Step", seconds: float) -> None:
+        """Learn how long it took."""
+
+    def priority_of(self, request: RequestState) -> int:
+        return request.priority
+
+
+class VllmPolicy(Policy):
+    """long_prefill_token_threshold, with the two rules that 0.31 brought."""
+
+    def __init__(self, *, by_priority: bool = False) -> None:
+        self.by_priority = by_priority
+        self._threshold = 0
+
+    def start_step(self, scheduler: "Scheduler") -> None:
+        args = scheduler.args
+        self._threshold = args.long_prefill_token_threshold
+        if not self._threshold or scheduler.rules.lone_request_is_capped:
+            return
+        requests = len(scheduler.running) + len(scheduler.waiting)
+        if requests <= 1:
+            self._threshold = 0
+        elif args.long_prefill_token_threshold_adaptive:
+            self._threshold = max(self._threshold, args.max_num_batched_tokens // requests)
+
+    def threshold_of(self, request: RequestState) -> int:  # noqa: ARG002
+        return self._threshold
+
+
+class InteractiveFirst(VllmPolicy):
+    """Short prompts are somebody waiting, long ones are batch work and give way."""
+
+    def __init__(self) -> None:
+        super().__init__(by_priority=True)
+
+    def priority_of(self, request: RequestState) -> int:
+        return int(request.prompt > INTERACTIVE_TOKENS)
+
+
+class ByLength(Policy):
+    """The longer the prompt, the larger its chunks.
+
+    prompt            chunk
+    < 4096            512
+    < 16384           1024
+    longer            2048
+    """
+
+    def threshold_of(self, request: RequestState) -> int:
+        return next((c for below, c in BY_LENGTH if request.prompt < below), LONGEST_CHUNK)
+
+
+class Adaptive(Policy):
+    """Half the chunk when a step was slow or decodes crowd; twice when there is time to spare."""
+
+    def __init__(self, target_s: float = TARGET_STEP_S) -> None:
+        self._target_s = target_s
+        self._chunk = LONGEST_CHUNK
+        self._most = LONGEST_CHUNK
+        self._crowd = 0.0
+
+    def start_step(self, scheduler: "Scheduler") -> None:
+        self._most = scheduler.args.max_num_batched_tokens
+        self._crowd = CROWDED_SHARE * scheduler.args.max_num_seqs
+
+    def threshold_of(self, request: RequestState) -> int:  # noqa: ARG002
+        return self._chunk
+
+    def after_step(self, step: "Step", seconds: float) -> None:
+        if not step.prefill_requests:
+            return
+        if step.decode_requests and (seconds > self._target_s or step.going_on > self._crowd):
+            self._chunk = max(SMALLEST_CHUNK, self._chunk // 2)
+        elif seconds < self._target_s / 2:
+            self._chunk = min(self._most, self._chunk * 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """Can vLLM do that, and how?"""
+
+    text: str
+    runs_in_vllm: bool
+
+
+DESCRIBED = {
+    ChunkPolicy.VLLM: Described(text="vLLM's own scheduling", runs_in_vllm=True),
+    ChunkPolicy.FIXED: Described(
+        text="a fixed threshold: vLLM can run it with long_prefill_token_threshold",
+        runs_in_vllm=True,
+    ),
+    ChunkPolicy.INTERACTIVE_FIRST: Described(
+        text=f"prompts up to {INTERACTIVE_TOKENS:,} tokens first: vLLM can run it with its "
+        "priority scheduling and a priority in each request",
+        runs_in_vllm=True,
+    ),
+    ChunkPolicy.BY_LENGTH: Described(
+        text="chunks of 512, 1,024 or 2,048 tokens by prompt length: an experiment, vLLM cannot "
+        "run it",
+        runs_in_vllm=False,
+    ),
+    ChunkPolicy.ADAPTIVE: Described(
+        text="the chunk halves under decode pressure and doubles while steps take less than "
+        f"{TARGET_STEP_S / 2 * 1000:.0f} ms: an experiment, vLLM cannot run it",
+        runs_in_vllm=False,
+    ),
+}
+
+
+def make_policy(name: ChunkPolicy) -> Policy:
+    """A fresh one: the adaptive policy remembers."""
+    if name is ChunkPolicy.BY_LENGTH:
+        return ByLength()
+    if name is ChunkPolicy.ADAPTIVE:
+        return Adaptive()
+    if name is ChunkPolicy.INTERACTIVE_FIRST:
+        return InteractiveFirst()
+    return VllmPolicy()

@@ -1,0 +1,100 @@
+"""Reading a simulation back: a file may come from anywhere, so every field is checked."""
+
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from chunkscope.errors import InputError
+from chunkscope.simulation.cost import CostModel, CostSource
+from chunkscope.simulation.result import MADE_BY, SCHEMA, SimulatedRun, Simulation, WorkloadInfo
+from chunkscope.step_time import StepModel
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Coefficients(_Checked):
+    fixed_s: float
+    per_token_s: float
+    per_prefill_pair_s: float
+    per_decode_context_s: float
+    per_request_s: float
+    free_tokens: int
+
+
+class _Cost(_Checked):
+    source: CostSource
+    gpu: str
+    model: str
+    vllm: str | None
+    samples: int | None
+    error: float | None
+    warnings: tuple[str, ...]
+    origin: str
+    coefficients: _Coefficients
+
+
+class _File(_Checked):
+    schema_name: str = Field(alias="schema")
+    chunkscope: str
+    created: str
+    label: str
+    vllm: str
+    cost_model: _Cost
+    workload: WorkloadInfo
+    runs: tuple[SimulatedRun, ...]
+    pareto: tuple[int, ...]
+    knee: int | None
+    warnings: tuple[str, ...]
+
+
+_DERIVED = ("output_tokens_per_s", "tokens_per_s")
+
+
+def parse(found: dict[str, Any]) -> Simulation:
+    try:
+        file = _File.model_validate_json(orjson.dumps(_stored(found)))
+    except (ValidationError, TypeError) as error:
+        raise _damaged(_first_fault(error)) from None
+    if file.schema_name != SCHEMA:
+        raise _damaged(f"its schema is {file.schema_name!r}, not {SCHEMA!r}")
+    cost = file.cost_model
+    plain = {name: getattr(cost, name) for name in _Cost.model_fields}
+    step = StepModel(**plain.pop("coefficients").model_dump(), origin=plain.pop("origin"))
+    simulation = Simulation(
+        cost_model=CostModel(**plain, step=step),
+        vllm=file.vllm,
+        workload=file.workload,
+        runs=file.runs,
+        pareto=file.pareto,
+        knee=file.knee,
+        warnings=file.warnings,
+        created=file.created,
+        version=file.chunkscope,
+    )
+    places = (*file.pareto, *([] if file.knee is None else [file.knee]))
+    if not all(0 <= place < len(file.runs) for place in places):
+        raise _damaged("it marks a run that is not there")
+    return simulation
+
+
+def _stored(found: dict[str, Any]) -> dict[str, Any]:
+    """Without what follows from the rest."""
+    runs = found.get("runs")
+    if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
+        return found
+    stored = [{k: v for k, v in run.items() if k not in _DERIVED} for run in runs]
+    return {**found, "runs": stored}
+
+
+def _first_fault(error: ValidationError | TypeError) -> str:
+    if isinstance(error, TypeError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _damaged(why: str) -> InputError:
+    return InputError(f"the simulation is damaged: {why}", hint=f"make it again: `{MADE_BY}`")

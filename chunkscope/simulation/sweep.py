@@ -1,0 +1,144 @@
+"""Many settings of the same workload: which of them nobody beats, and where it bends."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+
+from chunkscope.errors import InputError
+from chunkscope.simulation.args import EngineArgs
+from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.result import SimulatedRun
+
+BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
+THRESHOLDS = (512, 2_048, 8_192)
+# Below this, a pool of processes costs more than it saves.
+REQUESTS_WORTH_A_POOL = 2_000
+
+
+def settings(base: EngineArgs, kv_cache_tokens: Callable[[int, int], int]) -> Iterator[EngineArgs]:
+    """Every budget without a threshold, then thresholds at the budget of `base`.
+
+    A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer requests.
+    """
+    for budget in BUDGETS:
+        yield _with(base, budget, 0, kv_cache_tokens)
+    for threshold in THRESHOLDS:
+        if threshold < base.max_num_batched_tokens:
+            yield _with(base, base.max_num_batched_tokens, threshold, kv_cache_tokens)
+
+
+def _with(
+    base: EngineArgs, budget: int, threshold: int, kv_cache_tokens: Callable[[int, int], int]
+) -> EngineArgs:
+    seqs = min(base.max_num_seqs, budget)
+    return replace(
+        base,
+        max_num_batched_tokens=budget,
+        max_num_seqs=seqs,
+        long_prefill_token_threshold=threshold,
+        kv_cache_tokens=kv_cache_tokens(budget, seqs),
+        enable_chunked_prefill=True,
+    )
+
+
+def run_all(
+    c: Circumstances,
+    chosen: Sequence[EngineArgs],
+    *,
+    processes: int | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[SimulatedRun, ...]:
+    """All settings, on all cores where that pays; in their order, whoever is done first."""
+    many = min(processes or os.cpu_count() or 1, len(chosen))
+    if many < 2 or len(c.requests) < REQUESTS_WORTH_A_POOL:
+        runs = []
+        for args in chosen:
+            runs.append(run_setting(c, args))
+            advance()
+        return tuple(runs)
+    return _in_processes(c, chosen, many, advance)
+
+
+def _in_processes(
+    c: Circumstances, chosen: Sequence[EngineArgs], many: int, advance: Callable[[], None]
+) -> tuple[SimulatedRun, ...]:
+    # A fresh process, not a fork: a progress bar's thread may hold a lock just then.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(many, fresh, initializer=_remember, initargs=(c,)) as pool:
+        try:
+            with _deaf_to_ctrl_c():
+                places = {pool.submit(_run, args): place for place, args in enumerate(chosen)}
+            done: dict[int, SimulatedRun] = {}
+            for future in as_completed(places):
+                done[places[future]] = future.result()
+                advance()
+        except BrokenProcessPool as error:
+            raise InputError("a process of the sweep was ended from outside") from error
+        except BaseException:
+            _end(pool)
+            raise
+    return tuple(done[place] for place in range(len(chosen)))
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that start in here do not hear it: the parent answers for all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+_circumstances: Circumstances | None = None
+
+
+def _remember(c: Circumstances) -> None:
+    """Sent once to each process, not with every setting."""
+    global _circumstances
+    _circumstances = c
+
+
+def _run(args: EngineArgs) -> SimulatedRun:
+    if _circumstances is None:
+        raise AssertionError("a process of the pool was not told what to run")
+    return run_setting(_circumstances, args)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Ctrl-C: do not wait for what is still being simulated."""
+    processes = list((getattr(pool, "_processes", None) or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+
+
+def pareto(runs: Sequence[SimulatedRun]) -> tuple[int, ...]:
+    """Places of the runs that no other beats in both makespan and longest gap, fastest first."""
+    order = sorted(range(len(runs)), key=lambda i: (runs[i].makespan_s, runs[i].longest_gap_s, i))
+    kept, best = [], float("inf")
+    for place in order:
+        if runs[place].longest_gap_s < best:
+            kept.append(place)
+            best = runs[place].longest_gap_s
+    return tuple(kept)
+
+
+def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
+    """Where the front bends: farthest below the line between its ends. None without a bend."""
+    if len(front) < 3:
+        return None
+    points = [(runs[place].makespan_s, runs[place].longest_gap_s) for place in front]
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    below = [1 - (x - x0) / (x1 - x0) - (y - y1) / (y0 - y1) for x, y in points]
+    best = max(range(len(front)), key=lambda i: (below[i], -i))
+    return front[best] if below[best] > 1e-9 else None

@@ -1,0 +1,85 @@
+"""How long `simulate` takes: 14,000 requests of an MMLU-like profile, one setting and a sweep.
+
+Example: python tests/benchmarks/bench_simulate.py
+"""
+
+import random
+import time
+from collections.abc import Callable
+
+from chunkscope.hardware import find_gpu
+from chunkscope.models import find_model
+from chunkscope.simulation.args import EngineArgs
+from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.rules import Rules
+from chunkscope.simulation.sweep import run_all
+from chunkscope.step_time import step_model
+from chunkscope.workload import Request
+
+REQUESTS = 14_000
+ROUNDS = 3
+SETTING = EngineArgs(
+    max_num_batched_tokens=8_192,
+    max_num_seqs=1_024,
+    kv_cache_tokens=917_952,
+    async_scheduling=True,
+)
+BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
+THRESHOLDS = (128, 512, 2_048)
+
+
+def workload(output: Callable[[random.Random], int], shared_prefix: int = 0) -> Circumstances:
+    """Lengths as in MMLU: half under 90 tokens, a few of a thousand."""
+    chance = random.Random(0)
+    requests = tuple(
+        Request(
+            prompt_tokens=shared_prefix + min(1_200, round(chance.lognormvariate(4.5, 0.6)) + 10),
+            output_tokens=output(chance),
+        )
+        for _ in range(REQUESTS)
+    )
+    step = step_model(find_model("llama-3.1-8b"), find_gpu("h200"))
+    assert step is not None
+    return Circumstances(requests=requests, rules=Rules(), step=step, shared_prefix=shared_prefix)
+
+
+WORKLOADS = {
+    "one token each": workload(lambda _: 1),
+    "256 tokens each": workload(lambda _: 256),
+    "1 to 4,000 tokens": workload(
+        lambda chance: min(4_000, round(chance.lognormvariate(5, 1)) + 1)
+    ),
+    "five shots shared, 1 token": workload(lambda _: 1, shared_prefix=600),
+}
+
+
+def main() -> None:
+    for name, circumstances in WORKLOADS.items():
+        taken = [_seconds(lambda c=circumstances: run_setting(c, SETTING)) for _ in range(ROUNDS)]
+        print(f"{REQUESTS:,} requests, {name}: {min(taken):.2f} s (target < 1 s)")
+    chosen = [
+        *(_setting(budget, 0) for budget in BUDGETS),
+        *(_setting(8_192, threshold) for threshold in THRESHOLDS),
+    ]
+    took = _seconds(lambda: run_all(WORKLOADS["256 tokens each"], chosen, processes=2))
+    print(f"a sweep of {len(chosen)} settings on two cores: {took:.2f} s (target < 10 s)")
+
+
+def _setting(budget: int, threshold: int) -> EngineArgs:
+    return EngineArgs(
+        max_num_batched_tokens=budget,
+        max_num_seqs=min(1_024, budget),
+        kv_cache_tokens=917_952,
+        long_prefill_token_threshold=threshold,
+        async_scheduling=True,
+    )
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

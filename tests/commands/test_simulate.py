@@ -1,0 +1,204 @@
+"""`chunkscope simulate` as a user meets it: stdout, stderr, exit codes, the artefact."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from chunkscope.simulation.result import Simulation
+from tests.commands.test_recommend import chunkscope
+from tests.conftest import REPOSITORY
+from tests.simulation.test_cost import calibration
+
+TRACE = (
+    '{"timestamp": 0, "input_length": 4000, "output_length": 20}\n'
+    '{"timestamp": 40, "input_length": 100, "output_length": 30}\n'
+    '{"timestamp": 900, "input_length": 9000, "output_length": 5}\n'
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a profile of the sample data and a plan for an H200 in reports/."""
+    place = tmp_path_factory.mktemp("simulate")
+    for words in (
+        ["analyze", str(REPOSITORY / "sample_data")],
+        ["recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "--vllm-version", "0.28.0"],
+    ):
+        done = chunkscope(*words, cwd=place)
+        assert done.returncode == 0, done.stderr
+    calibration().save(place / "calibration.json")
+    (place / "trace.jsonl").write_text(TRACE)
+    return place
+
+
+def simulated(folder: Path, *words: str) -> Simulation:
+    run = chunkscope("simulate", *words, "-o", "simulation.json", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    return Simulation.load(folder / "simulation.json")
+
+
+def test_the_plan_stands_beside_vllms_own_setting(folder: Path) -> None:
+    found = simulated(folder)
+    assert [run.setting for run in found.runs] == ["plan", "default"]
+    assert found.run.requests == 850
+    assert found.run.args.long_prefill_token_threshold == 2_303
+    assert found.runs[1].args.long_prefill_token_threshold == 0
+    assert found.cost_model.source == "roofline"
+
+
+def test_json_is_the_artefact_and_nothing_else(folder: Path) -> None:
+    run = chunkscope("simulate", "--json", "-o", "s.json", cwd=folder)
+    document = json.loads(run.stdout)
+    assert document == json.loads((folder / "s.json").read_text())
+    assert document["schema"] == "chunkscope/simulation/1"
+    assert document["cost_model"]["coefficients"]["fixed_s"] > 0
+    first = document["runs"][0]
+    for name in ("args", "makespan_s", "ttft_s", "itl_s", "e2e_s", "steps", "chunked_prompts"):
+        assert name in first
+    assert set(first["ttft_s"]) >= {"p50", "p95", "p99", "max"}
+    assert {"preemptions", "kv_peak_tokens"} <= set(first)
+
+
+def test_a_seed_decides_to_the_byte(folder: Path) -> None:
+    def bytes_of(*words: str) -> bytes:
+        simulated(folder, *words)
+        document = json.loads((folder / "simulation.json").read_bytes())
+        assert document.pop("created")
+        return json.dumps(document).encode()
+
+    poisson = ("--arrivals", "20/s", "--requests", "300")
+    assert bytes_of(*poisson) == bytes_of(*poisson)
+    assert bytes_of(*poisson) != bytes_of(*poisson, "--seed", "1")
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("words", [["--timeline", "6"], ["--sweep"]], ids=["one", "sweep"])
+def test_no_line_is_wider_than_the_terminal(folder: Path, columns: int, words: list[str]) -> None:
+    run = chunkscope("simulate", *words, "-o", "s.json", cwd=folder, columns=columns)
+    assert run.returncode == 0, run.stderr
+    assert max(len(line.rstrip()) for line in run.stdout.splitlines()) <= columns
+    assert "predicted" in run.stdout
+    assert "roofline" in run.stdout
+
+
+def test_a_sweep_marks_the_front_and_names_the_knee(folder: Path) -> None:
+    run = chunkscope("simulate", "--sweep", "-o", "simulation.json", cwd=folder)
+    assert "* knee" in run.stdout
+    assert "The knee is" in " ".join(run.stdout.split())
+    found = Simulation.load(folder / "simulation.json")
+    assert len(found.runs) == 11
+    assert found.knee in found.pareto
+
+
+def test_arguments_on_the_command_line_replace_the_plans(folder: Path) -> None:
+    words = ("--max-num-batched-tokens", "512", "--long-prefill-token-threshold", "0",
+             "--max-num-seqs", "64", "--kv-cache-tokens", "50000")  # fmt: skip
+    found = simulated(folder, *words)
+    args = found.run.args
+    assert found.run.setting == "asked"
+    assert (args.max_num_batched_tokens, args.max_num_seqs) == (512, 64)
+    assert (args.long_prefill_token_threshold, args.kv_cache_tokens) == (0, 50_000)
+    assert found.runs[1].args.max_num_batched_tokens == 8_192
+
+
+def test_requests_can_be_replayed_from_a_trace(folder: Path) -> None:
+    found = simulated(folder, "--trace", "trace.jsonl")
+    assert found.run.requests == 3
+    assert found.run.makespan_s > 0.9
+    assert found.workload.arrivals == "as in the trace"
+
+
+def test_a_calibration_of_this_engine_is_used_as_it_is(folder: Path) -> None:
+    found = simulated(folder, "--calibration", "calibration.json")
+    assert found.cost_model.source == "calibrated"
+    assert not found.warnings
+
+
+def test_a_calibration_of_another_version_is_scaled_with_a_warning(folder: Path) -> None:
+    words = ("--calibration", "calibration.json", "--vllm-version", "0.32.0")
+    run = chunkscope("simulate", *words, "-o", "simulation.json", cwd=folder)
+    assert "note: the calibration is of vLLM 0.28.0, not 0.32.0" in run.stderr
+    assert Simulation.load(folder / "simulation.json").cost_model.source == "scaled"
+
+
+def test_an_experiment_says_that_vllm_cannot_run_it(folder: Path) -> None:
+    run = chunkscope("simulate", "--policy", "by-length", "-o", "s.json", cwd=folder)
+    assert "an experiment, vLLM cannot" in " ".join(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        pytest.param(["nope.json"], 3, "chunkscope recommend", id="no plan yet"),
+        pytest.param(["--profile", "nope.json"], 3, "chunkscope analyze", id="no profile yet"),
+        pytest.param(["--trace", "nope.jsonl"], 3, "no such file", id="no trace"),
+        pytest.param(["--calibration", "trace.jsonl"], 3, "damaged", id="no calibration"),
+        pytest.param(["--kv-cache-tokens", "2000"], 3, "can never fit", id="a cache too small"),
+        pytest.param(["--max-num-batched-tokens", "0"], 2, "0", id="no budget"),
+        pytest.param(
+            ["--max-num-batched-tokens", "64", "--max-num-seqs", "128"], 2, "vLLM refuses",
+            id="more requests than tokens",
+        ),
+        pytest.param(["--arrivals", "often"], 2, "--arrivals", id="no rate"),
+        pytest.param(["--policy", "magic"], 2, "by-length", id="no such policy"),
+        pytest.param(["--vllm-version", "0.9"], 2, "older", id="a version too old"),
+    ],
+)  # fmt: skip
+def test_a_mistake_gets_a_sentence_and_its_exit_code(
+    folder: Path, words: list[str], code: int, said: str
+) -> None:
+    run = chunkscope("simulate", *words, "-o", "none.json", cwd=folder)
+    assert run.returncode == code, run.stderr
+    assert said in run.stderr
+    assert "Traceback" not in run.stderr
+    assert not run.stdout
+    assert not (folder / "none.json").exists(), "nothing half-written"
+
+
+def test_a_plan_without_a_gpu_says_what_is_missing(folder: Path) -> None:
+    done = chunkscope("recommend", "-o", "bare.json", cwd=folder)
+    assert done.returncode == 0
+    run = chunkscope("simulate", "bare.json", "-o", "none.json", cwd=folder)
+    assert run.returncode == 4
+    assert "--gpu h200" in run.stderr
+    words = ("--calibration", "calibration.json", "--kv-cache-tokens", "500000",
+             "--max-num-batched-tokens", "8192", "--max-num-seqs", "256")  # fmt: skip
+    run = chunkscope("simulate", "bare.json", *words, "-o", "s.json", cwd=folder)
+    assert run.returncode == 0, run.stderr
+
+
+def test_ctrl_c_ends_a_sweep_soon_and_leaves_nothing(folder: Path) -> None:
+    rows = "".join(
+        json.dumps({"timestamp": n, "input_length": 900, "output_length": 400}) + "\n"
+        for n in range(30_000)
+    )
+    (folder / "long.jsonl").write_text(rows)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "chunkscope", "simulate", "--sweep", "--trace", "long.jsonl"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    time.sleep(2.5)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 130, err.decode()
+    assert out == b""
+    assert b"Traceback" not in err
+    assert b"interrupted" in err
+    with pytest.raises(ProcessLookupError):
+        _wait_until_gone(process.pid)
+
+
+def _wait_until_gone(group: int) -> None:
+    for _ in range(50):
+        os.killpg(group, 0)
+        time.sleep(0.1)

@@ -1,0 +1,109 @@
+"""Requests out of files: what a trace may look like, and what it may not."""
+
+import json
+
+import pytest
+
+from chunkscope.choices import Task
+from chunkscope.errors import InputError
+from chunkscope.simulation.arrivals import read_trace
+
+
+def written(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def moon(*rows):
+    keys = ("timestamp", "input_length", "output_length")
+    return "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
+
+
+def test_mooncakes_times_are_milliseconds(tmp_path):
+    path = written(tmp_path, "trace.jsonl", moon((1_000, 10, 5), (1_500, 20, 6)))
+    first, second = read_trace(path).requests
+    assert (first.prompt_tokens, first.output_tokens, first.arrival_s) == (10, 5, 0.0)
+    assert (second.prompt_tokens, second.output_tokens, second.arrival_s) == (20, 6, 0.5)
+
+
+def test_azures_times_are_dates(tmp_path):
+    path = written(
+        tmp_path,
+        "trace.csv",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        "2023-11-16 18:17:03.9799600,4808,10\n"
+        "2023-11-16 18:17:04.0319600,3180,0\n",
+    )
+    first, second = read_trace(path).requests
+    assert (first.prompt_tokens, first.output_tokens) == (4_808, 10)
+    assert second.arrival_s == pytest.approx(0.052)
+    assert second.output_tokens == 1, "a request gives a token at least"
+
+
+def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
+    columns = {"prompt_tokens": [10, 20], "output_tokens": [1, 2], "arrival_s": [0.0, 0.25]}
+    more = {"seed": 3, "shared_prefix": 8, "task": "loglikelihood"}
+    found = {"schema": "chunkscope/verify/1", "workload": {**columns, **more}, "runs": []}
+    trace = read_trace(written(tmp_path, "verify.json", json.dumps(found)))
+    assert [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in trace.requests] == [
+        (10, 1, 0.0),
+        (20, 2, 0.25),
+    ]
+    assert (trace.shared_prefix, trace.task) == (8, Task.LOGLIKELIHOOD)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        pytest.param("t.jsonl", "", "no requests", id="empty"),
+        pytest.param("t.jsonl", "{]\n", "t.jsonl:1 is not JSON", id="not JSON"),
+        pytest.param("t.jsonl", '{"timestamp": 1}\n', "t.jsonl:1 lacks", id="no lengths"),
+        pytest.param(
+            "t.jsonl", moon((0, 5, 5), (1, -3, 5)), "t.jsonl:2: the prompt", id="negative"
+        ),
+        pytest.param("t.jsonl", moon((0, 5, 1.5)), "whole number", id="half a token"),
+        pytest.param("t.jsonl", moon((9, 5, 5), (8, 5, 5)), "t.jsonl:2: it arrives", id="disorder"),
+        pytest.param("t.jsonl", moon(("noon", 5, 5)), "no number and no date", id="no time"),
+        pytest.param("t.csv", "a,b\n1,2\n", "lacks one of the columns", id="other columns"),
+        pytest.param(
+            "t.csv",
+            "TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,1\n",
+            "t.csv:2: the time 'soon'",
+            id="a csv with no time",
+        ),
+        pytest.param("v.json", "[1]", "not written by", id="some JSON"),
+        pytest.param("v.json", "{", "is not JSON", id="broken JSON"),
+        pytest.param(
+            "v.json",
+            '{"schema": "chunkscope/verify/1", "workload": {}}',
+            "damaged",
+            id="no columns",
+        ),
+    ],
+)
+def test_a_file_that_is_no_trace_says_where(tmp_path, name, text, said):
+    with pytest.raises(InputError) as error:
+        read_trace(written(tmp_path, name, text))
+    assert said in error.value.message
+
+
+def test_a_trace_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_trace(tmp_path / "nowhere.jsonl")
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "requests"),
+    [
+        ("azure_llm_trace/AzureLLMInferenceTrace_code.csv", 8_819),
+        ("azure_llm_trace/AzureLLMInferenceTrace_conv.csv", 19_366),
+        ("mooncake_trace/conversation_trace.jsonl", 12_031),
+    ],
+)
+def test_real_traces_are_read_whole(shared, name, requests):
+    found = read_trace(shared / "data" / name).requests
+    assert len(found) == requests
+    assert found[0].arrival_s == 0
+    assert found[-1].arrival_s > 3_000

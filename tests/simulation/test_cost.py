@@ -1,0 +1,213 @@
+"""Where step times come from: fitted, scaled or a roofline, and always labelled."""
+
+import dataclasses
+import random
+
+import pytest
+
+from chunkscope.calibration import CalibratedModel, Calibration, StepSamples
+from chunkscope.errors import InputError, MissingError
+from chunkscope.hardware import find_gpu
+from chunkscope.models import find_model
+from chunkscope.simulation.cost import CostSource, Target, cost_model
+from chunkscope.simulation.fit import fit_steps
+from chunkscope.step_time import StepModel, model_work
+
+TRUE = StepModel(
+    fixed_s=5e-3,
+    per_token_s=18e-6,
+    per_prefill_pair_s=1.1e-9,
+    per_decode_context_s=38e-9,
+    per_request_s=2e-6,
+    free_tokens=128,
+    origin="made up",
+)
+
+
+def samples(true: StepModel = TRUE, *, count: int = 600, noise: float = 0.02) -> StepSamples:
+    """Steps of a mixed workload, each a little off; one in fifty takes thrice as long."""
+    chance = random.Random(1)
+    rows = []
+    for _ in range(count):
+        decodes = chance.choice([0, 1, 8, 64, 256])
+        chunk = chance.choice([0, 0, 200, 2_000, 8_000]) or (0 if decodes else 64)
+        context = chance.randint(0, 20_000)
+        pairs = chunk * context + chunk * (chunk + 1) // 2
+        held = decodes * chance.randint(50, 4_000)
+        requests = decodes + (1 if chunk else 0)
+        exact = true.of(chunk + decodes, pairs, held, requests)
+        hiccup = 3 if noise and chance.random() < 0.02 else 1
+        took = exact * chance.gauss(1, noise) * hiccup
+        rows.append(("run", chunk, pairs, int(chunk > 0), decodes, held, took))
+    columns = zip(*rows, strict=True)
+    names = [field.name for field in dataclasses.fields(StepSamples)]
+    return StepSamples(**dict(zip(names, map(tuple, columns), strict=True)))
+
+
+def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) -> Calibration:
+    shape, work = find_model(model), model_work(find_model(model))
+    facts = {
+        "gpu": find_gpu(gpu).title,
+        "gpu_memory_gib": 139.8,
+        "device": "cuda",
+        "model": CalibratedModel(
+            name=model,
+            hub_id=shape.hub_id,
+            weight_bytes=shape.weight_bytes,
+            active_parameters=work.active_parameters,
+            kv_bytes_per_token=work.kv_bytes_per_token,
+            pair_flops=work.pair_flops,
+            read_bytes=work.read_bytes,
+        ),
+        "tp": 1,
+        "vllm": "0.28.0",
+        "torch": "2.11.0",
+        "eager": False,
+        "async_scheduling": False,
+        "method": "made up",
+        "steps": samples(),
+    }
+    return Calibration(**{**facts, **more})
+
+
+def target(model: str = "llama-3.1-8b", gpu: str = "h200", vllm: str = "0.28.0") -> Target:
+    card = find_gpu(gpu)
+    return Target(model=model, work=model_work(find_model(model)), gpu=card, tp=1, vllm=vllm)
+
+
+# -- fitting -----------------------------------------------------------------------------------
+
+
+def test_exact_steps_give_their_model_back():
+    fit = fit_steps(samples(noise=0), "test")
+    for name in ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s"):
+        assert getattr(fit.step, name) == pytest.approx(getattr(TRUE, name), rel=1e-3), name
+    assert fit.step.free_tokens == 128
+    assert fit.error < 1e-6
+
+
+def test_noise_and_hiccups_hardly_move_the_fit():
+    fit = fit_steps(samples(), "test")
+    assert fit.step.per_token_s == pytest.approx(TRUE.per_token_s, rel=0.03)
+    assert fit.step.fixed_s == pytest.approx(TRUE.fixed_s, rel=0.1)
+    assert fit.error < 0.02
+    for tokens, pairs, held in ((64, 0, 100_000), (8_192, 8_192 * 10_000, 0)):
+        assert fit.step.of(tokens, pairs, held) == pytest.approx(
+            TRUE.of(tokens, pairs, held), rel=0.05
+        )
+
+
+def test_no_coefficient_is_ever_negative():
+    """Durations that fall with the context: the best that can be said is that it costs nothing."""
+    steps = samples(noise=0)
+    falling = tuple(1.0 - 1e-9 * pairs / 100 for pairs in steps.prefill_pairs)
+    fit = fit_steps(dataclasses.replace(steps, duration_s=falling), "test")
+    assert fit.step.per_prefill_pair_s == 0
+    assert min(fit.step.fixed_s, fit.step.per_token_s, fit.step.per_decode_context_s) >= 0
+
+
+def test_too_few_steps_are_an_input_error():
+    with pytest.raises(InputError, match="too few"):
+        fit_steps(samples(count=5), "test")
+
+
+# -- which source ------------------------------------------------------------------------------
+
+
+def test_a_calibration_of_the_same_engine_is_used_as_it_is():
+    cost = cost_model(target(), calibration())
+    assert cost.source is CostSource.CALIBRATED
+    assert not cost.warnings
+    assert (cost.gpu, cost.model, cost.vllm) == ("NVIDIA H200", "llama-3.1-8b", "0.28.0")
+    assert cost.samples == 600
+
+
+@pytest.mark.parametrize("vllm", ["0.28.1", "0.28.0+cpu"])
+def test_a_patch_release_is_the_same_engine(vllm):
+    assert cost_model(target(), calibration(vllm=vllm)).source is CostSource.CALIBRATED
+
+
+@pytest.mark.parametrize(
+    ("made_for", "said"),
+    [
+        pytest.param({"model": "qwen2.5-7b"}, "of llama-3.1-8b, not qwen2.5-7b", id="the model"),
+        pytest.param({"gpu": "a100"}, "of NVIDIA H200, not NVIDIA A100", id="the GPU"),
+        pytest.param({"vllm": "0.32.0"}, "of vLLM 0.28.0, not 0.32.0", id="the version"),
+    ],
+)
+def test_one_of_another_engine_is_scaled_and_says_so(made_for, said):
+    cost = cost_model(target(**made_for), calibration())
+    assert cost.source is CostSource.SCALED
+    assert said in cost.warnings[0]
+    assert cost.step.origin.startswith("scaled from")
+
+
+def test_scaling_follows_flops_bytes_and_bandwidth():
+    here = cost_model(target(), calibration()).step
+    slower = cost_model(target(gpu="a100"), calibration()).step
+    assert slower.per_token_s / here.per_token_s == pytest.approx(989 / 312)
+    assert slower.per_decode_context_s / here.per_decode_context_s == pytest.approx(4800 / 2039)
+    assert slower.fixed_s > 2 * here.fixed_s
+    larger = cost_model(target("llama-3.1-70b"), calibration()).step
+    assert 8 < larger.per_token_s / here.per_token_s < 10
+
+
+def test_a_gpu_of_unknown_speed_cannot_be_scaled_from():
+    with pytest.raises(InputError, match="cannot be scaled"):
+        cost_model(target(), dataclasses.replace(calibration(), gpu="cpu"))
+
+
+def test_without_a_plan_a_calibration_stands_for_itself():
+    assert cost_model(None, calibration()).source is CostSource.CALIBRATED
+
+
+def test_without_a_calibration_it_is_a_roofline():
+    cost = cost_model(target(), None)
+    assert cost.source is CostSource.ROOFLINE
+    assert "not measured" in cost.warnings[0]
+
+
+def test_with_neither_something_is_missing():
+    with pytest.raises(MissingError, match="how long a step takes"):
+        cost_model(None, None)
+    unknown = dataclasses.replace(target(), gpu=find_gpu(None, memory="80GiB"))
+    with pytest.raises(MissingError, match="not known"):
+        cost_model(unknown, None)
+
+
+# -- the file ----------------------------------------------------------------------------------
+
+
+def test_a_calibration_comes_back_from_its_file(tmp_path):
+    made = calibration(version="0.1.0")
+    made.save(tmp_path / "calibration.json")
+    assert Calibration.load(tmp_path / "calibration.json") == made
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({"tp": 0}, "tp", id="no GPU"),
+        pytest.param({"extra": 1}, "extra", id="a field nobody knows"),
+        pytest.param({"schema": "chunkscope/plan/1"}, "schema", id="another artefact"),
+        pytest.param({"schema": "chunkscope/calibration/2"}, "schema", id="another version"),
+        pytest.param({"model": None}, "model", id="no model"),
+    ],
+)
+def test_a_damaged_calibration_is_an_input_error(tmp_path, change, said):
+    import json
+
+    path = tmp_path / "calibration.json"
+    path.write_text(json.dumps({**calibration().to_json(), **change}))
+    with pytest.raises(InputError, match=said):
+        Calibration.load(path)
+
+
+def test_columns_that_differ_in_length_are_damage():
+    document = calibration().to_json()
+    document["steps"]["duration_s"].pop()
+    with pytest.raises(InputError, match="differ in length"):
+        Calibration.from_json(document)
+    document["steps"]["duration_s"].append(float("nan"))
+    with pytest.raises(InputError, match="duration_s"):
+        Calibration.from_json(document)

@@ -1,0 +1,63 @@
+"""Many settings: in their order, whoever is done first; which of them nobody beats."""
+
+import dataclasses
+
+import pytest
+
+from chunkscope.simulation import simulate
+from chunkscope.simulation.args import EngineArgs
+from chunkscope.simulation.loop import Circumstances
+from chunkscope.simulation.result import SimulatedRun, Spread
+from chunkscope.simulation.rules import Rules
+from chunkscope.simulation.sweep import BUDGETS, knee, pareto, run_all, settings
+from chunkscope.step_time import StepModel
+from chunkscope.workload import Request
+
+STEP = StepModel(
+    fixed_s=5e-3, per_token_s=2e-5, per_prefill_pair_s=1e-9, per_decode_context_s=4e-8, origin="t"
+)
+BASE = EngineArgs(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)
+
+
+def point(makespan_s: float, gap_s: float) -> SimulatedRun:
+    run = simulate([(10, 2)], BASE, STEP).run
+    gaps = Spread(p50=gap_s, p95=gap_s, p99=gap_s, max=gap_s, mean=gap_s)
+    return dataclasses.replace(run, makespan_s=makespan_s, itl_s=gaps)
+
+
+def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
+    chosen = list(settings(BASE, lambda budget, _: 500_000 - budget))
+    assert [c.max_num_batched_tokens for c in chosen[: len(BUDGETS)]] == list(BUDGETS)
+    assert [c.long_prefill_token_threshold for c in chosen[len(BUDGETS) :]] == [512, 2_048]
+    assert chosen[0].max_num_seqs == 256, "no more requests than tokens"
+    assert chosen[0].kv_cache_tokens == 499_744, "a smaller budget leaves more KV cache"
+    assert all(c.enable_chunked_prefill for c in chosen)
+
+
+def test_processes_give_what_one_process_gives():
+    requests = tuple(Request(prompt_tokens=50 + n % 900, output_tokens=5) for n in range(2_100))
+    c = Circumstances(requests=requests, rules=Rules(), step=STEP)
+    chosen = list(settings(BASE, lambda *_: 400_000))[:4]
+    done: list[int] = []
+    together = run_all(c, chosen, processes=2, advance=lambda: done.append(1))
+    assert len(done) == 4
+    assert together == run_all(c, chosen, processes=1)
+
+
+def test_the_front_is_what_no_other_setting_beats_in_both():
+    runs = [point(10, 1.0), point(11, 0.2), point(20, 0.1), point(12, 0.5), point(10, 2.0)]
+    front = pareto(runs)
+    assert front == (0, 1, 2)
+    assert knee(runs, front) == 1
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param([point(10, 1.0)], id="one setting"),
+        pytest.param([point(10, 1.0), point(20, 0.5)], id="two ends"),
+        pytest.param([point(10, 1.0), point(15, 0.75), point(20, 0.5)], id="a straight line"),
+    ],
+)
+def test_without_a_bend_there_is_no_knee(runs):
+    assert knee(runs, pareto(runs)) is None
