@@ -225,11 +225,19 @@ def _attach(
             plan,
             profile,
             model=model,
-            key=os.environ.get("CHUNKSCOPE_API_KEY") or os.environ.get("OPENAI_API_KEY"),
+            key=_key_for(endpoint),
             options=options,
             output=output,
             listener=listener,
         )
+
+
+def _key_for(endpoint: str) -> str | None:
+    """Everybody's key for OpenAI is not sent to whatever host is named, and never in the clear."""
+    own = os.environ.get("CHUNKSCOPE_API_KEY")
+    if own or not endpoint.startswith("https://"):
+        return own
+    return os.environ.get("OPENAI_API_KEY")
 
 
 def _show(verification: "Verification", *, as_json: bool) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from chunkscope.findings import Findings
 from chunkscope.labels import Label
 from chunkscope.plan import Plan
-from chunkscope.report.metrics import fate
-from chunkscope.verification.result import Run, WorkerMemory
+from chunkscope.report.metrics import fate, titled
+from chunkscope.verification.result import Predicted, Run, WorkerMemory
 
 # In the order they are stacked. `overhead` is what neither torch nor the KV cache accounts for.
 PARTS = ("weights", "activation", "sampler", "logprobs", "CUDA graphs", "overhead", "KV cache")
@@ -21,6 +21,7 @@ class Bill:
     label: Label
     parts: dict[str, float]
     kv_cache_tokens: int | None = None
+    peak_gib: float | None = None  # the most the device held while requests ran
     fate: str | None = None  # why nothing was measured
 
 
@@ -55,7 +56,7 @@ def bills(findings: Findings) -> Bills | None:
 def _all(findings: Findings) -> Iterator[Bill]:
     plan = findings.plan
     runs = findings.verification.runs if findings.verification else ()
-    if not any("plan" in (run.setting, *run.same_as) for run in runs) and plan is not None:
+    if plan is not None and not any(_is_plan(run) for run in runs):
         yield from _of_plan(plan, "plan")
     for run in runs:
         yield from _of_run(run, findings)
@@ -76,33 +77,43 @@ def _of_plan(plan: Plan, setting: str) -> Iterator[Bill]:
 
 
 def _of_run(run: Run, findings: Findings) -> Iterator[Bill]:
-    is_plan = "plan" in (run.setting, *run.same_as)
-    whole = findings.plan if is_plan and findings.verification_is_of_this_plan else None
-    if whole is not None and whole.memory is not None:
-        yield from _of_plan(whole, run.setting)
-    elif run.predicted is not None:
-        yield _predicted(run)
+    plan = findings.plan if _is_plan(run) and findings.verification_is_of_this_plan else None
+    said = run.predicted
+    # What was predicted beside the measurement is like it: of running steps, not of profiling.
+    if said is not None and (said.kv_cache_gib is not None or plan is None or not plan.memory):
+        yield _predicted(run, said)
+    elif plan is not None:
+        yield from _of_plan(plan, titled(run))
     parts = _measured(run.workers)
     if parts or not run.ok:
         yield Bill(
-            setting=run.setting,
+            setting=titled(run),
             label=Label.MEASURED,
             parts=parts,
             kv_cache_tokens=run.kv_cache_tokens,
+            peak_gib=run.device_peak_gib,
             fate=None if run.ok else fate(run),
         )
 
 
-def _predicted(run: Run) -> Bill:
-    assert run.predicted is not None  # noqa: S101  (the caller asked)
-    said = run.predicted
-    parts = {"weights": said.weights_gib, "activation": said.activation_gib}
-    if (per_token := _kv_gib_per_token(run)) is not None:
+def _is_plan(run: Run) -> bool:
+    return "plan" in (run.setting, *run.same_as)
+
+
+def _predicted(run: Run, said: Predicted) -> Bill:
+    parts = {
+        "weights": said.weights_gib,
+        "activation": said.activation_gib,
+        "CUDA graphs": said.cuda_graphs_gib,
+        "overhead": said.overhead_gib,
+        "KV cache": said.kv_cache_gib,
+    }
+    if said.kv_cache_gib is None and (per_token := _kv_gib_per_token(run)) is not None:
         parts["KV cache"] = said.kv_cache_tokens * per_token
     return Bill(
-        setting=run.setting,
+        setting=titled(run),
         label=Label.PREDICTED,
-        parts=parts,
+        parts={name: gib for name, gib in parts.items() if gib is not None},
         kv_cache_tokens=said.kv_cache_tokens,
     )
 

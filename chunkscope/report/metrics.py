@@ -145,3 +145,12 @@ def fate(run: Run) -> str:
         Status.REFUSED: "refused by vLLM",
         Status.DIED: "the engine died",
     }[run.status]
+
+
+def titled(run: Run) -> str:
+    """A setting by all its names: the same arguments are measured once.
+
+    >>> titled(Run(setting="plan", same_as=("off",), args={}, status=Status.OK, started="", took_s=1))
+    'plan = off'
+    """
+    return " = ".join((run.setting, *run.same_as))

@@ -82,8 +82,14 @@ def verdict(plan: Plan) -> str:
         case Mode.OFF:
             return "Chunking off"
         case Mode.CONSERVATIVE | Mode.AGGRESSIVE:
-            at = f", threshold {plan.threshold:,} tokens" if plan.threshold else ""
-            return f"{plan.mode.value.capitalize()} chunking{at}"
+            return f"{plan.mode.value.capitalize()} chunking{_chunk_end(plan)}"
+
+
+def _chunk_end(plan: Plan) -> str:
+    """What ends a chunk: a threshold that is set, else the budget of a step."""
+    if threshold := plan.args.get("long_prefill_token_threshold"):
+        return f", threshold {threshold:,} tokens"
+    return f", {number(plan.chunks.size)} tokens a step" if plan.chunks.size else ""
 
 
 # -- why, and what it brings ---------------------------------------------------------------------
@@ -93,6 +99,9 @@ def _why(plan: Plan) -> Iterator[str]:
     yield f"Because {plan.decision.reason}."
     for reason in plan.adjustments:
         yield f"But {reason.text}."
+    limit = next((a for a in plan.arguments if a.name == "long_prefill_token_threshold"), None)
+    if plan.threshold and limit is not None and not limit.set:
+        yield f"No threshold is set: {limit.reason}."
     chunks = plan.chunks
     if chunks.prompts:
         yield (

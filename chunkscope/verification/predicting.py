@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from chunkscope.choices import Task
 from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware import Gpu, find_gpu
 from chunkscope.memory import Engine
@@ -20,30 +21,26 @@ def with_prediction(
     gpu = _gpu(gpu_title)
     if gpu is None or vllm is None or not all(run.engine.get(name) for name in NEEDED):
         return run
-    logprobs = workload.task.value == "loglikelihood"
     engine = Engine(
         shape=shape,
         gpu=gpu,
         release=release(vllm),
         tp=run.engine.get("tensor_parallel_size") or 1,
-        logprobs=logprobs,
+        logprobs=workload.task is Task.LOGLIKELIHOOD,
         cuda_graphs=not run.engine.get("enforce_eager"),
     )
-    budget = run.engine["max_num_batched_tokens"]
-    chunk = run.engine.get("long_prefill_token_threshold") or budget
+    budget, seqs = run.engine["max_num_batched_tokens"], run.engine["max_num_seqs"]
+    threshold = run.engine.get("long_prefill_token_threshold") or budget
+    chunk = min(threshold, budget, workload.longest)
     memory = engine.memory(
-        budget=budget,
-        seqs=run.engine["max_num_seqs"],
-        utilization=run.engine["gpu_memory_utilization"],
-        chunk=min(chunk, budget, workload.longest),
+        budget=budget, seqs=seqs, utilization=run.engine["gpu_memory_utilization"], chunk=chunk
     )
-    # The logits come after the forward pass and take its place: the larger of both is the peak.
-    peak = max(memory.line(name).gib for name in ["activation", *(["logprobs"] * logprobs)])
+    running = min(seqs, len(workload.requests))
     return replace(
         run,
         predicted=Predicted(
             weights_gib=memory.line("weights").gib,
-            activation_gib=peak,
+            activation_gib=engine.running_peak_gib(budget=budget, running=running, chunk=chunk),
             kv_cache_tokens=memory.kv_cache_tokens,
             note=memory.line("activation").note,
             overhead_gib=memory.line("overhead").gib,

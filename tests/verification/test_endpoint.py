@@ -12,13 +12,13 @@ from aiohttp import web
 
 from chunkscope.choices import Task
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.verification import server as http
-from chunkscope.verification.asking import BYTES
 from chunkscope.verification.endpoint import measure_endpoint
+from chunkscope.verification.endpoint import server as http
+from chunkscope.verification.endpoint.asking import BYTES
+from chunkscope.verification.endpoint.server import Connection, parse_address
 from chunkscope.verification.listening import Nobody
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Run, Status
-from chunkscope.verification.server import Connection, parse_address
 from chunkscope.workload import Request, Workload
 from tests.verification.odd_server import (
     DONE,

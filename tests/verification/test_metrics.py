@@ -2,8 +2,8 @@
 
 import pytest
 
-from chunkscope.verification import metrics
-from chunkscope.verification.metrics import parse
+from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.metrics import parse
 
 
 def test_lines_are_read_with_their_labels():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.verification.stream import BadStream, Events, Received, ServerError, spread
+from chunkscope.verification.endpoint.stream import BadStream, Events, Received, ServerError, spread
 
 
 def event(text="", finish=None, **more) -> bytes:

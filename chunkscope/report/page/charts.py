@@ -10,7 +10,15 @@ from chunkscope.histogram import LengthHistogram
 from chunkscope.plan import Plan
 from chunkscope.profile import DatasetProfile, Profile
 from chunkscope.report.bill import PARTS, Bill, bills
-from chunkscope.report.metrics import INPUT_RATE, KV_TOKENS, MAKESPAN, OUTPUT_RATE, QUANTILES, fate
+from chunkscope.report.metrics import (
+    INPUT_RATE,
+    KV_TOKENS,
+    MAKESPAN,
+    OUTPUT_RATE,
+    QUANTILES,
+    fate,
+    titled,
+)
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Figures, Latency, Run, Verification
 
@@ -18,7 +26,14 @@ BINS_PER_DOUBLING = 4
 # Where the cumulative curve is exact: every percent, and closer where the long prompts are.
 PERCENTS = (*range(100), 99.5, 99.9, 100)
 OVERALL = "all together"
+MARKS = {
+    "long_prefill_token_threshold": "threshold",
+    "max_num_batched_tokens": "step budget",
+    "max_model_len": "max_model_len",
+}
 MOST_CURVES = 200  # a folder may hold thousands of prompts, one per file
+TIMES = ("ttft_s", "itl_s")
+PERCENT_OF = dict(zip(QUANTILES, (50, 95, 99, 100), strict=True))
 
 
 def charts(
@@ -33,7 +48,8 @@ def charts(
         "memory": _memory(findings),
         "latency": list(_latencies(findings.verification)) if findings.verification else [],
         "bars": list(_bars(findings.verification)) if findings.verification else [],
-        "settings": [run.setting for run in findings.verification.runs]
+        "curves": curves(findings.verification) if findings.verification else {},
+        "settings": [titled(run) for run in findings.verification.runs]
         if findings.verification
         else [],
         "tradeoff": tradeoff.points_json() if tradeoff else [],
@@ -96,10 +112,8 @@ def _percentiles(lengths: LengthHistogram) -> list[float]:
 
 def _marks(plan: Plan) -> Iterator[dict[str, Any]]:
     """The lengths that matter to the engine, drawn into the distribution."""
-    if plan.threshold:
-        yield {"label": "threshold", "tokens": plan.threshold, "kind": "threshold"}
     known = {argument.name: argument.value for argument in plan.arguments}
-    for name, label in (("max_num_batched_tokens", "step budget"), ("max_model_len",) * 2):
+    for name, label in MARKS.items():
         value = known.get(name)
         if type(value) is int and value > 0:
             yield {"label": label, "tokens": value, "kind": name}
@@ -128,6 +142,7 @@ def _bill(bill: Bill) -> dict[str, Any]:
         "label": bill.label.value,
         "parts": {name: round(gib, 4) for name, gib in bill.parts.items()},
         "tokens": bill.kv_cache_tokens,
+        "peak": bill.peak_gib,
         "fate": bill.fate,
     }
 
@@ -135,15 +150,38 @@ def _bill(bill: Bill) -> dict[str, Any]:
 # -- measured ------------------------------------------------------------------------------------
 
 
+def curves(verification: Verification) -> dict[str, list[dict[str, Any]]]:
+    """Per figure, how its values are spread in each setting: pairs of percentile and seconds.
+
+    A run without a distribution, from an older version, has its quantiles; a figure of which no
+    run has more than those has no curve.
+    """
+    found = {name: list(_spreads(verification, name)) for name in TIMES}
+    return {name: spreads for name, spreads in found.items() if any(s["whole"] for s in spreads)}
+
+
+def _spreads(verification: Verification, name: str) -> Iterator[dict[str, Any]]:
+    for run in verification.runs:
+        values: tuple[float, ...] = getattr(run.distribution, name, None) or ()
+        if whole := len(values) > 1:
+            at = [[100 * i / (len(values) - 1), value] for i, value in enumerate(values)]
+        elif quantiles := _quantiles(run.figures, name, "all"):
+            at = [[PERCENT_OF[which], value] for which, value in quantiles.items()]
+        else:
+            continue
+        rounded = [[percent, float(f"{value:.4g}")] for percent, value in at]
+        yield {"setting": titled(run), "whole": whole, "at": rounded}
+
+
 def _latencies(verification: Verification) -> Iterator[dict[str, Any]]:
     """One row per setting, figure and kind of prompt; failed runs have none."""
     for run in verification.runs:
-        for name in ("ttft_s", "itl_s"):
+        for name in TIMES:
             for group in ("all", "short", "long"):
                 found = _quantiles(run.figures, name, group)
                 if found is not None:
                     spread = list(_spread(run, name, group))
-                    row = {"setting": run.setting, "figure": name, "group": group}
+                    row = {"setting": titled(run), "figure": name, "group": group}
                     yield {**row, **found, "spread": spread}
 
 
@@ -169,7 +207,7 @@ def _bars(verification: Verification) -> Iterator[dict[str, Any]]:
                 "figure": metric.key,
                 "title": metric.title,
                 "better": metric.better.value,
-                "setting": run.setting,
+                "setting": titled(run),
                 "value": value,
                 "shown": metric.shown(run) if run.ok else fate(run),
                 "ok": run.ok,

@@ -141,7 +141,6 @@ class Run:
         return self._sampling(
             temperature=0.0,
             max_tokens=output,
-            min_tokens=output,
             ignore_eos=True,
             detokenize=False,
             prompt_logprobs=logprobs,

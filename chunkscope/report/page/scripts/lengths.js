@@ -1,7 +1,7 @@
 /* Histogram and cumulative curve of the prompts' lengths, of one dataset or all. */
 
 const MARK_COLOURS = {
-  threshold: "var(--c2)",
+  long_prefill_token_threshold: "var(--c2)",
   max_num_batched_tokens: "var(--faint)",
   max_model_len: "var(--bad)",
 };
@@ -28,7 +28,7 @@ function markRules(withLabels) {
     const rule = Plot.ruleX([mark.tokens], {
       stroke: colour,
       strokeWidth: 1.5,
-      strokeDasharray: mark.kind === "threshold" ? "5,3" : null,
+      strokeDasharray: mark.kind === "long_prefill_token_threshold" ? "5,3" : null,
     });
     const label = Plot.text([mark], {
       x: "tokens",

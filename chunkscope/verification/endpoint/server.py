@@ -21,15 +21,15 @@ import orjson
 
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.sources.base import printable
-from chunkscope.verification import metrics
-from chunkscope.verification.metrics import Metrics
+from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.metrics import Metrics
 from chunkscope.verification.result import Status
 
 if TYPE_CHECKING:
     import aiohttp
 
 PATIENCE_S = 30.0  # for what a server can say at once
-KEY_VARIABLES = "CHUNKSCOPE_API_KEY (else OPENAI_API_KEY)"
+KEY_VARIABLES = "CHUNKSCOPE_API_KEY (over https also OPENAI_API_KEY)"
 _MOST_BYTES = 64 << 20
 _QUOTED = 300
 _ENDPOINT = re.compile(r"(/v1(/(chat/)?completions|/models)?)?/*$")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from chunkscope.verification.asking import Dialect
-from chunkscope.verification.server import Connection, RequestFailed
-from chunkscope.verification.stream import BadStream, Events, Received, ServerError
+from chunkscope.verification.endpoint.asking import Dialect
+from chunkscope.verification.endpoint.server import Connection, RequestFailed
+from chunkscope.verification.endpoint.stream import BadStream, Events, Received, ServerError
 from chunkscope.verification.timing import Answer
 
 _EVERY_S = 0.01

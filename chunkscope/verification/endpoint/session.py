@@ -10,14 +10,19 @@ from http import HTTPStatus
 from uuid import uuid4
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.verification import metrics
-from chunkscope.verification.asking import BYTES, WORDS, Dialect, Prompts, Route, Texts, TokenIds
-from chunkscope.verification.listening import Listener
-from chunkscope.verification.metrics import Metrics
-from chunkscope.verification.prompts import RealPrompts
-from chunkscope.verification.result import Figures, Machine, Run, Status, Subject
-from chunkscope.verification.sending import Seen, Sender
-from chunkscope.verification.server import (
+from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.asking import (
+    BYTES,
+    WORDS,
+    Dialect,
+    Prompts,
+    Route,
+    Texts,
+    TokenIds,
+)
+from chunkscope.verification.endpoint.metrics import Metrics
+from chunkscope.verification.endpoint.sending import Seen, Sender
+from chunkscope.verification.endpoint.server import (
     Connection,
     RequestFailed,
     Server,
@@ -26,7 +31,10 @@ from chunkscope.verification.server import (
     scrape,
     unusable,
 )
-from chunkscope.verification.timing import figures_of, median_of
+from chunkscope.verification.listening import Listener
+from chunkscope.verification.prompts import RealPrompts
+from chunkscope.verification.result import Figures, Machine, Run, Status, Subject
+from chunkscope.verification.timing import Answer, distribution_of, figures_of, median_of
 from chunkscope.workload import Request, Workload
 
 SETTING = "endpoint"
@@ -121,6 +129,7 @@ class _Session:
     phase: str = "connecting"
     progress: _Progress | None = None
     repeats: list[Figures] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # each once, in order
     late_s: float = 0.0
     name: str = field(default_factory=lambda: uuid4().hex)
@@ -189,6 +198,7 @@ class _Session:
             kv_concurrency=cache.concurrency,
             repeats=tuple(self.repeats),
             figures=median_of(self.repeats) if status is Status.OK and self.repeats else None,
+            distribution=distribution_of(self.answers),
             notes=tuple(self.notes),
         )
 
@@ -273,6 +283,7 @@ class _Session:
         seen = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
         after = await self._settled(before, len(seen))
         answers = [one.answer for one in seen]
+        self.answers += answers
         figures = figures_of(answers, self._as_counted(seen))
         self._look_at(seen)
         return self._with_metrics(figures, before, after, len(seen))
