@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from chunkscope.verification.verifying import VerifyOptions
 
 PLAN = Path("reports/plan.json")
-PROFILE = Path("reports/profile.json")
 VERIFY = Path("reports/verify.json")
 
 
@@ -29,8 +28,11 @@ def verify(
         Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
     ] = PLAN,
     profile: Annotated[
-        Path, typer.Option(metavar="FILE", help="What `chunkscope analyze` wrote.")
-    ] = PROFILE,
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="What `chunkscope analyze` wrote. [default: beside the plan]"
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -131,7 +133,7 @@ def verify(
         tokenizer=tokenizer,
         command=("chunkscope", *sys.argv[1:]),
     )
-    loaded = Plan.load(plan), Profile.load(profile)
+    loaded = Plan.load(plan), Profile.load(profile or plan.with_name("profile.json"))
     if endpoint is not None:
         verification = _attach(endpoint, *loaded, model, options, output, quiet=quiet)
     else:

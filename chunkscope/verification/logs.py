@@ -104,4 +104,5 @@ def _sentence(text: str) -> str:
 
 
 def last_lines(log: str, count: int = 12) -> list[str]:
-    return [line for line in log.splitlines() if line.strip()][-count:]
+    """The end of the log; a line may be a whole configuration, so each is cut."""
+    return [line[:200].rstrip() for line in log.splitlines() if line.strip()][-count:]

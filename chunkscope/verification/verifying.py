@@ -96,6 +96,7 @@ def verify(
     workload, prompts = workload_for(plan, profile, options)
     settings = settings_of(plan, profile, installed, against=options.against, also=options.also)
     engine_model, shape = model_for_engine(name, options.load_format)
+    _check_vocabulary(prompts, shape)
     verification = Verification(
         model=Subject(
             name=name, load_format=options.load_format, parameters=shape.parameters.total
@@ -180,6 +181,17 @@ def workload_for(
     return real_prompts(
         options.data, profile, workload, tokenizer=options.tokenizer, seed=options.seed
     )
+
+
+def _check_vocabulary(prompts: "RealPrompts | None", shape: ModelShape) -> None:
+    """An engine without a tokenizer does not look at ids before it uses them: it would die."""
+    highest = max((max(ids) for ids in prompts.ids if ids), default=0) if prompts else 0
+    if highest >= shape.vocab:
+        raise InputError(
+            f"token {highest:,} of these prompts is beyond the model's vocabulary of "
+            f"{shape.vocab:,}: the tokenizer belongs to another model",
+            hint="analyze with the model's own --tokenizer, or leave --data out",
+        )
 
 
 def _same_profile(plan: Plan, profile: Profile) -> None:

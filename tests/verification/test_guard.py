@@ -88,6 +88,25 @@ def test_when_the_engine_ends_its_children_do_too(guarded) -> None:
     assert members(guard.pid) == []
 
 
+def test_shared_memory_of_the_killed_is_removed(guarded) -> None:
+    hold = (
+        "import signal, time\n"
+        "from multiprocessing import resource_tracker, shared_memory\n"
+        "made = shared_memory.SharedMemory(create=True, size=4096)\n"
+        "resource_tracker.unregister(made._name, 'shared_memory')\n"  # as if killed
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('up', made.name, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    guard, log = guarded(hold)
+    wait_until(is_up(log))
+    segment = Path("/dev/shm") / log.read_text().split()[1]
+    assert segment.exists()
+    guard.stdin.close()
+    guard.wait(20)
+    assert not segment.exists()
+
+
 @pytest.mark.parametrize(
     ("program", "code"),
     [

@@ -201,6 +201,7 @@ def test_the_steps_are_kept_to_calibrate_a_simulation(measured) -> None:
 
 def test_an_engine_that_is_killed_is_a_row_and_can_be_measured_again(place) -> None:
     words = ["--against", "none", "--also", "max-num-seqs=8", "--requests", "11", "--repeats", "1"]
+    words += ["--shared-prefix", "256"]
     with place.start(*words, "--arrivals", "1/s") as process:
         wait_for(process, "measuring")
         signal_engine(place, signal.SIGKILL)
@@ -210,6 +211,7 @@ def test_an_engine_that_is_killed_is_a_row_and_can_be_measured_again(place) -> N
     assert died.status is Status.DIED
     assert died.phase == "measuring"
     assert fine.ok
+    assert fine.figures.prefix_hit_rate > 0  # the long prompts begin alike
     assert (place.output.parent / died.log).stat().st_size > 0
     again = place.run(*words, "--arrivals", "1/s", "--resume")
     assert again.returncode == 0, again.stderr
