@@ -87,6 +87,10 @@ def verify(
     enforce_eager: Annotated[
         bool, typer.Option("--enforce-eager", help="No compilation: faster start, slower steps.")
     ] = False,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="For every engine, such as dtype=float32."),
+    ] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Let vLLM run the model's own code.")
     ] = False,
@@ -112,6 +116,7 @@ def verify(
     from chunkscope.hardware import parse_memory
     from chunkscope.plan import Plan
     from chunkscope.profile import Profile
+    from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verifying import VerifyOptions
 
     options = VerifyOptions(
@@ -128,6 +133,7 @@ def verify(
         load_format=load_format,
         fixed_kv_cache=parse_memory(fixed_kv_cache) if fixed_kv_cache else None,
         enforce_eager=enforce_eager,
+        engine_args=parse_engine_args(engine_arg or ()),
         trust_remote_code=trust_remote_code,
         data=tuple(data or ()),
         tokenizer=tokenizer,

@@ -1,8 +1,10 @@
 """Which settings are compared: the plan, what it is compared to, and points of the user's own."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 from chunkscope.choices import Mode
 from chunkscope.errors import ChunkscopeError, UsageError
@@ -132,3 +134,24 @@ def _value(name: str, text: str, *, is_switch: bool) -> Value:
     except (KeyError, ValueError):
         kind = "true or false" if is_switch else "a number"
         raise UsageError(f"--also {name}={text}: that is not {kind}") from None
+
+
+def parse_engine_args(texts: Sequence[str]) -> dict[str, Any]:
+    """Arguments for every engine, as JSON where they are JSON.
+
+    >>> parse_engine_args(["dtype=float32", "swap-space=2"])
+    {'dtype': 'float32', 'swap_space': 2}
+    """
+    parsed: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.strip().lstrip("-").partition("=")
+        if not key or not equals:
+            raise UsageError(
+                f"--engine-arg {text!r} has no value",
+                hint="write it as `--engine-arg dtype=float32`",
+            )
+        try:
+            parsed[key.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            parsed[key.replace("-", "_")] = value
+    return parsed

@@ -54,6 +54,7 @@ class VerifyOptions:
     fixed_kv_cache: int | None = None
     enforce_eager: bool = False
     trust_remote_code: bool = False
+    engine_args: dict[str, Any] = field(default_factory=dict)
     data: Sequence[str] = ()
     tokenizer: str | None = None
     python: str = field(default_factory=lambda: vllm_python())
@@ -227,7 +228,7 @@ def _always(options: VerifyOptions) -> dict[str, Any]:
 
 def _engine_options(options: VerifyOptions) -> dict[str, Any]:
     """What the user asked of every engine; part of the artefact."""
-    asked: dict[str, Any] = {}
+    asked: dict[str, Any] = dict(options.engine_args)
     if options.enforce_eager:
         asked["enforce_eager"] = True
     if options.fixed_kv_cache is not None:

@@ -4,7 +4,7 @@ import pytest
 
 from chunkscope.choices import Mode
 from chunkscope.errors import UsageError
-from chunkscope.verification.settings import parse_point, settings_of
+from chunkscope.verification.settings import parse_engine_args, parse_point, settings_of
 from chunkscope.vllm_flags import release
 from tests.plans import LONG, MIXED, SHORT, profile
 from tests.plans import plan as make_plan
@@ -87,3 +87,14 @@ def test_points_of_the_users_own(text, args) -> None:
 def test_what_is_no_argument_is_refused(text) -> None:
     with pytest.raises(UsageError, match="--also"):
         parse_point(text)
+
+
+def test_engine_arguments_are_json_where_they_are() -> None:
+    found = parse_engine_args(["--dtype=float32", "max-logprobs=5", 'hf-overrides={"a": 1}'])
+    assert found == {"dtype": "float32", "max_logprobs": 5, "hf_overrides": {"a": 1}}
+
+
+@pytest.mark.parametrize("text", ["dtype", "", "=3"])
+def test_an_engine_argument_without_a_value_is_refused(text) -> None:
+    with pytest.raises(UsageError, match="has no value"):
+        parse_engine_args([text])

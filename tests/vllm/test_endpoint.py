@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -17,11 +18,13 @@ import pytest
 
 from chunkscope.choices import Task
 from chunkscope.errors import InputError, MissingError
+from chunkscope.planning import recommend
 from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.listening import Nobody
 from chunkscope.verification.prompts import RealPrompts
-from chunkscope.verification.result import Status
+from chunkscope.verification.result import Status, Verification
 from chunkscope.workload import Request, Workload
+from tests.plans import profile
 
 pytestmark = pytest.mark.vllm
 
@@ -311,3 +314,34 @@ def test_a_server_that_dies_in_the_middle_is_a_result(bare):
     assert (run.status, run.phase) == (Status.DIED, "measuring")
     assert "of 60 answers" in run.message
     bare.process.wait(15)
+
+
+def test_the_command_measures_a_server_and_keeps_no_key(bare, tmp_path):
+    made = profile(data=[40, 60, 90, 700, 1_300])
+    made.save(tmp_path / "reports" / "profile.json")
+    recommend(made, max_output=8).save(tmp_path / "reports" / "plan.json")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "chunkscope", "verify", "--endpoint", bare.url),
+            *("--requests", "5", "--repeats", "1", "--max-output", "8"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "CHUNKSCOPE_API_KEY": KEY},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    result = Verification.load(tmp_path / "reports" / "verify.json")
+    assert result.machine.device == "endpoint"
+    assert result.run("endpoint").kv_cache_tokens == KV_BYTES // KV_BYTES_PER_TOKEN
+    assert (
+        round(
+            result.run("endpoint").figures.output_tokens_per_s
+            * result.run("endpoint").figures.makespan_s
+        )
+        == 5 * 8
+    )
+    written = [path.read_text() for path in (tmp_path / "reports").iterdir()]
+    assert KEY not in "".join([done.stdout, done.stderr, *written])
