@@ -56,6 +56,12 @@ def show_error(error: ChunkscopeError) -> None:
         say(f"\nhint: {error.hint}")
 
 
+def command() -> tuple[str, ...]:
+    """What was typed, for an artefact: bytes of a name that are no UTF-8 are spelled out."""
+    words = (os.fsencode(word).decode("utf-8", "backslashreplace") for word in sys.argv[1:])
+    return ("chunkscope", *words)
+
+
 def is_terminal() -> bool:
     return sys.stderr.isatty()
 

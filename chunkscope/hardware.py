@@ -40,8 +40,8 @@ def _card(
         name=name,
         title=title,
         memory_gib=memory_gib,
-        bandwidth_gb_s=bandwidth_gb_s,
-        dense_tflops=dense_tflops,
+        bandwidth_gb_s=float(bandwidth_gb_s),  # a plan read back must give the same bytes
+        dense_tflops=float(dense_tflops),
         source=sheet,
     )
 
@@ -117,7 +117,7 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     """The GPU of that name and memory; None when neither is given. `local` asks this machine.
 
     >>> find_gpu("RTX 4090").bandwidth_gb_s
-    1008
+    1008.0
     """
     size = parse_memory(memory) / GIB if memory is not None else None
     if name is None:

@@ -138,6 +138,7 @@ class Inputs:
     entry: Entry
     tp: int
     output: Output
+    command: tuple[str, ...] = ()  # empty where Python asked, or an older version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

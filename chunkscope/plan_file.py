@@ -35,7 +35,9 @@ def document(plan: Plan) -> dict[str, Any]:
     """Plan -> JSON. What stands before `plan` is derived from it, for readers and for jq."""
     from chunkscope import __version__
 
-    parts = {name: getattr(plan, name) for name in _Parts.model_fields}
+    parts = {name: _plain(getattr(plan, name)) for name in _Parts.model_fields}
+    if not plan.inputs.command:
+        del parts["inputs"]["command"]  # a plan without one, read back, gives the same bytes
     return {
         "schema": SCHEMA,
         "chunkscope": plan.version or __version__,
@@ -43,7 +45,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "vllm": plan.release.text,
         "profile_digest": plan.inputs.profile_digest,
         **_summary(plan),
-        "plan": {name: _plain(part) for name, part in parts.items()},
+        "plan": parts,
     }
 
 

@@ -3,12 +3,18 @@
 import os
 from pathlib import Path
 
+import pytest
+
 import chunkscope
 from chunkscope.findings import load_findings
 from chunkscope.report.page import render
+from chunkscope.report.provenance import origins
 from tests.conftest import REPOSITORY
 
 EXAMPLE = REPOSITORY / "reports" / "example"
+H200 = REPOSITORY / "reports" / "h200"
+MEASURED = H200 / "llama-3.1-8b-long"
+AGAIN = "run `python tests/make_examples.py`"
 
 
 def test_the_example_profile_is_the_sample_datas() -> None:
@@ -27,12 +33,29 @@ def test_the_example_plan_follows_from_the_example_profile() -> None:
 
 def test_the_example_report_shows_the_examples_beside_it() -> None:
     made = (EXAMPLE / "report.html").read_bytes()
-    assert made == render(load_findings(EXAMPLE)), "chunkscope report reports/example"
+    assert made == render(load_findings(EXAMPLE)), AGAIN
     assert len(made) < 1_000_000
     assert (EXAMPLE / "report.png").stat().st_size < 200_000
 
 
+def test_the_report_from_an_h200_shows_the_measurements_beside_it() -> None:
+    made = (MEASURED / "report.html").read_bytes()
+    assert made == render(load_findings(MEASURED)), AGAIN
+    assert len(made) < 1_000_000
+    assert (H200 / "report.png").stat().st_size < 250_000
+
+
+@pytest.mark.parametrize("plan", sorted(H200.glob("*/plan.json")), ids=lambda p: p.parent.name)
+def test_what_was_measured_belongs_to_the_plan_beside_it(plan: Path) -> None:
+    assert load_findings(plan.parent).verification_is_of_this_plan
+
+
+def test_the_examples_say_which_commands_made_them() -> None:
+    said = {name: value for o in origins(load_findings(EXAMPLE)) for name, value in o.facts}
+    assert said["command"].startswith("chunkscope recommend reports/example/profile.json")
+
+
 def test_the_examples_name_no_place_on_a_machine() -> None:
-    for path in EXAMPLE.iterdir():
+    for path in (*EXAMPLE.iterdir(), MEASURED / "report.html", H200 / "report.png"):
         assert os.fsencode(Path.home()) not in path.read_bytes()
         assert os.fsencode(REPOSITORY) not in path.read_bytes()

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -183,6 +184,8 @@ def analyze(
 
         listener = Listener(found=found, preparing=_preparing, recounting=_recounting)
         profile = run(paths, options=options, listener=listener)
+    made_by = {"command": list(console.command())}
+    profile = replace(profile, options={**profile.options, **made_by})
     profile.save(output)
     _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
     _show_problems(profile)

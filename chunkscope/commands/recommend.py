@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,6 +113,7 @@ def recommend(
         max_output=max_output,
         entry=entry,
     )
+    plan = replace(plan, inputs=replace(plan.inputs, command=console.command()))
     if check:
         _check(plan)
     plan.save(output)

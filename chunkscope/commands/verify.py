@@ -137,7 +137,7 @@ def verify(
         trust_remote_code=trust_remote_code,
         data=tuple(data or ()),
         tokenizer=tokenizer,
-        command=("chunkscope", *sys.argv[1:]),
+        command=console.command(),
     )
     loaded = Plan.load(plan), Profile.load(profile or plan.with_name("profile.json"))
     if endpoint is not None:

@@ -21,6 +21,7 @@ from chunkscope.report.metrics import (
     Metric,
     Outcome,
     judge,
+    titled,
 )
 from chunkscope.report.story import Story, failure, lengths_in_short, tell
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
@@ -61,7 +62,7 @@ def show_findings(findings: Findings, console: "Console") -> None:
         console.print()
         console.print(_simulated(simulated))
         console.print(Text(f"Step times: {simulated.source}."))
-    for line in story.cautions:
+    for line in (*filter(None, (story.overruled,)), *story.cautions):
         console.print(Text(f"note: {line}"))
 
 
@@ -85,7 +86,7 @@ def _measured(verification: Verification) -> Table:
     first = next((run for run in verification.runs if run.ok), None)
     for run in verification.runs:
         if run.ok and first is not None:
-            table.add_row(escape(run.setting), *(_cell(metric, run, first) for metric in SHORT))
+            table.add_row(escape(titled(run)), *(_cell(metric, run, first) for metric in SHORT))
     return table
 
 

@@ -7,7 +7,7 @@ from chunkscope.profile import Profile
 from chunkscope.report.bill import PARTS, Bills, bills
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.figures import change, number, seconds, share
-from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured
+from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured, titled
 from chunkscope.report.provenance import origins
 from chunkscope.report.story import lengths_in_short, measured_on, tell
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
@@ -71,8 +71,9 @@ def _verdict(findings: Findings) -> Iterator[str]:
     said = (*story.why, *story.gains, *filter(None, (story.refused,)))
     if said:
         yield _list(said)
-    if story.cautions:
-        yield "\n".join(f"> {text(line)}  " for line in story.cautions)
+    notes = (*filter(None, (story.overruled,)), *story.cautions)
+    if notes:
+        yield "\n".join(f"> {text(line)}  " for line in notes)
 
 
 def _lengths(profile: Profile) -> Iterator[str]:
@@ -126,7 +127,7 @@ def _measured(verification: Verification) -> Iterator[str]:
             [m.title, *(_measured_cell(m, run, running[0]) for run in running)]
             for m in measured(running)
         ]
-        yield table(["", *(text(run.setting) for run in running)], rows)
+        yield table(["", *(text(titled(run)) for run in running)], rows)
         yield f"Percentages against {text(running[0].setting)}; a tie is within the spread."
 
 

@@ -150,7 +150,8 @@ def fate(run: Run) -> str:
 def titled(run: Run) -> str:
     """A setting by all its names: the same arguments are measured once.
 
-    >>> titled(Run(setting="plan", same_as=("off",), args={}, status=Status.OK, started="", took_s=1))
+    >>> about = {"args": {}, "status": Status.OK, "started": "", "took_s": 9.0}
+    >>> titled(Run(setting="plan", same_as=("off",), **about))
     'plan = off'
     """
     return " = ".join((run.setting, *run.same_as))

@@ -7,6 +7,7 @@ from typing import Any
 from chunkscope.histogram import LengthHistogram
 from chunkscope.profile import DatasetProfile, Profile, shares
 from chunkscope.report.figures import number, samples, share
+from chunkscope.report.markdown import table, text
 
 _FIGURES = ("count", "mean", "min", "p50", "p75", "p90", "p95", "p99", "max", "total")
 
@@ -40,39 +41,23 @@ def _csv_row(dataset: DatasetProfile) -> list[Any]:
 
 def as_markdown(profile: Profile) -> str:
     """For a pull request or a wiki page."""
-    headings = [
-        "dataset",
-        "prompt",
-        "rows",
-        "p50",
-        "p90",
-        "p95",
-        "p99",
-        "max",
-        "over 2K",
-        "over 8K",
+    headings = ["dataset", "prompt", "rows", "p50", "p90", "p95", "p99", "max"]
+    rows = [
+        [text(_name(dataset)), text(dataset.field), *_figures(dataset.lengths)]
+        for dataset in profile.datasets
     ]
-    lines = [_line(headings), _line(["---", "---", *["---:"] * (len(headings) - 2)])]
-    for dataset in profile.datasets:
-        name = dataset.name + (" (sample)" if dataset.sample else "")
-        lines.append(_line([_cell(name), _cell(dataset.field), *_figures(dataset.lengths)]))
     if len(profile.datasets) > 1:
-        lines.append(_line(["**all together**", "", *_figures(profile.overall)]))
+        rows.append(["**all together**", "", *_figures(profile.overall)])
     about = [f"Tokenizer: {profile.tokenizer.name}", *samples(profile)]
-    return "\n".join([*lines, "", "  \n".join(map(_cell, about)), ""])
+    lines = table([*headings, "over 2K", "over 8K"], rows, left=2)
+    return "\n".join([lines, "", "  \n".join(map(text, about)), ""])
+
+
+def _name(dataset: DatasetProfile) -> str:
+    return dataset.name + (" (sample)" if dataset.sample else "")
 
 
 def _figures(lengths: LengthHistogram) -> list[str]:
     percentiles = [number(lengths.percentile(p)) for p in (50, 90, 95, 99)]
     over = [share(lengths.share_over(limit)) for limit in (2048, 8192)]
     return [number(lengths.count), *percentiles, number(lengths.max), *over]
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _cell(text: str) -> str:
-    """Text from users must not end the cell, nor become markup."""
-    escaped = "".join(f"\\{c}" if c in "\\`*_[]<>|#" else c for c in text)
-    return " ".join(escaped.split())

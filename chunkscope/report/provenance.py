@@ -81,11 +81,14 @@ def _origin(
 
 def _of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
     tokenizer = profile.tokenizer
+    options = dict(profile.options)
+    if command := options.pop("command", None):
+        yield "command", _written(command)
     yield "tokenizer", tokenizer.name
     yield "tokenizer digest", tokenizer.digest
     yield "counted by", tokenizer.engine
     yield from (("note", note) for note in tokenizer.notes)
-    given = {name: value for name, value in profile.options.items() if value not in (None, [], "")}
+    given = {name: value for name, value in options.items() if value not in (None, [], "")}
     yield from ((f"option {name}", _written(value)) for name, value in given.items())
 
 
@@ -95,6 +98,8 @@ def _written(value: Any) -> str:
 
 def _of_plan(plan: Plan) -> Iterator[tuple[str, str]]:
     inputs = plan.inputs
+    if inputs.command:
+        yield "command", shlex.join(inputs.command)
     yield "for vLLM", plan.release.text
     if plan.model is not None:
         yield "model", f"{plan.model.hub_id or plan.model.name} ({plan.model.source})"
@@ -117,9 +122,15 @@ def _of_plan(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _of_simulation(simulation: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if command := simulation.get("command"):
+        yield "command", _written(command)
+    yield "for vLLM", str(simulation.get("vllm", UNKNOWN))
     cost = simulation.get("cost_model")
     if isinstance(cost, dict):
-        yield "step times", str(cost.get("source", UNKNOWN))
+        yield "step times", str(cost.get("origin") or cost.get("source", UNKNOWN))
+    if isinstance(workload := simulation.get("workload"), dict):
+        said = (f"{name.replace('_', ' ')} {value}" for name, value in workload.items())
+        yield "workload", ", ".join(said)
 
 
 def _of_verification(verification: Verification) -> Iterator[tuple[str, str]]:

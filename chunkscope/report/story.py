@@ -16,7 +16,10 @@ from chunkscope.verification.result import Run, Verification
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """`basis` is how the gains are known; None where there is no verdict yet."""
+    """`basis` is how the gains are known; None where there is no verdict yet.
+
+    `overruled` says what did better on an engine than the plan that the headline names.
+    """
 
     title: str
     headline: str
@@ -25,6 +28,7 @@ class Story:
     refused: str | None = None
     basis: Label | None = None
     basis_text: str = ""
+    overruled: str | None = None
     cautions: tuple[str, ...] = ()
 
 
@@ -39,6 +43,7 @@ def tell(findings: Findings) -> Story:
         refused=_refused(plan) if plan else None,
         basis=basis,
         basis_text=_basis_text(verification, basis),
+        overruled=_overruled(verification) if plan and verification else None,
         cautions=tuple(_cautions(findings)),
     )
 
@@ -66,9 +71,11 @@ def lengths_in_short(profile: Profile) -> str:
 def _headline(findings: Findings) -> str:
     plan, verification, profile = findings.plan, findings.verification, findings.profile
     if plan:
-        return verdict(plan)
+        better = measured.better if (measured := measurements(findings)) else None
+        return verdict(plan) + (f", but {better} did better" if better else "")
     if verification:
-        return verification.verdict or "Measured, without a plan to judge"
+        said, _, _ = (verification.verdict or "").partition(": ")
+        return said or "Measured, without a plan to judge"
     if profile:
         lengths = profile.overall
         half, longest = number(lengths.percentile(50)), number(lengths.max)
@@ -87,8 +94,8 @@ def verdict(plan: Plan) -> str:
 
 def _chunk_end(plan: Plan) -> str:
     """What ends a chunk: a threshold that is set, else the budget of a step."""
-    if threshold := plan.args.get("long_prefill_token_threshold"):
-        return f", threshold {threshold:,} tokens"
+    if plan.threshold and "long_prefill_token_threshold" in plan.args:
+        return f", threshold {plan.threshold:,} tokens"
     return f", {number(plan.chunks.size)} tokens a step" if plan.chunks.size else ""
 
 
@@ -161,11 +168,18 @@ def failure(run: Run) -> str:
 
 
 def against(mine: Run, other: Run) -> str:
-    """One sentence: each decisive figure of both, and what is no more than noise."""
-    parts = [part for metric in DECISIVE if (part := _difference(metric, mine, other))]
-    ties = [m.title for m in DECISIVE if judge(m, mine, other) is Outcome.TIE]
+    """One sentence: what is better, what is worse, and what is no more than noise."""
+    judged = [(judge(metric, mine, other), metric) for metric in DECISIVE]
+    better, worse, ties = (
+        [metric for outcome, metric in judged if outcome is wanted]
+        for wanted in (Outcome.BETTER, Outcome.WORSE, Outcome.TIE)
+    )
+    parts = [_difference(metric, mine, other) for metric in better]
+    if worse:
+        but = "but " if better else ""
+        parts.append(f"{but}worse: {', '.join(_difference(m, mine, other) for m in worse)}")
     if ties:
-        parts.append(f"a tie in {_listed(ties)}")
+        parts.append(f"a tie in {_listed([metric.title for metric in ties])}")
     return f"Against {other.setting}: {'; '.join(parts) or 'nothing to compare'}."
 
 
@@ -178,9 +192,7 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _difference(metric: Metric, mine: Run, other: Run) -> str | None:
-    if judge(metric, mine, other) not in (Outcome.BETTER, Outcome.WORSE):
-        return None
+def _difference(metric: Metric, mine: Run, other: Run) -> str:
     by = change(metric.value(other), metric.value(mine))
     by = f" ({by})" if by else ""
     return f"{metric.title} {metric.shown(mine)} instead of {metric.shown(other)}{by}"
@@ -273,13 +285,19 @@ def measured_on(verification: Verification) -> str:
     return f"on {where}{engine}{weights}, {sent}"
 
 
+def _overruled(verification: Verification) -> str | None:
+    better = verification.run(verification.better) if verification.better else None
+    if better is None:
+        return None
+    words = " ".join(f"{name}={value}" for name, value in better.args.items()) or "vLLM's own"
+    return f"On the engine {better.setting} did better than this plan. Its arguments: {words}"
+
+
 def _cautions(findings: Findings) -> Iterator[str]:
     if findings.plan_is_of_this_profile is False:
         yield "The plan was made from another profile than this one: run `chunkscope recommend`."
     if findings.verification_is_of_this_plan is False:
         yield "The measurements belong to another plan than this one: run `chunkscope verify`."
-    elif findings.verification is not None and findings.verification.better:
-        yield f"On the engine {findings.verification.better} did better than this plan."
     if findings.profile is not None:
         yield from _bad_data(findings.profile)
     if findings.plan is not None:

@@ -11,6 +11,7 @@ from chunkscope.report.comparison import compare
 from chunkscope.report.page import render
 from chunkscope.verification.result import Run
 from tests.browser.conftest import Opener
+from tests.conftest import REPOSITORY
 from tests.report import examples
 
 pytestmark = pytest.mark.browser
@@ -20,6 +21,8 @@ CHARTS = {
     "cumulative": "g[aria-label=line] path",
     "memory-all": "g[aria-label=bar] rect",
     "memory-rest": "g[aria-label=bar] rect",
+    "ttft-curve": "g[aria-label=line] path",
+    "itl-curve": "g[aria-label=line] path",
     "ttft": "g[aria-label=dot] circle",
     "itl": "g[aria-label=dot] circle",
     "bar-makespan_s": "g[aria-label=bar] path",
@@ -221,6 +224,80 @@ def test_hovering_the_curve_tells_a_percentile(show: Opener, everything: Path) -
     tokens = float(said.rpartition("at most ")[2].split(" ")[0].replace(",", ""))
     exact = examples.profile().overall.percentile(percent)
     assert exact == pytest.approx(tokens, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("chart", "figure", "x"), [("ttft", "ttft_s", 0.7), ("itl", "itl_s", 0.12)]
+)
+def test_hovering_a_curve_tells_a_percentile_of_every_setting(
+    show: Opener, everything: Path, chart: str, figure: str, x: float
+) -> None:
+    page = show(everything).page
+    svg = page.locator(f"#{chart}-curve svg")
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    assert box is not None
+    svg.hover(position={"x": box["width"] * x, "y": box["height"] * 0.6})
+    said = page.inner_text(f"#{figure}-at")
+    percent, _, values = said.partition(": ")
+    spread = getattr(examples.distribution(), figure)
+    first = values.split(", ")[0]
+    assert first.startswith("plan: ")
+    number, unit = first.removeprefix("plan: ").split()
+    exact = spread[int(percent.removeprefix("p"))]
+    assert float(number) * (0.001 if unit == "ms" else 1) == pytest.approx(exact, rel=0.01)
+    assert "default: " in values
+
+
+def test_a_run_without_a_distribution_is_marked_by_its_quantiles(
+    show: Opener, everything: Path
+) -> None:
+    page = show(everything).page
+    assert page.locator("#ttft-curve g[aria-label=line]").count() == 2
+    assert page.locator("#ttft-curve g[aria-label=dot] circle").count() == 4
+    assert "endpoint-like (four quantiles only)" in page.inner_text("#ttft-curve .legend")
+
+
+def test_the_slowest_tenth_of_a_curve_is_drawn_as_large_as_the_rest(
+    show: Opener, everything: Path
+) -> None:
+    page = show(everything).page
+    ticks = page.eval_on_selector_all(
+        "#itl-curve g[aria-label='y-axis tick label'] text",
+        "all => all.map(t => [t.textContent, t.getBoundingClientRect().y])",
+    )
+    at = {text.removesuffix(" %"): y for text, y in ticks}
+    assert at["90"] - at["100"] == pytest.approx(at["0"] - at["90"], abs=2)
+
+
+def test_predicted_and_measured_memory_stand_side_by_side(show: Opener, everything: Path) -> None:
+    page = show(everything).page
+    labels = page.locator("#memory-all g[aria-label='y-axis tick label'] text").all_text_contents()
+    assert labels[:4] == ["plan, predicted", "measured", "default, predicted", "measured"]
+    assert page.locator("#memory-all g[aria-label=tick] line").count() == 2  # most held
+
+
+def test_one_dataset_needs_neither_a_chooser_nor_a_filter(show: Opener, tmp_path: Path) -> None:
+    one = examples.profile(examples.dataset("one", examples.lengths(90, 50, 0.3, 1)))
+    page = show(made(tmp_path, found=one)).page
+    assert not page.locator("#shown").is_visible()
+    assert not page.locator("#filter").is_visible()
+
+
+MEASURED = sorted((REPOSITORY / "reports" / "h200").glob("*/"))
+
+
+@pytest.mark.parametrize("folder", MEASURED, ids=lambda folder: folder.name)
+def test_what_an_h200_measured_fits_a_phone(show: Opener, tmp_path: Path, folder: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_bytes(render(load_findings(folder)))
+    opened = show(path, width=390)
+    assert opened.said == []
+    assert overflow(opened.page) == 0
+    outside = opened.page.eval_on_selector_all(
+        "figure.chart svg text", "all => all.filter(t => t.getBoundingClientRect().x < 0).length"
+    )
+    assert outside == 0
 
 
 # -- the arguments -------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from chunkscope.plan import Plan
 from chunkscope.planning import recommend
 from chunkscope.profile import DatasetProfile, Profile
 from chunkscope.verification.result import (
+    Distribution,
     Figures,
     Latency,
     Machine,
@@ -110,6 +111,14 @@ def repeated(*, scale: float, gap: float, wobble: float = 0.01) -> dict[str, Any
     return {"repeats": each, "figures": each[1]}
 
 
+def distribution(*, scale: float = 1.0, gap: float = 0.02) -> Distribution:
+    """Percentiles 0 to 100: answers start one after the other, and few gaps are long."""
+    return Distribution(
+        ttft_s=tuple(0.3 * scale * 1.04**percent for percent in range(101)),
+        itl_s=tuple(gap * (1 if percent < 95 else percent - 93) for percent in range(101)),
+    )
+
+
 def worker(*, activation: float, kv: float = 111.0, rank: int = 0) -> WorkerMemory:
     return WorkerMemory(
         rank=rank,
@@ -129,10 +138,14 @@ def run(setting: str, status: Status = Status.OK, **more: Any) -> Run:
 
 
 def runs() -> tuple[Run, ...]:
-    """Two that ran, one that was not told much, and three that failed in different ways."""
-    said = Predicted(
+    """Two that ran, one that was not told much, and three that failed in different ways.
+
+    One is as an older version wrote it: no distribution, and less predicted.
+    """
+    old = Predicted(
         weights_gib=14.96, activation_gib=0.84, kv_cache_tokens=917_952, note="8,192 tokens"
     )
+    said = replace(old, overhead_gib=0.3, cuda_graphs_gib=0.46, kv_cache_gib=112.05)
     return (
         run(
             "plan",
@@ -141,6 +154,7 @@ def runs() -> tuple[Run, ...]:
             kv_cache_tokens=911_104,
             kv_concurrency=38.7,
             predicted=said,
+            distribution=distribution(),
             **repeated(scale=1.0, gap=0.02),
         ),
         run(
@@ -149,7 +163,8 @@ def runs() -> tuple[Run, ...]:
             workers=(worker(activation=0.87),),
             kv_cache_tokens=910_960,
             kv_concurrency=38.7,
-            predicted=replace(said, activation_gib=0.84),
+            predicted=said,
+            distribution=distribution(scale=1.004, gap=0.031),
             **repeated(scale=1.004, gap=0.031),
         ),
         run("endpoint-like", figures=figures(steps=None), repeats=(figures(steps=None),)),
@@ -159,7 +174,7 @@ def runs() -> tuple[Run, ...]:
             args={"enable_chunked_prefill": False},
             message="out of memory at 32,768 tokens",
             phase="profiling",
-            predicted=replace(said, activation_gib=3.4, kv_cache_tokens=896_000),
+            predicted=replace(old, activation_gib=3.4, kv_cache_tokens=896_000),
         ),
         run(
             "max-num-batched-tokens=256",

@@ -11,6 +11,7 @@ import pytest
 from chunkscope.findings import load_findings
 from chunkscope.plan import Plan
 from chunkscope.report.markdown import as_markdown, text
+from chunkscope.report.tradeoff import tradeoff
 from tests.conftest import REPOSITORY
 from tests.report import examples
 from tests.test_architecture import HEAVY, HELP, loaded_by
@@ -38,7 +39,7 @@ def test_the_page_goes_beside_the_artefacts_and_a_summary_to_the_terminal(place:
     run = report(place)
     assert run.returncode == 0, run.stderr
     assert (place / "reports" / "report.html").read_text().startswith("<!DOCTYPE html>")
-    assert run.stdout.startswith("Aggressive chunking, threshold 7,289 tokens: llama-3.1-8b on")
+    assert run.stdout.startswith("Aggressive chunking, ")
     for words in (
         "Measured on NVIDIA H200, vLLM 0.24.0, dummy weights",
         " ".join(Plan.load(place / "reports" / "plan.json").cli_args()),
@@ -155,3 +156,20 @@ def test_a_comment_on_a_hundred_datasets_is_not_too_long(tmp_path: Path) -> None
     markdown = as_markdown(load_findings(folder))
     assert "of 100" in markdown
     assert len(markdown) < 65_536  # what GitHub takes
+
+
+def test_the_steps_that_simulate_keeps_are_drawn(tmp_path: Path) -> None:
+    folder = examples.write(tmp_path / "reports", found=examples.profile())
+    words = ["simulate", "--timeline", "12", "--requests", "60", "--quiet"]
+    subprocess.run(
+        [sys.executable, "-m", "chunkscope", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    found = tradeoff(load_findings(folder))
+    assert found is not None
+    assert {piece.step for piece in found.timeline} == set(range(12))
+    assert any(piece.kind.startswith("prompt ") for piece in found.timeline)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -107,7 +108,14 @@ def test_names_full_of_markup_stay_text(tmp_path: Path) -> None:
             for name in examples.EVIL_NAMES
         )
     )
-    verified = examples.verification(verdict=examples.EVIL, command=(examples.EVIL,))
+    evil = replace(evil, options={"command": [examples.EVIL]})
+    worst = replace(examples.runs()[0], setting=examples.EVIL, same_as=(examples.EVIL,))
+    verified = examples.verification(
+        verdict=examples.EVIL,
+        command=(examples.EVIL,),
+        better=examples.EVIL,
+        runs=(worst, *examples.runs()),
+    )
     html = render(load_findings(examples.write(tmp_path, found=evil, verified=verified))).decode()
     found = Reader(html)
     assert len(found.scripts) == 4
@@ -116,6 +124,7 @@ def test_names_full_of_markup_stay_text(tmp_path: Path) -> None:
     assert "{{ 7 * 7 }}" in html
     data = orjson.loads(found.scripts[0])
     assert [s["name"] for s in data["lengths"]["sets"]] == ["all together", *examples.EVIL_NAMES]
+    assert data["curves"]["ttft_s"][0]["setting"] == f"{examples.EVIL} = {examples.EVIL}"
 
 
 def test_embedded_data_cannot_end_its_element() -> None:
@@ -175,3 +184,42 @@ def test_a_profile_without_prompts_has_no_chart(tmp_path: Path) -> None:
     findings = load_findings(examples.write(tmp_path, found=nothing, planned=False))
     assert charts(findings, None)["lengths"] is None
     assert b"not there" not in page.render(findings)
+
+
+# -- how times are spread ------------------------------------------------------------------------
+
+
+def test_a_curve_has_every_percentile_and_a_run_without_one_its_quantiles(tmp_path: Path) -> None:
+    found = charts(examples.everything(tmp_path), None)["curves"]["ttft_s"]
+    plan, default, older = found
+    assert [plan["setting"], default["setting"], older["setting"]] == [
+        *("plan", "default", "endpoint-like")
+    ]
+    assert [percent for percent, _ in plan["at"]] == list(range(101))
+    assert plan["at"][0][1] == 0.3
+    assert not older["whole"]
+    assert [percent for percent, _ in older["at"]] == [50, 95, 99, 100]
+
+
+def test_without_any_distribution_there_is_no_curve(tmp_path: Path) -> None:
+    old = tuple(replace(run, distribution=None) for run in examples.runs())
+    folder = examples.write(tmp_path, verified=examples.verification(runs=old))
+    findings = load_findings(folder)
+    assert charts(findings, None)["curves"] == {}
+    html = page.render(findings).decode()
+    assert 'id="ttft"' in html
+    assert 'id="ttft-curve"' not in html
+
+
+def test_a_run_without_gaps_still_has_first_tokens(tmp_path: Path) -> None:
+    first = examples.runs()[0]
+    spread = examples.distribution()
+    one_token = replace(first, distribution=replace(spread, itl_s=None))
+    figures = replace(first.figures, itl_s=None)
+    runs = (replace(one_token, figures=figures, repeats=(figures,)),)
+    folder = examples.write(tmp_path, verified=examples.verification(runs=runs))
+    assert set(charts(load_findings(folder), None)["curves"]) == {"ttft_s"}
+
+
+def test_numbers_stay_with_their_units() -> None:
+    assert page.nobreak("p95 1.2 s, 5 seconds (-67 %)") == "p95 1.2\xa0s, 5 seconds (-67\xa0%)"

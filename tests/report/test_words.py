@@ -7,10 +7,12 @@ import pytest
 
 from chunkscope.findings import load_findings
 from chunkscope.labels import Label
+from chunkscope.plan import Plan
 from chunkscope.report.bill import bills
+from chunkscope.report.markdown import as_markdown
 from chunkscope.report.metrics import ACTIVATION, ITL_MAX, MAKESPAN, METRICS, Outcome, judge
 from chunkscope.report.provenance import data_files, origins
-from chunkscope.report.story import tell
+from chunkscope.report.story import against, tell, verdict
 from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.verification.result import Status
 from tests.plans import SHORT
@@ -22,7 +24,7 @@ from tests.report.examples import repeated, run, worker
 
 def test_a_plan_that_nobody_ran_is_predicted(tmp_path: Path) -> None:
     story = tell(load_findings(examples.write(tmp_path, found=examples.profile())))
-    assert story.headline == "Aggressive chunking, threshold 7,289 tokens"
+    assert story.headline.startswith("Aggressive chunking, ")
     assert story.title == "llama-3.1-8b on NVIDIA H200"
     assert story.basis is Label.PREDICTED
     assert (
@@ -60,9 +62,41 @@ def test_a_plan_of_another_profile_is_called_out(tmp_path: Path) -> None:
 def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
     verified = examples.verification(better="default", verdict="default is better than the plan.")
     folder = examples.write(tmp_path, found=examples.profile(), verified=verified)
-    assert (
-        "On the engine default did better than this plan." in tell(load_findings(folder)).cautions
+    story = tell(load_findings(folder))
+    assert story.headline.endswith(", but default did better")
+    assert story.overruled == (
+        "On the engine default did better than this plan. Its arguments: max_model_len=23552"
     )
+    assert "> On the engine default did better" in as_markdown(load_findings(folder))
+
+
+def test_measurements_alone_have_a_short_headline(tmp_path: Path) -> None:
+    verified = examples.verification(verdict="Keep the plan: it took 41.00 s; off is a tie.")
+    story = tell(load_findings(examples.write(tmp_path, verified=verified)))
+    assert story.headline == "Keep the plan"
+    assert "Keep the plan: it took 41.00 s; off is a tie." in story.gains
+
+
+def test_the_headline_names_what_ends_a_chunk(tmp_path: Path) -> None:
+    plan = Plan.load(examples.write(tmp_path, found=examples.profile()) / "plan.json")
+    arguments = {a.name: a for a in plan.arguments}
+    name = "long_prefill_token_threshold"
+
+    def threshold(value: int, **more: object) -> Plan:
+        changed = {**arguments, name: replace(arguments[name], value=value, **more)}
+        return replace(plan, threshold=7_000, arguments=tuple(changed.values()))
+
+    set_one, of_budget = threshold(7_000, set=True), threshold(0, set=False)
+    assert verdict(set_one) == "Aggressive chunking, threshold 7,000 tokens"
+    size = f"{plan.chunks.size:,}"
+    assert verdict(of_budget) == f"Aggressive chunking, {size} tokens a step"
+
+
+def test_what_is_better_comes_before_what_is_worse() -> None:
+    faster, leaner = examples.runs()[:2]
+    leaner = replace(leaner, workers=(examples.worker(activation=0.2),))
+    said = against(faster, leaner)
+    assert said.index("longest gap") < said.index("; but worse: activation peak 0.86 GiB instead")
 
 
 def test_prompts_that_would_be_refused_are_counted(tmp_path: Path) -> None:
@@ -162,6 +196,38 @@ def test_the_gpu_that_needs_most_is_the_one_shown(tmp_path: Path) -> None:
 # -- provenance ----------------------------------------------------------------------------------
 
 
+def test_every_setting_has_the_whole_of_what_was_predicted_beside_what_was_measured(
+    tmp_path: Path,
+) -> None:
+    found = bills(examples.everything(tmp_path))
+    assert found is not None
+    both = [b for b in found.bills if b.setting == "default"]
+    assert [b.label for b in both] == [Label.PREDICTED, Label.MEASURED]
+    assert all(
+        set(b.parts) == {"weights", "activation", "CUDA graphs", "overhead", "KV cache"}
+        for b in both
+    )
+    assert [b.peak_gib for b in both] == [None, 129.4]
+
+
+def test_what_an_older_version_did_not_predict_is_left_out(tmp_path: Path) -> None:
+    off = next(r for r in examples.runs() if r.setting == "off")
+    found = bills(
+        load_findings(examples.write(tmp_path, verified=examples.verification(runs=(off,))))
+    )
+    assert found is not None
+    assert set(found.bills[0].parts) == {"weights", "activation"}
+
+
+def test_a_setting_with_two_names_is_shown_by_both(tmp_path: Path) -> None:
+    first, *others = examples.runs()
+    verified = examples.verification(runs=(replace(first, same_as=("default",)), others[2]))
+    found = bills(load_findings(examples.write(tmp_path, verified=verified)))
+    assert found is not None
+    assert found.bills[0].setting == "plan = default"
+    assert "plan = default" in as_markdown(load_findings(tmp_path))
+
+
 def test_every_input_has_its_digest(tmp_path: Path) -> None:
     findings = examples.everything(tmp_path)
     found = {origin.file: origin for origin in origins(findings)}
@@ -221,3 +287,27 @@ def test_a_simulation_that_says_little_is_no_error(tmp_path: Path, simulation: d
     assert found is not None
     assert not found.has_tradeoff
     assert all(point.makespan_s is None for point in found.points)
+
+
+def test_each_artefact_tells_the_command_that_made_it(tmp_path: Path) -> None:
+    command = ("chunkscope", "analyze", "data with a space")
+    found = replace(examples.profile(), options={"command": list(command), "sample": 5})
+    folder = examples.write(
+        tmp_path, found=found, simulated={"command": ["chunkscope", "simulate"]}
+    )
+    plan = Plan.load(folder / "plan.json")
+    asked = replace(plan.inputs, command=("chunkscope", "recommend", "--gpu", "h200"))
+    replace(plan, inputs=asked).save(folder / "plan.json")
+    said = {origin.file: dict(origin.facts) for origin in origins(load_findings(folder))}
+    assert said["profile.json"]["command"] == "chunkscope analyze 'data with a space'"
+    assert said["profile.json"]["option sample"] == "5"
+    assert said["plan.json"]["command"] == "chunkscope recommend --gpu h200"
+    assert said["simulation.json"]["command"] == "chunkscope simulate"
+
+
+def test_a_plan_without_a_command_is_read_and_written_as_before(tmp_path: Path) -> None:
+    path = examples.write(tmp_path, found=examples.profile()) / "plan.json"
+    before = path.read_bytes()
+    assert b'"command"' not in before
+    Plan.load(path).save(path)
+    assert path.read_bytes() == before

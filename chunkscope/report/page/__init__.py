@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,8 @@ HERE = Path(__file__).parent
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
 OWN = (
-    *("draw.js", "lengths.js", "memory.js", "measured.js", "simulated.js"),
+    *("draw.js", "lengths.js", "memory.js"),
+    *("curves.js", "measured.js", "simulated.js"),
     *("table.js", "buttons.js", "start.js"),
 )
 # In JSON these can only stand inside strings; there, a browser must not take them for markup.
@@ -94,9 +96,18 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "setting": _setting, "known": _known}
+    made.filters |= {"number": number, "setting": _setting, "known": _known, "nobreak": nobreak}
     made.globals |= {"number": number, "seconds": seconds}
     return made
+
+
+def nobreak(words: str) -> str:
+    """A number and its unit stay on one line.
+
+    >>> nobreak("takes 1.04 s (-67 %)")
+    'takes 1.04\\xa0s (-67\\xa0%)'
+    """
+    return re.sub(r"(?<=\d) (?=(?:%|m?s|GiB)(?!\w))", "\xa0", words)
 
 
 def _setting(value: Value | None) -> str:

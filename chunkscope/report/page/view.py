@@ -13,8 +13,8 @@ from chunkscope.profile import DatasetProfile, Profile
 from chunkscope.report.bill import PARTS, Bills, bills
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.figures import change, gib, number, plural, share
-from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured
-from chunkscope.report.page.charts import drawn
+from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured, titled
+from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.provenance import data_files, origins
 from chunkscope.report.story import lengths_in_short, measured_on, measurements, tell
 from chunkscope.report.tradeoff import Tradeoff
@@ -58,6 +58,7 @@ def view(
         "datasets": [_dataset(d, findings.plan) for d in _datasets(findings.profile)],
         "dataset_heads": DATASET_HEADS if findings.plan else DATASET_HEADS[:-3],
         "bills": found,
+        "has_peaks": found is not None and any(bill.peak_gib for bill in found.bills),
         "bill_rows": list(_bill_rows(found)) if found else [],
         "verification": findings.verification,
         "measured_on": measured_on(findings.verification) if findings.verification else "",
@@ -65,6 +66,8 @@ def view(
         "running": [run for run in _runs(findings.verification) if run.ok],
         "failed": [run for run in _runs(findings.verification) if not run.ok],
         "fate": fate,
+        "titled": titled,
+        "curves": curves(findings.verification) if findings.verification else {},
         "tradeoff": tradeoff,
         "comparison": comparison,
         "parts": list(Part),
@@ -194,7 +197,9 @@ def _decision(dataset: DatasetProfile, plan: Plan) -> list[Cell]:
 def _bill_rows(found: Bills) -> Iterator[list[Cell]]:
     """One row per bill: setting, label, each part, KV tokens."""
     used = [part for part in PARTS if any(part in bill.parts for bill in found.bills)]
-    yield [Cell(text=title) for title in ("setting", "", *used, "KV tokens")]
+    peaks = any(bill.peak_gib is not None for bill in found.bills)
+    last = ("most held", "KV tokens") if peaks else ("KV tokens",)
+    yield [Cell(text=title) for title in ("setting", "", *used, *last)]
     for bill in found.bills:
         if bill.fate and not bill.parts:
             yield [Cell(text=bill.setting), Cell(text=f"{bill.fate}: not measured", kind="bad")]
@@ -202,7 +207,8 @@ def _bill_rows(found: Bills) -> Iterator[list[Cell]]:
         parts = [_part(bill.parts.get(part), bill.label.value) for part in used]
         what = Cell(text=bill.fate, kind="bad") if bill.fate else Cell(text=bill.label.value)
         tokens = number(bill.kv_cache_tokens) if bill.kv_cache_tokens is not None else None
-        yield [Cell(text=bill.setting), what, *parts, _known(tokens, bill.label.value)]
+        held = [_part(bill.peak_gib, bill.label.value)] if peaks else []
+        yield [Cell(text=bill.setting), what, *parts, *held, _known(tokens, bill.label.value)]
 
 
 def _part(value: float | None, label: str) -> Cell:

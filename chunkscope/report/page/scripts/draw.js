@@ -8,6 +8,9 @@ const gib = (value) => `${value < 10 ? value.toFixed(2) : value.toFixed(1)} GiB`
 const seconds = (value) =>
   value < 1 ? `${+(value * 1000).toPrecision(3)} ms` : `${+value.toPrecision(3)} s`;
 const cut = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
+// Of a setting the value at its end says most: max-num-batched-tokens=2048.
+const squeeze = (text, room) =>
+  text.length > room ? `${text.slice(0, Math.ceil(room / 2) - 1)}…${text.slice(-Math.floor(room / 2))}` : text;
 
 const drawn = new Map();
 

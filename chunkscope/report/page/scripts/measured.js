@@ -1,4 +1,6 @@
-/* What an engine did: quantiles of the times, bars of the rest. */
+/* What an engine did: quantiles of the times, bars of the rest; a colour for each setting. */
+
+const colour = (d) => lookOf(d.setting).stroke;
 
 const GROUPS = { all: "all prompts", short: "short prompts", long: "long prompts" };
 
@@ -26,9 +28,9 @@ function latency(figure) {
     const log = spansDecades(values, 30);
     const groups = Object.keys(GROUPS).filter((group) => rows.some((row) => row.group === group));
     const settings = data.settings.filter((name) => rows.some((row) => row.setting === name));
-    const room = width < 500 ? 14 : 20;
+    const room = width < 440 ? 15 : 28;
     const longest = Math.min(room, Math.max(...settings.map((name) => name.length)));
-    const left = longest * 6.8 + 14;
+    const left = longest * 7 + 22;
     const ticks = log
       ? logTicks(Math.min(...values), Math.max(...values), width - left)
       : width < 420
@@ -64,7 +66,7 @@ function latency(figure) {
             tickSize: 0,
             anchor: "bottom",
           }),
-          Plot.axisY({ tickSize: 0, tickFormat: (name) => cut(name, room) }),
+          Plot.axisY({ tickSize: 0, tickFormat: (name) => squeeze(name, room) }),
           Plot.gridX({ stroke: LINE, strokeOpacity: 1, ticks }),
           Plot.text(
             groups.map((group) => GROUPS[group]),
@@ -81,7 +83,7 @@ function latency(figure) {
             ...place,
             x1: "p50",
             x2: "max",
-            stroke: "var(--c1)",
+            stroke: colour,
             strokeWidth: 1.5,
             strokeOpacity: 0.6,
           }),
@@ -89,14 +91,14 @@ function latency(figure) {
             ...place,
             x1: "min",
             x2: "max",
-            stroke: "var(--c1)",
+            stroke: colour,
             strokeWidth: 10,
             strokeOpacity: 0.25,
             strokeLinecap: "round",
           }),
           Plot.dot(
             points.filter((p) => p.at === "p50"),
-            { ...place, x: "value", r: 5, fill: "var(--c1)" },
+            { ...place, x: "value", r: 5, fill: colour },
           ),
           Plot.dot(
             points.filter((p) => p.at === "p95" || p.at === "p99"),
@@ -105,13 +107,13 @@ function latency(figure) {
               x: "value",
               r: (p) => (p.at === "p95" ? 3.6 : 2.6),
               fill: "var(--card)",
-              stroke: "var(--c1)",
+              stroke: colour,
               strokeWidth: 1.6,
             },
           ),
           Plot.tickX(
             points.filter((p) => p.at === "max"),
-            { ...place, x: "value", stroke: "var(--c1)", strokeWidth: 2.5 },
+            { ...place, x: "value", stroke: colour, strokeWidth: 2.5 },
           ),
           Plot.tip(points, Plot.pointer({ ...place, x: "value", title: say })),
         ],
@@ -138,13 +140,13 @@ function bars() {
 }
 
 function barChart(width, rows) {
-  const room = width < 500 ? 14 : 20;
+  const room = width < 440 ? 15 : 28;
   const longest = Math.min(room, Math.max(...rows.map((row) => row.setting.length)));
   const known = rows.filter((row) => row.value !== null);
   return Plot.plot(
     base(width, {
       height: rows.length * 26 + 34,
-      marginLeft: longest * 6.8 + 14,
+      marginLeft: longest * 7 + 22,
       marginRight: 76,
       marginBottom: 22,
       ariaLabel: rows[0].title,
@@ -157,9 +159,9 @@ function barChart(width, rows) {
           tickFormat: (n) => short.format(n),
           tickSize: 0,
         }),
-        Plot.axisY({ tickSize: 0, tickFormat: (name) => cut(name, room) }),
+        Plot.axisY({ tickSize: 0, tickFormat: (name) => squeeze(name, room) }),
         Plot.gridX({ stroke: LINE, strokeOpacity: 1, ticks: width < 500 ? 2 : 4 }),
-        Plot.barX(known, { x: "value", y: "setting", fill: "var(--c1)", rx2: 3 }),
+        Plot.barX(known, { x: "value", y: "setting", fill: colour, rx2: 3 }),
         Plot.ruleY(
           known.filter((row) => row.min !== null),
           { y: "setting", x1: "min", x2: "max", stroke: INK, strokeWidth: 2 },
@@ -191,6 +193,8 @@ function barChart(width, rows) {
 }
 
 function measured() {
+  if (data.curves.ttft_s) draw("ttft-curve", curves("ttft_s", "time to first token"));
+  if (data.curves.itl_s) draw("itl-curve", curves("itl_s", "gap between tokens"));
   draw("ttft", latency("ttft_s"));
   draw("itl", latency("itl_s"));
   bars();

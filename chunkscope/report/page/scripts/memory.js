@@ -16,17 +16,13 @@ function memoryBars(width, keep, limits) {
   const narrow = width < 500;
   const name = (bill) => `${bill.setting}, ${bill.label}`;
   const order = bills.map(name);
-  // On a phone the setting stands once, and how full a bar is says the rest.
-  const labels = new Map(
-    bills.map((bill, i) => [
-      name(bill),
-      !narrow
-        ? `${cut(bill.setting, 26)}, ${bill.label}`
-        : i && bills[i - 1].setting === bill.setting
-          ? ""
-          : cut(bill.setting, 13),
-    ]),
-  );
+  // The setting stands once. On a phone how full a bar is says the rest.
+  const label = (bill, i) => {
+    const again = i && bills[i - 1].setting === bill.setting;
+    if (narrow) return again ? "" : squeeze(bill.setting, 15);
+    return again ? bill.label : `${squeeze(bill.setting, 30)}, ${bill.label}`;
+  };
+  const labels = new Map(bills.map((bill, i) => [name(bill), label(bill, i)]));
   const pieces = bills.flatMap((bill) => {
     let from = 0;
     return used
@@ -49,7 +45,11 @@ function memoryBars(width, keep, limits) {
     fate: bill.fate,
     gib: used.reduce((sum, part) => sum + (bill.parts[part] || 0), 0),
     activation: bill.parts.activation,
+    peak: bill.peak,
   }));
+  const peaks = totals
+    .filter((t) => t.peak !== null)
+    .map((t) => ({ row: t.row, part: "most the GPU held", gib: t.peak, x1: t.peak, x2: t.peak }));
   const longest = Math.max(...[...labels.values()].map((text) => text.length));
   const lines = limits
     ? [
@@ -62,7 +62,7 @@ function memoryBars(width, keep, limits) {
     Plot.plot(
       base(width, {
         height: 30 * order.length + 50 + 15 * lines.length,
-        marginLeft: longest * 6.6 + 14,
+        marginLeft: longest * 7 + 22,
         marginTop: 6 + 15 * lines.length,
         marginRight: limits ? 16 : narrow ? 62 : 124,
         marginBottom: 36,
@@ -71,7 +71,7 @@ function memoryBars(width, keep, limits) {
           label: "GiB",
           nice: !limits,
           domain: lines.length
-            ? [0, Math.max(...lines.map(([at]) => at), ...totals.map((t) => t.gib)) * 1.01]
+            ? [0, Math.max(...lines.map(([at]) => at), ...totals.flatMap((t) => [t.gib, t.peak || 0])) * 1.01]
             : undefined,
           zero: true,
         },
@@ -122,6 +122,12 @@ function memoryBars(width, keep, limits) {
                   fill: "var(--soft)",
                 },
               ),
+          limits
+            ? Plot.tickX(
+                totals.filter((t) => t.peak !== null),
+                { x: "peak", y: "row", stroke: INK, strokeWidth: 2.5 },
+              )
+            : null,
           ...lines.flatMap(([at, label], i) => [
             Plot.ruleX([at], {
               stroke: label === "GPU" ? BAD : FAINT,
@@ -140,7 +146,7 @@ function memoryBars(width, keep, limits) {
             }),
           ]),
           Plot.tip(
-            pieces,
+            limits ? [...pieces, ...peaks] : pieces,
             Plot.pointer({
               x: (d) => (d.x1 + d.x2) / 2,
               y: "row",
