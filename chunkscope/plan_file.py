@@ -4,8 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from chunkscope.checked import Checked, first_fault
 from chunkscope.choices import Mode
 from chunkscope.errors import InputError
 from chunkscope.hardware import Gpu
@@ -95,9 +96,7 @@ def _plain(part: Any) -> Any:
     return asdict(part) if hasattr(part, "__dataclass_fields__") else part
 
 
-class _Parts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
+class _Parts(Checked):
     mode: Mode
     threshold: int | None
     decision: Decision
@@ -118,9 +117,7 @@ class _Parts(BaseModel):
     forecast: Forecast | None = None
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
+class _File(Checked):
     schema_name: str = Field(alias="schema")
     chunkscope: str
     created: str
@@ -139,7 +136,7 @@ def parse(found: dict[str, Any]) -> Plan:
     try:
         file = _File.model_validate_json(orjson.dumps(found))
     except (ValidationError, TypeError) as error:
-        raise _damaged(_first_fault(error)) from None
+        raise _damaged(first_fault(error)) from None
     if file.schema_name != SCHEMA:
         raise _damaged(f"its schema is {file.schema_name!r}, not {SCHEMA!r}")
     parts = {name: getattr(file.plan, name) for name in _Parts.model_fields}
@@ -149,13 +146,6 @@ def parse(found: dict[str, Any]) -> Plan:
     if changed:
         raise _damaged(f"its {changed[0]} does not follow from the rest")
     return plan
-
-
-def _first_fault(error: ValidationError | TypeError) -> str:
-    if isinstance(error, TypeError):
-        return str(error)
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _damaged(why: str) -> InputError:

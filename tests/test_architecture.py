@@ -15,7 +15,7 @@ PACKAGE = Path(chunkscope.__file__).parent
 # Each part may import from the layers above it in this list, never from its own or those below.
 LAYERS = [
     {"errors", "folders", "histogram", "labels", "choices"},
-    {"artefact", "console", "hardware", "models", "sources"},
+    {"artefact", "checked", "console", "hardware", "models", "sources"},
     {
         "calibration",
         "digests",

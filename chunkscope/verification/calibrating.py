@@ -17,6 +17,7 @@ COLUMNS = (
 )
 # Enough to fit four numbers, and small enough to commit.
 STEPS_PER_RUN = 3_000
+BEGINNING = 8  # steps that show how fast requests come in
 METHOD = {
     "cuda": "from one step's start to the next on the GPU's own time line (CUDA events), "
     "without steps after which the engine was idle",
@@ -50,15 +51,19 @@ def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> 
 
 
 def _steps(repeats: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Every step with a known duration, thinned evenly when there are very many."""
+    """Every step with a known duration, thinned when there are very many: not how a run begins."""
     found = [
-        row
+        (place, row)
         for repeat in repeats
-        for row in zip(*(repeat[name] for name in COLUMNS), strict=True)
+        for place, row in enumerate(zip(*(repeat[name] for name in COLUMNS), strict=True))
         if row[-1] is not None and row[-1] > 0
     ]
     every = -(-len(found) // STEPS_PER_RUN) if found else 1
-    return [(*row[:-1], round(row[-1], 7)) for row in found[::every]]
+    return [
+        (*row[:-1], round(row[-1], 7))
+        for count, (place, row) in enumerate(found)
+        if count % every == 0 or place < BEGINNING
+    ]
 
 
 def _model(shape: ModelShape, tp: int) -> CalibratedModel:

@@ -5,8 +5,9 @@ from statistics import median
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from chunkscope.checked import Checked, first_fault
 from chunkscope.choices import Task
 from chunkscope.errors import InputError
 from chunkscope.verification.result import (
@@ -131,11 +132,7 @@ def spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
 # -- reading back --------------------------------------------------------------------------------
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _Latency(_Model):
+class _Latency(Checked):
     p50: float
     p95: float
     p99: float
@@ -156,14 +153,14 @@ class _Latency(_Model):
         )
 
 
-class _Quantiles(_Model):
+class _Quantiles(Checked):
     p50: float
     p95: float
     p99: float
     max: float
 
 
-class _Figures(_Model):
+class _Figures(Checked):
     makespan_s: float | None
     ttft_s: _Latency | None
     itl_s: _Latency | None
@@ -238,7 +235,7 @@ class _Run(_Figures):
         )
 
 
-class _Workload(_Model):
+class _Workload(Checked):
     seed: int
     arrivals: str
     task: Task
@@ -273,14 +270,14 @@ class _Workload(_Model):
         )
 
 
-class _Subject(_Model):
+class _Subject(Checked):
     name: str
     load_format: str
     parameters: int | None
     dummy_weights: bool
 
 
-class _File(_Model):
+class _File(Checked):
     schema_name: str = Field(alias="schema")
     chunkscope: str
     created: str
@@ -300,7 +297,7 @@ def parse(found: dict[str, Any]) -> Verification:
     try:
         file = _File.model_validate_json(orjson.dumps(found))
     except (ValidationError, TypeError) as error:
-        raise _damaged(_first_fault(error)) from None
+        raise _damaged(first_fault(error)) from None
     if file.schema_name != SCHEMA:
         raise _damaged(f"its schema is {file.schema_name!r}, not {SCHEMA!r}")
     return Verification(
@@ -323,13 +320,6 @@ def parse(found: dict[str, Any]) -> Verification:
         created=file.created,
         version=file.chunkscope,
     )
-
-
-def _first_fault(error: ValidationError | TypeError) -> str:
-    if isinstance(error, TypeError):
-        return str(error)
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _damaged(why: str) -> InputError:
