@@ -3,12 +3,14 @@
 `verify` writes it; `simulate` fits its step-time model to it.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from chunkscope import artefact
+from chunkscope.errors import InputError
 
 SCHEMA = "chunkscope/calibration/1"
 MADE_BY = "chunkscope verify"
@@ -85,3 +87,33 @@ class Calibration:
     @classmethod
     def load(cls, path: Path = DEFAULT_PATH) -> "Calibration":
         return cls.from_json(artefact.read(path, SCHEMA, made_by=MADE_BY))
+
+
+SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
+
+
+def together(calibrations: Sequence[Calibration]) -> Calibration:
+    """The steps of several workloads of one engine: each shows what the others do not."""
+    first, *others = calibrations
+    for other in others:
+        _check_same(first, other)
+    columns = {
+        part.name: tuple(value for c in calibrations for value in getattr(c.steps, part.name))
+        for part in fields(StepSamples)
+    }
+    if others:
+        names = (f"{n}: {name}" for n, c in enumerate(calibrations, 1) for name in c.steps.setting)
+        columns["setting"] = tuple(names)
+    return replace(first, steps=StepSamples(**columns))
+
+
+def _check_same(one: Calibration, other: Calibration) -> None:
+    differs = next((name for name in SAME if getattr(one, name) != getattr(other, name)), None)
+    if differs is None and one.model.name == other.model.name:
+        return
+    name = differs or "model"
+    first, second = (getattr(c, name) if differs else c.model.name for c in (one, other))
+    raise InputError(
+        f"the calibrations are of different engines: {name} is {first} in one, {second} in another",
+        hint="pass those of one GPU, model and vLLM version",
+    )

@@ -3,20 +3,17 @@
 from dataclasses import asdict, fields
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from chunkscope.calibration import MADE_BY, SCHEMA, CalibratedModel, Calibration, StepSamples
+from chunkscope.checked import Checked
 from chunkscope.errors import InputError
 
 Seconds = Annotated[float, Field(gt=0, lt=1e6, allow_inf_nan=False)]
 Gib = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Checked(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _Steps(_Checked):
+class _Steps(Checked):
     setting: list[str]
     prefill_tokens: list[NonNegativeInt]
     prefill_pairs: list[NonNegativeInt]
@@ -26,7 +23,7 @@ class _Steps(_Checked):
     duration_s: list[Seconds]
 
 
-class _Model(_Checked):
+class _Model(Checked):
     name: str
     hub_id: str | None
     weight_bytes: PositiveInt
@@ -36,7 +33,7 @@ class _Model(_Checked):
     read_bytes: PositiveInt
 
 
-class _File(_Checked):
+class _File(Checked):
     schema_name: str = Field(alias="schema")
     chunkscope: str
     created: str

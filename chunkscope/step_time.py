@@ -1,8 +1,9 @@
-"""How long one engine step takes, linear in what it holds; by a roofline until it is calibrated.
+"""How long one engine step takes: what the GPU needs, or the host, whichever is longer.
 
-The roofline's efficiencies are fitted to the step model measured on one H200 with a Llama-3.1-8B
-shape under vLLM 0.24.0 (section 11 of the project's notes): 4.8 ms + 18 us per token + 1.1 ns per
-prefill token x context token + 38 ns per decode context token. Others are extrapolated.
+With async scheduling the host prepares a step while the GPU computes the one before, so the longer
+of the two counts. The GPU's part is linear in what a step holds; until it is calibrated, it comes
+from a roofline. Its efficiencies and the host's times are fitted to the long and the short workload
+of both models in reports/h200: one H200 and its host, vLLM 0.24.0. Others are extrapolated.
 """
 
 from dataclasses import dataclass
@@ -10,11 +11,55 @@ from dataclasses import dataclass
 from chunkscope.hardware import Gpu
 from chunkscope.models.shape import ModelShape
 
-FITTED_ON = "one H200, Llama-3.1-8B shape, vLLM 0.24.0"
-MATMUL_EFFICIENCY = 0.84  # 15.0 GFLOP per token in 18 us, of 989 TFLOP/s
-ATTENTION_EFFICIENCY = 0.48  # 524,288 FLOP per token pair in 1.1 ns
-BANDWIDTH_EFFICIENCY = 0.72  # 128 KiB of KV per context token in 38 ns, of 4.8 TB/s
-LAUNCH_S = 0.45e-3  # what 4.8 ms leave after reading 15.0 GB of weights at that efficiency
+FITTED_ON = "one H200 and its host, Llama-3.1-8B and Qwen2.5-1.5B, vLLM 0.24.0"
+MATMUL_EFFICIENCY = 0.70  # of the peak: 22 us per token of 15.0 GFLOP (0.68); 4.2 us of 3.1 (0.75)
+ATTENTION_EFFICIENCY = 0.64  # 0.81 ns per pair of 524,288 FLOP (0.65); 0.31 ns of 172,032 (0.57)
+WEIGHTS_EFFICIENCY = (
+    0.90  # of the bandwidth: 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
+)
+KV_EFFICIENCY = 0.75  # 37 ns per context token of 128 KiB (0.74); 7.2 ns of 28 KiB (0.83)
+LAUNCH_S = 1.3e-3
+FREE_TOKENS = (
+    64  # hide behind reading the weights, with the larger model; hardly any with the other
+)
+# vLLM captures CUDA graphs up to so many tokens, and 2 x max_num_seqs if that is less.
+GRAPHED_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the engine's own Python takes for a step: it schedules, prepares and hands out.
+
+    A step over the graphs' size is launched kernel by kernel: `ungraphed_s`. Requests that are sent
+    at once reach the engine one by one, `ingest_s` apart, and the first step of a run waits for the
+    engine to wake up: `first_step_s`.
+    """
+
+    fixed_s: float = 0.0
+    per_request_s: float = 0.0
+    per_prompt_s: float = 0.0  # one more that is read in this step
+    ungraphed_s: float = 0.0
+    ingest_s: float = 0.0
+    first_step_s: float = 0.0
+
+    def of(self, *, requests: int, prompts: int, graphed: bool) -> float:
+        return (
+            self.fixed_s
+            + requests * self.per_request_s
+            + prompts * self.per_prompt_s
+            + (0.0 if graphed else self.ungraphed_s)
+        )
+
+
+NO_HOST = Host()
+ASSUMED_HOST = Host(
+    fixed_s=0.5e-3,
+    per_request_s=27e-6,
+    per_prompt_s=0.24e-3,
+    ungraphed_s=18.5e-3,
+    ingest_s=0.26e-3,
+    first_step_s=28e-3,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +104,36 @@ class StepModel:
     origin: str
     per_request_s: float = 0.0
     free_tokens: int = 0
+    host: Host = NO_HOST
+    overlaps: bool = True  # the host's work with the GPU's: async scheduling
+    graphed_tokens: int = GRAPHED_TOKENS
 
     def seconds(
-        self, *, tokens: int, context: int = 0, decode_context: int = 0, prefill: int | None = None
+        self,
+        *,
+        tokens: int,
+        context: int = 0,
+        decode_context: int = 0,
+        prefill: int | None = None,
+        requests: int = 1,
     ) -> float:
         """A step of `tokens`; its `prefill` part (all by default) looks back over `context`."""
-        pairs = (tokens if prefill is None else prefill) * context
-        return self.of(tokens, pairs, decode_context)
+        read = tokens if prefill is None else prefill
+        return self.of(tokens, read * context, decode_context, requests, min(1, read))
 
-    def of(self, tokens: int, pairs: int, decode_context: int, requests: int = 0) -> float:
-        """A step with so many (token, context token) pairs to read prompts, by `requests`."""
+    def of(
+        self, tokens: int, pairs: int, decode_context: int, requests: int = 0, prompts: int = 0
+    ) -> float:
+        """A step with so many (token, context token) pairs to read `prompts`, of all `requests`."""
+        gpu = self.gpu_s(tokens, pairs, decode_context, requests)
+        return self.both(gpu, self.host_s(tokens, requests, prompts))
+
+    def both(self, gpu_s: float, host_s: float) -> float:
+        if self.overlaps:
+            return gpu_s if gpu_s > host_s else host_s
+        return gpu_s + host_s
+
+    def gpu_s(self, tokens: int, pairs: int, decode_context: int, requests: int) -> float:
         paid = tokens - self.free_tokens
         return (
             self.fixed_s
@@ -77,6 +142,10 @@ class StepModel:
             + decode_context * self.per_decode_context_s
             + requests * self.per_request_s
         )
+
+    def host_s(self, tokens: int, requests: int, prompts: int) -> float:
+        graphed = tokens <= self.graphed_tokens
+        return self.host.of(requests=requests, prompts=prompts, graphed=graphed)
 
     def tokens_per_second(self, tokens: int) -> float:
         return tokens / self.seconds(tokens=tokens)
@@ -91,12 +160,15 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
     """From the GPU's peak figures and the efficiencies above; None where those are not known."""
     if gpu.bandwidth_gb_s is None or gpu.dense_tflops is None:
         return None
-    bytes_per_s = gpu.bandwidth_gb_s * 1e9 * BANDWIDTH_EFFICIENCY
+    bytes_per_s = gpu.bandwidth_gb_s * 1e9
     flops_per_s = gpu.dense_tflops * 1e12
     return StepModel(
-        fixed_s=work.read_bytes / tp / bytes_per_s + LAUNCH_S,
+        fixed_s=work.read_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + LAUNCH_S,
         per_token_s=2 * work.active_parameters / (flops_per_s * MATMUL_EFFICIENCY * tp),
         per_prefill_pair_s=work.pair_flops / (flops_per_s * ATTENTION_EFFICIENCY * tp),
-        per_decode_context_s=work.kv_bytes_per_token / bytes_per_s,
-        origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU",
+        per_decode_context_s=work.kv_bytes_per_token / (bytes_per_s * KV_EFFICIENCY),
+        free_tokens=FREE_TOKENS,
+        host=ASSUMED_HOST,
+        origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
+        "taken to be like that one",
     )

@@ -13,6 +13,8 @@ TOKENIZER = TokenizerInfo(
 )
 SHORT = [*range(20, 420)]
 MIXED = [*range(50, 1_550), *[2_500] * 20, 4_000]
+# As MIXED, but few enough for the KV cache of an H200: vLLM's own budget is kept.
+FITTING = [*range(50, 850), 2_500, 4_000]
 LONG = [*range(4_000, 14_000, 50)]
 
 

@@ -12,7 +12,7 @@ from chunkscope.choices import Entry, Objective, Task
 from chunkscope.errors import InputError
 from chunkscope.plan import Plan
 from chunkscope.planning import profile_digest
-from tests.plans import LONG, MIXED, SHORT, plan, profile
+from tests.plans import FITTING, LONG, MIXED, SHORT, plan, profile
 
 PLANS = {
     "off": {"lengths": SHORT},
@@ -35,13 +35,13 @@ def test_a_plan_read_back_is_the_plan_that_was_written(made, tmp_path):
 
 
 def test_the_file_opens_with_what_people_look_for():
-    document = plan(MIXED).to_json()
+    document = plan(FITTING).to_json()
     assert document["schema"] == "chunkscope/plan/1"
     assert document["mode"] == "conservative"
     assert document["threshold"] == 2_048
     assert document["args"] == {"max_model_len": 4_352, "long_prefill_token_threshold": 2_048}
     assert document["refused_prompts"] == {
-        "count": 0, "of": 1_521, "share": 0.0, "room_tokens": 4_096,
+        "count": 0, "of": 802, "share": 0.0, "room_tokens": 4_096,
     }  # fmt: skip
     assert document["reasons"][0]["subject"] == "mode"
 
@@ -71,7 +71,7 @@ def test_the_profile_is_named_by_the_digest_of_its_file(tmp_path):
 
 
 def test_other_entry_points_get_the_same_settings_spelled_out():
-    made = plan(MIXED)
+    made = plan(FITTING)
     assert "max_num_batched_tokens" not in made.args_for(Entry.SERVE)
     assert made.llm_kwargs()["max_num_batched_tokens"] == 8_192  # LLM() would take 16384
     assert "max_num_seqs" not in made.llm_kwargs()

@@ -15,7 +15,7 @@ from chunkscope.models import find_model
 from chunkscope.planning import recommend
 from chunkscope.policy import Cuts, Rate
 from chunkscope.vllm_flags import NEWEST, Effective, broken_rules, dotted
-from tests.plans import LONG, MIXED, SHORT, dataset, plan, profile
+from tests.plans import FITTING, LONG, MIXED, SHORT, dataset, plan, profile
 
 VERSIONS = [
     "0.10.2",
@@ -86,15 +86,23 @@ def test_a_model_with_mamba_like_layers_keeps_chunking_where_vllm_requires_it():
 
 def test_what_vllm_does_by_itself_is_left_to_it():
     """H200 and Llama-3.1-8B: serve's own 8192 is the budget that was measured to be enough."""
-    made = plan(MIXED)
+    made = plan(FITTING)
     budget = made.argument("max_num_batched_tokens")
     assert (budget.value, budget.default, budget.set) == (8_192, 8_192, False)
     assert "by itself" in budget.reason
     assert set(made.args) == {"max_model_len", "long_prefill_token_threshold"}
 
 
+def test_a_budget_under_which_the_cache_overflows_is_lowered():
+    """At 8,192 prompts are read so fast that the KV cache runs over: some are read again."""
+    made = plan(MIXED)
+    budget = made.argument("max_num_batched_tokens")
+    assert (budget.value, budget.default, budget.set) == (4_096, 8_192, True)
+    assert made.forecast.gain >= 0.02
+
+
 def test_a_budget_that_pays_is_set_over_a_small_default():
-    made = plan(MIXED, model="qwen2.5-7b", gpu="a100")
+    made = plan(MIXED, model="qwen2.5-1.5b", gpu="a100")
     budget = made.argument("max_num_batched_tokens")
     assert budget.default == 2_048
     assert budget.value > 2_048

@@ -37,6 +37,7 @@ def worst_step(s: Situation, budget: int, seqs: int) -> float:
         prefill=prefill,
         context=s.longest if prefill else 0,
         decode_context=min(held, seqs * s.typical_tokens),
+        requests=seqs,
     )
 
 

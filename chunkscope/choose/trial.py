@@ -1,4 +1,8 @@
-"""Settings tried on the simulator: the memory model says which can be, the simulator which pay."""
+"""Settings tried on the simulator: the memory model says which can be, the simulator which pay.
+
+How fast the host is, is assumed. So each setting is tried twice, with that host and with one that
+takes no time, and counts as what it is at its worst: what pays only with one of them is left alone.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -10,6 +14,7 @@ from chunkscope.simulation.args import EngineArgs
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.rules import rules_of
+from chunkscope.step_time import ASSUMED_HOST, NO_HOST, Host
 
 WORTH = 0.02  # a smaller gain keeps what vLLM does by itself
 BUDGET_STEPS = (0.25, 0.5, 2, 4, 8)  # as multiples of vLLM's own
@@ -31,25 +36,32 @@ class Trials:
 
     s: Situation
     cap: int | None = None
-    _done: dict[Setting, SimulatedRun | None] = field(default_factory=dict)
+    _done: dict[tuple[Setting, Host], SimulatedRun | None] = field(default_factory=dict)
 
-    def run(self, setting: Setting) -> SimulatedRun | None:
+    def run(self, setting: Setting, host: Host = ASSUMED_HOST) -> SimulatedRun | None:
         """None where the memory model says that it would not run."""
-        if setting not in self._done:
-            self._done[setting] = self._run(setting)
-        return self._done[setting]
+        if (setting, host) not in self._done:
+            self._done[setting, host] = self._run(setting, host)
+        return self._done[setting, host]
 
-    def seconds(self, setting: Setting) -> float:
-        run = self.run(setting)
+    def seconds(self, setting: Setting, host: Host = ASSUMED_HOST) -> float:
+        run = self.run(setting, host)
         return run.makespan_s if run is not None else float("inf")
+
+    def against(self, setting: Setting, other: Setting) -> float:
+        """How many times as long as with the other, on the host that likes it least."""
+        if self.seconds(other) == float("inf"):
+            return self.seconds(setting)
+        hosts = (ASSUMED_HOST, NO_HOST)
+        return max(self.seconds(setting, host) / self.seconds(other, host) for host in hosts)
 
     def best(self, settings: Iterable[Setting], unless: Setting) -> Setting:
         """The fastest, to within what is worth it: the first of them, and rather `unless`."""
-        candidates = [unless, *settings]
-        fastest = min(self.seconds(setting) for setting in candidates)
-        return next(c for c in candidates if self.seconds(c) <= fastest * (1 + WORTH))
+        found = {setting: self.against(setting, unless) for setting in (unless, *settings)}
+        fastest = min(found.values())
+        return next(one for one, takes in found.items() if takes <= fastest * (1 + WORTH))
 
-    def _run(self, setting: Setting) -> SimulatedRun | None:
+    def _run(self, setting: Setting, host: Host) -> SimulatedRun | None:
         s, step = self.s, self.s.step
         memory = s.memory(setting.budget, chunk=self._chunk(setting), seqs=setting.seqs)
         if step is None or memory is None or not memory.holds(s.context):
@@ -68,7 +80,7 @@ class Trials:
         circumstances = Circumstances(
             requests=s.requests,
             rules=rules,
-            step=step,
+            step=replace(step, host=host),
             prompt_logprobs=s.task is Task.LOGLIKELIHOOD,
         )
         try:
@@ -106,8 +118,7 @@ def search(trials: Trials, start: Setting, budgets: Iterable[int]) -> Setting:
         found = trials.best(_counts(trials, found), found)
     if found.seqs != start.seqs:
         found = trials.best(_budgets(trials, found, sizes), found)
-    worth = trials.seconds(start) > trials.seconds(found) * (1 + WORTH)
-    return found if worth else start
+    return found if trials.against(found, start) * (1 + WORTH) < 1 else start
 
 
 def _budgets(trials: Trials, setting: Setting, sizes: list[int]) -> list[Setting]:
@@ -129,7 +140,7 @@ def _counts(trials: Trials, setting: Setting) -> list[Setting]:
 def _walk(trials: Trials, first: Setting, path: list[Setting]) -> Iterator[Setting]:
     last = first
     for setting in path:
-        if trials.seconds(setting) > trials.seconds(last):
+        if trials.against(setting, last) > 1:
             return
         yield setting
         last = setting

@@ -33,8 +33,11 @@ def simulate(
         ),
     ] = None,
     calibration: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Step times that `chunkscope verify` measured."),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Step times that `chunkscope verify` measured; several workloads know more.",
+        ),
     ] = None,
     max_num_batched_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Instead of the plan's.")
@@ -83,7 +86,7 @@ def simulate(
 
     Example: chunkscope simulate --sweep
     """
-    from chunkscope.calibration import Calibration
+    from chunkscope.calibration import Calibration, together
     from chunkscope.plan import Plan
     from chunkscope.prediction import SimulateOptions, predict
     from chunkscope.profile import Profile
@@ -108,7 +111,9 @@ def simulate(
                 sweep=sweep,
                 timeline=timeline,
             ),
-            calibration=Calibration.load(calibration) if calibration is not None else None,
+            calibration=together([Calibration.load(c) for c in calibration])
+            if calibration
+            else None,
             starting=starting,
         )
     simulation.save(output)

@@ -4,6 +4,7 @@ All of it is predicted, and says so.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
@@ -11,8 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from chunkscope.report.figures import change, number, plural, seconds, share
+from chunkscope.simulation.cost import CostModel
 from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import Chunk, SimulatedRun, Simulation, TimelineStep
+from chunkscope.step_time import NO_HOST
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +64,26 @@ def _basis(simulation: Simulation) -> str:
     off = f", off by {share(cost.error)} in the median" if cost.error is not None else ""
     return (
         f"Step times ({cost.source}): {cost.step.origin}{off}.\n"
+        f"{_host(cost)}"
         f"Policy {policy}: {DESCRIBED[policy].text}."
+    )
+
+
+def _host(cost: CostModel) -> str:
+    """What the host takes, and whether that was measured."""
+    host, step = cost.step.host, cost.step
+    if host == NO_HOST:
+        return ""
+    assumed = {name for name in cost.assumed if name.startswith("host.")}
+    known = "assumed" if len(assumed) == len(fields(host)) else "measured"
+    if known == "measured" and assumed:
+        known = f"assumed: {', '.join(sorted(name.removeprefix('host.') for name in assumed))}"
+    each = f"{host.per_request_s * 1e6:.0f} us"
+    return (
+        f"The host takes {seconds(host.fixed_s)} a step, {each} more for each request, "
+        f"{seconds(host.per_prompt_s)} for each prompt and {seconds(host.ungraphed_s)} over "
+        f"{step.graphed_tokens:,} tokens; the slower of host and GPU counts. Requests reach the "
+        f"engine {seconds(host.ingest_s)} apart ({known}).\n"
     )
 
 

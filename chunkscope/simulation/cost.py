@@ -1,6 +1,6 @@
 """Seconds per step, from one of three sources, always labelled: calibrated, scaled or roofline."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -8,7 +8,15 @@ from chunkscope.calibration import Calibration
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware import CARDS, Gpu
 from chunkscope.simulation.fit import Fit, fit_steps
-from chunkscope.step_time import FITTED_ON, LAUNCH_S, ModelWork, StepModel, roofline
+from chunkscope.step_time import (
+    ASSUMED_HOST,
+    FITTED_ON,
+    LAUNCH_S,
+    Host,
+    ModelWork,
+    StepModel,
+    roofline,
+)
 
 
 class CostSource(StrEnum):
@@ -30,7 +38,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """A step model, and where it comes from. `error` is the fit's median, as a share."""
+    """A step model, and where it comes from. `error` is the fit's median, as a share.
+
+    `assumed`: coefficients that are another engine's, as the calibration does not show them.
+    """
 
     source: CostSource
     step: StepModel
@@ -39,6 +50,7 @@ class CostModel:
     vllm: str | None
     samples: int | None = None
     error: float | None = None
+    assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -46,7 +58,7 @@ class CostModel:
         step = plain.pop("step")
         origin = step.pop("origin")
         plain["source"] = self.source.value
-        plain["warnings"] = list(self.warnings)
+        plain["assumed"], plain["warnings"] = list(self.assumed), list(self.warnings)
         return {**plain, "origin": origin, "coefficients": step}
 
 
@@ -72,6 +84,7 @@ def cost_model(target: Target | None, calibration: Calibration | None) -> CostMo
         gpu=target.gpu.title,
         model=target.model,
         vllm=None,
+        assumed=tuple(f"host.{field.name}" for field in fields(Host)),
         warnings=(f"step times are a roofline's, fitted on {FITTED_ON}: not measured here",),
     )
 
@@ -80,7 +93,7 @@ def cost_model(target: Target | None, calibration: Calibration | None) -> CostMo
 
 
 def _from_calibration(target: Target | None, calibration: Calibration) -> CostModel:
-    fit = fit_steps(calibration.steps, calibration_origin(calibration))
+    fit = _fit(calibration)
     model = CostModel(
         source=CostSource.CALIBRATED,
         step=fit.step,
@@ -89,9 +102,20 @@ def _from_calibration(target: Target | None, calibration: Calibration) -> CostMo
         vllm=calibration.vllm,
         samples=fit.samples,
         error=fit.error,
+        assumed=fit.assumed,
     )
     others = _differences(target, calibration) if target else []
     return _scaled(model, fit, target, calibration, others) if target and others else model
+
+
+def _fit(calibration: Calibration) -> Fit:
+    """What the steps do not show is taken from the roofline, where there is one."""
+    origin = calibration_origin(calibration)
+    if not (calibration.device == "cuda" and calibration.async_scheduling):
+        return fit_steps(calibration.steps, origin)
+    card = _card(calibration.gpu)
+    prior = roofline(_work(calibration), card, calibration.tp) if card else None
+    return fit_steps(calibration.steps, origin, prior=prior, host=ASSUMED_HOST)
 
 
 def calibration_origin(calibration: Calibration) -> str:
@@ -167,12 +191,15 @@ def _scaled(
     )
 
 
+def _card(title: str) -> Gpu | None:
+    return next((card for card in CARDS if card.title == title), None)
+
+
 def _speeds(there: str, here: Gpu) -> tuple[tuple[float, float], tuple[float, float]]:
     """Bandwidth and FLOP/s of both; InputError where they are needed and not known."""
     if there == here.title:
         return (1.0, 1.0), (1.0, 1.0)
-    known = next((card for card in CARDS if card.title == there), None)
-    cards = [card for card in (known, here) if card is not None]
+    cards = [card for card in (_card(there), here) if card is not None]
     if len(cards) == 2 and all(c.bandwidth_gb_s and c.dense_tflops for c in cards):
         first, second = ((c.bandwidth_gb_s or 1.0, c.dense_tflops or 1.0) for c in cards)
         return first, second

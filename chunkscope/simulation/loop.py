@@ -33,6 +33,11 @@ def run_setting(c: Circumstances, args: EngineArgs, *, watch: int = 0) -> Simula
     check_requests(c.requests, args)
     policy = make_policy(c.policy)
     scheduler = Scheduler(args, c.rules, policy)
+    model = replace(
+        c.step,
+        overlaps=args.async_scheduling,
+        graphed_tokens=min(c.step.graphed_tokens, 2 * args.max_num_seqs),
+    )
     states = [
         RequestState(
             place,
@@ -40,13 +45,22 @@ def run_setting(c: Circumstances, args: EngineArgs, *, watch: int = 0) -> Simula
             shared_blocks=min(c.shared_prefix, request.prompt_tokens) // args.block_size,
             skips_cache=c.prompt_logprobs,
         )
-        for place, request in enumerate(c.requests)
+        for place, request in enumerate(_one_by_one(c.requests, model.host.ingest_s))
     ]
     for state in states:
         state.priority = policy.priority_of(state)
     log = _Log(watch=watch)
-    _run(scheduler, deque(states), c.step, log)
+    _run(scheduler, deque(states), model, log)
     return _result(c, args, states, log, scheduler.cached_tokens)
+
+
+def _one_by_one(requests: Sequence[Request], apart_s: float) -> Iterator[Request]:
+    """The front end takes up one after the other; their times count from then, as `verify` does."""
+    free = 0.0
+    for request in requests:
+        taken = max(request.arrival_s, free)
+        free = taken + apart_s
+        yield request if taken == request.arrival_s else replace(request, arrival_s=taken)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,8 +79,12 @@ class _Log:
 
 
 def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, log: _Log) -> None:
-    """With async scheduling a step is scheduled when the one before begins, not when it ends."""
+    """With async scheduling a step is scheduled when the one before begins, not when it ends.
+
+    Not the second, where the engine has to wake up: it holds all that came in until then.
+    """
     lag = int(scheduler.args.async_scheduling)
+    first_lag = 0 if model.host.first_step_s else lag
     flying: deque[Step] = deque()
     now = coming[0].arrival_s
     while coming or scheduler or flying:
@@ -82,7 +100,8 @@ def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, lo
             if not coming:
                 raise AssertionError("nothing can be scheduled, and nothing is to come")
             now = coming[0].arrival_s
-        while len(flying) > (lag if step else 0):
+        ahead = lag if log.ends else first_lag
+        while len(flying) > (ahead if step else 0):
             now = _finish(flying.popleft(), now, scheduler, model, log)
         if len(log.ends) >= log.watch and step:
             until = coming[0].arrival_s if coming else float("inf")
@@ -106,7 +125,8 @@ def _decode_on(
     if steps < 2:
         return now
     requests = len(scheduler.decoding)
-    rest = model.of(requests, 0, 0, requests)
+    rest = model.gpu_s(requests, 0, 0, requests)
+    host = model.host_s(requests, requests, 0)
     flown = flying.pop() if flying else None  # scheduled, and not yet computed
     number, lagging, context, seconds = 0, flown is not None, 0, 0.0
     for _ in range(steps):
@@ -117,7 +137,7 @@ def _decode_on(
             now, flown, context = _finish(flown, now, scheduler, model, log), None, scheduled
             continue
         computed, context = (context if lagging else scheduled), scheduled
-        seconds = rest + computed * model.per_decode_context_s
+        seconds = model.both(rest + computed * model.per_decode_context_s, host)
         now += seconds
         log.gaps.append((seconds, requests))
         log.ends.append(now)
@@ -143,7 +163,10 @@ def _finish(step: Step, now: float, scheduler: Scheduler, model: StepModel, log:
         step.prefill_pairs,
         step.decode_context_tokens,
         step.prefill_requests + step.decode_requests,
+        step.prefill_requests,
     )
+    if not log.ends:
+        seconds += model.host.first_step_s
     end = now + seconds
     if step.going_on:
         log.gaps.append((end - log.ends[-1], step.going_on))

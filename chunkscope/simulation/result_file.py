@@ -3,40 +3,41 @@
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from chunkscope.checked import Checked, first_fault
 from chunkscope.errors import InputError
 from chunkscope.simulation.cost import CostModel, CostSource
 from chunkscope.simulation.result import MADE_BY, SCHEMA, SimulatedRun, Simulation, WorkloadInfo
-from chunkscope.step_time import StepModel
+from chunkscope.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 
 
-class _Checked(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _Coefficients(_Checked):
+class _Coefficients(Checked):
     fixed_s: float
     per_token_s: float
     per_prefill_pair_s: float
     per_decode_context_s: float
     per_request_s: float
     free_tokens: int
+    host: Host = NO_HOST
+    overlaps: bool = True
+    graphed_tokens: int = GRAPHED_TOKENS
 
 
-class _Cost(_Checked):
+class _Cost(Checked):
     source: CostSource
     gpu: str
     model: str
     vllm: str | None
     samples: int | None
     error: float | None
+    assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...]
     origin: str
     coefficients: _Coefficients
 
 
-class _File(_Checked):
+class _File(Checked):
     schema_name: str = Field(alias="schema")
     chunkscope: str
     created: str
@@ -57,12 +58,12 @@ def parse(found: dict[str, Any]) -> Simulation:
     try:
         file = _File.model_validate_json(orjson.dumps(_stored(found)))
     except (ValidationError, TypeError) as error:
-        raise _damaged(_first_fault(error)) from None
+        raise _damaged(first_fault(error)) from None
     if file.schema_name != SCHEMA:
         raise _damaged(f"its schema is {file.schema_name!r}, not {SCHEMA!r}")
     cost = file.cost_model
     plain = {name: getattr(cost, name) for name in _Cost.model_fields}
-    step = StepModel(**plain.pop("coefficients").model_dump(), origin=plain.pop("origin"))
+    step = StepModel(**dict(plain.pop("coefficients")), origin=plain.pop("origin"))
     simulation = Simulation(
         cost_model=CostModel(**plain, step=step),
         vllm=file.vllm,
@@ -87,13 +88,6 @@ def _stored(found: dict[str, Any]) -> dict[str, Any]:
         return found
     stored = [{k: v for k, v in run.items() if k not in _DERIVED} for run in runs]
     return {**found, "runs": stored}
-
-
-def _first_fault(error: ValidationError | TypeError) -> str:
-    if isinstance(error, TypeError):
-        return str(error)
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _damaged(why: str) -> InputError:

@@ -1,48 +1,56 @@
-"""How near the simulator comes to what `verify` measured: a Markdown table, worst case included.
+"""How near the simulator comes to what `verify` measured: Markdown tables, worst cases included.
 
-Each folder below the one given holds a verify.json and the calibration that was written beside it.
-For each GPU and model the step times are fitted on one workload, and every run of the others is
-simulated with them; runs of the workload that was used to fit are left out. The uncalibrated
-roofline is tried on all of them.
+Each folder below the one given is named MODEL-WORKLOAD and holds a verify.json and the calibration
+that was written beside it. For each model the step times are fitted on some workloads, and every
+run is simulated with them; only the runs of the other workloads are a test. Below, other choices of
+what to fit on, and a calibration of one model scaled to the other.
 
-Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit mixed-batch
+Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit long --fit short
 """
 
 import argparse
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from chunkscope.calibration import Calibration
+from chunkscope.calibration import Calibration, together
 from chunkscope.choices import Task
-from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware import find_gpu
 from chunkscope.simulation.args import EngineArgs
-from chunkscope.simulation.arrivals import read_trace
+from chunkscope.simulation.arrivals import Trace, read_trace
 from chunkscope.simulation.cost import CostModel, Target, cost_model
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.rules import rules_of
-from chunkscope.step_time import ModelWork, StepModel
+from chunkscope.step_time import ModelWork
 from chunkscope.vllm_flags import release
 
-LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "ITL p50": 0.10}
+FIT = ("long", "short")
+LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}
+SPREADS = dict(zip(LIMITS, ("makespan_s", "ttft_s.p50", "ttft_s.p95", "itl_s.p50"), strict=True))
 ROOFLINE_LIMIT = 0.25
+Errors = dict[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A workload that was measured, and the calibration of that day."""
 
     folder: Path
     document: dict[str, Any]
     calibration: Calibration
+    trace: Trace
 
     @property
-    def group(self) -> tuple[str, str]:
-        return self.calibration.gpu, self.calibration.model.name
+    def model(self) -> str:
+        return self.calibration.model.name
+
+    @property
+    def workload(self) -> str:
+        return self.folder.name.removeprefix(f"{self.model}-")
 
     @property
     def runs(self) -> Iterator[dict[str, Any]]:
@@ -51,19 +59,22 @@ class Case:
                 yield run
 
 
-def cases(root: Path) -> Iterator[Case]:
-    for path in sorted(root.rglob("verify*.json")):
-        beside = sorted(path.parent.glob("calibration*.json"))
-        if not beside:
-            print(f"<!-- {path}: no calibration beside it -->")
-            continue
-        document = json.loads(path.read_text())
-        yield Case(path.parent, document, Calibration.load(beside[0]))
+@cache
+def cases(root: Path) -> dict[str, list[Case]]:
+    """By model."""
+    found: dict[str, list[Case]] = {}
+    for path in sorted(root.glob("*/verify.json")):
+        beside = Calibration.load(next(path.parent.glob("calibration*.json")))
+        case = Case(path.parent, json.loads(path.read_text()), beside, read_trace(path))
+        found.setdefault(case.model, []).append(case)
+    return found
 
 
-def simulated(case: Case, run: dict[str, Any], step: StepModel) -> SimulatedRun:
+# -- simulated, and measured -------------------------------------------------------------------
+
+
+def simulated(case: Case, run: dict[str, Any], cost: CostModel) -> SimulatedRun:
     """The same requests under the settings that the engine said it ran with."""
-    trace = read_trace(next(case.folder.glob("verify*.json")))
     engine = run["engine"]
     block = int(engine.get("block_size") or 16)
     args = EngineArgs(
@@ -77,90 +88,143 @@ def simulated(case: Case, run: dict[str, Any], step: StepModel) -> SimulatedRun:
         block_size=block,
     )
     circumstances = Circumstances(
-        requests=trace.requests,
+        requests=case.trace.requests,
         rules=rules_of(release(case.calibration.vllm)),
-        step=step,
-        shared_prefix=trace.shared_prefix,
-        prompt_logprobs=trace.task is Task.LOGLIKELIHOOD,
+        step=cost.step,
+        shared_prefix=case.trace.shared_prefix,
+        prompt_logprobs=case.trace.task is Task.LOGLIKELIHOOD,
     )
     return run_setting(circumstances, args)
 
 
-def errors(found: SimulatedRun, run: dict[str, Any]) -> dict[str, float | None]:
-    itl = run.get("itl_s") or {}
+def errors(case: Case, run: dict[str, Any], cost: CostModel) -> Errors:
+    found = simulated(case, run, cost)
     pairs = {
         "makespan": (found.makespan_s, run["makespan_s"]),
         "TTFT p50": (found.ttft_s.p50, run["ttft_s"]["p50"]),
         "TTFT p95": (found.ttft_s.p95, run["ttft_s"]["p95"]),
-        "ITL p50": (found.itl_s.p50 if found.itl_s else None, itl.get("p50")),
+        "gap p50": (found.itl_s.p50 if found.itl_s else 0.0, run["itl_s"]["p50"]),
     }
-    return {
-        name: mine / real - 1 if mine and real else None for name, (mine, real) in pairs.items()
-    }
+    return {name: mine / real - 1 for name, (mine, real) in pairs.items()}
 
 
-def roofline(case: Case) -> CostModel | None:
-    m = case.calibration.model
+def worst(found: Iterable[Errors]) -> Errors:
+    rows = [*found]
+    return {name: max((row[name] for row in rows), key=abs) for name in rows[0]}
+
+
+def target(case: Case) -> Target:
+    m, gpu = case.calibration.model, find_gpu(case.calibration.gpu)
+    assert gpu is not None
     work = ModelWork(
         read_bytes=m.read_bytes,
         active_parameters=m.active_parameters,
         pair_flops=m.pair_flops,
         kv_bytes_per_token=m.kv_bytes_per_token,
     )
-    try:
-        gpu = find_gpu(case.calibration.gpu)
-        assert gpu is not None
-        target = Target(
-            model=m.name, work=work, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm
-        )
-        return cost_model(target, None)
-    except ChunkscopeError:
-        return None
+    return Target(
+        model=m.name, work=work, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm
+    )
 
 
-def table(group: list[Case], fitted: Case) -> Iterator[str]:
-    gpu, model = fitted.group
-    step = cost_model(None, fitted.calibration)
-    vllm, name = fitted.calibration.vllm, fitted.folder.name
-    yield f"\n### {model} on {gpu}, vLLM {vllm}: fitted on {name}\n"
-    yield f"Step model: {replace(step.step, origin='')}; median error of a step {step.error:.1%}.\n"
-    yield f"| workload | setting | {' | '.join(LIMITS)} | roofline makespan |"
+def fitted(group: Iterable[Case], names: Sequence[str], to: Case | None = None) -> CostModel:
+    chosen = [case.calibration for case in group if case.workload in names]
+    return cost_model(target(to) if to else None, together(chosen))
+
+
+# -- the tables --------------------------------------------------------------------------------
+
+
+def tables(root: Path, fit: Sequence[str] = FIT) -> str:
+    groups = cases(root)
+    return "\n\n".join(["\n".join(main_table(groups, fit)), "\n".join(other_fits(groups, fit))])
+
+
+def main_table(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[str]:
+    yield f"| model, data | setting | {' | '.join(LIMITS)} | roofline: makespan |"
     yield f"|---|---|{'---:|' * (len(LIMITS) + 1)}"
-    flat = roofline(fitted)
-    worst: dict[str, float] = {}
-    for case in group:
-        for run in case.runs:
-            found: dict[str, float | None] = dict.fromkeys(LIMITS)
-            if case is not fitted:
-                found = errors(simulated(case, run, step.step), run)
-            rough = errors(simulated(case, run, flat.step), run)["makespan"] if flat else None
-            for name, value in {**found, "roofline": rough}.items():
-                if value is not None and abs(value) > abs(worst.get(name, 0.0)):
-                    worst[name] = value
-            cells = [*(_cell(found[name]) for name in LIMITS), _cell(rough)]
-            note = " (fitted on)" if case is fitted else ""
-            yield f"| {case.folder.name}{note} | {run['setting']} | {' | '.join(cells)} |"
-    cells = [_cell(worst.get(name)) for name in (*LIMITS, "roofline")]
-    yield f"| **worst** | | {' | '.join(cells)} |"
+    held_out, rough = [], []
+    for group in groups.values():
+        cost, flat = fitted(group, fit), cost_model(target(group[0]), None)
+        for case in sorted(group, key=lambda case: case.workload in fit):
+            for run in case.runs:
+                found, roofline = errors(case, run, cost), errors(case, run, flat)
+                if case.workload not in fit:
+                    held_out.append(found)
+                rough.append(roofline)
+                yield _row(case, run, found, roofline, is_fitted=case.workload in fit)
+    found, roofline = worst(held_out), worst(rough)["makespan"]
+    cells = [*(f"**{_percent(found[name])}**" for name in LIMITS), f"**{_percent(roofline)}**"]
+    yield f"| **worst, held out** | {len(held_out)} runs | {' | '.join(cells)} |"
     limits = [*(f"{limit:.0%}" for limit in LIMITS.values()), f"{ROOFLINE_LIMIT:.0%}"]
     yield f"| target | | {' | '.join(limits)} |"
+    within = [
+        *(_within([e[name] for e in held_out], limit) for name, limit in LIMITS.items()),
+        _within([e["makespan"] for e in rough], ROOFLINE_LIMIT),
+    ]
+    yield f"| runs within it | | {' | '.join(within)} |"
 
 
-def _cell(error: float | None) -> str:
-    return "-" if error is None else f"{error:+.1%}"
+def _row(case: Case, run: dict[str, Any], found: Errors, rough: Errors, *, is_fitted: bool) -> str:
+    setting = run["setting"].replace("max-num-batched-tokens=", "")
+    cells = [f"{_percent(found[name])} ({_spread(run, SPREADS[name])})" for name in LIMITS]
+    note = " *(fitted on)*" if is_fitted else ""
+    cells.append(_percent(rough["makespan"]))
+    return f"| {case.folder.name}{note} | {setting} | {' | '.join(cells)} |"
+
+
+def other_fits(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[str]:
+    yield f"| fitted on | tried on | {' | '.join(f'{name}, worst' for name in LIMITS)} |"
+    yield f"|---|---|{'---:|' * len(LIMITS)}"
+    for model, group in groups.items():
+        names = [case.workload for case in group]
+        for left_out in names:
+            used = [name for name in names if name != left_out]
+            yield _other(f"{model} {' + '.join(used)}", group, fitted(group, used), [left_out])
+        for alone in names:
+            rest = [name for name in names if name != alone]
+            yield _other(f"{model} {alone}", group, fitted(group, [alone]), rest)
+    for model, group in groups.items():
+        for other, there in groups.items():
+            if other != model:
+                cost = fitted(group, fit, there[0])
+                name = f"{model} {' + '.join(fit)}, scaled"
+                yield _other(name, there, cost, [case.workload for case in there])
+
+
+def _other(name: str, group: Iterable[Case], cost: CostModel, tried: Sequence[str]) -> str:
+    chosen = [case for case in group if case.workload in tried]
+    found = worst(errors(case, run, cost) for case in chosen for run in case.runs)
+    cells = [_percent(found[limit]) for limit in LIMITS]
+    on = f"{chosen[0].model} {', '.join(case.workload for case in chosen)}"
+    return f"| {name} | {on} | {' | '.join(cells)} |"
+
+
+def _within(found: Sequence[float], limit: float) -> str:
+    return f"{sum(abs(value) <= limit for value in found)} of {len(found)}"
+
+
+def _percent(error: float) -> str:
+    return f"{error:+.1%}"
+
+
+def _spread(run: dict[str, Any], name: str) -> str:
+    """From the fastest repeat to the slowest, against their median."""
+    found = run["spread"][name]
+    low, high = (found[end] / found["median"] - 1 for end in ("min", "max"))
+    return f"{_whole(low)} to {_whole(high)}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:+.0%}" if abs(value) >= 0.005 else "0%"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", type=Path)
-    parser.add_argument("--fit", help="folder name of the workload to fit on; else the first")
+    parser.add_argument("--fit", action="append", help="a workload to fit on; may be repeated")
     asked = parser.parse_args()
-    groups: dict[tuple[str, str], list[Case]] = {}
-    for case in cases(asked.root):
-        groups.setdefault(case.group, []).append(case)
-    for group in groups.values():
-        fitted = next((c for c in group if c.folder.name == asked.fit), group[0])
-        print("\n".join(table(group, fitted)))
+    print(tables(asked.root, tuple(asked.fit or FIT)))
 
 
 if __name__ == "__main__":

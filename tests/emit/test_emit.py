@@ -8,7 +8,7 @@ import yaml
 from chunkscope.choices import Target, Task
 from chunkscope.emit import emit
 from chunkscope.errors import UsageError
-from tests.plans import LONG, MIXED, SHORT, plan
+from tests.plans import FITTING, LONG, MIXED, SHORT, plan
 
 
 def text(target, lengths=MIXED, **options):
@@ -29,7 +29,7 @@ def test_vllm_args_is_one_line_that_a_shell_splits_into_the_arguments():
     ("lengths", "line"),
     [
         (SHORT, "--max-model-len 768 --max-num-batched-tokens 8192 --no-enable-chunked-prefill"),
-        (MIXED, "--max-model-len 4352 --long-prefill-token-threshold 2048"),
+        (FITTING, "--max-model-len 4352 --long-prefill-token-threshold 2048"),
         (LONG, "--max-model-len 14336"),
     ],
     ids=["off", "conservative", "aggressive"],
@@ -58,7 +58,7 @@ def test_yaml_writes_off_as_a_key_of_its_own_because_vllm_drops_false():
 
 
 def test_python_is_a_call_that_parses_and_pins_what_llm_would_choose_otherwise():
-    tree = ast.parse(text(Target.PYTHON))
+    tree = ast.parse(text(Target.PYTHON, FITTING))
     call = tree.body[1].value
     assert {k.arg: ast.literal_eval(k.value) for k in call.keywords} == {
         "model": "meta-llama/Llama-3.1-8B",
@@ -94,7 +94,7 @@ def test_lm_eval_gets_one_string_with_the_utilization_spelled_out():
 
 
 def test_lighteval_gets_only_the_keys_it_knows_and_says_what_is_lost():
-    emission = emit(plan(MIXED), Target.LIGHTEVAL)
+    emission = emit(plan(FITTING), Target.LIGHTEVAL)
     assert emission.text == (
         "model_name=meta-llama/Llama-3.1-8B,max_model_length=4352,max_num_batched_tokens=8192,"
         "max_num_seqs=1024,gpu_memory_utilization=0.92"

@@ -5,13 +5,14 @@ import random
 
 import pytest
 
-from chunkscope.calibration import CalibratedModel, Calibration, StepSamples
+from chunkscope.calibration import CalibratedModel, Calibration, StepSamples, together
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware import find_gpu
 from chunkscope.models import find_model
 from chunkscope.simulation.cost import CostSource, Target, cost_model
 from chunkscope.simulation.fit import fit_steps
-from chunkscope.step_time import StepModel, model_work
+from chunkscope.step_time import ASSUMED_HOST, Host, StepModel, model_work, roofline
+from chunkscope.verification.calibrating import COLUMNS, _steps
 
 TRUE = StepModel(
     fixed_s=5e-3,
@@ -24,7 +25,9 @@ TRUE = StepModel(
 )
 
 
-def samples(true: StepModel = TRUE, *, count: int = 600, noise: float = 0.02) -> StepSamples:
+def samples(
+    true: StepModel = TRUE, *, count: int = 600, noise: float = 0.02, longest: int = 4_000
+) -> StepSamples:
     """Steps of a mixed workload, each a little off; one in fifty takes thrice as long."""
     chance = random.Random(1)
     rows = []
@@ -33,9 +36,9 @@ def samples(true: StepModel = TRUE, *, count: int = 600, noise: float = 0.02) ->
         chunk = chance.choice([0, 0, 200, 2_000, 8_000]) or (0 if decodes else 64)
         context = chance.randint(0, 20_000)
         pairs = chunk * context + chunk * (chunk + 1) // 2
-        held = decodes * chance.randint(50, 4_000)
+        held = decodes * chance.randint(50, longest)
         requests = decodes + (1 if chunk else 0)
-        exact = true.of(chunk + decodes, pairs, held, requests)
+        exact = true.of(chunk + decodes, pairs, held, requests, int(chunk > 0))
         hiccup = 3 if noise and chance.random() < 0.02 else 1
         took = exact * chance.gauss(1, noise) * hiccup
         rows.append(("run", chunk, pairs, int(chunk > 0), decodes, held, took))
@@ -109,6 +112,89 @@ def test_no_coefficient_is_ever_negative():
 def test_too_few_steps_are_an_input_error():
     with pytest.raises(InputError, match="too few"):
         fit_steps(samples(count=5), "test")
+
+
+# -- host and GPU ------------------------------------------------------------------------------
+
+WORK, H200 = model_work(find_model("llama-3.1-8b")), find_gpu("h200")
+PRIOR = roofline(WORK, H200)
+BESIDE = dataclasses.replace(
+    TRUE,
+    per_request_s=0.0,
+    host=Host(fixed_s=1e-3, per_request_s=60e-6, per_prompt_s=0.1e-3, ungraphed_s=12e-3),
+)
+
+
+@pytest.mark.parametrize("noise", [0, 0.05])
+def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise):
+    steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
+    fit = fit_steps(steps, "test", prior=PRIOR, host=ASSUMED_HOST)
+    near = 0.05 if not noise else 0.10
+    for tokens, pairs, held in ((8_192, 8_192 * 10_000, 0), (64, 0, 150_000), (256, 0, 20_000)):
+        found, true = (one.gpu_s(tokens, pairs, held, 1) for one in (fit.step, BESIDE))
+        assert found == pytest.approx(true, rel=near)
+    assert fit.step.host.per_request_s == pytest.approx(60e-6, rel=near)
+    assert 0 < fit.host_steps < len(steps)
+
+
+def test_what_the_steps_do_not_show_is_assumed_and_named():
+    """One long prompt at a time: nobody waits for the host."""
+    steps = dataclasses.replace(samples(BESIDE, noise=0))
+    lone = [n for n, many in enumerate(steps.decode_requests) if many < 2]
+    names = [field.name for field in dataclasses.fields(StepSamples)]
+    alone = StepSamples(**{n: tuple(getattr(steps, n)[k] for k in lone) for n in names})
+    fit = fit_steps(alone, "test", prior=PRIOR, host=ASSUMED_HOST)
+    assert fit.step.host.per_request_s == pytest.approx(ASSUMED_HOST.per_request_s, rel=0.1)
+    assert "host.per_request_s" in fit.assumed
+    assert "host.ingest_s" in fit.assumed
+    assert "per_token_s" not in fit.assumed
+
+
+@pytest.mark.parametrize("count", [20, 25, 60])
+@pytest.mark.parametrize("took", [1e-6, 0.01, 900.0])
+def test_few_or_odd_steps_still_give_a_sane_model(count, took):
+    steps = dataclasses.replace(samples(count=count), duration_s=(took,) * count)
+    for more in ({}, {"host": ASSUMED_HOST}, {"host": ASSUMED_HOST, "prior": PRIOR}):
+        step = fit_steps(steps, "test", **more).step
+        plain = dataclasses.asdict(step)
+        host = plain.pop("host")
+        numbers = [v for v in (*plain.values(), *host.values()) if isinstance(v, float)]
+        assert all(0 <= number < 1e4 for number in numbers)
+        assert 0 < step.of(100, 5_000, 1_000, 10, 1) < 1e5
+
+
+def test_how_a_run_begins_is_read_from_its_first_two_steps():
+    """Ten repeats: a step of two requests takes 30 ms longer; 100 have come in until it ends."""
+    one = samples(BESIDE, count=40, noise=0)
+    rows = list(zip(*(getattr(one, f.name) for f in dataclasses.fields(StepSamples)), strict=True))
+    late = 0.03
+    first = ("run", 40, 820, 2, 0, 0, BESIDE.of(40, 820, 0, 2, 2) + late)
+    second = ("run", 2_000, 40_000, 100, 2, 42, BESIDE.of(2_002, 40_000, 42, 102, 100))
+    decoding = [row for row in rows if row[4]]
+    repeats = [row for _ in range(10) for row in (first, second, *decoding)]
+    names = [field.name for field in dataclasses.fields(StepSamples)]
+    steps = StepSamples(**dict(zip(names, zip(*repeats, strict=True), strict=True)))
+    host = fit_steps(steps, "test", prior=PRIOR, host=ASSUMED_HOST).step.host
+    assert host.first_step_s == pytest.approx(late, rel=0.1)
+    assert host.ingest_s == pytest.approx(first[-1] / 100)
+
+
+def test_only_an_engine_that_schedules_ahead_hides_its_host():
+    assert cost_model(None, calibration()).step.host == Host()
+    ahead = cost_model(None, calibration(async_scheduling=True))
+    assert ahead.step.host != Host()
+    assert cost_model(None, calibration(async_scheduling=True, device="cpu")).step.host == Host()
+
+
+def test_several_calibrations_of_one_engine_are_fitted_together():
+    both = together([calibration(), calibration()])
+    assert len(both.steps) == 1_200
+    assert {name[0] for name in both.steps.setting} == {"1", "2"}
+    assert together([calibration()]).steps == calibration().steps
+    with pytest.raises(InputError, match=r"vllm is 0\.28\.0 in one, 0\.24\.0"):
+        together([calibration(), calibration(vllm="0.24.0")])
+    with pytest.raises(InputError, match=r"model is llama-3\.1-8b"):
+        together([calibration(), calibration("qwen2.5-7b")])
 
 
 # -- which source ------------------------------------------------------------------------------
@@ -211,3 +297,12 @@ def test_columns_that_differ_in_length_are_damage():
     document["steps"]["duration_s"].append(float("nan"))
     with pytest.raises(InputError, match="duration_s"):
         Calibration.from_json(document)
+
+
+def test_thinned_steps_still_show_how_each_repeat_began():
+    many = {name: list(range(1, 5_001)) for name in COLUMNS}
+    kept = [row[0] for row in _steps([many, many])]
+    assert len(kept) < 3_000
+    assert kept[:9] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    again = kept.index(1, 1)
+    assert kept[again : again + 8] == [1, 2, 3, 4, 5, 6, 7, 8]

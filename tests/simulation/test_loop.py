@@ -14,7 +14,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.simulation import simulate
 from chunkscope.simulation.args import EngineArgs
 from chunkscope.simulation.result import SimulatedRun, spread
-from chunkscope.step_time import StepModel
+from chunkscope.step_time import Host, StepModel
 from chunkscope.workload import Request
 
 # Numbers that make times easy to follow: a step takes a second, each token a thousandth more.
@@ -52,6 +52,37 @@ def test_with_async_scheduling_it_waits_for_one_step_more():
     late = simulate(three, dataclasses.replace(ARGS, async_scheduling=True), STEP).run
     assert plain.ttft_s.max == pytest.approx(1.1 + 1.101 - 0.5)
     assert late.ttft_s.max == pytest.approx(1.1 + 1.001 + 1.101 - 0.5)
+
+
+def test_requests_sent_at_once_reach_the_engine_one_by_one():
+    """The second comes while the first step runs; its time counts from when it is taken up."""
+    step = dataclasses.replace(STEP, host=Host(ingest_s=0.2))
+    run = simulate([(100, 1), (100, 1), (100, 1)], ARGS, step).run
+    assert run.steps == 2
+    assert run.makespan_s == pytest.approx(1.1 + 1.2)
+    assert run.ttft_s.max == pytest.approx(2.3 - 0.2)
+
+
+def test_the_first_step_waits_for_the_engine_to_wake_up():
+    step = dataclasses.replace(STEP, host=Host(first_step_s=0.5))
+    assert simulate([(100, 2)], ARGS, step).run.makespan_s == pytest.approx(0.5 + 1.1 + 1.001)
+
+
+@pytest.mark.parametrize(("async_scheduling", "gap"), [(True, 3.0), (False, 4.001)])
+def test_the_host_works_beside_the_gpu_only_with_async_scheduling(async_scheduling, gap):
+    args = dataclasses.replace(ARGS, async_scheduling=async_scheduling)
+    step = dataclasses.replace(STEP, host=Host(fixed_s=3.0))
+    run = simulate([(100, 9)], args, step).run
+    assert run.itl_s is not None
+    assert run.itl_s.p50 == pytest.approx(gap)
+
+
+def test_few_requests_have_small_graphs():
+    """vLLM captures graphs up to 2 x max_num_seqs tokens: 17 are over it here."""
+    step = dataclasses.replace(STEP, host=Host(ungraphed_s=5.0))
+    args = dataclasses.replace(ARGS, async_scheduling=True)
+    assert simulate([(16, 1)], args, step).run.makespan_s == pytest.approx(1.016)
+    assert simulate([(17, 1)], args, step).run.makespan_s == pytest.approx(5.0)
 
 
 def test_an_idle_engine_waits_without_steps():
