@@ -121,6 +121,10 @@ def _swept(
 ) -> Simulation:
     chosen = tuple(settings(asked, _kv_cache_tokens(plan, options)))
     runs = run_all(c, chosen, advance=starting(len(chosen)))
+    if options.timeline:
+        watched = run_setting(c, asked, watch=options.timeline)
+        others = (run for run in runs if run.args != watched.args)
+        runs = (*others, replace(watched, setting=PLAN))
     front = pareto(runs)
     return replace(simulation, runs=runs, pareto=front, knee=knee(runs, front))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,6 +117,7 @@ def simulate(
             else None,
             starting=starting,
         )
+    simulation = replace(simulation, command=console.command())
     simulation.save(output)
     _print(simulation, as_json=as_json)
     console.say(f"\nwrote {output}; next: {'chunkscope verify' if sweep else _next()}")

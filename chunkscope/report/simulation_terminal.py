@@ -36,10 +36,11 @@ def show_simulation(simulation: Simulation, console: "Console") -> None:
     else:
         console.print(_beside(simulation.runs))
         console.print(Text(_verdict(simulation.runs)))
-    if simulation.run.timeline:
-        console.print()
-        console.print(_timeline(simulation.run, console.width))
-        console.print(Text(TIMELINE_KEY))
+    for run in simulation.runs:
+        if run.timeline:
+            console.print()
+            console.print(_timeline(run, console.width))
+            console.print(Text(TIMELINE_KEY))
     console.print()
     console.print(Text(_basis(simulation)))
 

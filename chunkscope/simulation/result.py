@@ -142,6 +142,7 @@ class Simulation:
     pareto: tuple[int, ...] = ()  # places in `runs` that no other beats in both
     knee: int | None = None
     warnings: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     version: str = ""
 
@@ -157,6 +158,7 @@ class Simulation:
             "schema": SCHEMA,
             "chunkscope": self.version or __version__,
             "created": self.created,
+            "command": list(self.command),
             "label": "predicted",
             "vllm": self.vllm,
             "cost_model": self.cost_model.to_json(),

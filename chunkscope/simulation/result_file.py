@@ -41,6 +41,7 @@ class _File(Checked):
     schema_name: str = Field(alias="schema")
     chunkscope: str
     created: str
+    command: tuple[str, ...] = ()
     label: str
     vllm: str
     cost_model: _Cost
@@ -72,6 +73,7 @@ def parse(found: dict[str, Any]) -> Simulation:
         pareto=file.pareto,
         knee=file.knee,
         warnings=file.warnings,
+        command=file.command,
         created=file.created,
         version=file.chunkscope,
     )

@@ -202,3 +202,15 @@ def _wait_until_gone(group: int) -> None:
     for _ in range(50):
         os.killpg(group, 0)
         time.sleep(0.1)
+
+
+def test_a_sweep_can_watch_the_plans_first_steps_too(folder: Path) -> None:
+    found = simulated(folder, "--sweep", "--timeline", "5")
+    watched = [run for run in found.runs if run.timeline]
+    assert [(run.setting, len(run.timeline)) for run in watched] == [("plan", 5)]
+    assert watched[0].args.long_prefill_token_threshold == 2_303
+
+
+def test_the_artefact_says_which_command_made_it(folder: Path) -> None:
+    found = simulated(folder, "--requests", "20")
+    assert found.command[:4] == ("chunkscope", "simulate", "--requests", "20")
