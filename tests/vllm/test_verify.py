@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from chunkscope.calibration import Calibration
+from chunkscope.histogram import LengthHistogram
 from chunkscope.planning import recommend
+from chunkscope.profile import Profile
 from chunkscope.verification.result import Status, Verification
 from tests.plans import profile
 
@@ -268,3 +270,28 @@ def test_likelihoods_send_one_token_and_read_no_cache(place) -> None:
     assert round(run.figures.output_tokens_per_s * run.figures.makespan_s) == 11
     assert run.figures.prefix_hit_rate == 0.0
     assert run.figures.itl_s is None
+
+
+def test_real_prompts_are_sent_where_their_data_is_given(place) -> None:
+    """The model's vocabulary is as large as the default tokenizer's."""
+    config = {**TINY, "vocab_size": 131_072}
+    (place.folder / "tiny" / "config.json").write_text(json.dumps(config))
+    rows = [{"prompt": f"Question {n}: " + "what is it? " * n} for n in range(1, 30, 4)]
+    data = place.folder / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for words in (["analyze", "data.jsonl"], ["recommend", "--model", "tiny"]):
+        subprocess.run(
+            [sys.executable, "-m", "chunkscope", *words],
+            cwd=place.folder,
+            env=place.environment,
+            capture_output=True,
+            check=True,
+        )
+    words = ["--only", "plan", "--data", "data.jsonl", "--requests", str(len(rows))]
+    done = place.run(*words, "--repeats", "1", "--max-output", "4")
+    assert done.returncode == 0, done.stderr
+    result = place.result()
+    assert result.source == "real prompts of data"
+    counted = Profile.load(place.folder / "reports" / "profile.json").overall
+    sent = LengthHistogram.of(request.prompt_tokens for request in result.workload.requests)
+    assert sent == counted
