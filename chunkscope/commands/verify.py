@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -145,6 +146,8 @@ def verify(
     else:
         verification = _launch(*loaded, model, options, output, resume=resume, quiet=quiet)
     _show(verification, as_json=as_json)
+    for line in _doubts(loaded[0], verification):
+        console.say(f"note: {line}")
     console.say(f"\nwrote {output}; next: chunkscope report")
     _fail_if_the_plan_failed(verification)
 
@@ -257,6 +260,24 @@ def _show(verification: "Verification", *, as_json: bool) -> None:
     from chunkscope.report.verify_terminal import show_verification
 
     console.show(lambda out: show_verification(verification, out))
+
+
+def _doubts(plan: "Plan", verification: "Verification") -> Iterator[str]:
+    """Where the plan was made for something else than what it was measured on."""
+    machine = verification.machine
+    if machine is None:
+        return
+    planned, ran = plan.release.text.split(".")[:2], (machine.vllm or "").split(".")[:2]
+    if machine.vllm and planned != ran:
+        yield (
+            f"the plan was made for vLLM {plan.release.text}, this is {machine.vllm}: plan for it "
+            f"with `chunkscope recommend --vllm-version {machine.vllm}`"
+        )
+    if machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
+        yield (
+            f"the plan was made for {plan.gpu.title}, this is {machine.gpu}: its memory and "
+            "defaults differ"
+        )
 
 
 def _fail_if_the_plan_failed(verification: "Verification") -> None:

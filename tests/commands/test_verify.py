@@ -7,8 +7,9 @@ import sys
 import pytest
 from rich.console import Console
 
+from chunkscope.commands.verify import _doubts
 from chunkscope.report.verify_terminal import show_verification
-from chunkscope.verification.result import Status
+from chunkscope.verification.result import Machine, Status
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import failed, run, verification
 
@@ -145,3 +146,22 @@ def test_ties_are_marked() -> None:
 
 def test_a_setting_with_markup_in_its_name_is_shown_as_it_is() -> None:
     assert "[b]x[/b]" in shown(verification(run("plan", 1.0), run("[b]x[/b]", 1.0)), 100)
+
+
+# -- what is doubted ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("vllm", "gpu", "said"),
+    [
+        pytest.param("0.24.1", "NVIDIA H200", [], id="as planned"),
+        pytest.param("0.28.0", "NVIDIA H200", ["made for vLLM 0.24.0, this is 0.28.0"], id="vLLM"),
+        pytest.param("0.24.0", "NVIDIA L4", ["made for NVIDIA H200, this is NVIDIA L4"], id="GPU"),
+        pytest.param(None, None, [], id="not known"),
+    ],
+)
+def test_a_plan_made_for_something_else_is_doubted(vllm, gpu, said) -> None:
+    machine = Machine(device="cuda", gpu=gpu, vllm=vllm)
+    found = list(_doubts(plan(MIXED), verification(run("plan", 1.0), machine=machine)))
+    assert len(found) == len(said)
+    assert all(words in line for words, line in zip(said, found, strict=True))
