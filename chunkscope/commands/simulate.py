@@ -10,12 +10,12 @@ import typer
 
 from chunkscope import console
 from chunkscope.choices import ChunkPolicy
+from chunkscope.commands.places import profile_for
 
 if TYPE_CHECKING:
     from chunkscope.simulation.result import Simulation
 
 PLAN = Path("reports/plan.json")
-PROFILE = Path("reports/profile.json")
 SIMULATION = Path("reports/simulation.json")
 
 
@@ -24,8 +24,11 @@ def simulate(
         Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
     ] = PLAN,
     profile: Annotated[
-        Path, typer.Option(metavar="FILE", help="What `chunkscope analyze` wrote.")
-    ] = PROFILE,
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="What `chunkscope analyze` wrote. [default: beside the plan]"
+        ),
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -95,7 +98,7 @@ def simulate(
     with _progress(quiet=quiet) as starting:
         simulation = predict(
             Plan.load(plan),
-            Profile.load(profile) if trace is None else None,
+            Profile.load(profile_for(plan, profile)) if trace is None else None,
             SimulateOptions(
                 trace=trace,
                 requests=requests,

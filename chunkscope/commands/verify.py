@@ -11,6 +11,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.choices import Task
+from chunkscope.commands.places import profile_for
 from chunkscope.errors import EngineError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def verify(
         tokenizer=tokenizer,
         command=console.command(),
     )
-    loaded = Plan.load(plan), Profile.load(profile or plan.with_name("profile.json"))
+    loaded = Plan.load(plan), Profile.load(profile_for(plan, profile))
     if endpoint is not None:
         verification = _attach(endpoint, *loaded, model, options, output, quiet=quiet)
     else:
