@@ -1,5 +1,6 @@
 """Artefacts on disk: JSON with a schema name, written whole or not at all."""
 
+import hashlib
 import os
 import stat
 import tempfile
@@ -52,6 +53,11 @@ def _is_special(path: Path) -> bool:
 
 def dump(document: dict[str, Any]) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def digest(document: dict[str, Any]) -> str:
+    """The same as the sha256 of the file that it is written to."""
+    return hashlib.sha256(dump(document)).hexdigest()
 
 
 def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A profile, a model, a GPU and a vLLM version -> the plan for the run."""
 
-import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -209,8 +208,7 @@ def _inputs(
 
 
 def profile_digest(profile: Profile) -> str:
-    """The same as the sha256 of the profile's file."""
-    return hashlib.sha256(artefact.dump(profile.to_json())).hexdigest()
+    return artefact.digest(profile.to_json())
 
 
 # -- the result --------------------------------------------------------------------------------

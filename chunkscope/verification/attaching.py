@@ -1,6 +1,5 @@
 """The same workload, sent to a server that is already running."""
 
-import hashlib
 from pathlib import Path
 
 from chunkscope import artefact
@@ -45,7 +44,7 @@ def verify_endpoint(
         repeats=options.repeats,
         runs=(run,),
         machine=machine,
-        plan_digest=hashlib.sha256(artefact.dump(plan.to_json())).hexdigest(),
+        plan_digest=artefact.digest(plan.to_json()),
         profile_digest=profile_digest(profile),
         command=tuple(options.command),
     )

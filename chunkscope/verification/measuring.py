@@ -11,7 +11,7 @@ from typing import Any
 from chunkscope.errors import MissingError
 from chunkscope.hardware import GIB
 from chunkscope.verification.listening import Listener
-from chunkscope.verification.logs import Cause, cause_in, is_compiling, last_lines, sizes_in
+from chunkscope.verification.logs import Cause, Sizes, cause_in, is_compiling, last_lines, sizes_in
 from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Run, Status, WorkerMemory
 from chunkscope.verification.settings import Setting
@@ -232,7 +232,7 @@ def _run(
         took_s=round(story.took_s, 3),
         start_s=story.start_s,
         engine=story.engine,
-        workers=_workers(story, sizes.weights_gib, sizes.cuda_graphs_gib),
+        workers=_workers(story, sizes),
         kv_cache_tokens=sizes.kv_cache_tokens or (blocks * size if blocks and size else None),
         kv_concurrency=sizes.kv_concurrency,
         repeats=tuple(story.repeats),
@@ -242,18 +242,19 @@ def _run(
     )
 
 
-def _workers(story: Story, weights: float | None, graphs: float | None) -> tuple[WorkerMemory, ...]:
+def _workers(story: Story, logged: Sizes) -> tuple[WorkerMemory, ...]:
+    """What each worker says of itself, else what the log says of the first."""
     peaks = {memory["rank"]: memory for memory in story.memory}
     return tuple(
         WorkerMemory(
             rank=worker["rank"],
             activation_peak_gib=_gib(peaks.get(worker["rank"], {}).get("activation_peak_bytes")),
             device_peak_gib=_gib(peaks.get(worker["rank"], {}).get("device_peak_bytes")),
-            weights_gib=_gib(worker.get("weights_bytes")) or weights,
+            weights_gib=_gib(worker.get("weights_bytes")) or logged.weights_gib,
             profiled_activation_gib=_gib(worker.get("profiled_activation_bytes")),
             non_torch_gib=_gib(worker.get("non_torch_bytes")),
-            cuda_graphs_gib=graphs,
-            kv_cache_gib=_gib(worker.get("kv_cache_bytes")),
+            cuda_graphs_gib=logged.cuda_graphs_gib or _gib(worker.get("cuda_graphs_bytes")),
+            kv_cache_gib=_gib(worker.get("kv_cache_bytes")) or logged.kv_cache_gib,
         )
         for worker in story.workers
     )

@@ -1,6 +1,5 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -107,7 +106,7 @@ def verify(
         repeats=options.repeats,
         options=_engine_options(options),
         runs=(),
-        plan_digest=hashlib.sha256(artefact.dump(plan.to_json())).hexdigest(),
+        plan_digest=artefact.digest(plan.to_json()),
         profile_digest=profile_digest(profile),
         command=tuple(options.command),
     )

@@ -6,7 +6,7 @@ from chunkscope.choices import Mode
 from chunkscope.errors import UsageError
 from chunkscope.verification.settings import parse_engine_args, parse_point, settings_of
 from chunkscope.vllm_flags import release
-from tests.plans import LONG, MIXED, SHORT, profile
+from tests.plans import MIXED, SHORT, profile
 from tests.plans import plan as make_plan
 
 V24 = release("0.24.0")
@@ -34,11 +34,14 @@ def test_default_sets_nothing_else() -> None:
 
 
 def test_a_plan_that_is_vllms_default_is_measured_once() -> None:
-    found = rows(LONG, against=("default",), also=["max-model-len=14336"])
-    names = {(row.name, row.same_as) for row in found if "default" in (row.name, *row.same_as)}
-    merged = next(iter(names))
-    assert len({tuple(sorted(row.args.items())) for row in found}) == len(found)
-    assert merged
+    (row,) = rows([32_000], against=("default",), model="qwen2.5-7b-instruct")
+    assert (row.name, row.same_as, row.args) == ("plan", ("default",), {})
+
+
+def test_points_that_say_the_same_are_measured_once() -> None:
+    also = ["max-num-seqs=8", "max_num_seqs=8"]
+    (_, row) = rows(MIXED, against=(), also=also)
+    assert (row.name, row.same_as) == (also[0], (also[1],))
 
 
 def test_a_plan_that_switches_chunking_off_is_the_row_off() -> None:

@@ -1,5 +1,6 @@
 """What is checked before an engine is started, and what a resumed run keeps."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from chunkscope.verification.verifying import (
     _resumed,
     workload_for,
 )
+from chunkscope.vllm_check import config_of
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import failed, run, verification
 
@@ -51,9 +53,12 @@ def test_prompts_over_the_plans_threshold_count_as_long() -> None:
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises((MissingError, InputError)):
+    (tmp_path / "config.json").write_text(json.dumps(config_of("qwen2.5-1.5b")))
+    with pytest.raises(MissingError, match="holds no weights"):
         model_for_engine(str(tmp_path), "auto")
+    assert model_for_engine(str(tmp_path), "dummy")[0] == str(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    assert model_for_engine(str(tmp_path), "auto")[0] == str(tmp_path)
 
 
 def test_a_built_in_model_has_the_same_folder_every_time() -> None:
