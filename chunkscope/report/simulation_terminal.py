@@ -83,8 +83,7 @@ def _host(cost: CostModel) -> str:
     return (
         f"The host takes {seconds(host.fixed_s)} a step, {each} more for each request, "
         f"{seconds(host.per_prompt_s)} for each prompt and {seconds(host.ungraphed_s)} over "
-        f"{step.graphed_tokens:,} tokens; the slower of host and GPU counts. Requests reach the "
-        f"engine {seconds(host.ingest_s)} apart ({known}).\n"
+        f"{step.graphed_tokens:,} tokens ({known}); the slower of host and GPU counts.\n"
     )
 
 

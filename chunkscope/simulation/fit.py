@@ -1,8 +1,9 @@
-"""A step model fitted to measured steps: least squares, and no coefficient below zero.
+"""A step model fitted to measured steps: the least sum of distances, no coefficient below zero.
 
-With async scheduling a step takes as long as the GPU or the host, whichever is slower. Which of the
-two it was is not measured: it is guessed, both are fitted, and the guess is made again from that.
-What the steps do not show stays near what is known of other engines (`prior`).
+Distances, not squares: a step that something else held up must not move the others. With async
+scheduling a step takes as long as the GPU or the host, whichever is slower. Which of the two it was
+is not measured: it is guessed, both are fitted, and the guess is made again from that. What the
+steps do not show stays near what is known of other engines (`prior`).
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from chunkscope.calibration import StepSamples
 from chunkscope.errors import InputError
+from chunkscope.simulation.alike import Kinds, kinds_of
 from chunkscope.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 
 if TYPE_CHECKING:
@@ -24,22 +26,21 @@ if TYPE_CHECKING:
 FEWEST_STEPS = 20
 # Tokens that hide behind reading the weights: tried one by one, as that bend is not linear.
 FREE_TOKENS = (0, 16, 32, 64, 96, 128, 192, 256, 384, 512)
-# A step this many times the spread away from the fit is a hiccup, not a cost.
-OUTLIER_SPREADS = 6.0
+# A kind of step that was seen so often is known: more of it do not make it weigh more.
+ENOUGH_STEPS = 8
 # What is known of other engines weighs as much as so many measured steps.
-PRIOR_STEPS = 10.0
+PRIOR_STEPS = 3
 # First guesses at who was slower: the host in steps of so many requests that read little.
 HOST_REQUESTS = (64, 256, 1_024)
 MOST_GUESSES = 12
+# Distances up to this share of a step count by their squares, longer ones by their length.
+NEAR = 0.02
+TRIES = 6
 NO_BETTER = 0.005  # of what is left: so little speaks for no other number of free tokens
-# Below this share of the largest step, a step held all the requests that were there.
-UNFILLED = 0.8
-FEWEST_ARRIVALS = 10
-# A coefficient is seen where it makes up this share of a step, in so many of them.
-SEEN_SHARE, SEEN_STEPS = 0.1, 5
+# A coefficient is seen where it makes up this share of a step, in so many kinds of them.
+SEEN_SHARE, SEEN_KINDS = 0.1, 3
 GPU_TIMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s")
 HOST_TIMES = ("fixed_s", "per_request_s", "per_prompt_s", "ungraphed_s")
-BEGINNINGS = ("ingest_s", "first_step_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,34 +60,27 @@ class Fit:
 def fit_steps(
     steps: StepSamples, origin: str, *, prior: StepModel | None = None, host: Host | None = None
 ) -> Fit:
-    """Fit twice: the second time without the hiccups that the first one shows.
-
-    `host`, where its work runs beside the GPU's: what it takes elsewhere. None fits a single sum.
-    """
+    """`host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum."""
     import numpy as np
 
-    data = _Data(steps, prior, host)
-    keep = ~data.firsts
-    if len(steps) < FEWEST_STEPS or keep.sum() < FEWEST_STEPS // 2:
+    kinds = kinds_of(steps, only_settled=host is not None)
+    if len(steps) < FEWEST_STEPS or kinds.steps.sum() < FEWEST_STEPS // 2:
         raise InputError(
             f"the calibration has {len(steps):,} steps: too few to fit a step model to",
             hint="verify with more requests",
         )
-    for _ in range(2):
-        found = data.best(keep)
-        distance = np.abs(data.predicted(found) - data.seconds) / data.seconds
-        typical = float(np.median(distance[~data.firsts]))
-        keep = data.without_hiccups(found, distance)
+    data = _Data(kinds, prior, host)
+    found = data.best()
     step = _step(found, origin, host)
+    error = float(np.median(np.abs(data.predicted(found) / data.seconds - 1)))
     if host is None:
-        return Fit(step=step, samples=len(steps), error=typical)
-    begun = _beginnings(steps, data, step)
+        return Fit(step=step, samples=len(steps), error=error)
     return Fit(
-        step=replace(step, host=replace(step.host, **begun)),
+        step=step,
         samples=len(steps),
-        error=typical,
-        host_steps=int((data.by_host(found) & keep).sum()),
-        assumed=(*data.unseen(found, keep), *(f"host.{n}" for n in BEGINNINGS if n not in begun)),
+        error=error,
+        host_steps=int(kinds.steps[data.by_host(found)].sum()),
+        assumed=tuple(data.unseen(found)),
     )
 
 
@@ -101,19 +95,15 @@ class _Found:
 class _Data:
     """The steps as columns: what the GPU's time depends on, and what the host's does."""
 
-    def __init__(self, steps: StepSamples, prior: StepModel | None, host: Host | None) -> None:
+    def __init__(self, kinds: Kinds, prior: StepModel | None, host: Host | None) -> None:
         import numpy as np
 
-        def column(values: "tuple[float, ...] | tuple[int, ...]") -> "Floats":
-            return np.asarray(values, dtype=float)
-
-        prompts, decodes = column(steps.prefill_requests), column(steps.decode_requests)
-        self.seconds = column(steps.duration_s)
-        self.tokens = column(steps.prefill_tokens) + decodes
+        prompts, decodes = kinds.prefill_requests, kinds.decode_requests
+        self.seconds = kinds.duration_s
+        self.tokens = kinds.prefill_tokens + decodes
         self.requests = prompts + decodes
-        self.is_reading = column(steps.prefill_tokens) > GRAPHED_TOKENS
-        self.firsts = _firsts(steps) if host else np.zeros(len(steps), dtype=bool)
-        self._rest = [column(steps.prefill_pairs), column(steps.decode_context_tokens)]
+        self.is_reading = kinds.prefill_tokens > GRAPHED_TOKENS
+        self._rest = [kinds.prefill_pairs, kinds.decode_context_tokens]
         ones = np.ones_like(self.seconds)
         over = (self.tokens > GRAPHED_TOKENS).astype(float)
         self.host = np.stack([ones, self.requests, prompts, over], axis=1) if host else None
@@ -122,7 +112,7 @@ class _Data:
         self._gpu_prior = _gpu_prior(prior, len(self._rest) + 2)
         self._host_prior = _host_prior(host)
         # A step's noise grows with its length: half way between absolute and relative errors.
-        self._weight = 1 / self.seconds**0.5
+        self._weight = (np.minimum(kinds.steps, ENOUGH_STEPS) / self.seconds) ** 0.5
 
     def gpu(self, free: int) -> "Floats":
         import numpy as np
@@ -142,43 +132,34 @@ class _Data:
         slower: Flags = self.host @ found.host > self.gpu(found.free) @ found.gpu
         return slower
 
-    def without_hiccups(self, found: _Found, distance: "Floats") -> "Flags":
-        """The host's steps vary more than the GPU's: each kind by its own spread."""
-        import numpy as np
-
-        keep = ~self.firsts
-        slower = self.by_host(found) if self.host is not None else ~keep
-        for kind in (slower, ~slower):
-            if (kind & keep).any():
-                spread = max(1e-3, float(np.median(distance[kind & keep])))
-                keep &= ~kind | (distance <= OUTLIER_SPREADS * spread)
-        return keep
-
-    def unseen(self, found: _Found, keep: "Flags") -> "Iterator[str]":
+    def unseen(self, found: _Found) -> "Iterator[str]":
         """Names of the coefficients that no measured step depends on."""
         if self.host is None:
             raise AssertionError("there is no host to be slower")
         slower = self.by_host(found)
-        gpu = (self.gpu(found.free) * found.gpu)[keep & ~slower]
-        host = (self.host * found.host)[keep & slower]
+        gpu = (self.gpu(found.free) * found.gpu)[~slower]
+        host = (self.host * found.host)[slower]
         for names, parts, prefix in ((GPU_TIMES, gpu, ""), (HOST_TIMES, host, "host.")):
             seen = (parts > SEEN_SHARE * parts.sum(axis=1, keepdims=True)).sum(axis=0)
-            yield from (prefix + n for n, s in zip(names, seen, strict=True) if s < SEEN_STEPS)
+            yield from (prefix + n for n, s in zip(names, seen, strict=True) if s < SEEN_KINDS)
 
-    def best(self, keep: "Flags") -> _Found:
+    def best(self) -> _Found:
         """The number of free tokens, and the coefficients, that leave the least."""
         if self.host is None:
-            tried = [self._sum(free, keep) for free in FREE_TOKENS]
+            tried = [self._sum(free) for free in FREE_TOKENS]
         else:
-            firsts = (self._alternate(FREE_TOKENS[0], guess, keep) for guess in self._guesses())
+            firsts = (self._alternate(FREE_TOKENS[0], guess) for guess in self._guesses())
             guess = self.by_host(min(firsts, key=lambda found: found.left))
-            tried = [self._alternate(free, guess, keep) for free in FREE_TOKENS]
+            tried = [self._alternate(free, guess) for free in FREE_TOKENS]
         enough = min(found.left for found in tried) * (1 + NO_BETTER) + 1e-12
         return next(found for found in tried if found.left <= enough)
 
-    def _sum(self, free: int, keep: "Flags") -> _Found:
-        left, gpu = self._solve(self.gpu(free), keep, self._gpu_prior)
-        return _Found(left, free, gpu, self._host_prior)
+    def _sum(self, free: int) -> _Found:
+        import numpy as np
+
+        features = self.gpu(free)
+        gpu = self._solve(features, np.ones(len(self.seconds), dtype=bool), self._gpu_prior)
+        return _Found(self._left(features @ gpu), free, gpu, self._host_prior)
 
     def _guesses(self) -> "Iterator[Flags]":
         for many in HOST_REQUESTS:
@@ -186,29 +167,49 @@ class _Data:
         if self._gpu_prior.all():
             yield self.by_host(_Found(0.0, 0, self._gpu_prior, self._host_prior))
 
-    def _alternate(self, free: int, guess: "Flags", keep: "Flags") -> _Found:
+    def _alternate(self, free: int, guess: "Flags") -> _Found:
         if self.host is None:
             raise AssertionError("there is no host to be slower")
         import numpy as np
 
         features = self.gpu(free)
-        for _ in range(MOST_GUESSES):
-            gpu = self._solve(features, keep & ~guess, self._gpu_prior)[1]
-            host = self._solve(self.host, keep & guess, self._host_prior)[1]
-            by_gpu, by_host = features @ gpu, self.host @ host
-            before, guess = guess, by_host > by_gpu
-            if (guess == before).all():
-                break
-        off = ((np.maximum(by_gpu, by_host) - self.seconds) * self._weight)[keep]
-        return _Found(float(off @ off), free, gpu, host)
+        for tries in (1, TRIES):  # squares first: they are not easily caught in a wrong guess
+            for _ in range(MOST_GUESSES):
+                gpu = self._solve(features, ~guess, self._gpu_prior, tries)
+                host = self._solve(self.host, guess, self._host_prior, tries)
+                by_gpu, by_host = features @ gpu, self.host @ host
+                before, guess = guess, by_host > by_gpu
+                if (guess == before).all():
+                    break
+        return _Found(self._left(np.maximum(by_gpu, by_host)), free, gpu, host)
 
-    def _solve(self, features: "Floats", rows: "Flags", prior: "Floats") -> "tuple[float, Floats]":
+    def _left(self, predicted: "Floats") -> float:
+        off = (predicted - self.seconds) * self._weight
+        return float(off**2 @ _pull(predicted, self.seconds))
+
+    def _solve(
+        self, features: "Floats", rows: "Flags", prior: "Floats", tries: int = TRIES
+    ) -> "Floats":
+        """Squares, each divided by its distance in the try before: that sums up distances."""
         import numpy as np
 
-        weight = self._weight[rows]
-        wanted = self.seconds[rows] * weight
-        strength = PRIOR_STEPS * (float(np.median(self.seconds[rows])) if rows.any() else 1.0)
-        return _non_negative(features[rows] * weight[:, None], wanted, prior, strength)
+        chosen, seconds, weight = features[rows], self.seconds[rows], self._weight[rows]
+        strength = PRIOR_STEPS * (float(np.median(seconds)) if rows.any() else 1.0)
+        pull, drawn = np.ones_like(seconds), np.ones_like(prior)
+        for _ in range(tries):
+            by = weight * pull**0.5
+            found = _non_negative(chosen * by[:, None], seconds * by, prior, strength * drawn)
+            pull, drawn = _pull(chosen @ found, seconds), _pull(found, prior)
+        return found
+
+
+def _pull(found: "Floats", wanted: "Floats") -> "Floats":
+    """What makes squares count like distances; 1 where nothing is wanted."""
+    import numpy as np
+
+    far = np.abs(found / np.where(wanted > 0, wanted, 1.0) - 1)
+    pull: Floats = 1 / np.maximum(np.where(wanted > 0, far, 0.0) / NEAR, 1.0)
+    return pull
 
 
 def _gpu_prior(prior: StepModel | None, columns: int) -> "Floats":
@@ -230,8 +231,8 @@ def _host_prior(host: Host | None) -> "Floats":
 
 
 def _non_negative(
-    features: "Floats", wanted: "Floats", prior: "Floats", strength: float
-) -> "tuple[float, Floats]":
+    features: "Floats", wanted: "Floats", prior: "Floats", strength: "Floats"
+) -> "Floats":
     """Non-negative least squares, by trying every set of columns: there are only five.
 
     Each coefficient with a prior is drawn to it, as by one more row: prior / prior = 1.
@@ -248,15 +249,18 @@ def _non_negative(
     gram = scaled.T @ scaled + np.diag(pull * drawn**2)
     side = scaled.T @ wanted + pull * drawn
     total = float(wanted @ wanted) + float(pull.sum())
-    best, answer = total, np.zeros(len(scale))
-    for size in range(1, len(scale) + 1):
+    answer: Floats = np.zeros(len(scale))
+    best = total
+    for size in range(len(scale), 0, -1):
         for chosen in map(list, combinations(range(len(scale)), size)):
             some = np.linalg.lstsq(gram[np.ix_(chosen, chosen)], side[chosen], rcond=1e-12)[0]
             left = total - float(some @ side[chosen])
             if (some >= 0).all() and left < best * (1 - 1e-9):
                 best, answer = left, np.zeros(len(scale))
-                answer[chosen] = some
-    return best, answer / scale
+                answer[chosen] = some / scale[chosen]
+        if size == len(scale) and answer.any():
+            break  # nothing is better than all columns, if none of them is negative
+    return answer
 
 
 def _step(found: _Found, origin: str, host: Host | None) -> StepModel:
@@ -272,52 +276,4 @@ def _step(found: _Found, origin: str, host: Host | None) -> StepModel:
         free_tokens=found.free,
         host=host or NO_HOST,
         origin=origin,
-    )
-
-
-# -- how a run begins --------------------------------------------------------------------------
-
-
-def _firsts(steps: StepSamples) -> "Flags":
-    """The first step of each repeat: nobody decodes, and somebody did in the step before."""
-    import numpy as np
-
-    decodes, setting = np.asarray(steps.decode_requests), np.asarray(steps.setting)
-    first: Flags = decodes == 0
-    first[1:] &= (decodes[:-1] > 0) | (setting[1:] != setting[:-1])
-    return first
-
-
-def _beginnings(steps: StepSamples, data: _Data, step: StepModel) -> dict[str, float]:
-    """How late the second step began, and how many requests had come in until then."""
-    import numpy as np
-
-    firsts = [int(place) for place in np.flatnonzero(data.firsts)]
-    late = [steps.duration_s[n] - _of(steps, n, step) for n in firsts]
-    apart = [
-        steps.duration_s[n] / steps.prefill_requests[n + 1]
-        for n in firsts
-        if n + 1 < len(steps) and _took_all(steps, data, n + 1)
-    ]
-    shown = {}
-    if len(late) > 1:
-        shown["first_step_s"] = max(0.0, float(np.median(late)))
-    if len(apart) > 1:
-        shown["ingest_s"] = float(np.median(apart))
-    return shown
-
-
-def _of(steps: StepSamples, n: int, step: StepModel) -> float:
-    prompts, decodes = steps.prefill_requests[n], steps.decode_requests[n]
-    tokens = steps.prefill_tokens[n] + decodes
-    context = steps.decode_context_tokens[n]
-    return step.of(tokens, steps.prefill_pairs[n], context, prompts + decodes, prompts)
-
-
-def _took_all(steps: StepSamples, data: _Data, n: int) -> bool:
-    """Was there room for more requests than it holds? Then no more had come in."""
-    same = [place for place, name in enumerate(steps.setting) if name == steps.setting[n]]
-    return (
-        steps.prefill_requests[n] >= FEWEST_ARRIVALS
-        and data.tokens[n] < UNFILLED * data.tokens[same].max()
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from chunkscope.choices import ChunkPolicy
 from chunkscope.simulation.args import EngineArgs, check_args, check_requests
+from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.request import RequestState
 from chunkscope.simulation.result import Chunk, SimulatedRun, TimelineStep, spread
@@ -45,22 +46,13 @@ def run_setting(c: Circumstances, args: EngineArgs, *, watch: int = 0) -> Simula
             shared_blocks=min(c.shared_prefix, request.prompt_tokens) // args.block_size,
             skips_cache=c.prompt_logprobs,
         )
-        for place, request in enumerate(_one_by_one(c.requests, model.host.ingest_s))
+        for place, request in enumerate(c.requests)
     ]
     for state in states:
         state.priority = policy.priority_of(state)
     log = _Log(watch=watch)
     _run(scheduler, deque(states), model, log)
     return _result(c, args, states, log, scheduler.cached_tokens)
-
-
-def _one_by_one(requests: Sequence[Request], apart_s: float) -> Iterator[Request]:
-    """The front end takes up one after the other; their times count from then, as `verify` does."""
-    free = 0.0
-    for request in requests:
-        taken = max(request.arrival_s, free)
-        free = taken + apart_s
-        yield request if taken == request.arrival_s else replace(request, arrival_s=taken)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,26 +65,34 @@ class _Log:
     peak_blocks: int = 0
     timeline: list[TimelineStep] = field(default_factory=list)
 
+    def end(self, now: float, going_on: int) -> float:
+        """A step ended; so many requests had a token in the one before, and have one now."""
+        if going_on:
+            gap = now - self.ends[-1]
+            self.gaps.append((gap, going_on))
+            self.slowest_s = max(self.slowest_s, gap)
+        self.ends.append(now)
+        return now
+
     def look(self, scheduler: Scheduler) -> None:
         used = scheduler.pool.num_blocks - scheduler.pool.num_free
         self.peak_blocks = max(self.peak_blocks, used)
 
 
 def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, log: _Log) -> None:
-    """With async scheduling a step is scheduled when the one before begins, not when it ends.
-
-    Not the second, where the engine has to wake up: it holds all that came in until then.
-    """
+    """With async scheduling a step is launched before the one before is asked for its result."""
     lag = int(scheduler.args.async_scheduling)
-    first_lag = 0 if model.host.first_step_s else lag
     flying: deque[Step] = deque()
     now = coming[0].arrival_s
+    pipeline = Pipeline(model, now)
     while coming or scheduler or flying:
         while coming and coming[0].arrival_s <= now:
             scheduler.add(coming.popleft())
         step = scheduler.schedule()
         if step:
             flying.append(step)
+            pipeline.launch(step, now)
+            now = pipeline.host_free
             log.look(scheduler)
             if step.number < log.watch:
                 log.timeline.append(_seen(step, len(scheduler.waiting)))
@@ -100,12 +100,11 @@ def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, lo
             if not coming:
                 raise AssertionError("nothing can be scheduled, and nothing is to come")
             now = coming[0].arrival_s
-        ahead = lag if log.ends else first_lag
-        while len(flying) > (ahead if step else 0):
-            now = _finish(flying.popleft(), now, scheduler, model, log)
+        while len(flying) > (lag if step else 0):
+            now = _finish(flying.popleft(), pipeline, scheduler, log)
         if len(log.ends) >= log.watch and step:
             until = coming[0].arrival_s if coming else float("inf")
-            now = _decode_on(scheduler, flying, now, until, model, log)
+            now = _decode_on(scheduler, flying, now, until, pipeline, log)
 
 
 def _decode_on(
@@ -113,7 +112,7 @@ def _decode_on(
     flying: deque[Step],
     now: float,
     until: float,
-    model: StepModel,
+    pipeline: Pipeline,
     log: _Log,
 ) -> float:
     """Pass over the steps that only decode, until somebody ends or comes.
@@ -125,26 +124,21 @@ def _decode_on(
     if steps < 2:
         return now
     requests = len(scheduler.decoding)
-    rest = model.gpu_s(requests, 0, 0, requests)
-    host = model.host_s(requests, requests, 0)
-    flown = flying.pop() if flying else None  # scheduled, and not yet computed
-    number, lagging, context, seconds = 0, flown is not None, 0, 0.0
+    flown = flying.pop() if flying else None  # launched, and not yet finished
+    lagging, launched, context = flown is not None, 0, 0
+    launch = pipeline.decoder(requests)
     for _ in range(steps):
         if until <= now or (scheduled := scheduler.decode_on()) is None:
             break
-        number += 1
+        launched, context = launched + 1, scheduled
+        launch(context, now)
         if flown is not None:
-            now, flown, context = _finish(flown, now, scheduler, model, log), None, scheduled
-            continue
-        computed, context = (context if lagging else scheduled), scheduled
-        seconds = model.both(rest + computed * model.per_decode_context_s, host)
-        now += seconds
-        log.gaps.append((seconds, requests))
-        log.ends.append(now)
+            now, flown = _finish(flown, pipeline, scheduler, log), None
+        else:
+            now = log.end(pipeline.finish(), requests)
     if lagging:
-        last = _decoding_step(len(log.ends), requests, context) if number else flown
+        last = _decoding_step(len(log.ends), requests, context) if launched else flown
         flying.extend([last] if last else [])
-    log.slowest_s = max(log.slowest_s, seconds)
     log.look(scheduler)
     return now
 
@@ -156,25 +150,15 @@ def _decoding_step(number: int, requests: int, context: int) -> Step:
     return step
 
 
-def _finish(step: Step, now: float, scheduler: Scheduler, model: StepModel, log: _Log) -> float:
-    """Let a step take its time; the tokens that it gives are there at its end."""
-    seconds = model.of(
-        step.prefill_tokens + step.decode_requests,
-        step.prefill_pairs,
-        step.decode_context_tokens,
-        step.prefill_requests + step.decode_requests,
-        step.prefill_requests,
-    )
-    if not log.ends:
-        seconds += model.host.first_step_s
-    end = now + seconds
-    if step.going_on:
-        log.gaps.append((end - log.ends[-1], step.going_on))
-    log.ends.append(end)
+def _finish(step: Step, pipeline: Pipeline, scheduler: Scheduler, log: _Log) -> float:
+    """The tokens that a step gives are there at its end."""
+    end = pipeline.finish()
+    seconds = end - max([step.launched, *log.ends[-1:]])
+    log.end(end, step.going_on)
+    log.slowest_s = max(log.slowest_s, seconds)
     for _, last_step in step.resumed:
         log.gaps.append((end - log.ends[last_step], 1))
     log.preemptions += len(step.preempted)
-    log.slowest_s = max(log.slowest_s, seconds)
     scheduler.update(step)
     scheduler.policy.after_step(step, seconds)
     return end

@@ -20,6 +20,7 @@ class Step:
         "decode_requests",
         "ended",
         "going_on",
+        "launched",
         "number",
         "preempted",
         "prefill_pairs",
@@ -35,6 +36,7 @@ class Step:
         self.preempted: list[RequestState] = []
         self.ended: list[RequestState] = []  # with the result of this step
         self.resumed: list[tuple[RequestState, int]] = []  # with the step of their last token
+        self.launched = 0.0  # when
         self.going_on = 0  # requests that decode and did in the step before
         self.decode_requests = 0
         self.decode_context_tokens = 0

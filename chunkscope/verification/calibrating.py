@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.calibration import CalibratedModel, Calibration, StepSamples
+from chunkscope.calibration import SAME, CalibratedModel, Calibration, StepSamples
 from chunkscope.hardware import GIB
 from chunkscope.models.shape import ModelShape
 from chunkscope.step_time import model_work
@@ -15,9 +16,19 @@ COLUMNS = (
     *("prefill_tokens", "prefill_pairs", "prefill_requests"),
     *("decode_requests", "decode_context_tokens", "duration_s"),
 )
-# Enough to fit four numbers, and small enough to commit.
+# Enough to fit a dozen numbers, and small enough to commit.
 STEPS_PER_RUN = 3_000
-BEGINNING = 8  # steps that show how fast requests come in
+BURSTS = "bursts"  # in place of a setting's name
+# Many requests with short prompts, few with long ones: (requests, prompt tokens, output tokens).
+# The cheapest come first: those that would take too long are left out.
+SHAPES = (
+    (1_024, 16, 16),
+    (512, 32, 16),
+    (256, 64, 16),
+    (64, 512, 16),
+    (8, 4_096, 16),
+    (1, 32_768, 16),
+)
 METHOD = {
     "cuda": "from one step's start to the next on the GPU's own time line (CUDA events), "
     "without steps after which the engine was idle",
@@ -26,10 +37,20 @@ METHOD = {
 }
 
 
+def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
+    """What is sent after the repeats, so that any workload shows what every kind of step costs."""
+    longest = max_model_len - 1
+    return [
+        (count, max(1, min(prompt, longest - output)), min(output, longest))
+        for count, prompt, output in SHAPES
+    ]
+
+
 def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
     good = [m for m in measured if m.run.ok and m.story.workers]
     rows = [(m.run.setting, row) for m in good for row in _steps(m.story.steps)]
+    rows += [(BURSTS, row) for m in good for row in _steps(m.story.bursts)]
     if not rows:
         return None
     story = good[0].story
@@ -50,20 +71,27 @@ def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> 
     )
 
 
+def joined(earlier: Calibration, later: Calibration) -> Calibration:
+    """Also the steps of rows that an earlier try measured, if it was the same engine."""
+    if any(getattr(earlier, name) != getattr(later, name) for name in (*SAME, "model")):
+        return later
+    columns = {
+        part.name: getattr(earlier.steps, part.name) + getattr(later.steps, part.name)
+        for part in fields(StepSamples)
+    }
+    return replace(later, steps=StepSamples(**columns))
+
+
 def _steps(repeats: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Every step with a known duration, thinned when there are very many: not how a run begins."""
+    """Every step with a known duration, thinned when there are very many."""
     found = [
-        (place, row)
+        row
         for repeat in repeats
-        for place, row in enumerate(zip(*(repeat[name] for name in COLUMNS), strict=True))
+        for row in zip(*(repeat[name] for name in COLUMNS), strict=True)
         if row[-1] is not None and row[-1] > 0
     ]
     every = -(-len(found) // STEPS_PER_RUN) if found else 1
-    return [
-        (*row[:-1], round(row[-1], 7))
-        for count, (place, row) in enumerate(found)
-        if count % every == 0 or place < BEGINNING
-    ]
+    return [(*row[:-1], round(row[-1], 7)) for row in found[::every]]
 
 
 def _model(shape: ModelShape, tp: int) -> CalibratedModel:

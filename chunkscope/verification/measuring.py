@@ -20,6 +20,9 @@ from chunkscope.workload import Workload
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
+TRICKLED = (
+    "this vLLM cannot hold requests back: the first steps ran while others were still being sent"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,7 @@ class Job:
     repeats: int
     timeout_s: float
     prompts: Sequence[Sequence[int]] | None = None
+    bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
 
     def task(self, setting: Setting) -> dict[str, Any]:
         w = self.workload
@@ -47,6 +51,7 @@ class Job:
             "warm_up": [(prompt, output, 0.0) for prompt, output in self.warm_up],
             "requests": [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in w.requests],
             "prompts": self.prompts,
+            "bursts": self.bursts,
         }
 
 
@@ -65,7 +70,10 @@ class Story:
     repeats: list[Figures] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
+    bursts: list[dict[str, Any]] = field(default_factory=list)  # steps, as above
+    notes: tuple[str, ...] = ()
     accepted: bool = False
+    measured: bool = False  # all repeats: what comes then only helps to calibrate
     done: bool = False
     failed: dict[str, Any] | None = None
 
@@ -101,7 +109,7 @@ def measure(setting: Setting, job: Job, log: Path, listener: Listener) -> Measur
             timed_out = True
         code = 0 if timed_out or story.done else process.exit_code()
     text = process.log_text()
-    if story.done:
+    if story.measured:
         return Measured(run=_run(setting, story, text, Status.OK, "", log=log), story=story)
     cause = _cause(story, text, code, job.timeout_s if timed_out else None)
     run = _run(setting, story, text, cause.status, cause.text, log=log)
@@ -137,6 +145,10 @@ def _follow(
             story.workers = event["workers"]
         case "repeat":
             _keep_repeat(event, story, job.workload)
+        case "measured":
+            story.measured = True
+        case "burst":
+            story.bursts.append(event["steps"])
         case "failed":
             story.failed = event
         case "done":
@@ -153,6 +165,8 @@ def _keep_repeat(event: dict[str, Any], story: Story, workload: Workload) -> Non
         )
         for answer in event["answers"]
     ]
+    at_once = not any(request.arrival_s for request in workload.requests)
+    story.notes = (TRICKLED,) if at_once and not event["held"] else ()
     seen = event["steps"]
     steps = Steps(
         count=len(seen["duration_s"]),
@@ -239,6 +253,7 @@ def _run(
         figures=median_of(story.repeats) if story.repeats else None,
         distribution=distribution_of(story.answers),
         log=log.name if log else None,
+        notes=story.notes,
     )
 
 

@@ -3,11 +3,13 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chunkscope import artefact
+from chunkscope.calibration import Calibration
 from chunkscope.choices import Task
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.hardware import GIB, driver_version
@@ -15,7 +17,12 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.plan import Plan
 from chunkscope.planning import chosen_datasets, profile_digest
 from chunkscope.profile import Profile, together
-from chunkscope.verification.calibrating import calibration_of, calibration_path
+from chunkscope.verification.calibrating import (
+    bursts_for,
+    calibration_of,
+    calibration_path,
+    joined,
+)
 from chunkscope.verification.comparing import judge
 from chunkscope.verification.listening import Listener, Nobody
 from chunkscope.verification.measuring import Job, Measured, Story, measure
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from chunkscope.verification.prompts import RealPrompts
 
 RANDOM = "random token ids"
-WARM_UP_REQUESTS = 16
+WARM_UP_REQUESTS = 2_048  # more than run at the same time
 WARM_UP_OUTPUT = 16
 
 
@@ -121,6 +128,7 @@ def verify(
         repeats=options.repeats,
         timeout_s=options.timeout_s,
         prompts=prompts.ids if prompts else None,
+        bursts=bursts_for(_max_model_len(plan)),
     )
     return _Rows(verification, plan, shape, job, report).measure(settings)
 
@@ -208,7 +216,10 @@ def _max_model_len(plan: Plan) -> int:
 
 
 def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int, int]]:
-    """The first requests, cut short, and the longest prompt of all: it decides the peak."""
+    """The requests, their answers cut short, and the longest prompt of all: it decides the peak.
+
+    Fewer will not do: vLLM compiles some kernels when it first meets a step of their size.
+    """
     first = workload.requests[:WARM_UP_REQUESTS]
     cut = [(r.prompt_tokens, min(r.output_tokens, WARM_UP_OUTPUT)) for r in first]
     lengths = together(chosen_datasets(profile, plan.inputs.dataset))
@@ -269,18 +280,25 @@ class _Rows:
         self._made, self._plan, self._shape = verification, plan, shape
         self._job, self._report = job, report
         self._measured: list[Measured] = []
+        self._earlier: dict[Path, Calibration | None] = {}
 
     def measure(self, settings: Sequence[Setting]) -> Verification:
         for number, setting in enumerate(settings, start=1):
             done = self._made.run(setting.name)
             if done is None:
-                self._report.listener.setting(setting.name, number, len(settings))
-                self._keep(measure(setting, self._job, self._log(setting), self._report.listener))
+                listener = self._report.listener
+                listener.setting(setting.name, number, len(settings))
+                self._keep(measure(setting, self._next_job(), self._log(setting), listener))
         order = [setting.name for setting in settings]
         runs = sorted(self._made.runs, key=lambda run: order.index(run.setting))
         self._made = replace(self._made, runs=tuple(runs))
         self._save()
         return self._made
+
+    def _next_job(self) -> Job:
+        """One row with bursts is enough: all of them share the model and the GPU."""
+        has_bursts = any(measured.story.bursts for measured in self._measured)
+        return replace(self._job, bursts=()) if has_bursts else self._job
 
     def _keep(self, measured: Measured) -> None:
         machine = self._made.machine or machine_of(measured.story)
@@ -304,7 +322,18 @@ class _Rows:
         self._made.save(self._report.output)
         calibration = calibration_of(self._measured, self._shape, self._plan.inputs.tp)
         if calibration is not None:
-            calibration.save(calibration_path(self._report.output.parent, calibration))
+            path = calibration_path(self._report.output.parent, calibration)
+            earlier = self._calibration_before(path)
+            (joined(earlier, calibration) if earlier else calibration).save(path)
+
+    def _calibration_before(self, path: Path) -> Calibration | None:
+        """What an earlier try wrote, if its rows are kept; read before it is written over."""
+        if path not in self._earlier:
+            fresh = {measured.run.setting for measured in self._measured}
+            resumed = any(run.setting not in fresh for run in self._made.runs)
+            with suppress(InputError):
+                self._earlier[path] = Calibration.load(path) if resumed else None
+        return self._earlier.setdefault(path, None)
 
     def _log(self, setting: Setting) -> Path:
         name = "".join(c if c.isalnum() else "-" for c in setting.name).strip("-")

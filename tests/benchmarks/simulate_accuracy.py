@@ -5,7 +5,7 @@ that was written beside it. For each model the step times are fitted on some wor
 run is simulated with them; only the runs of the other workloads are a test. Below, other choices of
 what to fit on, and a calibration of one model scaled to the other.
 
-Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit long --fit short
+Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit mixed
 """
 
 import argparse
@@ -28,7 +28,7 @@ from chunkscope.simulation.rules import rules_of
 from chunkscope.step_time import ModelWork
 from chunkscope.vllm_flags import release
 
-FIT = ("long", "short")
+FIT = ("mixed",)
 LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}
 SPREADS = dict(zip(LIMITS, ("makespan_s", "ttft_s.p50", "ttft_s.p95", "itl_s.p50"), strict=True))
 ROOFLINE_LIMIT = 0.25
@@ -73,7 +73,7 @@ def cases(root: Path) -> dict[str, list[Case]]:
 # -- simulated, and measured -------------------------------------------------------------------
 
 
-def simulated(case: Case, run: dict[str, Any], cost: CostModel) -> SimulatedRun:
+def simulated(case: Case, run: dict[str, Any], cost: CostModel, *, watch: int = 0) -> SimulatedRun:
     """The same requests under the settings that the engine said it ran with."""
     engine = run["engine"]
     block = int(engine.get("block_size") or 16)
@@ -94,7 +94,7 @@ def simulated(case: Case, run: dict[str, Any], cost: CostModel) -> SimulatedRun:
         shared_prefix=case.trace.shared_prefix,
         prompt_logprobs=case.trace.task is Task.LOGLIKELIHOOD,
     )
-    return run_setting(circumstances, args)
+    return run_setting(circumstances, args, watch=watch)
 
 
 def errors(case: Case, run: dict[str, Any], cost: CostModel) -> Errors:

@@ -54,18 +54,20 @@ def test_with_async_scheduling_it_waits_for_one_step_more():
     assert late.ttft_s.max == pytest.approx(1.1 + 1.001 + 1.101 - 0.5)
 
 
-def test_requests_sent_at_once_reach_the_engine_one_by_one():
-    """The second comes while the first step runs; its time counts from when it is taken up."""
-    step = dataclasses.replace(STEP, host=Host(ingest_s=0.2))
-    run = simulate([(100, 1), (100, 1), (100, 1)], ARGS, step).run
-    assert run.steps == 2
-    assert run.makespan_s == pytest.approx(1.1 + 1.2)
-    assert run.ttft_s.max == pytest.approx(2.3 - 0.2)
+def test_the_first_step_waits_for_the_host():
+    """Nothing runs beside its preparation: 0.7 of 2 s; then 0.3 of 2 s to hand out its token."""
+    step = dataclasses.replace(STEP, host=Host(fixed_s=2.0))
+    assert simulate([(100, 1)], ARGS, step).run.makespan_s == pytest.approx(1.4 + 1.1 + 0.6)
 
 
-def test_the_first_step_waits_for_the_engine_to_wake_up():
-    step = dataclasses.replace(STEP, host=Host(first_step_s=0.5))
-    assert simulate([(100, 2)], ARGS, step).run.makespan_s == pytest.approx(0.5 + 1.1 + 1.001)
+def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched():
+    """The GPU needs a second, launching three: two steps are launched before the first token."""
+    step = dataclasses.replace(STEP, host=Host(ungraphed_s=3.0), graphed_tokens=8)
+    args = dataclasses.replace(ARGS, max_num_seqs=4, async_scheduling=True)
+    run = simulate([(256, 1), (256, 1)], args, step).run
+    assert run.ttft_s.p50 == pytest.approx((6.0 + 6.0) / 2)
+    plain = simulate([(256, 1), (256, 1)], dataclasses.replace(args, async_scheduling=False), step)
+    assert plain.run.ttft_s.p50 == pytest.approx((3.0 + 6.0) / 2)
 
 
 @pytest.mark.parametrize(("async_scheduling", "gap"), [(True, 3.0), (False, 4.001)])

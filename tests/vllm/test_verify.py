@@ -19,6 +19,10 @@ from chunkscope.calibration import Calibration
 from chunkscope.histogram import LengthHistogram
 from chunkscope.planning import recommend
 from chunkscope.profile import Profile
+from chunkscope.simulation import simulate
+from chunkscope.simulation.args import EngineArgs
+from chunkscope.step_time import StepModel
+from chunkscope.verification.calibrating import BURSTS
 from chunkscope.verification.result import Status, Verification
 from tests.plans import profile
 
@@ -35,6 +39,9 @@ SHORT, LONG = [40, 60, 90, 120], [700, 1_000, 1_300]
 ALWAYS = ["--load-format", "dummy", "--enforce-eager", "--fixed-kv-cache", "64MiB"]
 ALWAYS += ["--engine-arg", "dtype=float32"]  # bfloat16 needs instructions not every CPU has
 MARK = "CHUNKSCOPE_TEST_RUN"
+STEP = StepModel(
+    fixed_s=1.0, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="test"
+)
 
 
 class Workplace:
@@ -196,10 +203,38 @@ def test_the_steps_are_kept_to_calibrate_a_simulation(measured) -> None:
     place, _ = measured
     calibration = Calibration.load(place.folder / "reports" / "calibration-cpu-tiny.json")
     steps = calibration.steps
-    assert set(steps.setting) == {run.setting for run in place.result().runs}
+    assert set(steps.setting) == {*(run.setting for run in place.result().runs), BURSTS}
+    burst = [n for s, n in zip(steps.setting, steps.decode_requests, strict=True) if s == BURSTS]
+    assert {1, 8} <= set(burst)  # lone requests and several, whatever the workload shows
+    assert max(burst) > 11
     off = [n for s, n in zip(steps.setting, steps.prefill_tokens, strict=True) if s == "off"]
     assert max(off) >= max(LONG)
     assert all(duration > 0 for duration in steps.duration_s)
+
+
+def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
+    """All requests wait in the engine when the clock starts, so that every repeat is the same."""
+    place, _ = measured
+    result = place.result()
+    for run in result.runs:
+        assert run.notes == ()
+        found = simulate(
+            result.workload.requests, args_of(run.engine), STEP, vllm_version=result.machine.vllm
+        ).run
+        assert {repeat.steps for repeat in run.repeats} == {found.steps}
+        assert {repeat.chunked_prompts for repeat in run.repeats} == {found.chunked_prompts}
+        assert {repeat.chunks_max for repeat in run.repeats} == {found.most_chunks}
+
+
+def args_of(engine: dict) -> EngineArgs:
+    same = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold", "block_size")
+    return EngineArgs(
+        **{name: engine[name] for name in same},
+        enable_chunked_prefill=engine["enable_chunked_prefill"],
+        enable_prefix_caching=engine["enable_prefix_caching"],
+        async_scheduling=bool(engine["async_scheduling"]),
+        kv_cache_tokens=engine["num_gpu_blocks"] * engine["block_size"],
+    )
 
 
 def test_an_engine_that_is_killed_is_a_row_and_can_be_measured_again(place) -> None:

@@ -9,14 +9,16 @@ vLLM prints goes to the log.
 import asyncio
 import json
 import os
-import random
 import sys
 import time
 from typing import Any
 
+from chunkscope_sender import Sender
+
 PROBE = "chunkscope_probe.Probe"
 USAGE = {"serve": "OPENAI_API_SERVER", "llm": "LLM_CLASS", "other": "ENGINE_CONTEXT"}
 TELL_EVERY_S = 0.5
+LONGEST_BURST_S = 10.0
 
 
 class Events:
@@ -51,8 +53,6 @@ class Run:
     def __init__(self, task: "dict[str, Any]", events: Events) -> None:
         self._task, self._events = task, events
         self._engine: Any = None
-        self._sampling: Any = None
-        self._ids: Any = None
 
     async def go(self) -> None:
         started = time.perf_counter()
@@ -71,7 +71,6 @@ class Run:
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        self._sampling = vllm.SamplingParams
         self._events.tell("versions", vllm=vllm.__version__, torch=_torch_version())
         args = AsyncEngineArgs(**self._task["engine"], worker_extension_cls=PROBE)
         usage = UsageContext[USAGE[self._task["entry"]]]
@@ -81,21 +80,40 @@ class Run:
         return config
 
     async def _measure(self, config: Any) -> None:
-        self._ids = TokenIds(self._task, vocab=config.model_config.get_vocab_size())
-        warm = self._task["warm_up"]
+        sender = Sender(self._engine, self._task, vocab=config.model_config.get_vocab_size())
         self._events.tell("phase", phase="warming up")
-        await self._send(warm, repeat=-1)
+        await sender.warm_up(self._task["warm_up"])
         await self._forget()
         requests = self._task["requests"]
         for repeat in range(self._task["repeats"]):
             self._events.tell("phase", phase="measuring", repeat=repeat)
-            answers = await self._send(requests, repeat=repeat)
-            steps = [json.loads(text) for text in await self._ask("chunkscope_steps")]
+            progress = Progress(self._events, len(requests))
+            answers = await sender.send(requests, str(repeat), progress.one_more)
+            steps = await self._steps()
             memory = [json.loads(text) for text in await self._ask("chunkscope_memory")]
-            self._events.tell(
-                "repeat", repeat=repeat, answers=answers, steps=steps[0], memory=memory
-            )
+            found = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
+            self._events.tell("repeat", repeat=repeat, **found)
             await self._forget()
+        self._events.tell("measured")
+        await self._sweep(sender, _facts(config))
+
+    async def _sweep(self, sender: Sender, facts: "dict[str, Any]") -> None:
+        """Bursts of one kind each: a workload need not show what every step costs."""
+        self._events.tell("phase", phase="calibrating")
+        speed = None
+        for number, (count, prompt, output) in enumerate(self._task["bursts"]):
+            count = _fitting(count, prompt + output, facts)
+            tokens = count * (prompt + output)
+            if speed is not None and tokens / speed > LONGEST_BURST_S:
+                continue
+            begun = time.perf_counter()
+            await sender.send([(prompt, output, 0.0)] * count, f"b{number}")
+            speed = tokens / (time.perf_counter() - begun)
+            self._events.tell("burst", steps=await self._steps())
+            await self._forget()
+
+    async def _steps(self) -> Any:
+        return json.loads((await self._ask("chunkscope_steps"))[0])
 
     async def _forget(self) -> None:
         """No repeat may find the prompts of the one before in the prefix cache."""
@@ -107,69 +125,6 @@ class Run:
 
     async def _ask(self, method: str) -> Any:
         return await self._engine.collective_rpc(method)
-
-    async def _send(self, requests: "list[Any]", *, repeat: int) -> "list[Any]":
-        """All requests, each at its time; the answers in the order of the requests."""
-        prompts = [self._ids.prompt(repeat, i, r[0]) for i, r in enumerate(requests)]
-        progress = Progress(self._events, len(requests))
-        begin = time.perf_counter()
-        one = [
-            self._one(f"r{repeat}.{i}", prompts[i], r[1], begin + r[2], begin, progress)
-            for i, r in enumerate(requests)
-        ]
-        return list(await asyncio.gather(*one))
-
-    async def _one(
-        self, name: str, ids: "list[int]", output: int, when: float, begin: float, progress: Any
-    ) -> "dict[str, Any]":
-        if (wait := when - time.perf_counter()) > 0:
-            await asyncio.sleep(wait)
-        sent = time.perf_counter()
-        times, counts, cached = [], [], None
-        prompt = {"prompt_token_ids": ids}
-        async for answer in self._engine.generate(prompt, self._params(output), name):
-            times.append(time.perf_counter() - begin)
-            counts.append(len(answer.outputs[0].token_ids))
-            cached = getattr(answer, "num_cached_tokens", None)
-        progress.one_more()
-        return {"sent": sent - begin, "times": times, "counts": counts, "cached": cached}
-
-    def _params(self, output: int) -> Any:
-        from vllm.sampling_params import RequestOutputKind
-
-        logprobs = 1 if self._task["task"] == "loglikelihood" else None
-        return self._sampling(
-            temperature=0.0,
-            max_tokens=output,
-            ignore_eos=True,
-            detokenize=False,
-            prompt_logprobs=logprobs,
-            output_kind=RequestOutputKind.DELTA,
-        )
-
-
-class TokenIds:
-    """The prompts: given ids, or random ones, other ones in every repeat."""
-
-    def __init__(self, task: "dict[str, Any]", *, vocab: int) -> None:
-        self._seed, self._shared = task["seed"], task["shared_prefix"]
-        self._given = task.get("prompts")
-        # Special tokens sit at either end of most vocabularies.
-        self._range = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
-
-    def prompt(self, repeat: int, index: int, length: int) -> "list[int]":
-        if self._given is not None and repeat >= 0:
-            ids = list(self._given[index])
-        else:
-            ids = self._random(f"{self._seed}/{repeat}/{index}", length)
-        if self._shared:
-            kept = min(self._shared, length - 1)
-            ids[:kept] = self._random(f"{self._seed}/{repeat}/shared", kept)
-        return ids
-
-    def _random(self, seed: str, length: int) -> "list[int]":
-        chance = random.Random(seed)
-        return chance.choices(range(*self._range), k=length)
 
 
 class Progress:
@@ -204,6 +159,13 @@ def _facts(config: Any) -> "dict[str, Any]":
         "dtype": str(model.dtype).removeprefix("torch."),
         "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
     }
+
+
+def _fitting(count: int, tokens: int, facts: "dict[str, Any]") -> int:
+    """As many of so many requests as run at the same time."""
+    blocks, size = int(facts["num_gpu_blocks"] or 0), int(facts["block_size"])
+    room = blocks * size // (tokens + size)
+    return max(1, min(count, int(facts["max_num_seqs"]), room))
 
 
 def _torch_version() -> "str | None":

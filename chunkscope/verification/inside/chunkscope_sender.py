@@ -1,0 +1,145 @@
+"""Send requests to a vLLM engine, and note when each of their tokens comes back."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Sender:
+    """Requests are (prompt tokens, output tokens, when to send it)."""
+
+    def __init__(self, engine: Any, task: "dict[str, Any]", *, vocab: int) -> None:
+        self._engine, self._task = engine, task
+        self._ids = TokenIds(task, vocab=vocab)
+        self._tokens = Tokens(engine.output_processor)
+        self._streams = False
+        self.held = False  # whether all requests of the last time waited before the clock started
+
+    async def warm_up(self, requests: "list[Any]") -> None:
+        answers = await self.send(requests, "w")
+        wanted = [request[1] for request in requests]
+        # vLLM's inside may have changed: then every token has to be asked for.
+        self._streams = [sum(answer["counts"]) for answer in answers] != wanted
+
+    async def send(
+        self, requests: "list[Any]", name: str, tell: "Callable[[], None]" = lambda: None
+    ) -> "list[dict[str, Any]]":
+        """The answers in the order of the requests, in seconds since all of this began.
+
+        Those that are to be sent at once all wait in the engine when the clock starts.
+        """
+        prompts = [self._ids.prompt(name, i, request[0]) for i, request in enumerate(requests)]
+        self.held = not any(request[2] for request in requests) and await self._hold()
+        begin = time.perf_counter()
+        tasks = [
+            asyncio.create_task(self._one(f"{name}.{i}", prompts[i], r[1], begin + r[2], tell))
+            for i, r in enumerate(requests)
+        ]
+        if self.held:
+            begin = await self._let_go(tasks)
+        answers = await asyncio.gather(*tasks)
+        for answer in answers:
+            answer["sent"] = 0.0 if self.held else answer["sent"] - begin
+            answer["times"] = [when - begin for when in answer["times"]]
+        return list(answers)
+
+    async def _hold(self) -> bool:
+        """The engine takes requests up and begins none of them; False where it cannot."""
+        if not hasattr(self._engine.engine_core, "pause_scheduler_async"):
+            return False
+        await self._engine.pause_generation(mode="keep", clear_cache=False)
+        return True
+
+    async def _let_go(self, tasks: "list[asyncio.Task[Any]]") -> float:
+        waiting = self._engine.output_processor.get_num_unfinished_requests
+        while waiting() < len(tasks) and not any(task.done() for task in tasks):
+            await asyncio.sleep(0.001)
+        await self._engine.is_paused()  # it answers after all that was sent before
+        begin = time.perf_counter()
+        await self._engine.resume_generation()
+        return begin
+
+    async def _one(
+        self, name: str, ids: "list[int]", output: int, when: float, tell: "Callable[[], None]"
+    ) -> "dict[str, Any]":
+        if (wait := when - time.perf_counter()) > 0:
+            await asyncio.sleep(wait)
+        sent, cached = time.perf_counter(), None
+        prompt = {"prompt_token_ids": ids}
+        async for answer in self._engine.generate(prompt, self._params(output), name):
+            if self._streams:
+                self._tokens.note(name, len(answer.outputs[0].token_ids))
+            cached = getattr(answer, "num_cached_tokens", None)
+        tell()
+        times, counts = self._tokens.take(name)
+        return {"sent": sent, "times": times, "counts": counts, "cached": cached}
+
+    def _params(self, output: int) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind as Kind
+
+        return SamplingParams(
+            temperature=0.0,
+            max_tokens=output,
+            ignore_eos=True,
+            detokenize=False,
+            prompt_logprobs=1 if self._task["task"] == "loglikelihood" else None,
+            output_kind=Kind.DELTA if self._streams else Kind.FINAL_ONLY,
+        )
+
+
+class Tokens:
+    """When the tokens of each request came, noted where all those of a step come by.
+
+    To wake up one task per token, as streaming does, would slow down what is measured.
+    """
+
+    def __init__(self, processor: Any) -> None:
+        self._of: dict[str, tuple[list[float], list[int]]] = {}
+        process = processor.process_outputs
+
+        def process_outputs(outputs: "list[Any]", *args: Any, **kwargs: Any) -> Any:
+            now = time.perf_counter()
+            for output in outputs:
+                if count := len(output.new_token_ids):
+                    # vLLM adds letters to the names of requests, after a dash.
+                    self.note(output.request_id.partition("-")[0], count, now)
+            return process(outputs, *args, **kwargs)
+
+        processor.process_outputs = process_outputs
+
+    def note(self, name: str, count: int, when: "float | None" = None) -> None:
+        times, counts = self._of.setdefault(name, ([], []))
+        times.append(time.perf_counter() if when is None else when)
+        counts.append(count)
+
+    def take(self, name: str) -> "tuple[list[float], list[int]]":
+        return self._of.pop(name, ([], []))
+
+
+class TokenIds:
+    """The prompts: given ids, or random ones, other ones in every repeat."""
+
+    def __init__(self, task: "dict[str, Any]", *, vocab: int) -> None:
+        self._seed, self._shared = task["seed"], task["shared_prefix"]
+        self._given = task.get("prompts")
+        # Special tokens sit at either end of most vocabularies.
+        self._range = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
+
+    def prompt(self, name: str, index: int, length: int) -> "list[int]":
+        """`name` is a number in the repeats that are measured: the workload is theirs alone."""
+        measured = name.isdigit()
+        if self._given is not None and measured:
+            ids = list(self._given[index])
+        else:
+            ids = self._random(f"{self._seed}/{name}/{index}", length)
+        if self._shared and measured:
+            kept = min(self._shared, length - 1)
+            ids[:kept] = self._random(f"{self._seed}/{name}/shared", kept)
+        return ids
+
+    def _random(self, seed: str, length: int) -> "list[int]":
+        chance = random.Random(seed)
+        return chance.choices(range(*self._range), k=length)
