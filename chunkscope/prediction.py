@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from chunkscope import __version__
@@ -87,7 +86,6 @@ def predict(
         workload=info,
         runs=(),
         warnings=warnings,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
     )
     if options.sweep:

@@ -12,6 +12,7 @@ from chunkscope.report.figures import plural
 from chunkscope.verification.result import Machine, Verification
 
 UNKNOWN = "not recorded"
+UNDATED = "undated: it follows from the others"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def _origins(findings: Findings) -> Iterator[Origin]:
         yield Origin(
             file="simulation.json",
             sha256=digests.get("simulation.json", UNKNOWN),
-            created=str(simulation.get("created", UNKNOWN)),
+            created=UNDATED,
             version=str(simulation.get("chunkscope", UNKNOWN)),
             facts=tuple(_of_simulation(simulation)),
         )

@@ -2,8 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -133,7 +132,7 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What `simulate` answers: predicted, never measured."""
+    """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
 
     cost_model: CostModel
     vllm: str
@@ -143,7 +142,6 @@ class Simulation:
     knee: int | None = None
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     version: str = ""
 
     @property
@@ -157,7 +155,6 @@ class Simulation:
         return {
             "schema": SCHEMA,
             "chunkscope": self.version or __version__,
-            "created": self.created,
             "command": list(self.command),
             "label": "predicted",
             "vllm": self.vllm,

@@ -40,7 +40,6 @@ class _Cost(Checked):
 class _File(Checked):
     schema_name: str = Field(alias="schema")
     chunkscope: str
-    created: str
     command: tuple[str, ...] = ()
     label: str
     vllm: str
@@ -74,7 +73,6 @@ def parse(found: dict[str, Any]) -> Simulation:
         knee=file.knee,
         warnings=file.warnings,
         command=file.command,
-        created=file.created,
         version=file.chunkscope,
     )
     places = (*file.pareto, *([] if file.knee is None else [file.knee]))

@@ -279,7 +279,6 @@ def simulation() -> dict[str, Any]:
 
     return {
         "chunkscope": "0.1.0",
-        "created": CREATED,
         "cost_model": {"source": "roofline", "origin": "an H200's data sheet", "coefficients": {}},
         "runs": [
             one(512, 60.0, 0.04),
