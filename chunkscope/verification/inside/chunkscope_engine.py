@@ -99,16 +99,12 @@ class Run:
 
     async def _sweep(self, sender: Sender, facts: "dict[str, Any]") -> None:
         """Bursts of one kind each: a workload need not show what every step costs."""
-        self._events.tell("phase", phase="calibrating")
-        speed = None
         for number, (count, prompt, output) in enumerate(self._task["bursts"]):
+            self._events.tell("phase", phase="calibrating")
             count = _fitting(count, prompt + output, facts)
-            tokens = count * (prompt + output)
-            if speed is not None and tokens / speed > LONGEST_BURST_S:
+            if count * (prompt + output) > LONGEST_BURST_S * sender.tokens_per_s:
                 continue
-            begun = time.perf_counter()
             await sender.send([(prompt, output, 0.0)] * count, f"b{number}")
-            speed = tokens / (time.perf_counter() - begun)
             self._events.tell("burst", steps=await self._steps())
             await self._forget()
 

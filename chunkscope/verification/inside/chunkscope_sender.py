@@ -1,6 +1,7 @@
 """Send requests to a vLLM engine, and note when each of their tokens comes back."""
 
 import asyncio
+import inspect
 import random
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ class Sender:
         self._tokens = Tokens(engine.output_processor)
         self._streams = False
         self.held = False  # whether all requests of the last time waited before the clock started
+        self.tokens_per_s = 0.0  # the most that it came to
 
     async def warm_up(self, requests: "list[Any]") -> None:
         answers = await self.send(requests, "w")
@@ -40,14 +42,21 @@ class Sender:
         if self.held:
             begin = await self._let_go(tasks)
         answers = await asyncio.gather(*tasks)
+        tokens, took = sum(r[0] + r[1] for r in requests), time.perf_counter() - begin
+        self.tokens_per_s = max(self.tokens_per_s, tokens / took)
         for answer in answers:
             answer["sent"] = 0.0 if self.held else answer["sent"] - begin
             answer["times"] = [when - begin for when in answer["times"]]
         return list(answers)
 
     async def _hold(self) -> bool:
-        """The engine takes requests up and begins none of them; False where it cannot."""
-        if not hasattr(self._engine.engine_core, "pause_scheduler_async"):
+        """The engine takes requests up and begins none of them; False where it cannot.
+
+        Older versions have no such thing, or hold requests back before they reach the engine.
+        """
+        pause = getattr(self._engine, "pause_generation", None)
+        in_engine = hasattr(self._engine.engine_core, "pause_scheduler_async")
+        if pause is None or not in_engine or "mode" not in inspect.signature(pause).parameters:
             return False
         await self._engine.pause_generation(mode="keep", clear_cache=False)
         return True
