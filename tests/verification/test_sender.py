@@ -92,7 +92,7 @@ def test_all_wait_in_the_engine_when_the_clock_starts():
     assert engine.waited_at_start == 3
     assert [answer["sent"] for answer in answers] == [0.0] * 3
     assert [sum(answer["counts"]) for answer in answers] == [3, 2, 1]
-    assert all(0 < min(a["times"]) and a["times"] == sorted(a["times"]) for a in answers)
+    assert all(min(a["times"]) > 0 and a["times"] == sorted(a["times"]) for a in answers)
     assert set(engine.kinds) == {"final"}  # nobody is woken up for a single token
     assert sender.tokens_per_s > 0
 
