@@ -101,7 +101,6 @@ class StepModel:
     per_request_s: float = 0.0
     free_tokens: int = 0
     host: Host = NO_HOST
-    overlaps: bool = True  # the host's work with the GPU's: async scheduling
     graphed_tokens: int = GRAPHED_TOKENS
 
     def seconds(
@@ -122,12 +121,7 @@ class StepModel:
     ) -> float:
         """A step with so many (token, context token) pairs to read `prompts`, of all `requests`."""
         gpu = self.gpu_s(tokens, pairs, decode_context, requests)
-        return self.both(gpu, self.host_s(tokens, requests, prompts))
-
-    def both(self, gpu_s: float, host_s: float) -> float:
-        if self.overlaps:
-            return gpu_s if gpu_s > host_s else host_s
-        return gpu_s + host_s
+        return max(gpu, self.host_s(tokens, requests, prompts))
 
     def gpu_s(self, tokens: int, pairs: int, decode_context: int, requests: int) -> float:
         paid = tokens - self.free_tokens

@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 
 from chunkscope.hardware import find_gpu
@@ -36,14 +34,6 @@ def test_the_slower_of_gpu_and_host_counts():
     host = small.host_s(1_024, 1_024, 0)
     assert small.of(1_024, 0, 190_000, 1_024) == host == pytest.approx(0.047, rel=0.05)
     assert large.of(1_024, 0, 190_000, 1_024) == large.gpu_s(1_024, 0, 190_000, 1_024) > host
-
-
-def test_without_async_scheduling_host_and_gpu_take_turns():
-    step = step_model(find_model("qwen2.5-1.5b"), find_gpu("h200"))
-    in_turn = dataclasses.replace(step, overlaps=False)
-    parts = (step.gpu_s(200, 0, 40_000, 200), step.host_s(200, 200, 0))
-    assert step.of(200, 0, 40_000, 200) == max(parts)
-    assert in_turn.of(200, 0, 40_000, 200) == sum(parts)
 
 
 def test_a_step_over_the_graphs_size_is_launched_by_the_host():

@@ -34,11 +34,8 @@ def run_setting(c: Circumstances, args: EngineArgs, *, watch: int = 0) -> Simula
     check_requests(c.requests, args)
     policy = make_policy(c.policy)
     scheduler = Scheduler(args, c.rules, policy)
-    model = replace(
-        c.step,
-        overlaps=args.async_scheduling,
-        graphed_tokens=min(c.step.graphed_tokens, 2 * args.max_num_seqs),
-    )
+    graphed_tokens = min(c.step.graphed_tokens, 2 * args.max_num_seqs)
+    model = replace(c.step, graphed_tokens=graphed_tokens)
     states = [
         RequestState(
             place,

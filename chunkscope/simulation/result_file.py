@@ -20,7 +20,6 @@ class _Coefficients(Checked):
     per_request_s: float
     free_tokens: int
     host: Host = NO_HOST
-    overlaps: bool = True
     graphed_tokens: int = GRAPHED_TOKENS
 
 

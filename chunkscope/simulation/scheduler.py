@@ -4,6 +4,8 @@ Text models with full attention, no speculative decoding. It is compared with th
 tests/vllm/test_scheduler_twin.py.
 """
 
+from dataclasses import replace
+
 from chunkscope.simulation.args import EngineArgs
 from chunkscope.simulation.blocks import BlockPool
 from chunkscope.simulation.decoding import Decoding
@@ -56,6 +58,9 @@ class Scheduler:
     """`schedule` a step, then `update` with its result, as vLLM's engine does."""
 
     def __init__(self, args: EngineArgs, rules: Rules, policy: Policy | None = None) -> None:
+        plain = not (args.enable_chunked_prefill or args.enable_prefix_caching)
+        if plain and rules.unchunked_drops_the_threshold:
+            args = replace(args, long_prefill_token_threshold=0)
         self.args = args
         self.rules = rules
         self.policy = policy or VllmPolicy()
@@ -134,7 +139,7 @@ class Scheduler:
             self._busy[request] = None
             step.tokens[request] = num_new_tokens
             token_budget -= num_new_tokens
-        self.waiting.put_back(skipped)
+        self.waiting.put_back(reversed(skipped))  # vLLM, too, turns them around
         self._advance(step)
         return step
 

@@ -68,9 +68,22 @@ def test_unchunked_a_prompt_over_the_budget_stops_the_queue_since_0_12(version, 
     assert sum(totals(steps)) == 170
 
 
-def test_unchunked_with_a_threshold_still_chunks():
+@pytest.mark.parametrize(
+    ("version", "caching", "expected"),
+    [(OLD, True, [64, 36]), (OLD, False, [100]), ("0.10.2", False, [64, 36])]
+    + [(version, False, [64, 36]) for version in (MIDDLE, GATED)],
+)
+def test_unchunked_with_a_threshold_still_chunks(version, caching, expected):
+    """But 0.11.1 and 0.11.2 drop the threshold along with chunking, unless prefixes are cached."""
     off = engine(enable_chunked_prefill=False, long_prefill_token_threshold=64)
-    assert totals(trace(asked((100, 1)), off, rules=rules(GATED))) == [64, 36]
+    off["enable_prefix_caching"] = caching
+    assert totals(trace(asked((100, 1)), off, rules=rules(version))) == expected
+
+
+def test_unchunked_the_prompts_that_0_11_skips_come_back_in_reverse():
+    off = engine(max_num_batched_tokens=100, enable_chunked_prefill=False)
+    steps = trace(asked((90, 1), (80, 1), (70, 1), (60, 1)), off, rules=rules(OLD))
+    assert [list(step["tokens"]) for step in steps] == [[0], [3], [1], [2]]
 
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.24.0", GATED, NEW])

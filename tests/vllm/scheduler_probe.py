@@ -5,6 +5,8 @@ is loaded: a made-up result ends each step. A request comes before the step `com
 `async_scheduling` a step is scheduled before the result of the one before is there.
 """
 
+import dataclasses
+import inspect
 import json
 import os
 import sys
@@ -15,11 +17,11 @@ from pathlib import Path
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import numpy as np
 import torch
 import vllm
 from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
-from vllm.utils.hashing import sha256_cbor
 from vllm.v1.core import kv_cache_utils, single_type_kv_cache_manager
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -27,6 +29,11 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
+
+try:
+    from vllm.utils.hashing import sha256_cbor
+except ImportError:  # 0.11.0 and before
+    from vllm.utils import sha256_cbor
 
 MARK = "scheduler-probe:"
 MOST_STEPS = 20_000
@@ -46,6 +53,11 @@ SMALL = {
 }
 
 
+AS_SAMPLED = np.asarray if "ndarray" in str(ModelRunnerOutput.__annotations__) else list
+UNKNOWN = {"watermark", "long_prefill_token_threshold_adaptive"}
+UNKNOWN -= {field.name for field in dataclasses.fields(SchedulerConfig)}
+
+
 class Machine:
     """One vLLM configuration for all workloads; only the scheduler is made anew for each."""
 
@@ -55,7 +67,7 @@ class Machine:
         kv_cache_utils.init_none_hash(sha256_cbor)
 
     def scheduler(self, engine):
-        engine = dict(engine)
+        engine = {name: value for name, value in engine.items() if name not in UNKNOWN}
         blocks, size = engine.pop("num_blocks"), engine.pop("block_size")
         caching = engine.pop("enable_prefix_caching")
         self.model.max_model_len = engine["max_model_len"]
@@ -70,7 +82,9 @@ class Machine:
         register = getattr(single_type_kv_cache_manager, "register_all_kvcache_specs", None)
         if register is not None:
             register(config)
-        spec = FullAttentionSpec(block_size=size, num_kv_heads=1, head_size=32, dtype=torch.float16)
+        heads = {"num_kv_heads": 1, "head_size": 32, "dtype": torch.float16}
+        heads |= _known(FullAttentionSpec, use_mla=False)
+        spec = FullAttentionSpec(block_size=size, **heads)
         groups = [KVCacheGroupSpec(["layer"], spec)]
         kind = AsyncScheduler if engine["async_scheduling"] else Scheduler
         return kind(
@@ -79,7 +93,7 @@ class Machine:
                 num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups
             ),
             structured_output_manager=StructuredOutputManager(config),
-            block_size=size,
+            **_known(Scheduler, block_size=size),
             log_stats=True,
         )
 
@@ -94,13 +108,19 @@ class Machine:
                 place, asked = coming.popleft()
                 scheduler.add_request(_request(place, asked, workload["shared_prefix"], hasher))
             turn += 1
+            before = Before(scheduler)
             out = scheduler.schedule()
             if out.total_num_scheduled_tokens:
-                steps.append(_seen(out))
-            flying.append((out, _sampling(scheduler, out)))
+                steps.append(_seen(out, before))
+            flying.append((out, {n for n in out.num_scheduled_tokens if before.samples(n)}))
             while len(flying) > (1 if engine["async_scheduling"] else 0):
                 _finish(scheduler, *flying.popleft())
         return steps
+
+
+def _known(kind, **values):
+    """Those that it takes: not every version does."""
+    return {n: value for n, value in values.items() if n in inspect.signature(kind).parameters}
 
 
 def _request(place, asked, shared, hasher):
@@ -113,6 +133,7 @@ def _request(place, asked, shared, hasher):
     same = min(shared, asked["prompt"])
     own = FIRST_OWN_TOKEN + 2 * place
     return Request(
+        **_known(Request, eos_token_id=2),
         request_id=f"{place:06}",
         prompt_token_ids=[SHARED_TOKEN] * same + [own] * (asked["prompt"] - same),
         sampling_params=params,
@@ -123,14 +144,34 @@ def _request(place, asked, shared, hasher):
     )
 
 
-def _seen(out):
+class Before:
+    """The requests before a step: what it did to them is not told by every version."""
+
+    def __init__(self, scheduler):
+        self._requests = dict(scheduler.requests)
+        self._promised = {n: self._promises(n) for n in self._requests}
+        self._running = [request.request_id for request in scheduler.running]
+
+    def _promises(self, name):
+        """Tokens of steps that are scheduled and not computed."""
+        return getattr(self._requests[name], "num_output_placeholders", 0)
+
+    def samples(self, name):
+        """Does the step give it a token, as no part of it is left for later?"""
+        request = self._requests[name]
+        if hasattr(request, "is_prefill_chunk"):
+            return not request.is_prefill_chunk
+        promised = self._promises(name) > self._promised[name]
+        return promised or request.num_computed_tokens >= request.num_tokens
+
+    def preempted(self):
+        return [n for n in self._running if self._requests[n].status.name == "PREEMPTED"]
+
+
+def _seen(out, before):
     tokens = {int(name): count for name, count in out.num_scheduled_tokens.items()}
-    return {"tokens": tokens, "preempted": sorted(map(int, out.preempted_req_ids or ()))}
-
-
-def _sampling(scheduler, out):
-    """The requests that this step gives a token: no part of them is left for later."""
-    return {n for n in out.num_scheduled_tokens if not scheduler.requests[n].is_prefill_chunk}
+    told = out.preempted_req_ids if hasattr(out, "preempted_req_ids") else before.preempted()
+    return {"tokens": tokens, "preempted": sorted(map(int, told or ()))}
 
 
 def _finish(scheduler, out, sampling):
@@ -139,7 +180,8 @@ def _finish(scheduler, out, sampling):
         req_ids=names,
         req_id_to_index={name: place for place, name in enumerate(names)},
         sampled_token_ids=[
-            [FIRST_OWN_TOKEN + 2 * int(name) + 1] if name in sampling else [] for name in names
+            AS_SAMPLED([FIRST_OWN_TOKEN + 2 * int(name) + 1] if name in sampling else [])
+            for name in names
         ],
         logprobs=None,
         prompt_logprobs_dict={},
@@ -152,4 +194,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder))
         answers = [machine.run(workload) for workload in json.load(sys.stdin)]
-    print(MARK + json.dumps({"vllm": vllm.__version__, "answers": answers}))
+    facts = {"vllm": vllm.__version__, "unknown": sorted(UNKNOWN), "answers": answers}
+    print(MARK + json.dumps(facts))
