@@ -20,6 +20,7 @@ BLOCKS = re.findall(r"```console\n\$ (.+)\n((?:.*\n)*?)```", README)
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
+    shutil.copytree(REPOSITORY / "reports" / "h200", folder / "reports" / "h200")
     return folder
 
 
@@ -31,19 +32,53 @@ def test_the_readme_shows_commands_and_their_output() -> None:
 def test_a_console_block_is_what_the_command_prints(
     checkout: Path, command: str, shown: str
 ) -> None:
-    program, *words = shlex.split(command)
-    assert program == "chunkscope"
-    run = subprocess.run(
-        [sys.executable, "-m", "chunkscope", *words],
-        cwd=checkout,
+    done = in_bash(command, checkout)
+    assert done.returncode == 0, done.stderr
+    printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+    assert printed == shown
+
+
+def in_bash(line: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    here = f'chunkscope() {{ {shlex.quote(sys.executable)} -m chunkscope "$@"; }}\n'
+    here += "" if shutil.which("jq") else "jq() { cat; }\n"
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", here + line],
+        cwd=folder,
         env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert run.returncode == 0, run.stderr
-    printed = "".join(line.rstrip() + "\n" for line in run.stdout.splitlines())
-    assert printed == shown
+
+
+SIMULATE = README.split("## simulate: ")[1].split("\n## ")[0]
+SIMULATE_LINES = [
+    line for block in re.findall(r"```sh\n(.*?)```", SIMULATE, re.S) for line in block.splitlines()
+]
+
+
+def test_the_simulate_section_has_commands_to_try() -> None:
+    assert len(SIMULATE_LINES) >= 6
+
+
+@pytest.mark.parametrize("line", SIMULATE_LINES)
+def test_a_line_of_the_simulate_section_works_word_for_word(checkout: Path, line: str) -> None:
+    if not (checkout / "reports" / "plan.json").exists():
+        for command, _ in BLOCKS[:2]:
+            in_bash(command, checkout)
+    done = in_bash(line, checkout)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_its_python_works_too() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", SIMULATE, re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import chunkscope\n{code}"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        check=False,
+    )
+    assert done.returncode == 0
 
 
 def test_the_exit_codes_are_documented() -> None:
