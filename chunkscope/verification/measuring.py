@@ -89,16 +89,17 @@ class Measured:
     run: Run
     story: Story
     last_lines: tuple[str, ...] = ()
+    interrupted: bool = False  # when all was measured and only calibrating was left
 
 
 def measure(setting: Setting, job: Job, log: Path, listener: Listener) -> Measured:
-    """Run one engine to its end. Ctrl-C passes through; the engine is gone by then."""
+    """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
     story = Story()
     if setting.impossible:
         return Measured(
             run=_run(setting, story, "", Status.REFUSED, setting.impossible), story=story
         )
-    timed_out = False
+    timed_out = interrupted = False
     with EngineProcess(job.python, job.task(setting), log) as process:
         try:
             for event in process.events(timeout_s=job.timeout_s):
@@ -107,10 +108,15 @@ def measure(setting: Setting, job: Job, log: Path, listener: Listener) -> Measur
                     break
         except TimeoutError:
             timed_out = True
-        code = 0 if timed_out or story.done else process.exit_code()
+        except KeyboardInterrupt:
+            if not story.measured:
+                raise
+            interrupted = True
+        code = 0 if timed_out or story.measured else process.exit_code()
     text = process.log_text()
     if story.measured:
-        return Measured(run=_run(setting, story, text, Status.OK, "", log=log), story=story)
+        run = _run(setting, story, text, Status.OK, "", log=log)
+        return Measured(run=run, story=story, interrupted=interrupted)
     cause = _cause(story, text, code, job.timeout_s if timed_out else None)
     run = _run(setting, story, text, cause.status, cause.text, log=log)
     return Measured(run=run, story=story, last_lines=tuple(last_lines(text)))

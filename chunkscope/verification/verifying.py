@@ -288,7 +288,10 @@ class _Rows:
             if done is None:
                 listener = self._report.listener
                 listener.setting(setting.name, number, len(settings))
-                self._keep(measure(setting, self._next_job(), self._log(setting), listener))
+                found = measure(setting, self._next_job(), self._log(setting), listener)
+                self._keep(found)
+                if found.interrupted:
+                    raise KeyboardInterrupt
         order = [setting.name for setting in settings]
         runs = sorted(self._made.runs, key=lambda run: order.index(run.setting))
         self._made = replace(self._made, runs=tuple(runs))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.choices import Task
-from chunkscope.verification.listening import Nobody
+from chunkscope.verification.listening import Listener, Nobody
 from chunkscope.verification.measuring import TRICKLED, Job, Measured, measure
 from chunkscope.verification.result import Status
 from chunkscope.verification.settings import Setting
@@ -33,9 +33,12 @@ REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
 REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True}
 MEASURED = {"event": "measured"}
 BURST = {"event": "burst", "steps": STEPS}
+NOBODY = Nobody()
 
 
-def measured(folder: Path, *events: dict, code: int = 0, arrival_s: float = 0.0) -> Measured:
+def measured(
+    folder: Path, *events: dict, code: int = 0, arrival_s: float = 0.0, listener: Listener = NOBODY
+) -> Measured:
     """An engine that tells these events and ends with that code."""
     script = folder / "python"
     lines = json.dumps("".join(json.dumps(event) + "\n" for event in events))
@@ -57,7 +60,7 @@ def measured(folder: Path, *events: dict, code: int = 0, arrival_s: float = 0.0)
         timeout_s=30,
     )
     setting = Setting(name="plan", args={})
-    return measure(setting, job, folder / "verify-plan.log", Nobody())
+    return measure(setting, job, folder / "verify-plan.log", listener)
 
 
 def test_an_engine_that_tells_everything_is_a_row(tmp_path) -> None:
@@ -84,3 +87,25 @@ def test_requests_that_could_not_be_held_are_told(tmp_path) -> None:
     assert measured(tmp_path, *BEGUN, loose, MEASURED).run.notes == (TRICKLED,)
     spread = measured(tmp_path, *BEGUN, loose, MEASURED, arrival_s=0.5)
     assert spread.run.notes == ()
+
+
+class Impatient(Nobody):
+    """Presses Ctrl-C when a phase begins."""
+
+    def __init__(self, phase: str) -> None:
+        self._phase = phase
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        super().phase(phase, detail)
+        if phase == self._phase:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_loses_no_row_that_is_measured(tmp_path) -> None:
+    told = [*BEGUN, {"event": "phase", "phase": "measuring", "repeat": 0}, REPEAT, MEASURED]
+    told += [{"event": "phase", "phase": "calibrating"}, BURST, {"event": "done"}]
+    found = measured(tmp_path, *told, listener=Impatient("calibrating"))
+    assert found.run.ok
+    assert found.interrupted
+    with pytest.raises(KeyboardInterrupt):
+        measured(tmp_path, *told, listener=Impatient("measuring"))
