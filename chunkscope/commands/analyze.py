@@ -127,6 +127,7 @@ def analyze(
         bool, typer.Option("--no-cache", help="Count again what was counted before.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
@@ -176,7 +177,7 @@ def analyze(
         exact_check=exact_check,
         use_cache=not no_cache,
     )
-    with console.progress_bar(quiet=as_json and not console.is_terminal()) as bar:
+    with console.progress_bar(quiet=quiet) as bar:
 
         def found(sources: "Sequence[Source]", skipped: "Sequence[Skipped]") -> "Progress | None":
             _show_skipped(skipped)

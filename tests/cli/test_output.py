@@ -123,6 +123,15 @@ def test_a_terminal_with_colour_works_too(tmp_path: Path) -> None:
     assert "tokens per prompt" in shown
 
 
+def test_quiet_shows_no_bar(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    bar = "\x1b[?25l"  # it hides the cursor while it moves
+    assert bar in on_a_terminal(tmp_path, "a.jsonl", "--no-cache", TERM="xterm")
+    quiet = on_a_terminal(tmp_path, "a.jsonl", "--no-cache", "-q", TERM="xterm")
+    assert bar not in quiet
+    assert "tokens per prompt" in quiet
+
+
 def on_a_terminal(place: Path, *words: str, **env: str) -> str:
     """What a terminal of 80 columns is sent, stdout and stderr together."""
     ours, theirs = pty.openpty()
