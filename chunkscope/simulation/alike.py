@@ -51,7 +51,8 @@ def kinds_of(steps: StepSamples, *, only_settled: bool) -> Kinds:
     keys = np.stack([*sizes, *(columns[name] for name in COUNTS)], axis=1)
     _, place, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((columns["duration_s"], place.ravel()))
-    middles = [_middle_half(group) for group in np.split(order, np.cumsum(count)[:-1])]
+    groups = np.split(order, np.cumsum(count)[:-1]) if len(order) else []
+    middles = [_middle_half(group) for group in groups]
     found = {
         name: np.asarray([values[middle].mean() for middle in middles])
         for name, values in columns.items()

@@ -114,6 +114,23 @@ def test_too_few_steps_are_an_input_error():
         fit_steps(samples(count=5), "test")
 
 
+def test_steps_that_only_begin_a_run_are_too_few_as_well():
+    rows = samples(count=1)
+    names = [field.name for field in dataclasses.fields(StepSamples)]
+    reading = {"prefill_tokens": 64, "prefill_requests": 1, "decode_requests": 0}
+    steps = StepSamples(
+        **{
+            n: tuple(
+                f"run {k}" if n == "setting" else reading.get(n, getattr(rows, n)[0])
+                for k in range(30)
+            )
+            for n in names
+        }
+    )
+    with pytest.raises(InputError, match="too few"):
+        fit_steps(steps, "test", prior=PRIOR, host=ASSUMED_HOST)
+
+
 # -- host and GPU ------------------------------------------------------------------------------
 
 WORK, H200 = model_work(find_model("llama-3.1-8b")), find_gpu("h200")
