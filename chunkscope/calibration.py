@@ -37,6 +37,11 @@ class StepSamples:
     def __len__(self) -> int:
         return len(self.duration_s)
 
+    @classmethod
+    def concatenated(cls, parts: "Sequence[StepSamples]") -> "StepSamples":
+        names = [field.name for field in fields(cls)]
+        return cls(**{n: tuple(value for p in parts for value in getattr(p, n)) for n in names})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedModel:
@@ -97,14 +102,11 @@ def together(calibrations: Sequence[Calibration]) -> Calibration:
     first, *others = calibrations
     for other in others:
         _check_same(first, other)
-    columns = {
-        part.name: tuple(value for c in calibrations for value in getattr(c.steps, part.name))
-        for part in fields(StepSamples)
-    }
+    steps = StepSamples.concatenated([calibration.steps for calibration in calibrations])
     if others:
         names = (f"{n}: {name}" for n, c in enumerate(calibrations, 1) for name in c.steps.setting)
-        columns["setting"] = tuple(names)
-    return replace(first, steps=StepSamples(**columns))
+        steps = replace(steps, setting=tuple(names))
+    return replace(first, steps=steps)
 
 
 def _check_same(one: Calibration, other: Calibration) -> None:

@@ -2,9 +2,9 @@
 
 With async scheduling the host prepares a step while the GPU computes the one before, so the longer
 of the two counts. The GPU's part is linear in what a step holds; until it is calibrated, it comes
-from a roofline. Its efficiencies are fitted to the long and the short workload of both models in
-reports/h200, the host's times to the mixed one: one H200 and its host, vLLM 0.24.0. Others are
-extrapolated.
+from a roofline. Its efficiencies and the host's times are fitted to the long and the short workload
+of both models in reports/h200, the time per prompt to the mixed one: one H200 and its host, vLLM
+0.24.0. Others are extrapolated.
 """
 
 from dataclasses import dataclass

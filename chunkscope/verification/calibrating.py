@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +75,7 @@ def joined(earlier: Calibration, later: Calibration) -> Calibration:
     """Also the steps of rows that an earlier try measured, if it was the same engine."""
     if any(getattr(earlier, name) != getattr(later, name) for name in (*SAME, "model")):
         return later
-    columns = {
-        part.name: getattr(earlier.steps, part.name) + getattr(later.steps, part.name)
-        for part in fields(StepSamples)
-    }
-    return replace(later, steps=StepSamples(**columns))
+    return replace(later, steps=StepSamples.concatenated([earlier.steps, later.steps]))
 
 
 def _steps(repeats: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -26,7 +26,7 @@ def _no_vllm_needed(monkeypatch):
 class Engine:
     """One token per request and turn; it begins when it is not paused."""
 
-    def __init__(self, *, can_pause: bool = True, tells_tokens: bool = True) -> None:
+    def __init__(self, *, can_pause: bool = True, tells_tokens: bool | str = True) -> None:
         self.waiting: list[str] = []
         self.kinds: list[str] = []
         self.prompts: dict[str, list[int]] = {}
@@ -62,7 +62,7 @@ class Engine:
         await self.running.wait()
         for n in range(params.max_tokens):
             await asyncio.sleep(0)
-            if self._tells:
+            if self._tells is True or (self._tells == "the first" and n == 0):
                 told = SimpleNamespace(request_id=f"{name}-abc", new_token_ids=[1])
                 self.output_processor.process_outputs([told])
             if params.output_kind == "delta" or n + 1 == params.max_tokens:
@@ -112,6 +112,12 @@ def test_requests_with_times_of_their_own_are_not_held():
 
 def test_tokens_that_cannot_be_seen_are_asked_for_one_by_one():
     engine, _, answers = sent({"tells_tokens": False}, REQUESTS)
+    assert engine.kinds == ["final", "delta", "delta", "delta"]
+    assert [answer["counts"] for answer in answers] == [[1, 1, 1], [1, 1], [1]]
+
+
+def test_tokens_that_are_seen_only_in_part_are_not_counted_twice():
+    engine, _, answers = sent({"tells_tokens": "the first"}, REQUESTS)
     assert engine.kinds == ["final", "delta", "delta", "delta"]
     assert [answer["counts"] for answer in answers] == [[1, 1, 1], [1, 1], [1]]
 

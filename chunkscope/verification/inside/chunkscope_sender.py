@@ -22,8 +22,10 @@ class Sender:
     async def warm_up(self, requests: "list[Any]") -> None:
         answers = await self.send(requests, "w")
         wanted = [request[1] for request in requests]
-        # vLLM's inside may have changed: then every token has to be asked for.
-        self._streams = [sum(answer["counts"]) for answer in answers] != wanted
+        if [sum(answer["counts"]) for answer in answers] != wanted:
+            # vLLM's inside may have changed: then every token has to be asked for.
+            self._streams = True
+            self._tokens.stop_watching()
 
     async def send(
         self, requests: "list[Any]", name: str, tell: "Callable[[], None]" = lambda: None
@@ -58,7 +60,7 @@ class Sender:
         in_engine = hasattr(self._engine.engine_core, "pause_scheduler_async")
         if pause is None or not in_engine or "mode" not in inspect.signature(pause).parameters:
             return False
-        await self._engine.pause_generation(mode="keep", clear_cache=False)
+        await pause(mode="keep", clear_cache=False)
         return True
 
     async def _let_go(self, tasks: "list[asyncio.Task[Any]]") -> float:
@@ -118,6 +120,11 @@ class Tokens:
             return process(outputs, *args, **kwargs)
 
         processor.process_outputs = process_outputs
+        self._processor, self._process = processor, process
+
+    def stop_watching(self) -> None:
+        """From here on, only what is noted by others counts."""
+        self._processor.process_outputs = self._process
 
     def note(self, name: str, count: int, when: "float | None" = None) -> None:
         times, counts = self._of.setdefault(name, ([], []))
