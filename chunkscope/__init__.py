@@ -7,21 +7,22 @@
 
 from typing import TYPE_CHECKING, Any
 
+from chunkscope._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from chunkscope.analysis import AnalyzeOptions, analyze
     from chunkscope.errors import ChunkscopeError
     from chunkscope.gating.check import gate
     from chunkscope.gating.verdict import GateResult
-    from chunkscope.histogram import LengthHistogram
-    from chunkscope.plan import Plan
-    from chunkscope.planning import recommend
-    from chunkscope.profile import DatasetProfile, Profile
+    from chunkscope.lengths.analyze import AnalyzeOptions, analyze
+    from chunkscope.lengths.histogram import LengthHistogram
+    from chunkscope.lengths.profile import DatasetProfile, Profile
+    from chunkscope.planning.plan import Plan
+    from chunkscope.planning.recommend import recommend
     from chunkscope.simulation import simulate
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
-    from chunkscope.verification.verifying import VerifyOptions, verify
+    from chunkscope.verification.verify import VerifyOptions, verify
 
-__version__ = "0.1.0"
 
 __all__ = [
     "AnalyzeOptions",
@@ -42,21 +43,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AnalyzeOptions": "analysis",
+    "AnalyzeOptions": "lengths.analyze",
     "ChunkscopeError": "errors",
-    "DatasetProfile": "profile",
+    "DatasetProfile": "lengths.profile",
     "GateResult": "gating.verdict",
-    "LengthHistogram": "histogram",
-    "Plan": "plan",
-    "Profile": "profile",
+    "LengthHistogram": "lengths.histogram",
+    "Plan": "planning.plan",
+    "Profile": "lengths.profile",
     "Simulation": "simulation.result",
     "Verification": "verification.result",
-    "VerifyOptions": "verification.verifying",
-    "analyze": "analysis",
+    "VerifyOptions": "verification.verify",
+    "analyze": "lengths.analyze",
     "gate": "gating.check",
-    "recommend": "planning",
+    "recommend": "planning.recommend",
     "simulate": "simulation",
-    "verify": "verification.verifying",
+    "verify": "verification.verify",
 }
 
 

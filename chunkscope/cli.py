@@ -9,7 +9,8 @@ from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
-from chunkscope import __version__, console
+from chunkscope import console
+from chunkscope._version import __version__
 from chunkscope.commands.analyze import analyze
 from chunkscope.commands.gate import gate
 from chunkscope.commands.recommend import recommend

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from chunkscope import artefact
+from chunkscope.artefacts import codec
 from chunkscope.errors import InputError
-from chunkscope.plan import Plan
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import Verification
 
 DEFAULT_FOLDER = Path("reports")
@@ -72,4 +72,4 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
 
 
 def _simulation(path: Path) -> dict[str, Any]:
-    return artefact.read(path, SIMULATION, made_by="chunkscope simulate")
+    return codec.read(path, SIMULATION, made_by="chunkscope simulate")

@@ -1,12 +1,25 @@
-"""What every test has: a cache of its own, and the reference data where it is there."""
+"""What every test has: a cache of its own, the reference data where it is there, a real vLLM.
 
+A real vLLM is found by CHUNKSCOPE_VLLM_PYTHON: the interpreter that has it; `.ci/vllm-env` makes
+one. Without that variable the tests that ask it are skipped; in CI (CI=true) they fail instead.
+Importing vLLM takes about ten seconds, answering a question a hundredth: each process is asked as
+much as possible.
+"""
+
+import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from chunkscope.engine.check import config_of, known_flags
+
 REPOSITORY = Path(__file__).parents[1]
+PROBES = REPOSITORY / "tests" / "engine" / "probes"  # programs for another interpreter
+collect_ignore = ["engine/probes"]
+MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a3b")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,3 +39,51 @@ def shared() -> Path:
     if not (folder / "data" / "reference_lengths.json").is_file():
         pytest.skip("no reference data beside the checkout")
     return folder
+
+
+@pytest.fixture(scope="session")
+def vllm_python():
+    python = os.environ.get("CHUNKSCOPE_VLLM_PYTHON")
+    if python:
+        return python
+    message = "CHUNKSCOPE_VLLM_PYTHON is not set: `.ci/vllm-env` makes an environment with vLLM"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def installed(vllm_python):
+    """Its version, and every option its parser knows."""
+    return known_flags(python=vllm_python)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """A model is a folder with nothing but a config.json in it."""
+    made = {}
+    for model in MODELS:
+        made[model] = tmp_path_factory.mktemp(model)
+        (made[model] / "config.json").write_text(json.dumps(config_of(model)))
+    return made
+
+
+@pytest.fixture(scope="session")
+def probe(vllm_python):
+    """Ask one of the programs in tests/engine/probes, in the interpreter that has vLLM."""
+
+    def ask(name, questions):
+        program = PROBES / f"{name}.py"
+        done = subprocess.run(
+            [vllm_python, str(program)],
+            input=json.dumps(questions),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        mark = name.replace("_", "-") + ":"
+        answers = [x for x in done.stdout.splitlines() if x.startswith(mark)]
+        assert answers, f"{name} did not answer: {done.stderr[-2_000:]}"
+        return json.loads(answers[-1].removeprefix(mark))
+
+    return ask

@@ -6,8 +6,8 @@ python tests/h200.py
 from pathlib import Path
 
 from chunkscope.report.figures import number, seconds
-from chunkscope.verification.comparing import figure
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import figure
 
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"
 HEADER = (

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from chunkscope.histogram import LengthHistogram
-from chunkscope.plan import Plan
-from chunkscope.planning import recommend
-from chunkscope.profile import DatasetProfile, Profile, TokenizerInfo
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.recommend import recommend
 
 TOKENIZER = TokenizerInfo(
     name="test", digest="0", kind="test", engine="test", reference="test", special_tokens_added=0

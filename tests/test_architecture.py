@@ -14,23 +14,15 @@ PACKAGE = Path(chunkscope.__file__).parent
 
 # Each part may import from the layers above it in this list, never from its own or those below.
 LAYERS = [
-    {"errors", "folders", "histogram", "labels", "choices"},
-    {"artefact", "checked", "console", "hardware", "models", "sources"},
-    {
-        "calibration",
-        "digests",
-        "policy",
-        "profile",
-        "progress",
-        "sampling",
-        "step_time",
-        "vllm_flags",
-    },
-    {"cache", "memory", "tally", "tokenizers", "workload"},
+    {"_version", "errors"},
+    {"console"},
+    {"artefacts"},
+    {"sources", "costs"},
+    {"tokenizers", "engine"},
+    {"lengths"},
     {"simulation"},
-    {"choose", "plan", "scan"},
-    {"analysis", "emit", "planning", "vllm_check"},
-    {"prediction", "verification"},
+    {"planning"},
+    {"verification"},
     {"findings"},
     {"gating"},
     {"report"},
@@ -38,6 +30,8 @@ LAYERS = [
     {"cli"},
     {"__main__"},
 ]
+# Two legs carry the house: one knows the data and nothing of vLLM, the other the reverse.
+LEGS = ({"sources", "tokenizers", "lengths"}, {"costs", "engine"})
 # Loading one of these takes longer than `chunkscope --help` may.
 HEAVY = {
     *("torch", "vllm", "transformers", "datasets", "pandas", "pyarrow", "numpy", "rich"),
@@ -50,12 +44,19 @@ def modules() -> list[Path]:
 
 
 def part_of(path: Path) -> str:
-    """The module or folder a file belongs to; reading an artefact back is part of its module."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py").removesuffix("_file")
+    """The top-level module or folder that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def name_of(path: Path) -> str:
+    return ".".join(("chunkscope", *path.relative_to(PACKAGE).with_suffix("").parts))
+
+
+NAMES = {name_of(path).removesuffix(".__init__"): path for path in modules()}
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Parts of the package that a file imports, wherever in the file."""
+    """Modules of the package that a file imports, wherever in the file and whatever for."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -65,9 +66,9 @@ def imports(path: Path) -> Iterator[str]:
         else:
             continue
         for name in names:
-            package, *rest = name.split(".")
-            if package == "chunkscope" and rest and rest != ["__version__"]:
-                yield rest[0].removesuffix("_file")
+            module = name if name in NAMES else name.rpartition(".")[0]
+            if module in NAMES:
+                yield module
 
 
 def layer(part: str) -> int:
@@ -81,13 +82,37 @@ def test_imports_point_one_way(path: Path) -> None:
     part = part_of(path)
     if part == "__init__":
         return  # the public names, loaded on first use
-    wrong = {used for used in imports(path) if used != part and layer(used) >= layer(part)}
+    used = {part_of(NAMES[name]) for name in imports(path)} - {part}
+    assert "__init__" not in used, "the package's own face: import from the part that has it"
+    wrong = {other for other in used if layer(other) >= layer(part)}
     assert not wrong, f"{part} must not know of {', '.join(sorted(wrong))}"
+    for leg, other in (LEGS, LEGS[::-1]):
+        assert part not in leg or not used & other, f"{part} must not know of the other leg"
 
 
-def test_every_layer_is_there() -> None:
+def test_no_two_files_import_each_other() -> None:
+    """Nor do three in a ring. Imports inside functions and for types count."""
+    known = {name: set(imports(path)) - {name} for name, path in NAMES.items()}
+    known["chunkscope"] = set()  # the public names
+    while loose := [name for name, used in known.items() if not used & known.keys()]:
+        for name in loose:
+            del known[name]
+    ring = {name: sorted(used & known.keys()) for name, used in known.items()}
+    assert not ring, "these import each other, or what does: " + str(ring)
+
+
+def test_the_layers_are_the_folders_and_the_files_beside_them() -> None:
     parts = {part_of(path) for path in modules()} - {"__init__"}
-    assert set().union(*LAYERS) <= parts
+    assert set().union(*LAYERS) == parts
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in modules()} - {PACKAGE}), ids=lambda path: path.name
+)
+def test_every_room_says_what_it_is_for(folder: Path) -> None:
+    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_bytes()))
+    assert said, folder
+    assert said.split("\n\n")[0].rstrip().endswith("."), said
 
 
 def loaded_by(code: str) -> set[str]:
@@ -121,7 +146,7 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = loaded_by("import chunkscope")
     assert not loaded & HEAVY
-    assert not any(name.startswith("chunkscope.") for name in loaded)
+    assert {name for name in loaded if name.startswith("chunkscope.")} == {"chunkscope._version"}
 
 
 def test_the_public_names_are_sorted_and_there() -> None:
@@ -133,11 +158,11 @@ def test_the_public_names_are_sorted_and_there() -> None:
 
 
 def test_only_one_file_spells_vllms_flags() -> None:
-    from chunkscope.vllm_flags import FLAGS
+    from chunkscope.engine.flags import FLAGS
 
     spelled = {flag.spelling for flag in FLAGS}
     assert "--max-num-batched-tokens" in spelled
     for path in modules():
-        if path.name != "vllm_flags.py":
+        if path != PACKAGE / "engine" / "flags.py":
             text = path.read_text(encoding="utf-8")
             assert not [flag for flag in spelled if flag in text], path

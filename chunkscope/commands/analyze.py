@@ -13,8 +13,8 @@ from chunkscope import console
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from chunkscope.profile import Profile
-    from chunkscope.scan import Progress
+    from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.scan import Progress
     from chunkscope.sources.base import Skipped, Source
 
 
@@ -137,8 +137,8 @@ def analyze(
 
     Example: chunkscope analyze sample_data/
     """
-    from chunkscope.analysis import AnalyzeOptions, Listener
-    from chunkscope.analysis import analyze as run
+    from chunkscope.lengths.analyze import AnalyzeOptions, Listener
+    from chunkscope.lengths.analyze import analyze as run
     from chunkscope.sources.base import ReadOptions
     from chunkscope.sources.select import SelectOptions
 
@@ -213,7 +213,7 @@ def _print_profile(
     profile: "Profile", *, as_json: bool, output_format: Format, longest: int
 ) -> None:
     if as_json:
-        from chunkscope.artefact import dump
+        from chunkscope.artefacts.codec import dump
 
         return console.emit(dump(profile.to_json()))
     if output_format is not Format.TABLE:

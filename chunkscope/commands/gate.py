@@ -78,7 +78,7 @@ def _refuse_contradictions(
 
 
 def _init(reports: Path, path: Path, *, force: bool) -> None:
-    from chunkscope.artefact import write_atomically
+    from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.starting_file import starting_text
 
@@ -97,7 +97,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
 
 def _print(result: "GateResult", output_format: Format, *, as_json: bool) -> None:
     if as_json:
-        from chunkscope.artefact import dump
+        from chunkscope.artefacts.codec import dump
 
         return console.emit(dump(result.to_json()))
     if output_format is Format.JUNIT:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.choices import Entry, Mode, Objective, Target, Task
+from chunkscope.engine.choices import Entry, Mode, Objective, Target, Task
 from chunkscope.errors import EngineError, MissingError
 
 if TYPE_CHECKING:
-    from chunkscope.hardware import Gpu
-    from chunkscope.plan import Plan
+    from chunkscope.costs.gpus import Gpu
+    from chunkscope.planning.plan import Plan
 
 PROFILE = Path("reports/profile.json")
 PLAN = Path("reports/plan.json")
@@ -86,10 +86,10 @@ def recommend(
 
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
-    from chunkscope.planning import recommend as run
-    from chunkscope.policy import Cuts
-    from chunkscope.profile import Profile
-    from chunkscope.vllm_check import version_in
+    from chunkscope.engine.check import version_in
+    from chunkscope.lengths.profile import Profile
+    from chunkscope.planning.policy import Cuts
+    from chunkscope.planning.recommend import recommend as run
 
     if check and vllm_version is None:
         vllm_version = version_in(_vllm_python())  # a plan for the vLLM that will judge it
@@ -123,7 +123,7 @@ def recommend(
 
 def _gpu_here() -> "Gpu | None":
     """The GPU of this machine, if there is one: nobody has to name it."""
-    from chunkscope.hardware import find_gpu
+    from chunkscope.costs.gpus import find_gpu
 
     try:
         return find_gpu("local")
@@ -136,7 +136,7 @@ def _vllm_python() -> str:
 
 
 def _check(plan: "Plan") -> None:
-    from chunkscope.vllm_check import check
+    from chunkscope.engine.check import check
 
     verdict = check(plan, python=_vllm_python())
     if not verdict.accepted:
@@ -146,7 +146,7 @@ def _check(plan: "Plan") -> None:
 
 def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
     if target is not None:
-        from chunkscope.emit import emit
+        from chunkscope.planning.emit import emit
 
         emission = emit(plan, target)
         console.emit(emission.text.rstrip("\n").encode() + b"\n")
@@ -154,7 +154,7 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
             console.say(f"note: {line}")
         return
     if as_json:
-        from chunkscope.artefact import dump
+        from chunkscope.artefacts.codec import dump
 
         console.emit(dump(plan.to_json()))
     else:

@@ -87,7 +87,7 @@ def _made(form: ReportFormat, findings: "Findings", comparison: "Comparison | No
 
         return render(findings, comparison)
     if form is ReportFormat.JSON:
-        from chunkscope.artefact import dump
+        from chunkscope.artefacts.codec import dump
         from chunkscope.report.joined import joined
 
         return dump(joined(findings) if comparison is None else comparison.to_json())
@@ -107,7 +107,7 @@ def _show(findings: "Findings", comparison: "Comparison | None") -> None:
 
 
 def _deliver(data: bytes, output: Path | None, form: ReportFormat) -> None:
-    from chunkscope.artefact import write_atomically
+    from chunkscope.artefacts.codec import write_atomically
 
     if output is None:
         console.emit(data)

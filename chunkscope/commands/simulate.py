@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.choices import ChunkPolicy
 from chunkscope.commands.places import profile_for
+from chunkscope.engine.choices import ChunkPolicy
 
 if TYPE_CHECKING:
     from chunkscope.simulation.result import Simulation
@@ -90,10 +90,10 @@ def simulate(
 
     Example: chunkscope simulate --sweep
     """
-    from chunkscope.calibration import Calibration, together
-    from chunkscope.plan import Plan
-    from chunkscope.prediction import SimulateOptions, predict
-    from chunkscope.profile import Profile
+    from chunkscope.costs.calibration import Calibration, together
+    from chunkscope.lengths.profile import Profile
+    from chunkscope.planning.plan import Plan
+    from chunkscope.planning.predict import SimulateOptions, predict
 
     with _progress(quiet=quiet) as starting:
         simulation = predict(
@@ -128,7 +128,7 @@ def simulate(
 
 def _print(simulation: "Simulation", *, as_json: bool) -> None:
     if as_json:
-        from chunkscope.artefact import dump
+        from chunkscope.artefacts.codec import dump
 
         console.emit(dump(simulation.to_json()))
     else:

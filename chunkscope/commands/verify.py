@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.choices import Task
 from chunkscope.commands.places import profile_for
+from chunkscope.engine.choices import Task
 from chunkscope.errors import EngineError, InputError, UsageError
 
 if TYPE_CHECKING:
-    from chunkscope.plan import Plan
-    from chunkscope.profile import Profile
-    from chunkscope.verification.measuring import Measured
+    from chunkscope.lengths.profile import Profile
+    from chunkscope.planning.plan import Plan
+    from chunkscope.verification.engine_run import Measured
     from chunkscope.verification.result import Verification
-    from chunkscope.verification.verifying import VerifyOptions
+    from chunkscope.verification.verify import VerifyOptions
 
 PLAN = Path("reports/plan.json")
 VERIFY = Path("reports/verify.json")
@@ -115,11 +115,11 @@ def verify(
 
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
-    from chunkscope.hardware import parse_memory
-    from chunkscope.plan import Plan
-    from chunkscope.profile import Profile
+    from chunkscope.costs.gpus import parse_memory
+    from chunkscope.lengths.profile import Profile
+    from chunkscope.planning.plan import Plan
     from chunkscope.verification.settings import parse_engine_args
-    from chunkscope.verification.verifying import VerifyOptions
+    from chunkscope.verification.verify import VerifyOptions
 
     options = VerifyOptions(
         against=_chosen(against, only),
@@ -176,7 +176,7 @@ def _launch(
     quiet: bool,
 ) -> "Verification":
     from chunkscope.progress import verify_progress
-    from chunkscope.verification.verifying import Report, verify
+    from chunkscope.verification.verify import Report, verify
 
     earlier = _earlier(output) if resume else None
     with verify_progress(quiet=quiet) as listener:
@@ -254,7 +254,7 @@ def _key_for(endpoint: str) -> str | None:
 
 def _show(verification: "Verification", *, as_json: bool) -> None:
     if as_json:
-        from chunkscope.artefact import dump
+        from chunkscope.artefacts.codec import dump
 
         console.emit(dump(verification.to_json()))
         return

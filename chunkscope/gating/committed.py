@@ -13,9 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from chunkscope.choices import Entry
-from chunkscope.errors import InputError
-from chunkscope.vllm_flags import (
+from chunkscope.engine.choices import Entry
+from chunkscope.engine.flags import (
     BY_NAME,
     FLAGS,
     LENGTH_BY_ITSELF,
@@ -25,6 +24,7 @@ from chunkscope.vllm_flags import (
     Flag,
     Value,
 )
+from chunkscope.errors import InputError
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 ON = {flag.spelling: flag for flag in FLAGS}

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
-from chunkscope.plan import MADE_BY as MAKES_PLAN
-from chunkscope.plan import Plan
-from chunkscope.planning import DEFAULT_OUTPUT
-from chunkscope.profile import MADE_BY as MAKES_PROFILE
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import MADE_BY as MAKES_PROFILE
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import MADE_BY as MAKES_PLAN
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.recommend import DEFAULT_OUTPUT
 from chunkscope.verification.result import MADE_BY as MAKES_VERIFICATION
 from chunkscope.verification.result import Run, Verification
 

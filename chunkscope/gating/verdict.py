@@ -88,7 +88,7 @@ class GateResult:
         return tuple(verdict for verdict in self.verdicts if not verdict.kept)
 
     def to_json(self) -> dict[str, Any]:
-        from chunkscope import __version__
+        from chunkscope._version import __version__
 
         return {
             "schema": SCHEMA,

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from chunkscope.artefacts.labels import Label
 from chunkscope.findings import Findings
-from chunkscope.labels import Label
-from chunkscope.plan import Plan
+from chunkscope.planning.plan import Plan
 from chunkscope.report.metrics import fate, titled
 from chunkscope.verification.result import Predicted, Run, WorkerMemory
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chunkscope.findings import Findings
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import Profile
 from chunkscope.report.comparison import Change, Comparison, Part
 from chunkscope.report.figures import change, number, seconds
 from chunkscope.report.metrics import (

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from chunkscope.artefacts.labels import Label
 from chunkscope.findings import Findings
-from chunkscope.histogram import LengthHistogram
-from chunkscope.labels import Label
-from chunkscope.plan import Plan
-from chunkscope.profile import Profile
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
 from chunkscope.report.figures import NOT_MEASURED, change, gib, number
 from chunkscope.report.metrics import METRICS, Metric, Outcome, fate, judge
 from chunkscope.report.story import measured_on
@@ -70,7 +70,7 @@ class Comparison:
         return tuple(found for found in self.changes if found.part is part)
 
     def to_json(self) -> dict[str, Any]:
-        from chunkscope import __version__
+        from chunkscope._version import __version__
 
         return {
             "schema": SCHEMA,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import Profile
 
 NOT_MEASURED = "not measured"
 

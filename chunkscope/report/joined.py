@@ -9,7 +9,7 @@ SCHEMA = "chunkscope/report/1"
 
 def joined(findings: Findings) -> dict[str, Any]:
     """What is not there is null, as is what follows from it."""
-    from chunkscope import __version__
+    from chunkscope._version import __version__
 
     profile, plan, verification = findings.profile, findings.plan, findings.verification
     return {

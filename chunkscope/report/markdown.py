@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from chunkscope.findings import Findings
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import Profile
 from chunkscope.report.bill import PARTS, Bills, bills
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.figures import change, number, seconds, share

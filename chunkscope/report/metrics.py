@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.report.figures import NOT_MEASURED, gib, number, seconds, share
-from chunkscope.verification.comparing import figure, is_tie, spread
 from chunkscope.verification.result import Run, Status
+from chunkscope.verification.verdict import figure, is_tie, spread
 
 QUANTILES = ("p50", "p95", "p99", "max")
 # Memory is read off once per run: there is no spread, and less than this is no difference.

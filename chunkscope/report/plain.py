@@ -4,8 +4,8 @@ import csv
 import io
 from typing import Any
 
-from chunkscope.histogram import LengthHistogram
-from chunkscope.profile import DatasetProfile, Profile, shares
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, Profile, shares
 from chunkscope.report.figures import number, samples, share
 from chunkscope.report.markdown import table, text
 

@@ -6,8 +6,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.plan import Argument, Forecast, Plan
-from chunkscope.policy import Chunks, Decision
+from chunkscope.planning.plan import Argument, Forecast, Plan
+from chunkscope.planning.policy import Chunks, Decision
 from chunkscope.report.figures import number, plural, seconds, share
 
 if TYPE_CHECKING:

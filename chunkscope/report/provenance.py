@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.findings import Findings
-from chunkscope.plan import Plan
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
 from chunkscope.report.figures import plural
 from chunkscope.verification.result import Machine, Verification
 

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.costs.step_time import NO_HOST
 from chunkscope.report.figures import change, number, plural, seconds, share
 from chunkscope.simulation.cost import CostModel
 from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import Chunk, SimulatedRun, Simulation, TimelineStep
-from chunkscope.step_time import NO_HOST
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chunkscope.choices import Mode
+from chunkscope.artefacts.labels import Label
+from chunkscope.costs.gpus import GIB
+from chunkscope.engine.choices import Mode
 from chunkscope.findings import Findings
-from chunkscope.hardware import GIB
-from chunkscope.labels import Label
-from chunkscope.plan import Forecast, Plan
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Forecast, Plan
 from chunkscope.report.figures import change, gib, number, plural, seconds, share
 from chunkscope.report.metrics import DECISIVE, Metric, Outcome, fate, judge
 from chunkscope.verification.result import Run, Verification

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.histogram import LengthHistogram
-from chunkscope.profile import DatasetProfile, Profile, together
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.report.figures import number, plural, ratio, samples, share
 
 if TYPE_CHECKING:

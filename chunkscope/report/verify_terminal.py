@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from chunkscope.report.figures import NOT_MEASURED, number, plural, seconds, share
-from chunkscope.verification.comparing import figure, is_tie, spread
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import figure, is_tie, spread
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from chunkscope.choices import ChunkPolicy, Task
-from chunkscope.simulation.args import EngineArgs
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.choices import ChunkPolicy, Task
+from chunkscope.engine.flags import release
+from chunkscope.engine.rules import rules_of
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.cost import CostModel, CostSource
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
-from chunkscope.simulation.rules import rules_of
-from chunkscope.step_time import StepModel
-from chunkscope.vllm_flags import release
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 __all__ = ["EngineArgs", "SimulatedRun", "Simulation", "simulate"]
 

@@ -7,7 +7,7 @@ see the rare ones, which may be all that a coefficient shows in.
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from chunkscope.calibration import StepSamples
+from chunkscope.costs.calibration import StepSamples
 
 if TYPE_CHECKING:
     import numpy as np

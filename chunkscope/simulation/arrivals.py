@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
-from chunkscope.choices import Task
+from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 VERIFY = "chunkscope/verify/"
 UNSHARED = "the hash_ids of the trace are not used: its prompts are taken to share nothing"

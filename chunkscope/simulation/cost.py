@@ -4,11 +4,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from chunkscope.calibration import Calibration
-from chunkscope.errors import InputError, MissingError
-from chunkscope.hardware import CARDS, Gpu
-from chunkscope.simulation.fit import Fit, fit_steps
-from chunkscope.step_time import (
+from chunkscope.costs.calibration import Calibration
+from chunkscope.costs.gpus import CARDS, Gpu
+from chunkscope.costs.step_time import (
     ASSUMED_HOST,
     FITTED_ON,
     LAUNCH_S,
@@ -17,6 +15,8 @@ from chunkscope.step_time import (
     StepModel,
     roofline,
 )
+from chunkscope.errors import InputError, MissingError
+from chunkscope.simulation.fit import Fit, fit_steps
 
 
 class CostSource(StrEnum):

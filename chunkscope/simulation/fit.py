@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from chunkscope.calibration import StepSamples
+from chunkscope.costs.calibration import StepSamples
+from chunkscope.costs.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 from chunkscope.errors import InputError
 from chunkscope.simulation.alike import Kinds, kinds_of
-from chunkscope.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,16 +4,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chunkscope.choices import ChunkPolicy
-from chunkscope.simulation.args import EngineArgs, check_args, check_requests
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.choices import ChunkPolicy
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs, check_args, check_requests
 from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.request import RequestState
 from chunkscope.simulation.result import Chunk, SimulatedRun, TimelineStep, spread
-from chunkscope.simulation.rules import Rules
 from chunkscope.simulation.scheduler import Scheduler, Step
-from chunkscope.step_time import StepModel
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

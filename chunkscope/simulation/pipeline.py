@@ -7,8 +7,8 @@ two work side by side, and a token is late by whatever the host does first.
 from collections import deque
 from collections.abc import Callable
 
+from chunkscope.costs.step_time import StepModel
 from chunkscope.simulation.scheduler import Step
-from chunkscope.step_time import StepModel
 
 
 class Pipeline:

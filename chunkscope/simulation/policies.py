@@ -7,7 +7,7 @@ the literature, to see what they would bring.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chunkscope.choices import ChunkPolicy
+from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.simulation.request import RequestState
 
 if TYPE_CHECKING:

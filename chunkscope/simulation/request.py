@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 if TYPE_CHECKING:
     from chunkscope.simulation.blocks import Block, Run

@@ -7,9 +7,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from chunkscope import artefact
-from chunkscope.choices import ChunkPolicy
-from chunkscope.simulation.args import EngineArgs
+from chunkscope.artefacts import codec
+from chunkscope.engine.choices import ChunkPolicy
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.cost import CostModel
 
 SCHEMA = "chunkscope/simulation/1"
@@ -150,7 +150,7 @@ class Simulation:
         return self.runs[0]
 
     def to_json(self) -> dict[str, Any]:
-        from chunkscope import __version__
+        from chunkscope._version import __version__
 
         return {
             "schema": SCHEMA,
@@ -174,8 +174,8 @@ class Simulation:
         return parse(document)
 
     def save(self, path: Path = DEFAULT_PATH) -> None:
-        artefact.write_atomically(path, artefact.dump(self.to_json()))
+        codec.write_atomically(path, codec.dump(self.to_json()))
 
     @classmethod
     def load(cls, path: Path = DEFAULT_PATH) -> "Simulation":
-        return cls.from_json(artefact.read(path, SCHEMA, made_by=MADE_BY))
+        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))

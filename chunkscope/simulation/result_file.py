@@ -5,11 +5,11 @@ from typing import Any
 import orjson
 from pydantic import Field, ValidationError
 
-from chunkscope.checked import Checked, first_fault
+from chunkscope.artefacts.checked import Checked, first_fault
+from chunkscope.costs.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 from chunkscope.errors import InputError
 from chunkscope.simulation.cost import CostModel, CostSource
 from chunkscope.simulation.result import MADE_BY, SCHEMA, SimulatedRun, Simulation, WorkloadInfo
-from chunkscope.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 
 
 class _Coefficients(Checked):

@@ -1,17 +1,17 @@
 """vLLM's V1 scheduler, step for step: `schedule` is the whole of it.
 
 Text models with full attention, no speculative decoding. It is compared with the real one by
-tests/vllm/test_scheduler_twin.py.
+tests/simulation/test_scheduler_twin.py.
 """
 
 from dataclasses import replace
 
-from chunkscope.simulation.args import EngineArgs
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.blocks import BlockPool
 from chunkscope.simulation.decoding import Decoding
 from chunkscope.simulation.policies import Policy, VllmPolicy
 from chunkscope.simulation.request import FcfsQueue, PriorityQueue, RequestState
-from chunkscope.simulation.rules import Rules
 
 
 class Step:

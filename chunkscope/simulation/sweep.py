@@ -10,8 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
-from chunkscope.simulation.args import EngineArgs
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from chunkscope.artefact import write_atomically
-from chunkscope.digests import DigestMemo
+from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.artefacts.folders import cache_folder
 from chunkscope.errors import InputError, MissingError
-from chunkscope.folders import cache_folder
 from chunkscope.tokenizers.byte_level import byte_level, merges
 from chunkscope.tokenizers.byte_level import ranks as ranks_of
 from chunkscope.tokenizers.conformance import differing, texts_for

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from chunkscope.artefact import write_atomically
+from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.folders import cache_folder
 from chunkscope.errors import ChunkscopeError
-from chunkscope.folders import cache_folder
 from chunkscope.tokenizers.engines import read_document
 
 if TYPE_CHECKING:

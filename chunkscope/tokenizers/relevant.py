@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from chunkscope.artefact import write_atomically
+from chunkscope.artefacts.codec import write_atomically
 
 if TYPE_CHECKING:
     from chunkscope.tokenizers.compiled import Compiled

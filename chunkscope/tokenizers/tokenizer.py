@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chunkscope.digests import DigestMemo
+from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from chunkscope import artefact
-from chunkscope.plan import Plan
-from chunkscope.planning import profile_digest
-from chunkscope.profile import Profile
+from chunkscope.artefacts import codec
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.recommend import profile_digest
 from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.listening import Listener, Nobody
 from chunkscope.verification.result import DEFAULT_PATH, Verification
-from chunkscope.verification.verifying import RANDOM, VerifyOptions, check_options, workload_for
+from chunkscope.verification.verify import RANDOM, VerifyOptions, check_options, workload_for
 
 
 def verify_endpoint(
@@ -44,7 +44,7 @@ def verify_endpoint(
         repeats=options.repeats,
         runs=(run,),
         machine=machine,
-        plan_digest=artefact.digest(plan.to_json()),
+        plan_digest=codec.digest(plan.to_json()),
         profile_digest=profile_digest(profile),
         command=tuple(options.command),
     )

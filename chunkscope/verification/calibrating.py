@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.calibration import SAME, CalibratedModel, Calibration, StepSamples
-from chunkscope.hardware import GIB
-from chunkscope.models.shape import ModelShape
-from chunkscope.step_time import model_work
-from chunkscope.verification.measuring import Measured
+from chunkscope.costs.calibration import SAME, CalibratedModel, Calibration, StepSamples
+from chunkscope.costs.gpus import GIB
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.costs.step_time import model_work
+from chunkscope.verification.engine_run import Measured
 
 COLUMNS = (
     *("prefill_tokens", "prefill_pairs", "prefill_requests"),

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefact import write_atomically
+from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.folders import cache_folder
+from chunkscope.costs.models import MODELS, find_model
+from chunkscope.costs.models.shape import ModelShape
 from chunkscope.errors import MissingError
-from chunkscope.folders import cache_folder
-from chunkscope.models import MODELS, find_model
-from chunkscope.models.shape import ModelShape
 
 DUMMY = "dummy"
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.npz")

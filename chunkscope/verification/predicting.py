@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from chunkscope.choices import Task
+from chunkscope.costs.gpus import Gpu, find_gpu
+from chunkscope.costs.memory import Engine
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.engine.choices import Task
+from chunkscope.engine.flags import release
 from chunkscope.errors import ChunkscopeError
-from chunkscope.hardware import Gpu, find_gpu
-from chunkscope.memory import Engine
-from chunkscope.models.shape import ModelShape
+from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Predicted, Run
-from chunkscope.vllm_flags import release
-from chunkscope.workload import Workload
 
 NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from chunkscope import sampling
 from chunkscope.errors import InputError
-from chunkscope.profile import Profile
+from chunkscope.lengths import sampling
+from chunkscope.lengths.profile import Profile
+from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.chat import Conversation
@@ -23,7 +24,6 @@ from chunkscope.sources.select import SelectOptions, select
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
-from chunkscope.workload import Workload
 
 FEWEST_ROWS = 2_000
 ROWS_PER_REQUEST = 10

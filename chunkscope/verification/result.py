@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from chunkscope import artefact
-from chunkscope.vllm_flags import Value
-from chunkscope.workload import Workload
+from chunkscope.artefacts import codec
+from chunkscope.engine.flags import Value
+from chunkscope.simulation.workload import Workload
 
 SCHEMA = "chunkscope/verify/1"
 MADE_BY = "chunkscope verify --model MODEL"
@@ -211,8 +211,8 @@ class Verification:
         return parse(document)
 
     def save(self, path: Path = DEFAULT_PATH) -> None:
-        artefact.write_atomically(path, artefact.dump(self.to_json()))
+        codec.write_atomically(path, codec.dump(self.to_json()))
 
     @classmethod
     def load(cls, path: Path = DEFAULT_PATH) -> "Verification":
-        return cls.from_json(artefact.read(path, SCHEMA, made_by=MADE_BY))
+        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))

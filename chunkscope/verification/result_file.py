@@ -7,9 +7,11 @@ from typing import Any
 import orjson
 from pydantic import Field, ValidationError
 
-from chunkscope.checked import Checked, first_fault
-from chunkscope.choices import Task
+from chunkscope.artefacts.checked import Checked, first_fault
+from chunkscope.engine.choices import Task
+from chunkscope.engine.flags import Value
 from chunkscope.errors import InputError
+from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     MADE_BY,
     SCHEMA,
@@ -24,15 +26,13 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.vllm_flags import Value
-from chunkscope.workload import Request, Workload
 
 SPREAD = ("makespan_s", "input_tokens_per_s", "output_tokens_per_s")
 LATENCIES = ("ttft_s", "itl_s", "e2e_s")
 
 
 def document(v: Verification) -> dict[str, Any]:
-    from chunkscope import __version__
+    from chunkscope._version import __version__
 
     return {
         "schema": SCHEMA,

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from chunkscope.choices import Mode
+from chunkscope.engine.choices import Mode
+from chunkscope.engine.flags import FLAGS, Off, Release, Value
 from chunkscope.errors import ChunkscopeError, UsageError
-from chunkscope.plan import Plan
-from chunkscope.planning import recommend
-from chunkscope.profile import Profile
-from chunkscope.vllm_flags import FLAGS, Off, Release, Value
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.recommend import recommend
 
 PLAN = "plan"
 DEFAULT = "default"

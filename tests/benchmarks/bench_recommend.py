@@ -7,7 +7,7 @@ import random
 import time
 
 from chunkscope import DatasetProfile, LengthHistogram, Profile, recommend
-from chunkscope.profile import TokenizerInfo
+from chunkscope.lengths.profile import TokenizerInfo
 
 DATASETS = 100
 ROWS = 5000

@@ -7,14 +7,14 @@ import random
 import time
 from collections.abc import Callable
 
-from chunkscope.hardware import find_gpu
-from chunkscope.models import find_model
-from chunkscope.simulation.args import EngineArgs
+from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.models import find_model
+from chunkscope.costs.step_time import step_model
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.loop import Circumstances, run_setting
-from chunkscope.simulation.rules import Rules
 from chunkscope.simulation.sweep import run_all
-from chunkscope.step_time import step_model
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 REQUESTS = 14_000
 ROUNDS = 3

@@ -46,7 +46,7 @@ def _options() -> argparse.Namespace:
 
 
 def _in_a_process(model: str, budget: str, *, eager: bool) -> dict[str, Any]:
-    from chunkscope.vllm_check import config_of
+    from chunkscope.engine.check import config_of
 
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -103,10 +103,10 @@ def _measure(folder: str, budget: str, eager: str) -> dict[str, Any]:
 
 
 def _predicted(model: str, budget: str) -> dict[str, Any]:
-    from chunkscope.hardware import find_gpu
-    from chunkscope.memory import Engine
-    from chunkscope.models import find_model
-    from chunkscope.vllm_flags import release
+    from chunkscope.costs.gpus import find_gpu
+    from chunkscope.costs.memory import Engine
+    from chunkscope.costs.models import find_model
+    from chunkscope.engine.flags import release
 
     gpu = find_gpu("h200")
     assert gpu is not None

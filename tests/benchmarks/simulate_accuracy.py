@@ -16,17 +16,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from chunkscope.calibration import Calibration, together
-from chunkscope.choices import Task
-from chunkscope.hardware import find_gpu
-from chunkscope.simulation.args import EngineArgs
+from chunkscope.costs.calibration import Calibration, together
+from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.step_time import ModelWork
+from chunkscope.engine.choices import Task
+from chunkscope.engine.flags import release
+from chunkscope.engine.rules import rules_of
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.arrivals import Trace, read_trace
 from chunkscope.simulation.cost import CostModel, Target, cost_model
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.rules import rules_of
-from chunkscope.step_time import ModelWork
-from chunkscope.vllm_flags import release
 
 FIT = ("mixed",)
 LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}

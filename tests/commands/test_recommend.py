@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.choices import Target
-from chunkscope.plan import Plan
+from chunkscope.engine.choices import Target
+from chunkscope.planning.plan import Plan
 from tests.conftest import REPOSITORY
 
 VLLM = "CHUNKSCOPE_VLLM_PYTHON"

@@ -1,4 +1,4 @@
-"""`chunkscope verify` as far as it goes without an engine; with one, see tests/vllm."""
+"""`chunkscope verify` as far as it goes without an engine; with one, see tests/verification."""
 
 import io
 import subprocess

@@ -10,13 +10,14 @@ from typing import Any
 
 import orjson
 
-from chunkscope import artefact
-from chunkscope.choices import Task
+from chunkscope.artefacts import codec
+from chunkscope.engine.choices import Task
 from chunkscope.findings import SIMULATION, Findings, load_findings
-from chunkscope.histogram import LengthHistogram
-from chunkscope.plan import Plan
-from chunkscope.planning import recommend
-from chunkscope.profile import DatasetProfile, Profile
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.recommend import recommend
+from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,
     Figures,
@@ -30,7 +31,6 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.workload import Request, Workload
 from tests.plans import TOKENIZER
 
 CREATED = "2026-11-15T04:00:00+00:00"
@@ -241,8 +241,8 @@ def write(
         plan_digest = artefact_digest(folder / "plan.json") if planned and found else None
         replace(verified, plan_digest=plan_digest).save(folder / "verify.json")
     if simulated is not None:
-        data = artefact.dump({"schema": SIMULATION, **simulated})
-        artefact.write_atomically(folder / "simulation.json", data)
+        data = codec.dump({"schema": SIMULATION, **simulated})
+        codec.write_atomically(folder / "simulation.json", data)
     return folder
 
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from chunkscope.findings import load_findings
-from chunkscope.histogram import LengthHistogram
+from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.report import page
 from chunkscope.report.page import HERE, LIBRARIES, embedded, render
 from chunkscope.report.page.charts import PERCENTS, bin_edges, charts

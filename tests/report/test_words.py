@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.artefacts.labels import Label
 from chunkscope.findings import load_findings
-from chunkscope.labels import Label
-from chunkscope.plan import Plan
+from chunkscope.planning.plan import Plan
 from chunkscope.report.bill import bills
 from chunkscope.report.markdown import as_markdown
 from chunkscope.report.metrics import ACTIVATION, ITL_MAX, MAKESPAN, METRICS, Outcome, judge

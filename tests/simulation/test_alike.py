@@ -2,7 +2,7 @@
 
 import pytest
 
-from chunkscope.calibration import StepSamples
+from chunkscope.costs.calibration import StepSamples
 from chunkscope.simulation.alike import kinds_of
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from chunkscope.choices import Task
+from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
 from chunkscope.simulation.arrivals import read_trace
 

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from chunkscope.calibration import CalibratedModel, Calibration, StepSamples, together
+from chunkscope.costs.calibration import CalibratedModel, Calibration, StepSamples, together
+from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.models import find_model
+from chunkscope.costs.step_time import ASSUMED_HOST, Host, StepModel, model_work, roofline
 from chunkscope.errors import InputError, MissingError
-from chunkscope.hardware import find_gpu
-from chunkscope.models import find_model
 from chunkscope.simulation.cost import CostSource, Target, cost_model
 from chunkscope.simulation.fit import fit_steps
-from chunkscope.step_time import ASSUMED_HOST, Host, StepModel, model_work, roofline
 from chunkscope.verification.calibrating import COLUMNS, _steps, bursts_for, joined
 
 TRUE = StepModel(

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chunkscope
-from chunkscope.choices import ChunkPolicy
+from chunkscope.costs.step_time import Host, StepModel
+from chunkscope.engine.choices import ChunkPolicy
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError, UsageError
 from chunkscope.simulation import simulate
-from chunkscope.simulation.args import EngineArgs
 from chunkscope.simulation.result import SimulatedRun, spread
-from chunkscope.step_time import Host, StepModel
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 # Numbers that make times easy to follow: a step takes a second, each token a thousandth more.
 STEP = StepModel(
@@ -120,7 +120,7 @@ def test_a_shared_prefix_is_read_once():
 
 
 def test_prompts_of_a_likelihood_eval_find_nothing_in_the_cache():
-    from chunkscope.choices import Task
+    from chunkscope.engine.choices import Task
 
     both = {"shared_prefix": 128, "task": Task.LOGLIKELIHOOD}
     assert simulate([(160, 1), (160, 1)], ARGS, STEP, **both).run.cached_tokens == 0

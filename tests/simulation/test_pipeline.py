@@ -2,9 +2,9 @@
 
 import pytest
 
+from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.scheduler import Step
-from chunkscope.step_time import Host, StepModel
 
 
 def pipeline(*, gpu_s: float, host: Host, graphed_tokens: int = 512) -> Pipeline:

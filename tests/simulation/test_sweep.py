@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation import simulate
-from chunkscope.simulation.args import EngineArgs
 from chunkscope.simulation.loop import Circumstances
 from chunkscope.simulation.result import SimulatedRun, Spread
-from chunkscope.simulation.rules import Rules
 from chunkscope.simulation.sweep import BUDGETS, knee, pareto, run_all, settings
-from chunkscope.step_time import StepModel
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 STEP = StepModel(
     fixed_s=5e-3, per_token_s=2e-5, per_prefill_pair_s=1e-9, per_decode_context_s=4e-8, origin="t"

@@ -3,12 +3,12 @@
 from collections import deque
 from typing import Any
 
-from chunkscope.simulation.args import EngineArgs
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.policies import VllmPolicy
 from chunkscope.simulation.request import RequestState
-from chunkscope.simulation.rules import Rules
 from chunkscope.simulation.scheduler import Scheduler, Step
-from chunkscope.workload import Request
+from chunkscope.simulation.workload import Request
 
 Seen = dict[str, Any]
 MOST_STEPS = 20_000

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from chunkscope.choices import Task
+from chunkscope.engine.choices import Task
+from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,
     Figures,
@@ -15,7 +16,6 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.workload import Request, Workload
 
 WORKLOAD = Workload(
     requests=(

@@ -10,8 +10,9 @@ from dataclasses import asdict
 import pytest
 from aiohttp import web
 
-from chunkscope.choices import Task
+from chunkscope.engine.choices import Task
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
+from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.endpoint import server as http
 from chunkscope.verification.endpoint.asking import BYTES
@@ -19,7 +20,6 @@ from chunkscope.verification.endpoint.server import Connection, parse_address
 from chunkscope.verification.listening import Nobody
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Run, Status
-from chunkscope.workload import Request, Workload
 from tests.verification.odd_server import (
     DONE,
     OddServer,

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 import chunkscope
 from chunkscope import AnalyzeOptions
-from chunkscope.choices import Task
+from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
-from chunkscope.profile import Profile
+from chunkscope.lengths.profile import Profile
+from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.sources.select import SelectOptions
 from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts
-from chunkscope.workload import Drawing, Request, Workload, draw_workload
 from tests.tokenizers.helpers import bpe, save
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"

@@ -1,4 +1,4 @@
-"""How requests are sent, tried on an engine that is only played. tests/vllm has the real one."""
+"""How requests are sent, on an engine that is only played. test_real_verify.py has the real one."""
 
 import asyncio
 import sys

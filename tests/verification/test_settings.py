@@ -2,10 +2,10 @@
 
 import pytest
 
-from chunkscope.choices import Mode
+from chunkscope.engine.choices import Mode
+from chunkscope.engine.flags import release
 from chunkscope.errors import UsageError
 from chunkscope.verification.settings import parse_engine_args, parse_point, settings_of
-from chunkscope.vllm_flags import release
 from tests.plans import MIXED, SHORT, profile
 from tests.plans import plan as make_plan
 

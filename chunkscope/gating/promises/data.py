@@ -9,7 +9,7 @@ from chunkscope.gating.budget import Data, Lengths
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.units import COUNT, TOKENS
 from chunkscope.gating.verdict import ALL, Verdict, at_least, at_most
-from chunkscope.profile import DatasetProfile, together
+from chunkscope.lengths.profile import DatasetProfile, together
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 

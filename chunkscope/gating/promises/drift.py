@@ -7,8 +7,8 @@ from chunkscope.gating.budget import Drift
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.units import COUNT, SHARE, exceeds
 from chunkscope.gating.verdict import ALL, Verdict, at_most
-from chunkscope.histogram import LengthHistogram
-from chunkscope.profile import Profile, TokenizerInfo
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import Profile, TokenizerInfo
 
 
 def check_drift(limits: Drift, evidence: Evidence) -> Iterator[Verdict]:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from chunkscope.digests import DigestMemo
+from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.gating.budget import Freshness
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.verdict import Verdict
-from chunkscope.profile import DatasetProfile
+from chunkscope.lengths.profile import DatasetProfile
 
 
 def check_freshness(limits: Freshness, evidence: Evidence) -> Iterator[Verdict]:

@@ -5,12 +5,12 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from chunkscope.costs.memory import Memory as Bill
+from chunkscope.costs.models.shape import BLOCK_TOKENS
 from chunkscope.gating.budget import Memory, MemoryLimits
 from chunkscope.gating.evidence import Evidence, run_of
 from chunkscope.gating.units import COUNT, SIZE
 from chunkscope.gating.verdict import Verdict, at_least, at_most
-from chunkscope.memory import Memory as Bill
-from chunkscope.models.shape import BLOCK_TOKENS
 
 Figures = dict[str, float | None]
 

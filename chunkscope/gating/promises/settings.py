@@ -16,16 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from chunkscope.choices import Objective, Task
-from chunkscope.errors import InputError, UsageError
-from chunkscope.gating.budget import Settings
-from chunkscope.gating.committed import Committed, Fault, read_committed
-from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.units import SHARE, exceeds
-from chunkscope.gating.verdict import Verdict
-from chunkscope.hardware import GIB
-from chunkscope.plan import Plan
-from chunkscope.vllm_flags import (
+from chunkscope.costs.gpus import GIB
+from chunkscope.engine.choices import Objective, Task
+from chunkscope.engine.flags import (
     BY_NAME,
     Effective,
     Release,
@@ -34,6 +27,13 @@ from chunkscope.vllm_flags import (
     refused_flag,
     release,
 )
+from chunkscope.errors import InputError, UsageError
+from chunkscope.gating.budget import Settings
+from chunkscope.gating.committed import Committed, Fault, read_committed
+from chunkscope.gating.evidence import Evidence
+from chunkscope.gating.units import SHARE, exceeds
+from chunkscope.gating.verdict import Verdict
+from chunkscope.planning.plan import Plan
 
 Values = dict[str, Value | None]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from chunkscope.engine.flags import Value
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import Comparison
 from chunkscope.report.figures import number, seconds
 from chunkscope.report.page.charts import charts
 from chunkscope.report.page.view import view
 from chunkscope.report.tradeoff import tradeoff
-from chunkscope.vllm_flags import Value
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -6,9 +6,9 @@ from math import ceil, floor, log2
 from typing import Any
 
 from chunkscope.findings import Findings
-from chunkscope.histogram import LengthHistogram
-from chunkscope.plan import Plan
-from chunkscope.profile import DatasetProfile, Profile
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.planning.plan import Plan
 from chunkscope.report.bill import PARTS, Bill, bills
 from chunkscope.report.metrics import (
     INPUT_RATE,

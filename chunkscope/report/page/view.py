@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from chunkscope import emit
-from chunkscope.choices import Target
+from chunkscope.engine.choices import Target
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
-from chunkscope.plan import Plan
-from chunkscope.profile import DatasetProfile, Profile
+from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.planning import emit
+from chunkscope.planning.plan import Plan
 from chunkscope.report.bill import PARTS, Bills, bills
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.figures import change, gib, number, plural, share
@@ -43,7 +43,7 @@ class Tile:
 def view(
     findings: Findings, tradeoff: Tradeoff | None, comparison: Comparison | None
 ) -> dict[str, Any]:
-    from chunkscope import __version__
+    from chunkscope._version import __version__
 
     found = bills(findings)
     return {

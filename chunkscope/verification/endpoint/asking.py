@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from chunkscope.choices import Task
-from chunkscope.workload import Workload
+from chunkscope.engine.choices import Task
+from chunkscope.simulation.workload import Workload
 
 # Words of nearly every vocabulary, past its special tokens.
 WORDS = (1_000, 20_000)

@@ -10,7 +10,7 @@ from typing import Any
 from chunkscope.verification.endpoint.asking import Dialect
 from chunkscope.verification.endpoint.server import Connection, RequestFailed
 from chunkscope.verification.endpoint.stream import BadStream, Events, Received, ServerError
-from chunkscope.verification.timing import Answer
+from chunkscope.verification.latencies import Answer
 
 _EVERY_S = 0.01
 

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from uuid import uuid4
 
 from chunkscope.errors import InputError, UsageError
+from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.asking import (
     BYTES,
@@ -31,11 +32,10 @@ from chunkscope.verification.endpoint.server import (
     scrape,
     unusable,
 )
+from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.listening import Listener
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Figures, Machine, Run, Status, Subject
-from chunkscope.verification.timing import Answer, distribution_of, figures_of, median_of
-from chunkscope.workload import Request, Workload
 
 SETTING = "endpoint"
 WARM_UP_REQUESTS = 8

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from chunkscope.verification.timing import Answer
+from chunkscope.verification.latencies import Answer
 
 DONE = b"[DONE]"
 

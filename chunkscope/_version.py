@@ -1,0 +1,3 @@
+"""The version, where every part can read it without loading another."""
+
+__version__ = "0.1.0"

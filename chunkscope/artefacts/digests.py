@@ -1,0 +1,84 @@
+"""SHA-256 of files, remembered by their stat so that an unchanged file is not read again."""
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.folders import cache_folder
+from chunkscope.errors import ChunkscopeError
+
+_BLOCK = 1 << 20
+# A file changed within the clock's grain of being hashed could change again unnoticed (git calls
+# this "racily clean"), so digests of such fresh files are not remembered.
+_SETTLED_NS = 2_000_000_000
+
+
+def sha256_of_file(path: Path, size: int | None = None) -> str:
+    """The digest of the file, or of its first `size` bytes."""
+    digest = hashlib.sha256()
+    left = size if size is not None else float("inf")
+    with path.open("rb", buffering=0) as file:
+        while left > 0 and (block := file.read(int(min(_BLOCK, left)))):
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest()
+
+
+class DigestMemo:
+    """Digests by path, size, times and inode; one small file in the cache folder."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or cache_folder() / "digests.json"
+        self._new: dict[str, list[int | str]] = {}
+        self._known = self._read()
+
+    def sha256(self, path: Path) -> str:
+        """The digest of a file, or of all files below a folder."""
+        if path.is_dir():
+            return self._of_folder(path)
+        stat = path.stat()
+        stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        key = os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
+        if (entry := self._known.get(key)) and entry[:4] == stamp:
+            return str(entry[4])
+        # No more than it has now: a file that others write to may never end.
+        digest = sha256_of_file(path, stat.st_size)
+        newest = max(stat.st_mtime_ns, stat.st_ctime_ns)
+        if os.stat(path).st_size == stat.st_size and time.time_ns() - newest > _SETTLED_NS:  # noqa: PTH116
+            self._new[key] = self._known[key] = [*stamp, digest]
+        return digest
+
+    def save(self) -> None:
+        """Keep what is new. Losing a race with another run only costs a hash later."""
+        if not self._new:
+            return
+        merged = {**self._read(), **self._new}
+        with suppress(ChunkscopeError):
+            write_atomically(self._path, orjson.dumps(merged))
+
+    def _of_folder(self, folder: Path) -> str:
+        digest = hashlib.sha256()
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            name = file.relative_to(folder).as_posix()
+            digest.update(f"{name}\0{self.sha256(file)}\n".encode())
+        return digest.hexdigest()
+
+    def _read(self) -> dict[str, list[int | str]]:
+        try:
+            known = orjson.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(known, dict):
+            return {}
+        return {path: entry for path, entry in known.items() if _is_entry(entry)}
+
+
+def _is_entry(entry: Any) -> bool:
+    """A stamp of four numbers and a digest; the file may have been damaged."""
+    return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str)

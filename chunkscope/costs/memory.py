@@ -1,0 +1,199 @@
+"""ModelShape x arguments x GPU -> where every GiB goes.
+
+The constants were FITTED to measurements on one H200 (vLLM 0.24.0; section 11 of the project's
+notes on vLLM): agreement with that run is how they were chosen, not evidence that they hold on
+another GPU, model or version. Four other dense models and one with experts were measured later on
+that kind of GPU (tests/costs/test_memory_measured.py): KV tokens came out within 2 %.
+
+The activation peak is linear in the budget, as the KV cache that vLLM's profile leaves is from 512
+tokens up. While generating, budgets of 8192 and 32768 peaked within 1 % of it; 512 and 2048 peaked
+higher, by 0.02 and 0.08 GiB: it is a quarter too low there, and why is not known.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chunkscope.artefacts.labels import Label
+from chunkscope.costs.gpus import GIB, Gpu
+from chunkscope.costs.models.shape import BLOCK_TOKENS, BYTES, ModelShape
+from chunkscope.engine.flags import Release, Runner
+
+# What a GPU loses besides: CUDA context and libraries (0.23 GiB in vLLM's own profile on an H200),
+# rotary tables and input buffers. 0.30 GiB closes the books of the Llama-3.1-8B run there.
+OVERHEAD_BYTES = round(0.30 * GIB)
+# Communication buffers per GPU once there are several: not measured.
+PARALLEL_OVERHEAD_BYTES = round(0.70 * GIB)
+# vLLM's estimate for Qwen2.5-7B on an H200; it grows little with the model.
+GRAPH_BYTES = round(0.46 * GIB)
+# Bytes per (request x vocabulary entry) of the sampler's dummy run, read in vLLM 0.24. V1: 16-bit
+# logits, a 32-bit copy, probabilities and noise; V2: 16-bit logits and a 32-bit copy.
+SAMPLER_BYTES = {Runner.V1: 14, Runner.V2: 6}
+# The same while greedy requests run: 16-bit logits and a 32-bit copy, on both runners. Measured on
+# an H200 with 1,024 and 1,319 running requests of a 151,936 vocabulary: 0.88 and 1.15 GiB.
+GREEDY_BYTES = 6
+# Bytes per (token x vocabulary entry) of prompt_logprobs, one measurement each on an H200.
+# V1, on the whole chunk: 2.91 GiB for 2048 x 152,064 (the code reads like 6 bytes; this is 10).
+# V2, on slices of 1024 tokens: 0.51 GiB for 1024 x 128,256.
+LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
+V2_SLICE_TOKENS = 1024
+# The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
+USABLE_HEADROOM = 0.9
+FITTED = "fitted on an H200, vLLM 0.24"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLine:
+    """One item of the bill, per GPU. What is not `profiled` comes on top of vLLM's budget."""
+
+    name: str
+    gib: float
+    label: Label
+    note: str
+    profiled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The bill of one GPU. `kv_cache_bytes` may be negative: then the model does not fit."""
+
+    lines: tuple[MemoryLine, ...]
+    total_gib: float
+    requested_gib: float
+    kv_cache_bytes: int
+    kv_cache_tokens: int
+    headroom_gib: float
+    unprofiled_gib: float
+    runner: Runner
+
+    @property
+    def kv_cache_gib(self) -> float:
+        return self.kv_cache_bytes / GIB
+
+    @property
+    def survives_logprobs(self) -> bool:
+        return self.unprofiled_gib <= USABLE_HEADROOM * self.headroom_gib
+
+    def holds(self, tokens: int) -> bool:
+        """vLLM starts only when one request of `max_model_len` fits the KV cache."""
+        return self.kv_cache_tokens >= tokens and self.survives_logprobs
+
+    def line(self, name: str) -> MemoryLine:
+        return next(line for line in self.lines if line.name == name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A model on a GPU under one vLLM version: what the memory model needs to know once."""
+
+    shape: ModelShape
+    gpu: Gpu
+    release: Release
+    tp: int = 1
+    logprobs: bool = False
+    cuda_graphs: bool = True
+
+    @property
+    def runner(self) -> Runner:
+        return self.release.runner(self.shape.architecture, dense=self.shape.dense)
+
+    def memory(
+        self, *, budget: int, seqs: int, utilization: float, chunk: int | None = None
+    ) -> Memory:
+        """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt."""
+        total = self.gpu.memory_bytes
+        requested = round(total * utilization)
+        lines = tuple(self._lines(budget, seqs, chunk or budget))
+        spent = sum(round(line.gib * GIB) for line in lines if line.profiled)
+        kv_bytes = requested - spent
+        # The logprobs pass follows the forward pass, so it may reuse what that was given.
+        reusable = next(line.gib for line in lines if line.name == "activation")
+        outside = {line.name: line.gib for line in lines if not line.profiled}
+        unprofiled = max(0.0, outside.get("logprobs", 0.0) - reusable)
+        return Memory(
+            lines=lines,
+            total_gib=total / GIB,
+            requested_gib=requested / GIB,
+            kv_cache_bytes=kv_bytes,
+            kv_cache_tokens=self._kv_tokens(kv_bytes),
+            headroom_gib=(total - requested) / GIB - outside.get("cuda_graphs", 0.0),
+            unprofiled_gib=unprofiled,
+            runner=self.runner,
+        )
+
+    def running_peak_gib(self, *, budget: int, running: int, chunk: int | None = None) -> float:
+        """The most that steps allocate while requests run, beyond weights and KV cache.
+
+        The forward pass of a full step, the logits of all running requests, or those of
+        prompt_logprobs: one follows the other, so the largest of them.
+        """
+        parts = [self._forward_bytes(budget), running * self.shape.vocab * GREEDY_BYTES]
+        if self.logprobs:
+            parts.append(round(self._logprobs(min(chunk or budget, budget)).gib * GIB))
+        return max(parts) / GIB
+
+    def _kv_tokens(self, kv_bytes: int) -> int:
+        blocks = kv_bytes // (self.shape.kv_bytes_per_token(self.tp) * BLOCK_TOKENS)
+        return max(0, blocks) * BLOCK_TOKENS
+
+    def _lines(self, budget: int, seqs: int, chunk: int) -> Iterator[MemoryLine]:
+        yield self._weights()
+        yield self._activation(budget)
+        yield self._sampler(budget, seqs)
+        yield self._overhead()
+        yield self._graphs()
+        if self.logprobs:
+            yield self._logprobs(min(chunk, budget))
+
+    def _weights(self) -> MemoryLine:
+        shape, q = self.shape, self.shape.quantization
+        kind = f", {q.method} {q.bits:g}-bit" if q else ", 16-bit"
+        if shape.file_bytes is not None:
+            kind = ", the size of the weight files"
+        split = f", split over {self.tp} GPUs" if self.tp > 1 else ""
+        note = f"{shape.parameters.total / 1e9:,.2f} billion parameters{kind}{split}"
+        return _line("weights", shape.weight_bytes / self.tp, Label.PREDICTED, note)
+
+    def _forward_bytes(self, budget: int) -> int:
+        return budget * self.shape.activation_bytes_per_token(self.tp)
+
+    def _sampler_bytes(self, budget: int, seqs: int) -> int:
+        return min(budget, seqs) * self.shape.vocab * SAMPLER_BYTES[self.runner]
+
+    def _activation(self, budget: int) -> MemoryLine:
+        per_token = self.shape.activation_bytes_per_token(self.tp)
+        note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step; {FITTED}"
+        return _line("activation", self._forward_bytes(budget), Label.PREDICTED, note)
+
+    def _sampler(self, budget: int, seqs: int) -> MemoryLine:
+        """Only what the sampler needs beyond the step's activations: they are not held together."""
+        need = self._sampler_bytes(budget, seqs)
+        beyond = max(0, need - self._forward_bytes(budget))
+        note = f"{min(budget, seqs):,} requests x {self.shape.vocab:,} logits"
+        return _line("sampler", beyond, Label.ASSUMED, f"{note}, beyond the activations")
+
+    def _overhead(self) -> MemoryLine:
+        several = PARALLEL_OVERHEAD_BYTES if self.tp > 1 else 0
+        note = "CUDA context and buffers: 0.30 GiB, from an H200 with vLLM 0.24"
+        if several:
+            note += "; 0.70 GiB for communication, not measured"
+        return _line("overhead", OVERHEAD_BYTES + several, Label.ASSUMED, note)
+
+    def _graphs(self) -> MemoryLine:
+        counted = self.release.counts_graphs(self.runner)
+        size = GRAPH_BYTES if self.cuda_graphs else 0
+        note = "0.46 GiB, from Qwen2.5-7B on an H200 with vLLM 0.24"
+        if not counted:
+            note += "; this version takes it from outside its budget"
+        return _line("cuda_graphs", size, Label.ASSUMED, note, profiled=counted)
+
+    def _logprobs(self, chunk: int) -> MemoryLine:
+        rows = min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
+        size = rows * self.shape.vocab * LOGPROB_BYTES[self.runner]
+        size += chunk * self.shape.hidden * BYTES
+        what = f"prompt_logprobs of {rows:,} tokens x {self.shape.vocab:,} entries"
+        note = f"{what}, not profiled by vLLM; {FITTED}"
+        return _line("logprobs", size, Label.PREDICTED, note, profiled=False)
+
+
+def _line(name: str, size: float, label: Label, note: str, *, profiled: bool = True) -> MemoryLine:
+    return MemoryLine(name=name, gib=size / GIB, label=label, note=note, profiled=profiled)

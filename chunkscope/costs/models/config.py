@@ -1,0 +1,383 @@
+"""Reading a Hugging Face config.json, and counting what it describes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chunkscope.costs.models.quantization import read_quantization
+from chunkscope.costs.models.shape import Attention, Experts, Latent, ModelShape, Parameters
+from chunkscope.errors import InputError
+
+Config = Mapping[str, Any]
+
+# The same field under the names that model families give it.
+NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
+    "intermediate": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    "vocab": ("vocab_size", "padded_vocab_size"),
+    "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
+    "active": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts"),
+}
+LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
+# Kinds of position scaling whose max_position_embeddings already is the scaled length.
+UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """What config.json leaves out because the model's code knows it."""
+
+    tied: bool = False
+    gated: bool = True
+    norms_per_layer: int = 2
+    norm_bias: bool = False
+    qkv_bias: bool = False
+    all_biases: bool = False
+    qk_norm: bool = False
+    learned_positions: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+_CLASSIC = Family(gated=False, norm_bias=True, all_biases=True)
+FAMILIES = {
+    "qwen2": Family(qkv_bias=True),
+    "qwen2_moe": Family(qkv_bias=True),
+    "qwen2_vl_text": Family(qkv_bias=True),
+    "qwen2_5_vl_text": Family(qkv_bias=True),
+    "qwen3": Family(qk_norm=True),
+    "qwen3_moe": Family(qk_norm=True),
+    "qwen3_vl_text": Family(qk_norm=True),
+    "qwen3_next": Family(qk_norm=True),
+    "gemma": Family(tied=True),
+    "gemma2": Family(tied=True, norms_per_layer=4),
+    "gemma3_text": Family(
+        tied=True,
+        norms_per_layer=4,
+        qk_norm=True,
+        defaults={
+            "vocab_size": 262_208,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "max_position_embeddings": 131_072,
+        },
+    ),
+    "cohere": Family(tied=True, norms_per_layer=1),
+    "cohere2": Family(tied=True, norms_per_layer=1),
+    "gpt_oss": Family(all_biases=True),
+    "gpt2": Family(tied=True, gated=False, norm_bias=True, all_biases=True, learned_positions=True),
+    "opt": Family(tied=True, gated=False, norm_bias=True, all_biases=True, learned_positions=True),
+    "gpt_neox": _CLASSIC,
+    "phi": _CLASSIC,
+    "starcoder2": Family(tied=True, gated=False, norm_bias=True, all_biases=True),
+}
+
+
+def shape_from_config(
+    config: Config,
+    *,
+    name: str,
+    source: str,
+    hub_id: str | None = None,
+    file_bytes: int | None = None,
+) -> ModelShape:
+    """The shape a config.json describes; InputError names the field that is missing or odd."""
+    text = _text_part(config)
+    family = FAMILIES.get(str(text.get("model_type", "")), Family())
+    reader = Reader({**family.defaults, **text}, family, name)
+    experts = reader.experts()
+    attention = reader.attention()
+    parameters = reader.parameters(attention, experts, _vision(config))
+    quantization, notes = read_quantization(text)
+    return ModelShape(
+        name=name,
+        source=source,
+        hub_id=hub_id,
+        architecture=reader.architecture(),
+        layers=reader.number("layers"),
+        hidden=reader.number("hidden"),
+        intermediate=reader.dense_intermediate(experts),
+        vocab=reader.number("vocab"),
+        attention=attention,
+        parameters=parameters,
+        quantization=quantization,
+        experts=experts,
+        gated=family.gated,
+        tied=reader.tied(),
+        limit=reader.limit(),
+        encoder_decoder=bool(config.get("is_encoder_decoder")),
+        file_bytes=file_bytes,
+        notes=(*notes, *_notes(config, attention, file_bytes)),
+    )
+
+
+def _text_part(config: Config) -> dict[str, Any]:
+    """The language model's own settings: multimodal configs keep them one level down."""
+    for key in NESTED:
+        nested = config.get(key)
+        if isinstance(nested, Mapping):
+            outer = {k: v for k, v in config.items() if k not in NESTED and k != "model_type"}
+            return {**outer, **_text_part(nested)} if nested else dict(config)
+    return dict(config)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One config with its family's defaults; every method answers one question about it."""
+
+    config: Config
+    family: Family
+    name: str
+
+    def number(self, what: str) -> int:
+        found = self.maybe(what)
+        if found is None:
+            raise InputError(
+                f"the config.json of {self.name} has no {NAMES[what][0]}",
+                hint="it must be the config.json of a language model, as on the Hugging Face hub",
+            )
+        return found
+
+    def maybe(self, what: str) -> int | None:
+        return self._first(NAMES.get(what, (what,)))
+
+    def _first(self, names: tuple[str, ...]) -> int | None:
+        for key in names:
+            value = self.config.get(key)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(
+                    f"the config.json of {self.name} has {key} = {value!r}, not a whole number"
+                )
+            return value
+        return None
+
+    def architecture(self) -> str:
+        named = self.config.get("architectures")
+        first = named[0] if isinstance(named, list) and named else ""
+        return str(first or self.config.get("model_type", ""))
+
+    def tied(self) -> bool:
+        return bool(self.config.get("tie_word_embeddings", self.family.tied))
+
+    def limit(self) -> int | None:
+        """The longest context, as vLLM derives it."""
+        stated = [value for key in LIMITS if (value := self._first((key,))) is not None]
+        if not stated:
+            return None
+        scaling = self.config.get("rope_scaling") or self.config.get("rope_parameters")
+        kind = str(self.config.get("model_type", ""))
+        if not isinstance(scaling, Mapping) or "gemma3" in kind:
+            return min(stated)
+        rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
+        factor = scaling.get("factor")
+        if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
+            return min(stated)
+        base = scaling.get("original_max_position_embeddings") if rope == "yarn" else None
+        return int((base if isinstance(base, int) else min(stated)) * factor)
+
+    def attention(self) -> Attention:
+        heads, layers = self.number("heads"), self.number("layers")
+        if heads < 1 or layers < 1:
+            raise InputError(f"the config.json of {self.name} describes a model without layers")
+        sliding, window = self._sliding(layers)
+        return Attention(
+            heads=heads,
+            kv_heads=self._kv_heads(heads),
+            head_dim=self.maybe("head_dim") or self.number("hidden") // heads,
+            latent=self._latent(),
+            sliding_window=window,
+            sliding_layers=sliding,
+            stateful_layers=self._stateful(layers),
+        )
+
+    def _kv_heads(self, heads: int) -> int:
+        found = self.maybe("kv_heads")
+        if found:
+            return found
+        return 1 if self.config.get("multi_query") else heads
+
+    def _latent(self) -> Latent | None:
+        rank = self.maybe("kv_lora_rank")
+        if not rank:
+            return None
+        return Latent(
+            kv_rank=rank,
+            q_rank=self.maybe("q_lora_rank"),
+            nope_dim=self.maybe("qk_nope_head_dim") or 128,
+            rope_dim=self.maybe("qk_rope_head_dim") or 64,
+            v_dim=self.maybe("v_head_dim") or 128,
+        )
+
+    def _sliding(self, layers: int) -> tuple[int, int | None]:
+        """(how many layers look back only a window, the window)."""
+        window = self.maybe("sliding_window")
+        limit = self.limit()
+        off = self.config.get("use_sliding_window") is False
+        if not window or off or (limit and window >= limit):
+            return 0, None
+        kinds = self.config.get("layer_types")
+        if isinstance(kinds, list):
+            count = sum(kind == "sliding_attention" for kind in kinds)
+            return count, window if count else None
+        kind = str(self.config.get("model_type", ""))
+        pattern = self.maybe("sliding_window_pattern") or {"gemma2": 2, "gpt_oss": 2}.get(kind, 0)
+        pattern = pattern or (6 if kind.startswith("gemma3") else 0)
+        return layers - layers // pattern if pattern else layers, window
+
+    def _stateful(self, layers: int) -> int:
+        """How many layers keep a state instead of a KV cache (mamba, linear attention)."""
+        kinds = self.config.get("layer_types") or self.config.get("layers_block_type")
+        if isinstance(kinds, list):
+            return sum("attention" not in str(k) or "linear" in str(k) for k in kinds)
+        pattern = self.config.get("hybrid_override_pattern")
+        if isinstance(pattern, str):
+            return layers - pattern.count("*")
+        indices = self.config.get("attn_layer_indices")
+        if isinstance(indices, list):
+            return layers - len(indices)
+        every = self.maybe("full_attention_interval")
+        return layers - layers // every if every else 0
+
+    def experts(self) -> Experts | None:
+        count = self.maybe("experts")
+        if not count or count < 2:
+            return None
+        intermediate = self.maybe("moe_intermediate_size") or self.number("intermediate")
+        shared = self.maybe("shared_expert_intermediate_size") or 0
+        shared += (self.maybe("n_shared_experts") or 0) * intermediate
+        if str(self.config.get("model_type")) == "llama4_text":
+            shared = intermediate
+        layers = sum(self._is_sparse(i) for i in range(self.number("layers")))
+        return Experts(
+            count=count,
+            active=self.maybe("active") or 2,
+            intermediate=intermediate,
+            layers=layers,
+            shared_intermediate=shared,
+        )
+
+    def _is_sparse(self, layer: int) -> bool:
+        if layer < (self.maybe("first_k_dense_replace") or 0):
+            return False
+        dense = self.config.get("mlp_only_layers")
+        if isinstance(dense, list) and layer in dense:
+            return False
+        step = self.maybe("decoder_sparse_step") or self.maybe("interleave_moe_layer_step") or 1
+        return (layer + 1) % step == 0
+
+    def dense_intermediate(self, experts: Experts | None) -> int:
+        """The width of the MLP every token passes; 0 when all layers are expert layers."""
+        if experts and experts.layers == self.number("layers"):
+            return 0
+        plain = self.maybe("intermediate_size_mlp") or self.maybe("intermediate")
+        if plain:
+            return plain
+        if not self.family.gated:
+            return 4 * self.number("hidden")
+        return self.number("intermediate")
+
+    def parameters(self, attention: Attention, experts: Experts | None, vision: int) -> Parameters:
+        layers, hidden, vocab = self.number("layers"), self.number("hidden"), self.number("vocab")
+        dense_layers = layers - (experts.layers if experts else 0)
+        mlp = dense_layers * self._mlp(self.dense_intermediate(experts)) if dense_layers else 0
+        routed = shared = router = 0
+        if experts:
+            routed = experts.layers * experts.count * self._mlp(experts.intermediate)
+            shared = experts.layers * self._mlp(experts.shared_intermediate)
+            router = experts.layers * self._router(experts)
+        positions = (self.limit() or 0) * hidden if self.family.learned_positions else 0
+        return Parameters(
+            embedding=vocab * hidden,
+            head=0 if self.tied() else vocab * hidden,
+            attention=layers * self._attention_weights(attention),
+            mlp=mlp + shared,
+            experts=routed,
+            other=router + positions + self._norms(attention),
+            vision=vision,
+        )
+
+    def _mlp(self, intermediate: int) -> int:
+        if not intermediate:
+            return 0
+        hidden = self.number("hidden")
+        biases = self.family.all_biases or bool(self.config.get("mlp_bias"))
+        if self.family.gated:
+            return 3 * hidden * intermediate + (2 * intermediate + hidden if biases else 0)
+        return 2 * hidden * intermediate + (intermediate + hidden if biases else 0)
+
+    def _router(self, experts: Experts) -> int:
+        hidden = self.number("hidden")
+        gate = hidden if self.maybe("shared_expert_intermediate_size") else 0
+        bias = experts.count if self.family.all_biases else 0
+        corrected = self.config.get("topk_method") == "noaux_tc"
+        return hidden * experts.count + gate + bias + (experts.count if corrected else 0)
+
+    def _attention_weights(self, a: Attention) -> int:
+        hidden = self.number("hidden")
+        if a.latent:
+            return _latent_weights(a, a.latent, hidden)
+        q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
+        weights = 2 * hidden * q + 2 * hidden * kv
+        every = self.family.all_biases or bool(self.config.get("attention_bias"))
+        biases = (q + 2 * kv if every or self.family.qkv_bias else 0) + (hidden if every else 0)
+        sinks = a.heads if str(self.config.get("model_type")) == "gpt_oss" else 0
+        return weights + biases + sinks
+
+    def _norms(self, a: Attention) -> int:
+        layers, hidden = self.number("layers"), self.number("hidden")
+        each = hidden * (2 if self.family.norm_bias else 1)
+        inside = layers * 2 * a.head_dim if self.family.qk_norm else 0
+        return (layers * self.family.norms_per_layer + 1) * each + inside
+
+
+def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
+    key = a.heads * (latent.nope_dim + latent.rope_dim)
+    query = hidden * key
+    if latent.q_rank:
+        query = hidden * latent.q_rank + latent.q_rank + latent.q_rank * key
+    down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
+    up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
+    return query + down + up + a.heads * latent.v_dim * hidden
+
+
+def _vision(config: Config) -> int:
+    """The vision tower, roughly: four square matrices and an MLP per layer."""
+    tower = config.get("vision_config")
+    if not isinstance(tower, Mapping):
+        return 0
+    sizes = [
+        next((tower[key] for key in keys if isinstance(tower.get(key), int)), 0)
+        for keys in (
+            ("num_hidden_layers", "depth", "layers"),
+            ("hidden_size", "embed_dim", "width"),
+            ("intermediate_size", "mlp_dim"),
+        )
+    ]
+    layers, hidden, wide = sizes
+    return int(layers * (4 * hidden * hidden + 2 * hidden * (wide or 4 * hidden)))
+
+
+def _notes(config: Config, attention: Attention, file_bytes: int | None) -> tuple[str, ...]:
+    notes = []
+    if isinstance(config.get("vision_config"), Mapping):
+        notes.append("the vision tower is counted roughly, its activations are not")
+    if attention.sliding_layers:
+        notes.append(
+            f"{attention.sliding_layers} layers look back {attention.sliding_window:,} tokens: "
+            "a long request holds less KV cache than its tokens say"
+        )
+    if attention.stateful_layers:
+        notes.append(
+            f"{attention.stateful_layers} layers keep a state instead of a KV cache: "
+            "the state is not counted"
+            + ("" if file_bytes else ", their weights as if they were attention layers")
+        )
+    if config.get("is_encoder_decoder"):
+        notes.append("an encoder-decoder model: vLLM switches chunked prefill off by itself")
+    return tuple(notes)

@@ -1,0 +1,186 @@
+"""What a model costs: parameters, KV bytes and activation bytes per token."""
+
+from dataclasses import dataclass
+
+from chunkscope.costs.models.quantization import Quantization
+from chunkscope.errors import UsageError
+
+BYTES = 2  # vLLM runs in bf16 or fp16; a float32 checkpoint is cast down
+BLOCK_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek): one compressed vector per token, for all heads."""
+
+    kv_rank: int
+    q_rank: int | None
+    nope_dim: int
+    rope_dim: int
+    v_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    heads: int
+    kv_heads: int
+    head_dim: int
+    latent: Latent | None = None
+    sliding_window: int | None = None
+    sliding_layers: int = 0
+    stateful_layers: int = 0  # linear attention or mamba: no KV cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """The routed experts of one layer, and what every token passes beside them."""
+
+    count: int
+    active: int
+    intermediate: int
+    layers: int
+    shared_intermediate: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """How many weights of which kind: quantization treats them differently."""
+
+    embedding: int
+    head: int
+    attention: int
+    mlp: int
+    experts: int
+    other: int
+    vision: int = 0
+
+    @property
+    def text(self) -> int:
+        return self.total - self.vision
+
+    @property
+    def total(self) -> int:
+        return (
+            self.embedding
+            + self.head
+            + self.attention
+            + self.mlp
+            + self.experts
+            + self.other
+            + self.vision
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """A model as far as memory and speed need it. `limit` is the longest context it takes."""
+
+    name: str
+    source: str
+    architecture: str
+    layers: int
+    hidden: int
+    intermediate: int
+    vocab: int
+    attention: Attention
+    parameters: Parameters
+    quantization: Quantization | None = None
+    experts: Experts | None = None
+    gated: bool = True
+    tied: bool = False
+    limit: int | None = None
+    hub_id: str | None = None
+    encoder_decoder: bool = False
+    file_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def dense(self) -> bool:
+        return self.experts is None and not self.hybrid
+
+    @property
+    def hybrid(self) -> bool:
+        return self.attention.stateful_layers > 0
+
+    @property
+    def weight_bytes(self) -> int:
+        """All weights, on all GPUs together."""
+        if self.file_bytes is not None:
+            return self.file_bytes
+        p, q = self.parameters, self.quantization
+        linear = {"attention": p.attention, "mlp": p.mlp, "experts": p.experts}
+        plain = p.embedding + p.head + p.other + p.vision
+        packed = 0.0
+        for kind, count in linear.items():
+            packed += count * (q.bytes_per_weight if q and kind in q.kinds else BYTES)
+        return round(plain * BYTES + packed)
+
+    @property
+    def active_parameters(self) -> int:
+        """The weights one token is multiplied with: chosen experts only, no embedding look-up."""
+        p = self.parameters
+        chosen = p.experts
+        if self.experts:
+            chosen = p.experts * self.experts.active // self.experts.count
+        head = p.head or p.embedding  # tied: the embedding is the head
+        return head + p.attention + p.mlp + chosen + p.other
+
+    def check_parallel(self, tp: int) -> None:
+        if tp < 1:
+            raise UsageError(f"--tp must be at least 1, not {tp}")
+        if self.attention.heads % tp:
+            raise UsageError(
+                f"{self.attention.heads} attention heads cannot be split over {tp} GPUs",
+                hint="choose a --tp that divides the number of heads",
+            )
+
+    def kv_bytes_per_token(self, tp: int = 1) -> int:
+        """KV cache of one token on one GPU; a latent cache is not split but copied."""
+        a = self.attention
+        layers = self.layers - a.stateful_layers
+        if a.latent:
+            return (a.latent.kv_rank + a.latent.rope_dim) * BYTES * layers
+        return 2 * max(1, a.kv_heads // tp) * a.head_dim * BYTES * layers
+
+    def kv_bytes_of(self, tokens: int, tp: int = 1) -> int:
+        """KV cache of one request: sliding layers hold their window at most.
+
+        vLLM frees what leaves the window; blocks in use at the edge make it a little more.
+        """
+        a = self.attention
+        layers = self.layers - a.stateful_layers
+        per_layer = self.kv_bytes_per_token(tp) // max(1, layers)
+        sliding = a.sliding_layers if a.sliding_window else 0
+        held = min(tokens, (a.sliding_window or tokens) + BLOCK_TOKENS)
+        return per_layer * ((layers - sliding) * tokens + sliding * held)
+
+    def activation_bytes_per_token(self, tp: int = 1) -> int:
+        """Peak of one step's activations: the widest moment, beside hidden state and residual.
+
+        For a gated MLP that is 2 bytes x (3 x intermediate / tp + 3 x hidden): gate and up, their
+        product, and three hidden-sized tensors. The last 3 was fitted: it makes 108 KiB per token
+        for Llama-3.1-8B, the slope of KV tokens over budgets measured on an H200. It then held for
+        four other dense models there (tests/costs/test_memory_measured.py). Latent attention and
+        tp > 1 follow the same reasoning and were never measured.
+        """
+        widest = max(self._mlp_width(tp), self._attention_width(tp), self._expert_width(tp))
+        return BYTES * (widest + 3 * self.hidden)
+
+    def _mlp_width(self, tp: int) -> int:
+        return (3 if self.gated else 2) * self.intermediate // tp
+
+    def _attention_width(self, tp: int) -> int:
+        a = self.attention
+        if a.latent:
+            key = a.latent.nope_dim + a.latent.rope_dim
+            return a.heads * (2 * key + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
+        return 2 * (a.heads + max(tp, a.kv_heads)) * a.head_dim // tp
+
+    def _expert_width(self, tp: int) -> int:
+        """Every token is copied to each of its experts, in two workspaces as wide as the wider
+        product. Measured for Qwen3-30B-A3B on an H200: this is a sixth too low."""
+        if self.experts is None:
+            return 0
+        e = self.experts
+        copied = 2 * max(2 * e.intermediate // tp, self.hidden)
+        return e.active * copied + 3 * e.shared_intermediate // tp

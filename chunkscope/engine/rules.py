@@ -1,0 +1,53 @@
+"""What vLLM's scheduler does differently by version, as data.
+
+tests/simulation/test_scheduler_twin.py agreed with the schedulers of 0.11.2, 0.12, 0.14, 0.16,
+0.18, 0.19, 0.22.1, 0.24, 0.28, 0.30, 0.31 and 0.32. 0.10.2 differs in two corners: it goes on
+computing for a request that it has just preempted by priority, and with async scheduling, which is
+not its default, it schedules one token too many.
+"""
+
+from dataclasses import dataclass
+
+from chunkscope.engine.flags import LONE_PROMPT_IS_CAPPED, Release, at
+
+# Chunking off and a prompt over what is left of the budget: is the queue stopped, or is the prompt
+# skipped and the next one tried?
+UNCHUNKED_STOPS_THE_QUEUE = (((0, 10, 2), False), ((0, 12, 0), True))
+# Chunking and prefix caching off: is the threshold dropped as well?
+UNCHUNKED_DROPS_THE_THRESHOLD = (((0, 10, 2), False), ((0, 11, 1), True), ((0, 12, 0), False))
+# Is a request only admitted when its whole prompt fits the free blocks?
+RESERVES_FULL_PROMPT = (((0, 10, 2), False), ((0, 19, 0), True))
+# Are freed blocks without a hash reused before any cached one?
+BLANK_BLOCKS_FIRST = (((0, 10, 2), False), ((0, 24, 0), True))
+# Is step t + 1 scheduled before the result of step t is there, unless told otherwise?
+ASYNC_BY_DEFAULT = (((0, 10, 2), False), ((0, 14, 0), True))
+HAS_WATERMARK = (((0, 10, 2), False), ((0, 24, 0), True))
+HAS_ADAPTIVE_THRESHOLD = (((0, 10, 2), False), ((0, 31, 0), True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How one version schedules. `lone_request_is_capped`: by the threshold, with nobody else."""
+
+    unchunked_stops_the_queue: bool = True
+    unchunked_drops_the_threshold: bool = False
+    reserves_full_prompt: bool = True
+    blank_blocks_first: bool = True
+    lone_request_is_capped: bool = True
+    async_by_default: bool = True
+    has_watermark: bool = True
+    has_adaptive_threshold: bool = False
+
+
+def rules_of(release: Release) -> Rules:
+    version = release.version
+    return Rules(
+        unchunked_stops_the_queue=at(UNCHUNKED_STOPS_THE_QUEUE, version),
+        unchunked_drops_the_threshold=at(UNCHUNKED_DROPS_THE_THRESHOLD, version),
+        reserves_full_prompt=at(RESERVES_FULL_PROMPT, version),
+        blank_blocks_first=at(BLANK_BLOCKS_FIRST, version),
+        lone_request_is_capped=at(LONE_PROMPT_IS_CAPPED, version),
+        async_by_default=at(ASYNC_BY_DEFAULT, version),
+        has_watermark=at(HAS_WATERMARK, version),
+        has_adaptive_threshold=at(HAS_ADAPTIVE_THRESHOLD, version),
+    )

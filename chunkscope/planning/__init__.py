@@ -1,0 +1,1 @@
+"""From a profile, a model and a GPU to a plan: the mode, the arguments and what they bring."""

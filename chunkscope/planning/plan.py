@@ -1,0 +1,221 @@
+"""The plan: mode, engine arguments and what they cost, as a value and an artefact."""
+
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from chunkscope.artefacts import codec
+from chunkscope.artefacts.labels import Label
+from chunkscope.costs.gpus import Gpu
+from chunkscope.costs.memory import Memory
+from chunkscope.engine.choices import Entry, Mode, Objective, Task
+from chunkscope.engine.flags import Release, Value, command_line
+from chunkscope.planning.policy import Chunks, Cuts, Decision
+
+SCHEMA = "chunkscope/plan/1"
+MADE_BY = "chunkscope recommend"
+DEFAULT_PATH = Path("reports/plan.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One engine argument. Not `set`: left to vLLM, which takes `default` (None: not known)."""
+
+    name: str
+    value: Value | None
+    default: Value | None
+    set: bool
+    reason: str
+    label: Label | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    subject: str
+    text: str
+    label: Label | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetDecision:
+    """The policy's word on one dataset; a weight is its share of all prompts and tokens."""
+
+    name: str
+    decision: Decision
+    share_of_prompts: float
+    share_of_tokens: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Prompts longer than `room_tokens` leave no room for the output: vLLM refuses them."""
+
+    prompts: int
+    of: int
+    room_tokens: int
+
+    @property
+    def share(self) -> float:
+        return self.prompts / self.of if self.of else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How many requests the KV cache holds at once, were all of that length."""
+
+    p50: int
+    p95: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEstimate:
+    """The slowest step by the step model: an estimate until verified."""
+
+    slowest_step_ms: float
+    prefill_tokens_per_s: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The plan and vLLM's own setting, simulated on the same `requests`; None: it cannot run."""
+
+    requests: int
+    makespan_s: float
+    longest_gap_s: float | None
+    default_makespan_s: float | None
+    default_longest_gap_s: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """How much more is done in the same time than with vLLM's own setting."""
+        default = self.default_makespan_s
+        return default / self.makespan_s - 1 if default is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The model as far as a reader of the plan needs it."""
+
+    name: str
+    source: str
+    hub_id: str | None
+    parameters: int
+    weight_bytes: int
+    limit: int | None
+    quantization: str | None
+    kv_bytes_per_token: int
+    activation_bytes_per_token: int
+    notes: tuple[str, ...] = ()
+    # For step times; None in plans of older versions.
+    read_bytes: int | None = None
+    active_parameters: int | None = None
+    pair_flops: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The room left for the answer, and where that number comes from."""
+
+    tokens: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What the plan was made from: enough to make it again."""
+
+    profile_digest: str
+    profile_created: str
+    tokenizer: str
+    dataset: str | None
+    cuts: Cuts
+    objective: Objective
+    max_itl_ms: float | None
+    task: Task
+    entry: Entry
+    tp: int
+    output: Output
+    command: tuple[str, ...] = ()  # empty where Python asked, or an older version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What `recommend` answers. `decision` is the policy's, `mode` what became of it."""
+
+    mode: Mode
+    threshold: int | None
+    decision: Decision
+    decisions: tuple[DatasetDecision, ...]
+    chunks: Chunks
+    arguments: tuple[Argument, ...]
+    adjustments: tuple[Reason, ...]
+    lost: tuple[str, ...]
+    warnings: tuple[str, ...]
+    refused: Refused
+    inputs: Inputs
+    release: Release
+    model: ModelInfo | None = None
+    gpu: Gpu | None = None
+    memory: Memory | None = None
+    capacity: Capacity | None = None
+    step: StepEstimate | None = None
+    forecast: Forecast | None = None
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    version: str = ""
+
+    @property
+    def args(self) -> dict[str, Value]:
+        """What is to be set; everything else is best left to vLLM."""
+        return {a.name: a.value for a in self.arguments if a.set and a.value is not None}
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The policy's, then what overruled it, then each argument's."""
+        first = Reason(subject="mode", text=self.decision.reason)
+        each = (Reason(subject=a.name, text=a.reason, label=a.label) for a in self.arguments)
+        return (first, *self.adjustments, *each)
+
+    def argument(self, name: str) -> Argument:
+        return next(a for a in self.arguments if a.name == name)
+
+    def args_for(self, entry: Entry) -> dict[str, Value]:
+        """The same settings started another way: defaults that differ there are spelled out."""
+        args = self.args
+        if entry is self.inputs.entry or self.gpu is None:
+            return args
+        there = asdict(self.release.batch_defaults(self.gpu, entry))
+        for argument in self.arguments:
+            name, value = argument.name, argument.value
+            if name in there and value is not None and value != there[name]:
+                args[name] = value
+        return {a.name: args[a.name] for a in self.arguments if a.name in args}
+
+    def cli_args(self) -> list[str]:
+        """Words for `vllm serve MODEL ...`."""
+        return command_line(self.args_for(Entry.SERVE), self.release.version)
+
+    def llm_kwargs(self) -> dict[str, Value]:
+        """Keywords for `vllm.LLM(model, ...)`."""
+        return self.args_for(Entry.LLM)
+
+    def to_json(self) -> dict[str, Any]:
+        from chunkscope.planning.plan_file import document
+
+        return document(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Plan":
+        """Read back what `to_json` wrote; InputError when it is not that."""
+        from chunkscope.planning.plan_file import parse
+
+        return parse(document)
+
+    def save(self, path: Path = DEFAULT_PATH) -> None:
+        codec.write_atomically(path, codec.dump(self.to_json()))
+
+    @classmethod
+    def load(cls, path: Path = DEFAULT_PATH) -> "Plan":
+        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))

@@ -1,0 +1,179 @@
+"""Requests to send: lengths drawn from a profile, and when each of them arrives.
+
+The same workload is sent to a real engine by `verify` and to the scheduler's twin by `simulate`.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from chunkscope.engine.choices import Task
+from chunkscope.errors import InputError, UsageError
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, together
+
+BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    prompt_tokens: int
+    output_tokens: int
+    arrival_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is sent, in the order of arrival. Prompts over `long_over` tokens count as long."""
+
+    requests: tuple[Request, ...]
+    seed: int
+    arrivals: str
+    task: Task
+    long_over: int
+    shared_prefix: int = 0
+    left_out: int = 0  # prompts of the profile that no engine would take at this length
+
+    @property
+    def input_tokens(self) -> int:
+        return sum(request.prompt_tokens for request in self.requests)
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(request.output_tokens for request in self.requests)
+
+    @property
+    def longest(self) -> int:
+        return max(request.prompt_tokens for request in self.requests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How to draw a workload. `count` None sends every prompt once; `room` is max_model_len."""
+
+    count: int | None
+    room: int
+    output_if_unknown: int
+    output: int | None = None
+    seed: int = 0
+    arrivals: str = BATCH
+    task: Task = Task.GENERATE
+    long_over: int = 2_048
+    shared_prefix: int = 0
+
+
+def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
+    """A stratified sample of the prompts, with outputs as long as their dataset's."""
+    if how.count is not None and how.count < 1:
+        raise UsageError(f"--requests must be at least 1, not {how.count}")
+    chance = random.Random(how.seed)  # noqa: S311  (a sample, not a secret)
+    lengths = together(datasets)
+    least = 1 if how.task is Task.LOGLIKELIHOOD else min(how.output or 1, how.room)
+    left_out = lengths.over(how.room - least)
+    served = LengthHistogram({n: c for n, c in lengths.counts.items() if n <= how.room - least})
+    if not served.count:
+        raise InputError(
+            f"no prompt fits: the shortest has {lengths.min or 0:,} tokens, "
+            f"max_model_len is {how.room:,}",
+            hint="choose a model with a longer context, or lower --max-output",
+        )
+    chosen = stratified(served, how.count, chance)
+    chance.shuffle(chosen)
+    outputs = _Outputs(datasets, how, chance)
+    arrivals = arrival_times(how.arrivals, len(chosen), chance)
+    requests = tuple(
+        Request(
+            prompt_tokens=max(1, length),
+            output_tokens=max(1, min(outputs.draw(length), how.room - length)),
+            arrival_s=arrival,
+        )
+        for length, arrival in zip(chosen, arrivals, strict=True)
+    )
+    return Workload(
+        requests=requests,
+        seed=how.seed,
+        arrivals=how.arrivals,
+        task=how.task,
+        long_over=how.long_over,
+        shared_prefix=how.shared_prefix,
+        left_out=left_out,
+    )
+
+
+def stratified(lengths: LengthHistogram, count: int | None, chance: random.Random) -> list[int]:
+    """One length out of each of `count` equally large parts of the sorted prompts, in order.
+
+    >>> stratified(LengthHistogram.of(range(1, 5)), None, random.Random(0))
+    [1, 2, 3, 4]
+    """
+    ordered = sorted(length for length, held in lengths.counts.items() if held)
+    if count is None or count == lengths.count:
+        return [length for length in ordered for _ in range(lengths.counts[length])]
+    up_to = list(accumulate(lengths.counts[length] for length in ordered))
+    drawn = ((part + chance.random()) / count * lengths.count for part in range(count))
+    return [ordered[min(bisect_right(up_to, rank), len(ordered) - 1)] for rank in drawn]
+
+
+def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[float]:
+    """All at once, or as a Poisson process: "4/s" is four a second on average."""
+    rate = arrival_rate(arrivals)
+    if rate is None:
+        return [0.0] * count
+    times, now = [], 0.0
+    for _ in range(count):
+        times.append(round(now, 6))  # as it is written down, so that it can be sent again
+        now += chance.expovariate(rate)
+    return times
+
+
+def arrival_rate(arrivals: str) -> float | None:
+    """Requests a second; None when all come at once.
+
+    >>> arrival_rate("4/s"), arrival_rate("90/min"), arrival_rate("batch")
+    (4.0, 1.5, None)
+    """
+    if arrivals == BATCH:
+        return None
+    number, _, unit = arrivals.partition("/")
+    per = {"s": 1.0, "min": 60.0}.get(unit.strip())
+    try:
+        rate = float(number) / per if per else 0.0
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise UsageError(
+            f"--arrivals {arrivals!r} is neither batch nor a rate",
+            hint="write `--arrivals batch`, `--arrivals 4/s` or `--arrivals 90/min`",
+        )
+    return rate
+
+
+class _Outputs:
+    """Output lengths: as asked, else drawn from a dataset that has a prompt of that length."""
+
+    def __init__(
+        self, datasets: Sequence[DatasetProfile], how: Drawing, chance: random.Random
+    ) -> None:
+        self._datasets, self._how, self._chance = datasets, how, chance
+        self._known = {
+            dataset.name: _spread_out(dataset.output_lengths)
+            for dataset in datasets
+            if dataset.output_lengths is not None and dataset.output_lengths.count
+        }
+
+    def draw(self, prompt_tokens: int) -> int:
+        if self._how.task is Task.LOGLIKELIHOOD:
+            return 1
+        if self._how.output is not None:
+            return self._how.output
+        weights = [dataset.lengths.counts.get(prompt_tokens, 0) for dataset in self._datasets]
+        (dataset,) = self._chance.choices(self._datasets, weights)
+        known = self._known.get(dataset.name)
+        return self._chance.choice(known) if known else self._how.output_if_unknown
+
+
+def _spread_out(lengths: LengthHistogram) -> list[int]:
+    """A thousand lengths that stand for all: enough to draw from, whatever the size."""
+    return stratified(lengths, min(lengths.count, 1_000), random.Random(0))  # noqa: S311

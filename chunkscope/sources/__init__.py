@@ -1,0 +1,1 @@
+"""Files, archives, hub sets -> records -> prompts. Nothing of models, GPUs or vLLM comes in."""

@@ -1,0 +1,285 @@
+"""One setting in one engine -> one run, whatever becomes of the engine."""
+
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from chunkscope.costs.gpus import GIB
+from chunkscope.engine.logs import Cause, Sizes, cause_in, is_compiling, last_lines, sizes_in
+from chunkscope.errors import MissingError
+from chunkscope.simulation.workload import Workload
+from chunkscope.verification.latencies import Answer, Steps, distribution_of, figures_of, median_of
+from chunkscope.verification.listening import Listener
+from chunkscope.verification.process import EngineProcess
+from chunkscope.verification.result import Figures, Run, Status, WorkerMemory
+from chunkscope.verification.settings import Setting
+
+NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
+NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
+TRICKLED = (
+    "this vLLM cannot hold requests back: the first steps ran while others were still being sent"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What every setting of one verification has in common."""
+
+    python: str
+    engine: dict[str, Any]  # keywords of the engine besides the setting's own
+    entry: str
+    workload: Workload
+    warm_up: Sequence[tuple[int, int]]
+    repeats: int
+    timeout_s: float
+    prompts: Sequence[Sequence[int]] | None = None
+    bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
+
+    def task(self, setting: Setting) -> dict[str, Any]:
+        w = self.workload
+        return {
+            "engine": {**self.engine, **setting.args},
+            "entry": self.entry,
+            "task": w.task.value,
+            "seed": w.seed,
+            "shared_prefix": w.shared_prefix,
+            "repeats": self.repeats,
+            "warm_up": [(prompt, output, 0.0) for prompt, output in self.warm_up],
+            "requests": [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in w.requests],
+            "prompts": self.prompts,
+            "bursts": self.bursts,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """What is known so far of one engine."""
+
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    begun: float = field(default_factory=time.monotonic)
+    phase: str = "loading"
+    versions: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
+    workers: list[dict[str, Any]] = field(default_factory=list)
+    memory: list[dict[str, Any]] = field(default_factory=list)
+    start_s: float | None = None
+    repeats: list[Figures] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    bursts: list[dict[str, Any]] = field(default_factory=list)  # steps, as above
+    notes: tuple[str, ...] = ()
+    accepted: bool = False
+    measured: bool = False  # all repeats: what comes then only helps to calibrate
+    done: bool = False
+    failed: dict[str, Any] | None = None
+
+    @property
+    def took_s(self) -> float:
+        return time.monotonic() - self.begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A run, and what only calibration and the machine's description need."""
+
+    run: Run
+    story: Story
+    last_lines: tuple[str, ...] = ()
+    interrupted: bool = False  # when all was measured and only calibrating was left
+
+
+def measure(setting: Setting, job: Job, log: Path, listener: Listener) -> Measured:
+    """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
+    story = Story()
+    if setting.impossible:
+        return Measured(
+            run=_run(setting, story, "", Status.REFUSED, setting.impossible), story=story
+        )
+    timed_out = interrupted = False
+    with EngineProcess(job.python, job.task(setting), log) as process:
+        try:
+            for event in process.events(timeout_s=job.timeout_s):
+                _follow(event, story, job, process, listener)
+                if story.done:
+                    break
+        except TimeoutError:
+            timed_out = True
+        except KeyboardInterrupt:
+            if not story.measured:
+                raise
+            interrupted = True
+        code = 0 if timed_out or story.measured else process.exit_code()
+    text = process.log_text()
+    if story.measured:
+        run = _run(setting, story, text, Status.OK, "", log=log)
+        return Measured(run=run, story=story, interrupted=interrupted)
+    cause = _cause(story, text, code, job.timeout_s if timed_out else None)
+    run = _run(setting, story, text, cause.status, cause.text, log=log)
+    return Measured(run=run, story=story, last_lines=tuple(last_lines(text)))
+
+
+def _follow(
+    event: dict[str, Any] | None,
+    story: Story,
+    job: Job,
+    process: EngineProcess,
+    listener: Listener,
+) -> None:
+    if event is None:
+        if story.phase == "loading" and is_compiling(process.log_text()):
+            story.phase = "compiling"
+            listener.phase("compiling")
+        return
+    match event["event"]:
+        case "phase":
+            story.phase = event["phase"]
+            repeat = event.get("repeat")
+            detail = f"repeat {repeat + 1} of {job.repeats}" if repeat is not None else ""
+            listener.phase(story.phase, detail)
+        case "progress":
+            listener.progress(event["done"], event["of"])
+        case "versions":
+            story.versions = {"vllm": event["vllm"], "torch": event["torch"]}
+        case "accepted":
+            story.accepted, story.engine = True, event["engine"]
+        case "ready":
+            story.start_s, story.engine = event["start_s"], event["engine"]
+            story.workers = event["workers"]
+        case "repeat":
+            _keep_repeat(event, story, job.workload)
+        case "measured":
+            story.measured = True
+        case "burst":
+            story.bursts.append(event["steps"])
+        case "failed":
+            story.failed = event
+        case "done":
+            story.done = True
+
+
+def _keep_repeat(event: dict[str, Any], story: Story, workload: Workload) -> None:
+    answers = [
+        Answer(
+            sent=answer["sent"],
+            times=tuple(answer["times"]),
+            counts=tuple(answer["counts"]),
+            cached=answer["cached"],
+        )
+        for answer in event["answers"]
+    ]
+    at_once = not any(request.arrival_s for request in workload.requests)
+    story.notes = (TRICKLED,) if at_once and not event["held"] else ()
+    seen = event["steps"]
+    steps = Steps(
+        count=len(seen["duration_s"]),
+        tokens=sum(seen["prefill_tokens"]) + sum(seen["decode_requests"]),
+        chunks=seen["chunks"],
+        preemptions=seen["preemptions"],
+    )
+    story.repeats.append(figures_of(answers, workload, steps))
+    story.answers += answers
+    story.steps.append(seen)
+    story.memory = event["memory"]
+
+
+# -- what became of it ---------------------------------------------------------------------------
+
+
+def _cause(story: Story, log: str, code: int, timeout_s: float | None) -> Cause:
+    said = str(story.failed["message"]) if story.failed else ""
+    if any(sign in log or sign in said for sign in NO_VLLM):
+        raise MissingError(
+            "the interpreter for the engine has no vLLM",
+            hint="pip install 'chunkscope[verify]', or name the Python that has it in "
+            "CHUNKSCOPE_VLLM_PYTHON",
+        )
+    if not story.workers and any(sign in log or sign in said for sign in NO_DEVICE):
+        raise MissingError(
+            "vLLM finds no GPU on this machine",
+            hint="run it where the GPU is, or install a CPU build of vLLM (see the README)",
+        )
+    where = f"while {story.phase}"
+    if timeout_s is not None:
+        text = f"no end within {timeout_s:,.0f} s: it was {story.phase}"
+        return Cause(status=Status.TIMEOUT, text=text)
+    found = cause_in(f"{log}\n{_spelled(story.failed)}", started=bool(story.workers))
+    if found is not None:
+        budget = story.engine.get("max_num_batched_tokens")
+        if found.status is Status.OUT_OF_MEMORY and budget:
+            where = f"at {budget:,} tokens per step, {where}"
+        lead = {Status.OUT_OF_MEMORY: "out of memory", Status.REFUSED: "refused"}
+        return Cause(
+            status=found.status, text=f"{lead.get(found.status, 'died')} {where}: {found.text}"
+        )
+    return Cause(status=Status.DIED, text=f"died {where}: {_ending(code)}")
+
+
+def _spelled(failed: dict[str, Any] | None) -> str:
+    return f"{failed['kind']}: {failed['message']}" if failed else ""
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with code {code} and said nothing"
+    name = signal.Signals(-code).name
+    also = "; the machine may have run out of memory" if name == "SIGKILL" else ""
+    return f"killed by {name}{also}"
+
+
+def _run(
+    setting: Setting,
+    story: Story,
+    log_text: str,
+    status: Status,
+    message: str,
+    *,
+    log: Path | None = None,
+) -> Run:
+    sizes = sizes_in(log_text)
+    blocks, size = story.engine.get("num_gpu_blocks"), story.engine.get("block_size")
+    return Run(
+        setting=setting.name,
+        same_as=setting.same_as,
+        args=dict(setting.args),
+        status=status,
+        message=message,
+        phase=None if status is Status.OK else story.phase,
+        started=story.started,
+        took_s=round(story.took_s, 3),
+        start_s=story.start_s,
+        engine=story.engine,
+        workers=_workers(story, sizes),
+        kv_cache_tokens=sizes.kv_cache_tokens or (blocks * size if blocks and size else None),
+        kv_concurrency=sizes.kv_concurrency,
+        repeats=tuple(story.repeats),
+        figures=median_of(story.repeats) if story.repeats else None,
+        distribution=distribution_of(story.answers),
+        log=log.name if log else None,
+        notes=story.notes,
+    )
+
+
+def _workers(story: Story, logged: Sizes) -> tuple[WorkerMemory, ...]:
+    """What each worker says of itself, else what the log says of the first."""
+    peaks = {memory["rank"]: memory for memory in story.memory}
+    return tuple(
+        WorkerMemory(
+            rank=worker["rank"],
+            activation_peak_gib=_gib(peaks.get(worker["rank"], {}).get("activation_peak_bytes")),
+            device_peak_gib=_gib(peaks.get(worker["rank"], {}).get("device_peak_bytes")),
+            weights_gib=_gib(worker.get("weights_bytes")) or logged.weights_gib,
+            profiled_activation_gib=_gib(worker.get("profiled_activation_bytes")),
+            non_torch_gib=_gib(worker.get("non_torch_bytes")),
+            cuda_graphs_gib=logged.cuda_graphs_gib or _gib(worker.get("cuda_graphs_bytes")),
+            kv_cache_gib=_gib(worker.get("kv_cache_bytes")) or logged.kv_cache_gib,
+        )
+        for worker in story.workers
+    )
+
+
+def _gib(size: int | None) -> float | None:
+    return size / GIB if size else None

@@ -1,0 +1,167 @@
+"""Time stamps of one repeat -> latencies and throughput; several repeats -> their median."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from statistics import median
+from typing import Any
+
+from chunkscope.simulation.workload import Workload
+from chunkscope.verification.result import Distribution, Figures, Latency, Quantiles
+
+LATENCIES = ("ttft_s", "itl_s", "e2e_s")
+COUNTS = ("steps", "chunked_prompts", "chunks_max", "preemptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One request as its sender saw it: seconds since the repeat began, and tokens at each."""
+
+    sent: float
+    times: tuple[float, ...]
+    counts: tuple[int, ...]
+    cached: int | None = None  # prompt tokens that came from the prefix cache
+
+    @property
+    def first_s(self) -> float:
+        return self.times[0] - self.sent
+
+    @property
+    def all_s(self) -> float:
+        return self.times[-1] - self.sent
+
+    @property
+    def gaps_s(self) -> list[float]:
+        """One per token after the first: tokens that came together share the wait."""
+        waits = zip(self.times, self.times[1:], self.counts[1:], strict=False)
+        return [(later - earlier) / n for earlier, later, n in waits for _ in range(n)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What the scheduler did in one repeat, as a worker saw it."""
+
+    count: int
+    tokens: int
+    chunks: dict[str, int]  # steps that computed part of a prompt, by request
+    preemptions: int
+
+
+def figures_of(
+    answers: Sequence[Answer], workload: Workload, steps: Steps | None = None
+) -> Figures:
+    is_long = [r.prompt_tokens > workload.long_over for r in workload.requests]
+    end = max(answer.times[-1] for answer in answers)
+    makespan = end - min(answer.sent for answer in answers)
+    ttft = _latency(answers, is_long, lambda answer: [answer.first_s])
+    e2e = _latency(answers, is_long, lambda answer: [answer.all_s])
+    if ttft is None or e2e is None:
+        raise ValueError("a repeat without answers has no figures")
+    return Figures(
+        makespan_s=makespan,
+        ttft_s=ttft,
+        itl_s=_latency(answers, is_long, lambda answer: answer.gaps_s),
+        e2e_s=e2e,
+        input_tokens_per_s=workload.input_tokens / makespan,
+        output_tokens_per_s=sum(sum(answer.counts) for answer in answers) / makespan,
+        prefix_hit_rate=_hit_rate(answers, workload),
+        **_scheduled(steps),
+    )
+
+
+def _scheduled(steps: Steps | None) -> dict[str, Any]:
+    if steps is None:
+        return {}
+    return {
+        "steps": steps.count,
+        "tokens_per_step": steps.tokens / steps.count if steps.count else None,
+        "chunked_prompts": sum(count > 1 for count in steps.chunks.values()),
+        "chunks_max": max(steps.chunks.values(), default=None),
+        "preemptions": steps.preemptions,
+    }
+
+
+def _hit_rate(answers: Sequence[Answer], workload: Workload) -> float | None:
+    cached = [answer.cached for answer in answers]
+    if any(count is None for count in cached):
+        return None
+    return sum(count or 0 for count in cached) / workload.input_tokens
+
+
+def _latency(
+    answers: Sequence[Answer], is_long: Sequence[bool], seconds: Callable[[Answer], list[float]]
+) -> Latency | None:
+    short = [s for a, long in zip(answers, is_long, strict=True) if not long for s in seconds(a)]
+    long = [s for a, long in zip(answers, is_long, strict=True) if long for s in seconds(a)]
+    everything = quantiles([*short, *long])
+    if everything is None:
+        return None
+    return Latency(all=everything, short=quantiles(short), long=quantiles(long))
+
+
+def quantiles(values: Sequence[float]) -> Quantiles | None:
+    """Linear interpolation, as everywhere; None of nothing."""
+    import numpy as np
+
+    if not values:
+        return None
+    p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
+    return Quantiles(p50=p50, p95=p95, p99=p99, max=float(max(values)))
+
+
+def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
+    """Every percentile, of the answers of all repeats."""
+    import numpy as np
+
+    def percentiles(values: list[float]) -> tuple[float, ...]:
+        return tuple(round(float(q), 6) for q in np.percentile(values, range(101)))
+
+    gaps = [gap for answer in answers for gap in answer.gaps_s]
+    if not answers:
+        return None
+    return Distribution(
+        ttft_s=percentiles([answer.first_s for answer in answers]),
+        itl_s=percentiles(gaps) if gaps else None,
+    )
+
+
+def median_of(repeats: Sequence[Figures]) -> Figures:
+    """Figure by figure. Counts stay whole numbers: the lower of two in the middle."""
+    made: dict[str, Any] = {}
+    for field in fields(Figures):
+        values = [getattr(figures, field.name) for figures in repeats]
+        if field.name in LATENCIES:
+            made[field.name] = _median_latency(values)
+        elif field.name in COUNTS:
+            made[field.name] = _median_count(values)
+        else:
+            made[field.name] = _median(values)
+    return Figures(**made)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _median_count(values: Iterable[int | None]) -> int | None:
+    known = sorted(value for value in values if value is not None)
+    return known[(len(known) - 1) // 2] if known else None
+
+
+def _median_latency(latencies: Sequence[Latency | None]) -> Latency | None:
+    known = [latency for latency in latencies if latency is not None]
+    if not known:
+        return None
+    parts = {
+        part: [q for latency in known if (q := getattr(latency, part)) is not None]
+        for part in ("all", "short", "long")
+    }
+    merged = {part: _median_quantiles(found) for part, found in parts.items()}
+    return Latency(**merged)  # type: ignore[arg-type]  # `all` is there wherever a latency is
+
+
+def _median_quantiles(found: Sequence[Quantiles]) -> Quantiles | None:
+    if not found:
+        return None
+    names = [field.name for field in fields(Quantiles)]
+    return Quantiles(**{name: median(getattr(q, name) for q in found) for name in names})

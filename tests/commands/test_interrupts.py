@@ -1,0 +1,290 @@
+"""What comes from outside: Ctrl-C, a full disk, a closed pipe, and files larger than memory."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from tests.commands.helpers import (
+    Run,
+    analyze,
+    analyze_apart,
+    command,
+    environment,
+    prompts,
+    write_jsonl,
+    written,
+)
+
+MIB = 1 << 20
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+
+
+def interrupted(process: "subprocess.Popen[bytes]") -> str:
+    """Send Ctrl-C; it must end soon, with the right code and without a traceback."""
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=5)
+    assert process.returncode == 130, err.decode()
+    assert out == b""
+    assert b"Traceback" not in err
+    assert b"interrupted" in err
+    return err.decode()
+
+
+def start(place: Path, *words: str, **env: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        command(*words),
+        cwd=place,
+        env=environment(**env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    """A pipe that nobody closes makes a scan as long as can be; the file beside it is done soon."""
+    write_jsonl(tmp_path / "done.jsonl", prompts(50))
+    os.mkfifo(tmp_path / "endless.jsonl")
+    analyze(tmp_path, "done.jsonl", "--field", "prompt", "-o", "first.json")  # has the tokenizer
+    results = Path(os.environ["CHUNKSCOPE_CACHE_DIR"]) / "results"
+    before = {*results.rglob("*.json")}
+    scan = start(tmp_path, "done.jsonl", "endless.jsonl")
+    with open(tmp_path / "endless.jsonl", "wb") as pipe:
+        pipe.write(b'{"prompt": "and on"}\n' * 1000)
+        pipe.flush()
+        time.sleep(2)  # the other file takes a tenth of that
+        interrupted(scan)
+    assert not (tmp_path / "reports").exists()
+    assert len({*results.rglob("*.json")} - before) == 1
+    assert not [*results.rglob(".chunkscope-*")]
+    again = analyze(tmp_path, "done.jsonl")
+    assert again.code == 0
+    assert "recounted" not in again.err  # it came from the cache
+
+
+def test_ctrl_c_ends_a_scan_that_waits_for_standard_input(tmp_path: Path) -> None:
+    scan = start(tmp_path, "-")
+    assert scan.stdin
+    scan.stdin.write(b'{"prompt": "and then"}\n' * 1000)
+    scan.stdin.flush()
+    time.sleep(1)
+    interrupted(scan)
+
+
+def test_ctrl_c_in_the_middle_of_a_large_file(tmp_path: Path) -> None:
+    row = json.dumps({"prompt": "and on and on " * 400}).encode() + b"\n"
+    with (tmp_path / "large.jsonl").open("wb") as file:
+        for _ in range(100):
+            file.write(row * 500)
+    scan = start(tmp_path, "large.jsonl", "--no-cache")
+    time.sleep(0.7)
+    if scan.poll() is None:
+        interrupted(scan)
+
+
+# --- nobody reads, nobody listens -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--json"], ["--format", "csv"]], ids=["table", "json", "csv"]
+)
+def test_a_reader_that_goes_away_is_no_mistake(tmp_path: Path, words: list[str]) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            command("a.jsonl", *words),
+            cwd=tmp_path,
+            env=environment(),
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+
+
+def test_output_can_be_piped_into_head(tmp_path: Path) -> None:
+    for number in range(300):
+        write_jsonl(tmp_path / "many" / f"{number}.jsonl", prompts(1))
+    line = f"'{sys.executable}' -m chunkscope analyze many --json | head -1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout == b"{\n"
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "expected"),
+    [
+        pytest.param(2, "chunkscope/profile/1", id="no standard error"),
+        pytest.param(1, "", id="no standard output"),
+    ],
+)
+def test_a_closed_stream_keeps_the_other_one_clean(
+    tmp_path: Path, closed: int, expected: str
+) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    run = analyze_apart(tmp_path, "a.jsonl", "--json", preexec_fn=lambda: os.close(closed))
+    assert run.code == 0
+    assert "Traceback" not in run.err
+    assert (json.loads(run.out)["schema"] if run.out else "") == expected
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def no_file_over_a_kilobyte() -> None:
+    """A disk that is full after 1,000 bytes: writing more fails, as it does with ENOSPC."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+
+def test_a_full_disk_leaves_the_old_profile_and_no_litter(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    assert analyze(tmp_path, "a.jsonl").code == 0
+    old = (tmp_path / "reports" / "profile.json").read_bytes()
+    write_jsonl(tmp_path / "a.jsonl", prompts(9))
+    run = analyze_apart(tmp_path, "a.jsonl", preexec_fn=no_file_over_a_kilobyte)
+    assert run.code == 3
+    assert "cannot write" in run.err
+    assert "nothing was changed" in run.err
+    assert "Traceback" not in run.err
+    assert (tmp_path / "reports" / "profile.json").read_bytes() == old
+    assert [path.name for path in (tmp_path / "reports").iterdir()] == ["profile.json"]
+
+
+def test_a_device_is_written_to_and_not_replaced_by_a_file(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    full = analyze(tmp_path, "a.jsonl", "-o", "/dev/full")
+    assert full.code == 3
+    assert "No space left on device" in full.err
+    assert analyze(tmp_path, "a.jsonl", "-o", "/dev/null").code == 0
+    assert Path("/dev/full").is_char_device()
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "profile.json").symlink_to("../elsewhere.json")
+    assert analyze(tmp_path, "a.jsonl").code == 0
+    assert (tmp_path / "reports" / "profile.json").is_symlink()
+    assert json.loads((tmp_path / "elsewhere.json").read_bytes())["schema"]
+
+
+@pytest.mark.parametrize(
+    "output", ["a.jsonl/profile.json", ".", "", "x" * 300], ids=["file", "folder", "empty", "long"]
+)
+def test_an_output_that_cannot_be_is_a_sentence(tmp_path: Path, output: str) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    run = analyze(tmp_path, "a.jsonl", "-o", output)
+    assert run.code == 3
+    assert "cannot write" in run.err
+
+
+def test_an_output_name_may_be_as_long_as_the_disk_allows(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    assert analyze(tmp_path, "a.jsonl", "-o", "x" * 255).code == 0
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+# Not getrusage: its peak is handed down from the process that starts this one.
+MEASURED = """
+import sys
+from chunkscope.cli import main
+sys.argv = ["chunkscope", "analyze", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    status = open("/proc/self/status").read()
+    print(status.partition("VmHWM:")[2].split()[0], file=sys.stderr)
+    raise
+"""
+
+
+def measured(place: Path, *words: str) -> tuple[Run, float]:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *words],
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    peak_mib = int(done.stderr.splitlines()[-1]) / 1024
+    return Run(done.returncode, done.stdout, done.stderr, written(place)), peak_mib
+
+
+@on_linux
+def test_memory_does_not_follow_the_size_of_a_file(tmp_path: Path) -> None:
+    words = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf")
+    lines = [
+        json.dumps({"prompt": " ".join(words[n % k] for k in range(1, 8) for _ in range(12))})
+        for n in range(420)
+    ]
+    block = ("\n".join(lines) + "\n").encode()
+    with (tmp_path / "large.jsonl").open("wb") as file:
+        for _ in range(300 * MIB // len(block)):
+            file.write(block)
+    run, peak_mib = measured(tmp_path, "large.jsonl", "--no-cache")
+    assert run.code == 0, run.err
+    assert run.dataset["bytes"] > 299 * MIB
+    assert peak_mib < 700
+
+
+@on_linux
+def test_a_row_of_100_megabytes_fits(tmp_path: Path) -> None:
+    with (tmp_path / "huge.jsonl").open("wb") as file:
+        file.write(b'{"prompt": "a short one"}\n')
+        file.write(b'{"prompt": "' + b"some words and more, " * (100 * MIB // 21) + b'"}\n')
+        file.write(b'{"prompt": "another"}\n')
+    run, peak_mib = measured(tmp_path, "huge.jsonl", "--no-cache")
+    assert run.code == 0, run.err
+    assert run.dataset["rows"] == 3
+    assert run.dataset["tokens"]["max"] > 20_000_000
+    assert peak_mib < 700
+
+
+@on_linux
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_a_document_that_every_row_repeats_is_not_held_once_per_row(
+    tmp_path: Path, kind: str
+) -> None:
+    """Parquet writes it once: 25 kB of file held 1.5 GB of prompts, all in one batch."""
+    document = "lorem ipsum dolor " * 25_000
+    once = pa.DictionaryArray.from_arrays(pa.array([0] * 2_000, pa.int32()), pa.array([document]))
+    if kind == "parquet":
+        table = pa.table({"prompt": pa.chunked_array([[document] * 500] * 4)})
+        pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
+    else:
+        pyarrow.feather.write_feather(pa.table({"prompt": once}), str(tmp_path / "p.feather"))
+    run, peak_mib = measured(tmp_path, f"p.{kind}", "--no-cache")
+    assert run.code == 0, run.err
+    assert run.dataset["rows"] == 2_000
+    assert peak_mib < 700

@@ -1,0 +1,63 @@
+import pytest
+
+from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.models import find_model
+from chunkscope.costs.step_time import step_model
+
+
+@pytest.mark.parametrize(
+    ("model", "fixed_ms", "token_us", "pair_ns", "context_ns"),
+    [
+        pytest.param("llama-3.1-8b", 5.07, 22.3, 0.814, 36.6, id="8 billion parameters"),
+        pytest.param("qwen2.5-1.5b", 1.97, 4.16, 0.308, 7.2, id="1.5 billion parameters"),
+    ],
+)
+def test_the_roofline_is_near_what_was_fitted_to_measured_steps(
+    model, fixed_ms, token_us, pair_ns, context_ns
+):
+    """The long and the short workload of each model in reports/h200: one efficiency for both."""
+    step = step_model(find_model(model), find_gpu("h200"))
+    assert step.fixed_s * 1e3 == pytest.approx(fixed_ms, rel=0.12)
+    assert step.per_token_s * 1e6 == pytest.approx(token_us, rel=0.12)
+    assert step.per_prefill_pair_s * 1e9 == pytest.approx(pair_ns, rel=0.12)
+    assert step.per_decode_context_s * 1e9 == pytest.approx(context_ns, rel=0.12)
+
+
+def test_the_slower_of_gpu_and_host_counts():
+    """1,024 decoding requests: the small model's GPU waits for the host, the large one's does not.
+
+    Measured on the H200: 42 ms with 1.5 billion parameters, where the GPU's part is a sixth of it.
+    """
+    small, large = (
+        step_model(find_model(m), find_gpu("h200")) for m in ("qwen2.5-1.5b", "qwen3-32b")
+    )
+    host = small.host_s(1_024, 1_024, 0)
+    assert small.of(1_024, 0, 190_000, 1_024) == host == pytest.approx(0.047, rel=0.05)
+    assert large.of(1_024, 0, 190_000, 1_024) == large.gpu_s(1_024, 0, 190_000, 1_024) > host
+
+
+def test_a_step_over_the_graphs_size_is_launched_by_the_host():
+    step = step_model(find_model("qwen2.5-1.5b"), find_gpu("h200"))
+    more = step.host_s(513, 1, 1) - step.host_s(512, 1, 1)
+    assert more == pytest.approx(step.host.ungraphed_s)
+
+
+def test_a_slower_gpu_takes_longer_and_more_gpus_less():
+    model = find_model("llama-3.1-8b")
+    fast, slow = (step_model(model, find_gpu(name)) for name in ("h200", "l4"))
+    two = step_model(model, find_gpu("h200"), tp=2)
+    assert two.seconds(tokens=2_048) < fast.seconds(tokens=2_048) < slow.seconds(tokens=2_048)
+
+
+def test_a_gpu_of_unknown_speed_has_no_step_model():
+    assert step_model(find_model("llama-3.1-8b"), find_gpu(None, memory="80GiB")) is None
+
+
+def test_experts_that_are_not_chosen_cost_no_time_per_token():
+    gpu = find_gpu("h200")
+    sparse, dense = (step_model(find_model(m), gpu) for m in ("qwen3-30b-a3b", "qwen3-32b"))
+    assert sparse.per_token_s < 0.15 * dense.per_token_s
+
+
+def test_the_estimate_says_what_it_was_fitted_on():
+    assert "H200" in step_model(find_model("gpt2"), find_gpu("l4")).origin

@@ -1,0 +1,11 @@
+from pathlib import Path
+
+import pytest
+
+from tests.gating.helpers import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "reports").mkdir()
+    return Place(tmp_path)

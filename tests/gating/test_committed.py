@@ -1,0 +1,171 @@
+"""Engine arguments as people commit them, read as vLLM and lm-eval read them.
+
+What vLLM makes of these words was asked of 0.28's own parser.
+"""
+
+import pytest
+
+from chunkscope.engine.choices import Entry, Target
+from chunkscope.engine.flags import BY_NAME
+from chunkscope.errors import InputError
+from chunkscope.gating.committed import from_model_args, from_words, from_yaml, read_committed
+from chunkscope.planning.emit import emit
+from tests.plans import LONG, MIXED, SHORT, plan
+
+BATCH = BY_NAME["max_num_batched_tokens"].spelling
+LENGTH = BY_NAME["max_model_len"].spelling
+SEQS = BY_NAME["max_num_seqs"].spelling
+CHUNKED = BY_NAME["enable_chunked_prefill"].spelling
+NOT_CHUNKED = BY_NAME["enable_chunked_prefill"].off_spelling
+SHARE = BY_NAME["gpu_memory_utilization"].spelling
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        pytest.param(f"{BATCH} 4096", {"max_num_batched_tokens": 4096}, id="a word and a value"),
+        pytest.param(f"{BATCH}=4096", {"max_num_batched_tokens": 4096}, id="joined"),
+        pytest.param(f"{BATCH} 4K", {"max_num_batched_tokens": 4096}, id="binary thousands"),
+        pytest.param(f"{LENGTH} 2.5k", {"max_model_len": 2500}, id="decimal thousands"),
+        pytest.param(f"{BATCH} 8_192", {"max_num_batched_tokens": 8192}, id="as Python writes it"),
+        pytest.param(
+            BATCH.replace("-", "_").replace("__", "--", 1) + " 64",
+            {"max_num_batched_tokens": 64},
+            id="underscores",
+        ),
+        pytest.param(f"{SEQS} 8 {SEQS} 16", {"max_num_seqs": 16}, id="the last one wins"),
+        pytest.param(NOT_CHUNKED, {"enable_chunked_prefill": False}, id="a switch"),
+        pytest.param(f"{LENGTH} auto", {}, id="left to vLLM"),
+        pytest.param(f"{LENGTH} -1", {}, id="left to vLLM, by number"),
+        pytest.param(f"{LENGTH} 8 {LENGTH} auto", {}, id="taken back"),
+        pytest.param("-tp 2", {"tensor_parallel_size": 2}, id="a short name"),
+        pytest.param(f"{SHARE} 0.85", {"gpu_memory_utilization": 0.85}, id="a fraction"),
+        pytest.param(f"vllm serve org/model {SEQS} 8", {"max_num_seqs": 8}, id="the whole command"),
+        pytest.param(f"org/model \\\n  {SEQS} 8 # few\n", {"max_num_seqs": 8}, id="several lines"),
+        pytest.param(f"--port 8000 --api-key a b {SEQS} 8", {"max_num_seqs": 8}, id="others too"),
+        pytest.param("", {}, id="nothing"),
+    ],
+)
+def test_words_are_read_as_vllm_reads_them(text, values):
+    found = from_words(text)
+    assert found.values == values
+    assert not found.faults
+    assert found.entry is Entry.SERVE
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "said"),
+    [
+        pytest.param(f"{CHUNKED} false", "false", "the word 'false'", id="a switch with a value"),
+        pytest.param(f"{CHUNKED}=False", "enable_chunked_prefill", "takes no value", id="joined"),
+        pytest.param(f"{SEQS} 1K", "max_num_seqs", "'1K' is no number", id="no suffix there"),
+        pytest.param(f"{LENGTH} 2.5K", "max_model_len", "'2.5K'", id="half a binary thousand"),
+        pytest.param(f"{LENGTH} 8,192", "max_model_len", "'8,192'", id="a comma"),
+        pytest.param(f"{SHARE} 90%", "gpu_memory_utilization", "'90%'", id="per cent"),
+        pytest.param(f"{SHARE} nan", "gpu_memory_utilization", "'nan'", id="not a number"),
+        pytest.param(f"{SHARE} 1e999", "gpu_memory_utilization", "'1e999'", id="endless"),
+        pytest.param(f"{SEQS} {'9' * 400}", "max_num_seqs", "no number", id="hundreds of digits"),
+        pytest.param(f"{LENGTH} {'9' * 400}k", "max_model_len", "no number", id="with a suffix"),
+        pytest.param(SEQS, "max_num_seqs", "needs a value", id="no value"),
+        pytest.param(f"{SEQS} {CHUNKED}", "max_num_seqs", "needs a value", id="a flag instead"),
+        pytest.param(f"{BATCH[:-1]} 64", "max_num_batched_token", "did you mean", id="cut short"),
+    ],
+)
+def test_what_vllm_would_refuse_is_a_fault(text, what, said):
+    (fault,) = from_words(text).faults
+    assert fault.what == what
+    assert said in fault.why
+
+
+def test_yaml_false_is_dropped_by_vllm_and_said_so():
+    found = from_yaml("enable-chunked-prefill: false\nenforce-eager: false\nmax_num_seqs: 8")
+    assert found.values == {"max_num_seqs": 8}
+    (fault,) = found.faults
+    assert "write `no-enable-chunked-prefill: true`" in fault.why
+
+
+def test_yaml_is_turned_into_words_as_vllm_does():
+    text = (
+        "model: org/m\nno-enable-chunked-prefill: true\nmax-model-len: 4K\nlora-modules: [a, b]\n"
+    )
+    found = from_yaml(text + "hf-overrides: {a: 1}\nport: 8000")
+    assert found.values == {"enable_chunked_prefill": False, "max_model_len": 4096}
+    assert not found.faults
+    assert "port" in found.named
+
+
+def test_a_list_that_holds_itself_many_times_over_costs_nothing():
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    assert from_yaml(f"a0: &a0 [x]\n{levels}max-num-seqs: 8").values == {"max_num_seqs": 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("pretrained=a/b,max_model_len=4096", {"max_model_len": 4096}),
+        ("# comment\nmax_length=4096,\n max_batch_size=8",
+         {"max_model_len": 4096, "max_num_seqs": 8}),
+        ("enable_chunked_prefill=False", {"enable_chunked_prefill": False}),
+        ('{"max_model_len": 4096, "enable_chunked_prefill": false}',
+         {"max_model_len": 4096, "enable_chunked_prefill": False}),
+    ],
+)  # fmt: skip
+def test_model_args_are_read_as_lm_eval_reads_them(text, values):
+    found = from_model_args(text)
+    assert found.values == values
+    assert found.entry is Entry.LLM
+    assert found.defaults == {"gpu_memory_utilization": 0.9}, "the harness has its own idea"
+
+
+def test_model_args_can_be_at_fault():
+    faults = from_model_args("max_length=1,max_model_len=2,max_num_seqs=4K").faults
+    assert [fault.what for fault in faults] == ["max_length", "max_num_seqs"]
+
+
+FORMS = [(Target.VLLM_ARGS, "args.txt"), (Target.VLLM_YAML, "a.yaml"), (Target.LM_EVAL, "args")]
+
+
+@pytest.mark.parametrize(("target", "name"), FORMS)
+@pytest.mark.parametrize("lengths", [SHORT, MIXED, LONG], ids=["off", "conservative", "aggressive"])
+def test_what_recommend_emits_is_read_back(tmp_path, target, name, lengths):
+    made = plan(lengths)
+    path = tmp_path / name
+    path.write_text(emit(made, target).text)
+    found = read_committed(path)
+    expected = made.llm_kwargs() if target is Target.LM_EVAL else made.args
+    given = {k: v for k, v in found.values.items() if k != "gpu_memory_utilization"}
+    assert given == {k: v for k, v in expected.items() if k != "gpu_memory_utilization"}
+    assert not found.faults
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        pytest.param("a.yaml", b"- 1", "no `key: value` lines", id="a list"),
+        pytest.param("a.yaml", b"", "no `key: value` lines", id="empty"),
+        pytest.param("a.yaml", b"a: [", "cannot be read as vllm-yaml", id="broken YAML"),
+        pytest.param("a.yaml", b"a: " + b"[" * 5000, "cannot be read", id="endless nesting"),
+        pytest.param("a.yaml", b"!!python/object:os.system {}", "cannot be read", id="a program"),
+        pytest.param("a.txt", b"--x 'open", "No closing quotation", id="an open quote"),
+        pytest.param("a.txt", b"a=1,b", "'b' is no key=value", id="half a pair"),
+        pytest.param("a.txt", b"{", "cannot be read as lm-eval", id="broken JSON"),
+        pytest.param("a.txt", b"\xff\xfe\x00", "not UTF-8", id="binary"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path, name, data, said):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError) as error:
+        read_committed(tmp_path / name)
+    assert said in error.value.message
+
+
+def test_a_missing_file_or_a_folder_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="no such settings file"):
+        read_committed(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="cannot read the settings file"):
+        read_committed(tmp_path)
+
+
+def test_the_form_can_be_said(tmp_path):
+    (tmp_path / "args.conf").write_text("max-num-seqs: 8")
+    assert read_committed(tmp_path / "args.conf", "vllm-yaml").values == {"max_num_seqs": 8}

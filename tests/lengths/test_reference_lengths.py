@@ -1,0 +1,178 @@
+"""Lengths equal, to the last bit, those that the reference libraries gave for real sets."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chunkscope
+from chunkscope import AnalyzeOptions, LengthHistogram
+from chunkscope.sources.select import SelectOptions
+from chunkscope.tokenizers import counting
+from chunkscope.tokenizers.engines import QUICK_TO_COUNT, QUICK_TO_LOAD, Loader
+
+SHARED = Path(__file__).parents[3] / "shared"
+DATA = SHARED / "data"
+FILE = DATA / "reference_lengths.json"
+REFERENCE: dict[str, Any] = (
+    json.loads(FILE.read_bytes()) if FILE.is_file() else {"text": {}, "chat": {}, "trace": {}}
+)
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.skipif(not FILE.is_file(), reason="no reference data beside the checkout"),
+]
+
+
+def cases(section: str) -> list[Any]:
+    return [
+        pytest.param(name, tokenizer, id=f"{name}-{tokenizer}")
+        for tokenizer in ("gpt2", "llama3.1", "qwen3")
+        for name, entry in REFERENCE[section].items()
+        if tokenizer in entry["lengths"]
+    ]
+
+
+def figures(lengths: LengthHistogram) -> dict[str, int | float | None]:
+    return {**lengths.summary(), "sum": lengths.total}
+
+
+def assert_equal(lengths: LengthHistogram, expected: dict[str, int | float]) -> None:
+    found = figures(lengths)
+    assert {name: found[name] for name in expected} == expected
+
+
+def options(tokenizer: str, *fields: str, **others: Any) -> AnalyzeOptions:
+    """As the reference was counted: without the special tokens that a prompt begins with."""
+    return AnalyzeOptions(
+        tokenizer=str(SHARED / "tokenizers" / tokenizer),
+        select=SelectOptions(fields=fields),
+        special_tokens=False,
+        **others,
+    )
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Few-shot prompts as a harness would send them, in a file."""
+    folder = tmp_path_factory.mktemp("rendered")
+
+    def write(name: str) -> Path:
+        path = folder / f"{name}.jsonl"
+        if not path.exists():
+            prompts = {"mmlu_5shot": mmlu_5shot, "bbh_cot_3shot": bbh_cot_3shot}[name]()
+            path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in prompts))
+        return path
+
+    return write
+
+
+def mmlu_5shot() -> Iterator[str]:
+    """In the wording of the paper's own script."""
+    for test in sorted((DATA / "mmlu" / "test").glob("*.csv")):
+        subject = test.stem.removesuffix("_test")
+        about = subject.replace("_", " ")
+        head = f"The following are multiple choice questions (with answers) about {about}.\n\n"
+        for shot in rows(DATA / "mmlu" / "dev" / f"{subject}_dev.csv"):
+            head += f"{mmlu_question(shot)} {'ABCD'[int(shot['answer'])]}\n\n"
+        yield from (head + mmlu_question(row) for row in rows(test))
+
+
+def mmlu_question(row: dict[str, str]) -> str:
+    choices = "".join(f"\n{letter}. {row[f'choice{i}']}" for i, letter in enumerate("ABCD"))
+    return f"{row['question']}{choices}\nAnswer:"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def bbh_cot_3shot() -> Iterator[str]:
+    for task in sorted((DATA / "bbh" / "bbh").glob("*.json")):
+        prompt = (DATA / "bbh" / "cot-prompts" / f"{task.stem}.txt").read_text(encoding="utf-8")
+        head = prompt.split("-----\n", 1)[1].rstrip("\n")
+        for example in json.loads(task.read_bytes())["examples"]:
+            yield f"{head}\n\nQ: {example['input']}\nA: Let's think step by step."
+
+
+def field_of(entry: dict[str, Any]) -> str:
+    """The field as one names it to chunkscope; the reference adds remarks to some."""
+    return "column0" if entry["field"].startswith("column 0") else entry["field"].split(" (")[0]
+
+
+@pytest.mark.parametrize(("name", "tokenizer"), cases("text"))
+def test_every_text_set_has_the_reference_lengths(
+    rendered: Callable[[str], Path], name: str, tokenizer: str
+) -> None:
+    entry = REFERENCE["text"][name]
+    if "rendered" in entry["field"]:
+        path, field = rendered(name), "prompt"
+    else:
+        path, field = DATA / entry["path"], field_of(entry)
+    profile = chunkscope.analyze(path, options=options(tokenizer, field))
+    assert_equal(profile.overall, entry["lengths"][tokenizer])
+    assert sum(dataset.chars or 0 for dataset in profile.datasets) == entry["chars"]
+    assert profile.skipped == entry["skipped"]
+
+
+@pytest.mark.parametrize(("name", "tokenizer"), cases("chat"))
+def test_every_chat_set_has_the_reference_lengths(name: str, tokenizer: str) -> None:
+    entry = REFERENCE["chat"][name]
+    if entry["field"] == "user=turns[0]":
+        how = options(tokenizer, "turns[0]", apply_chat_template=True)
+    else:
+        how = options(tokenizer)
+    profile = chunkscope.analyze(DATA / entry["path"], options=how)
+    assert_equal(profile.overall, entry["lengths"][tokenizer])
+
+
+@pytest.mark.parametrize("name", REFERENCE["trace"])
+def test_every_trace_has_the_reference_lengths_without_a_tokenizer(name: str) -> None:
+    entry = REFERENCE["trace"][name]
+    (dataset,) = chunkscope.analyze(DATA / entry["path"]).datasets
+    assert_equal(dataset.lengths, entry["input"])
+    assert dataset.output_lengths is not None
+    assert_equal(dataset.output_lengths, entry["output"])
+    assert dataset.engine is None
+
+
+# Sets with a prompt in the same field: one run counts them all.
+TOGETHER = ("humaneval", "mbpp_sanitized", "ifeval", "arena_hard_v0.1", "longchat_topics_5")
+NO_ENGINE = Loader("none", "pytest", lambda _: None)
+ENGINES = [
+    pytest.param(NO_ENGINE, "tokenizers ", id="the reference"),
+    pytest.param(QUICK_TO_LOAD[0], "splintr ", id="splintr from ranks"),
+    pytest.param(QUICK_TO_LOAD[1], "splintr ", id="splintr from JSON"),
+    pytest.param(QUICK_TO_COUNT, "fastokens ", id="fastokens"),
+]
+
+
+def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
+    paths = [str(DATA / REFERENCE["text"][name]["path"]) for name in TOGETHER]
+    how = options(tokenizer, "prompt", use_cache=False, names=TOGETHER, **others)
+    profile = chunkscope.analyze(paths, options=how)
+    for dataset in profile.datasets:
+        assert_equal(dataset.lengths, REFERENCE["text"][dataset.name]["lengths"][tokenizer])
+    assert [dataset.name for dataset in profile.datasets] == list(TOGETHER)
+    return profile
+
+
+@pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3"])
+@pytest.mark.parametrize(("loader", "engine"), ENGINES)
+def test_each_engine_by_itself_gives_the_reference_lengths(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: str, loader: Loader, engine: str
+) -> None:
+    monkeypatch.setattr(counting, "QUICK_TO_LOAD", (loader,))
+    monkeypatch.setattr(counting, "QUICK_TO_COUNT", NO_ENGINE)
+    profile = count_together(tokenizer)
+    assert profile.tokenizer.engine.startswith(engine)
+
+
+@pytest.mark.parametrize("tokenizer", ["gpt2", "llama3.1", "qwen3"])
+def test_the_exact_check_finds_no_difference(tokenizer: str) -> None:
+    (note,) = count_together(tokenizer, exact_check=True).tokenizer.notes
+    assert note.startswith("exact check: ")
+    assert note.endswith(", 0 differed")

@@ -1,0 +1,138 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chunkscope.engine.choices import Mode
+from chunkscope.errors import InputError, UsageError
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.planning.policy import Cuts, Rate, Tier, chunked, decide, tier
+
+
+def lengths(*, longest: int, p95: int) -> LengthHistogram:
+    """100 prompts whose 95th percentile is exact: ranks 94 and 95 are equal."""
+    return LengthHistogram.of([min(10, p95)] * 94 + [p95] * 5 + [longest])
+
+
+@pytest.mark.parametrize(
+    ("longest", "p95", "mode", "threshold"),
+    [
+        pytest.param(999, 900, Mode.OFF, None, id="every prompt is short"),
+        pytest.param(1_000, 900, Mode.CONSERVATIVE, 2_048, id="one prompt reaches 1000 tokens"),
+        pytest.param(90_000, 2_047, Mode.CONSERVATIVE, 2_048, id="a long one, but p95 under 2048"),
+        pytest.param(9_000, 2_048, Mode.AGGRESSIVE, 1_638, id="one prompt in twenty is long"),
+        pytest.param(10_000, 10_000, Mode.AGGRESSIVE, 8_000, id="0.8 of p95"),
+    ],
+)
+def test_mode_follows_the_longest_prompt_and_the_tail(longest, p95, mode, threshold):
+    decision = decide(lengths(longest=longest, p95=p95))
+    assert (decision.mode, decision.threshold) == (mode, threshold)
+
+
+@pytest.mark.parametrize(
+    ("longest", "p95", "number"),
+    [(999, 10, "999"), (1_500, 1_200, "1,200"), (9_000, 3_000, "3,000")],
+)
+def test_the_reason_names_the_number_that_decided(longest, p95, number):
+    assert number in decide(lengths(longest=longest, p95=p95)).reason
+
+
+def test_the_cut_offs_are_settings():
+    cuts = Cuts(off_below=100, conservative_threshold=300, aggressive_factor=0.5)
+    assert decide(lengths(longest=99, p95=99), cuts).mode is Mode.OFF
+    assert decide(lengths(longest=100, p95=99), cuts).threshold == 300
+    assert decide(lengths(longest=400, p95=300), cuts).threshold == 150
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        {"off_below": 0},
+        {"conservative_threshold": 0},
+        {"aggressive_factor": 0.0},
+        {"aggressive_factor": 1.01},
+        {"aggressive_factor": float("nan")},
+    ],
+)
+def test_a_cut_off_that_makes_no_sense_is_a_usage_error(cuts):
+    with pytest.raises(UsageError):
+        Cuts(**cuts)
+
+
+def test_a_forced_mode_is_taken_and_says_what_the_policy_would_do():
+    decision = decide(lengths(longest=500, p95=400), mode=Mode.AGGRESSIVE)
+    assert (decision.mode, decision.threshold, decision.forced) == (Mode.AGGRESSIVE, 320, True)
+    assert "--mode aggressive was given; the policy says off" in decision.reason
+
+
+def test_no_prompts_is_an_input_error():
+    with pytest.raises(InputError, match="no prompts"):
+        decide(LengthHistogram({}))
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [
+        (0, Tier.SKIP),
+        (999, Tier.SKIP),
+        (1_000, Tier.OPTIONAL),
+        (2_047, Tier.OPTIONAL),
+        (2_048, Tier.CONSIDER),
+        (4_095, Tier.CONSIDER),
+        (4_096, Tier.RECOMMENDED),
+        (8_191, Tier.RECOMMENDED),
+        (8_192, Tier.REQUIRED),
+    ],
+)
+def test_the_benefit_tier_follows_the_longest_prompt(longest, expected):
+    assert tier(longest) is expected
+
+
+@pytest.mark.parametrize(
+    ("prompts", "size", "rate", "share", "median", "longest"),
+    [
+        ([10, 20], None, Rate.DISABLED, 0.0, None, None),
+        ([100, 100], 100, Rate.DISABLED, 0.0, None, None),
+        ([100, 101], 100, Rate.SELECTIVE, 0.5, 2, 2),
+        ([101, 250, 301], 100, Rate.ALWAYS_ON, 1.0, 3, 4),
+        ([50, 201, 399, 1_000], 200, Rate.SELECTIVE, 0.75, 2, 5),
+    ],
+    ids=["no threshold", "none is over", "one is over", "all are over", "median of the chunked"],
+)
+def test_chunks_count_only_the_prompts_over_the_threshold(
+    prompts, size, rate, share, median, longest
+):
+    found = chunked(LengthHistogram.of(prompts), size)
+    assert (found.rate, found.share, found.median, found.longest) == (rate, share, median, longest)
+
+
+@given(st.lists(st.integers(0, 200_000), min_size=1, max_size=60))
+def test_any_lengths_get_a_decision_that_agrees_with_itself(prompts):
+    decision = decide(LengthHistogram.of(prompts))
+    assert (decision.threshold is None) == (decision.mode is Mode.OFF)
+    assert 0 <= decision.chunks.share <= 1
+    assert (decision.tier is Tier.SKIP) == (decision.mode is Mode.OFF)
+    if decision.chunks.prompts:
+        assert 2 <= decision.chunks.median <= decision.chunks.longest
+
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "reference_lengths.json"
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not REFERENCE.exists(), reason="no reference data beside the checkout")
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("gsm8k_test", Mode.OFF),
+        ("arena_hard_v0.1", Mode.CONSERVATIVE),
+        ("longchat_topics_20", Mode.AGGRESSIVE),
+        ("qmsum_prompts", Mode.AGGRESSIVE),
+    ],
+)
+def test_real_datasets_get_the_mode_their_lengths_ask_for(name, mode):
+    """Exact lengths counted with Qwen3's tokenizer: the longest prompt and p95 decide."""
+    counted = json.loads(REFERENCE.read_text())["text"][name]["lengths"]["qwen3"]
+    assert decide(lengths(longest=counted["max"], p95=int(counted["p95"]))).mode is mode

@@ -1,0 +1,128 @@
+"""`recommend` tries settings on the simulator, and says what it found."""
+
+import pytest
+
+from chunkscope.artefacts.labels import Label
+from chunkscope.engine.choices import Mode, Objective, Task
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.recommend import recommend
+from chunkscope.planning.trial import WORTH, Setting, Trials, search
+from tests.h200 import FOLDER
+from tests.plans import LONG, MIXED, SHORT, plan
+
+
+def test_the_plan_carries_what_it_gains_over_vllms_own_setting():
+    made = plan(MIXED, model="qwen2.5-7b", gpu="a100")
+    forecast = made.forecast
+    assert forecast is not None
+    assert forecast.gain is not None
+    assert forecast.gain >= WORTH
+    assert forecast.requests > 500
+    assert made.args["max_num_seqs"] > 256, "an A100 holds more than vLLM's own 256 requests"
+    reason = made.argument("max_num_seqs").reason
+    assert "simulated, not measured" in reason
+    assert f"{forecast.gain:+.0%}" in reason
+    assert made.argument("max_num_seqs").label is Label.PREDICTED
+
+
+def test_a_gain_under_two_percent_keeps_the_default():
+    made = plan([300] * 2_000, max_output=32, mode=Mode.CONSERVATIVE)
+    assert "max_num_batched_tokens" not in made.args
+    assert "max_num_seqs" not in made.args
+    assert made.forecast is not None
+    assert made.forecast.gain is not None
+    assert abs(made.forecast.gain) < WORTH
+
+
+def test_the_search_keeps_what_is_there_unless_it_pays():
+    seconds = {512: 12.0, 1_024: 10.05, 2_048: 10.0, 4_096: 9.9, 8_192: 9.0}
+    trials = FakeTrials(seconds)
+    assert search(trials, Setting(budget=2_048, seqs=64), [1_024, 4_096]).budget == 2_048
+    assert search(trials, Setting(budget=2_048, seqs=64), [1_024, 4_096, 8_192]).budget == 8_192
+    assert search(trials, Setting(budget=512, seqs=64), [1_024, 2_048, 4_096]).budget == 1_024
+
+
+def short_profile(model):
+    return Profile.load(FOLDER / f"{model}-short" / "profile.json")
+
+
+def test_what_pays_only_with_one_host_is_left_to_vllm():
+    """1,319 short prompts, a small model: measured, 2,048 at once took 26 % longer than 1,024.
+
+    The GPU alone would like more at once, the assumed host fewer: neither is set.
+    """
+    profile = short_profile("qwen2.5-1.5b")
+    made = recommend(profile, model="qwen2.5-1.5b", gpu="h200", vllm_version="0.24")
+    assert "max_num_seqs" not in made.args
+    assert abs(made.forecast.gain) < WORTH
+
+
+def test_what_pays_with_either_host_is_set():
+    """The same prompts and a model of 8 billion parameters: measured, 2,048 took 10 % less."""
+    profile = short_profile("llama-3.1-8b")
+    made = recommend(profile, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
+    assert made.args["max_num_seqs"] == 2_048
+    assert 0.02 < made.forecast.gain < 0.15
+
+
+class FakeTrials(Trials):
+    """Seconds by budget alone."""
+
+    def __init__(self, seconds):
+        from types import SimpleNamespace
+
+        object.__setattr__(self, "s", SimpleNamespace(requests=(), longest=100))
+        object.__setattr__(self, "cap", None)
+        object.__setattr__(self, "_seconds", seconds)
+
+    def seconds(self, setting, host=None):  # noqa: ARG002
+        return self._seconds[setting.budget]
+
+
+def test_a_threshold_that_costs_throughput_is_not_set():
+    """A lone prompt, and a version that caps it all the same: most of each step stays empty."""
+    made = plan([14_000], model="qwen3-30b-a3b", max_output=1, mode=Mode.CONSERVATIVE)
+    assert made.threshold == 2_048, "the policy's word stays"
+    assert "long_prefill_token_threshold" not in made.args
+    assert "would cost" in made.argument("long_prefill_token_threshold").reason
+
+
+def test_latency_runs_fewer_requests_where_the_cache_would_make_them_wait():
+    """On an L4, 256 requests overfill the KV cache: those preempted wait for many seconds."""
+    made = plan(MIXED, gpu="l4", objective=Objective.LATENCY, max_itl_ms=400)
+    assert made.args["max_num_seqs"] < 256
+    assert "preempted" in made.argument("max_num_seqs").reason
+    assert made.forecast is not None
+    assert made.forecast.longest_gap_s is not None
+    assert made.forecast.longest_gap_s <= 0.4
+    assert made.forecast.default_longest_gap_s is not None
+    assert made.forecast.default_longest_gap_s > 1
+
+
+@pytest.mark.parametrize("lengths", [SHORT, MIXED, LONG], ids=["short", "mixed", "long"])
+@pytest.mark.parametrize("task", list(Task))
+def test_what_is_planned_is_within_the_memory_models_limits(lengths, task):
+    made = plan(lengths, model="qwen2.5-7b", gpu="rtx-4090", task=task)
+    assert made.memory is not None
+    assert made.memory.holds(made.argument("max_model_len").value)
+    assert made.forecast is not None
+    assert made.forecast.makespan_s > 0
+
+
+def test_without_a_speed_nothing_is_tried():
+    assert plan(MIXED, gpu=None, gpu_memory="80GiB").forecast is None
+    assert plan(MIXED, model=None, gpu=None).forecast is None
+
+
+def test_a_plan_of_an_older_version_has_no_forecast():
+    document = plan(MIXED).to_json()
+    del document["plan"]["forecast"]
+    for name in ("read_bytes", "active_parameters", "pair_flops"):
+        del document["plan"]["model"][name]
+    assert Plan.from_json(document).forecast is None
+
+
+def test_a_plan_is_the_same_every_time():
+    first, second = (plan(MIXED, model="qwen2.5-7b", gpu="a100").to_json() for _ in range(2))
+    assert {**first, "created": None} == {**second, "created": None}

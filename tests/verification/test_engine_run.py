@@ -1,0 +1,111 @@
+"""What becomes of an engine, played by a script. test_real_verify.py has real ones."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from chunkscope.engine.choices import Task
+from chunkscope.simulation.workload import Request, Workload
+from chunkscope.verification.engine_run import TRICKLED, Job, Measured, measure
+from chunkscope.verification.listening import Listener, Nobody
+from chunkscope.verification.result import Status
+from chunkscope.verification.settings import Setting
+
+STEPS = {
+    "prefill_tokens": [10, 0],
+    "prefill_pairs": [55, 0],
+    "prefill_requests": [1, 0],
+    "decode_requests": [0, 1],
+    "decode_context_tokens": [0, 11],
+    "duration_s": [0.01, None],
+    "chunks": {"0.0": 1},
+    "preemptions": 0,
+}
+ANSWER = {"sent": 0.0, "times": [0.01, 0.02], "counts": [1, 1], "cached": 0}
+BEGUN = [
+    {"event": "versions", "vllm": "0.28.0", "torch": "2.11.0"},
+    {"event": "accepted", "engine": {}},
+    {"event": "ready", "start_s": 1.0, "engine": {}, "workers": [{"rank": 0, "device": "cpu"}]},
+]
+REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
+REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True}
+MEASURED = {"event": "measured"}
+BURST = {"event": "burst", "steps": STEPS}
+NOBODY = Nobody()
+
+
+def measured(
+    folder: Path, *events: dict, code: int = 0, arrival_s: float = 0.0, listener: Listener = NOBODY
+) -> Measured:
+    """An engine that tells these events and ends with that code."""
+    script = folder / "python"
+    lines = json.dumps("".join(json.dumps(event) + "\n" for event in events))
+    script.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        f"os.write(int(os.environ['CHUNKSCOPE_EVENTS_FD']), {lines}.encode())\nsys.exit({code})\n"
+    )
+    script.chmod(0o755)
+    request = Request(prompt_tokens=10, output_tokens=2, arrival_s=arrival_s)
+    job = Job(
+        python=str(script),
+        engine={},
+        entry="llm",
+        workload=Workload(
+            requests=(request,), seed=0, arrivals="batch", task=Task.GENERATE, long_over=100
+        ),
+        warm_up=[],
+        repeats=1,
+        timeout_s=30,
+    )
+    setting = Setting(name="plan", args={})
+    return measure(setting, job, folder / "verify-plan.log", listener)
+
+
+def test_an_engine_that_tells_everything_is_a_row(tmp_path) -> None:
+    found = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, {"event": "done"})
+    assert found.run.ok
+    assert found.run.notes == ()
+    assert found.run.figures.makespan_s == pytest.approx(0.02)
+    assert len(found.story.bursts) == 1
+
+
+def test_one_that_dies_while_calibrating_has_been_measured(tmp_path) -> None:
+    found = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, code=1)
+    assert found.run.ok
+    assert len(found.story.bursts) == 1
+
+
+def test_one_that_dies_before_has_not(tmp_path) -> None:
+    found = measured(tmp_path, *BEGUN, REPEAT, code=1)
+    assert found.run.status is Status.DIED
+
+
+def test_requests_that_could_not_be_held_are_told(tmp_path) -> None:
+    loose = {**REPEAT, "held": False}
+    assert measured(tmp_path, *BEGUN, loose, MEASURED).run.notes == (TRICKLED,)
+    spread = measured(tmp_path, *BEGUN, loose, MEASURED, arrival_s=0.5)
+    assert spread.run.notes == ()
+
+
+class Impatient(Nobody):
+    """Presses Ctrl-C when a phase begins."""
+
+    def __init__(self, phase: str) -> None:
+        self._phase = phase
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        super().phase(phase, detail)
+        if phase == self._phase:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_loses_no_row_that_is_measured(tmp_path) -> None:
+    told = [*BEGUN, {"event": "phase", "phase": "measuring", "repeat": 0}, REPEAT, MEASURED]
+    told += [{"event": "phase", "phase": "calibrating"}, BURST, {"event": "done"}]
+    found = measured(tmp_path, *told, listener=Impatient("calibrating"))
+    assert found.run.ok
+    assert found.interrupted
+    with pytest.raises(KeyboardInterrupt):
+        measured(tmp_path, *told, listener=Impatient("measuring"))

@@ -1,0 +1,83 @@
+"""Stamps -> figures, by hand-made stamps."""
+
+import numpy as np
+import pytest
+
+from chunkscope.verification.latencies import (
+    Answer,
+    Steps,
+    distribution_of,
+    figures_of,
+    median_of,
+    quantiles,
+)
+from tests.verification.runs import WORKLOAD
+
+SHORT = Answer(sent=0.0, times=(1.0, 1.5, 2.5), counts=(1, 1, 2), cached=0)
+LONG = Answer(sent=0.5, times=(3.0, 4.0), counts=(1, 1), cached=510)
+
+
+@pytest.fixture
+def made():
+    steps = Steps(count=4, tokens=5_104, chunks={"r0.0": 1, "r0.1": 3}, preemptions=2)
+    return figures_of([SHORT, LONG], WORKLOAD, steps)
+
+
+def test_the_first_token_is_counted_from_the_moment_of_sending(made) -> None:
+    assert made.ttft_s.short.max == 1.0
+    assert made.ttft_s.long.max == 2.5
+
+
+def test_tokens_that_come_together_share_the_wait(made) -> None:
+    assert SHORT.gaps_s == [0.5, 0.5, 0.5]
+    assert made.itl_s.all.max == 1.0
+
+
+def test_all_requests_take_from_the_first_sent_to_the_last_token(made) -> None:
+    assert made.makespan_s == 4.0
+    assert made.e2e_s.long.max == 3.5
+    assert made.input_tokens_per_s == 5_100 / 4
+    assert made.output_tokens_per_s == 6 / 4
+
+
+def test_steps_say_how_prompts_were_cut(made) -> None:
+    assert (made.steps, made.tokens_per_step) == (4, 1_276)
+    assert (made.chunked_prompts, made.chunks_max, made.preemptions) == (1, 3, 2)
+
+
+def test_cached_tokens_are_a_share_of_all_prompt_tokens(made) -> None:
+    assert made.prefix_hit_rate == pytest.approx(0.1)
+
+
+def test_what_the_sender_cannot_know_is_not_measured() -> None:
+    unknown = Answer(sent=0.0, times=(1.0,), counts=(1,))
+    made = figures_of([unknown, LONG], WORKLOAD)
+    assert made.steps is made.chunked_prompts is made.prefix_hit_rate is None
+
+
+def test_one_token_has_no_gap() -> None:
+    one = Answer(sent=0.0, times=(1.0,), counts=(1,))
+    assert figures_of([one, one], WORKLOAD).itl_s is None
+
+
+def test_quantiles_are_numpys() -> None:
+    values = list(np.random.default_rng(0).exponential(size=101))
+    found = quantiles(values)
+    assert [found.p50, found.p95, found.p99] == list(np.percentile(values, [50, 95, 99]))
+    assert quantiles([]) is None
+
+
+def test_repeats_give_the_median_figure_by_figure(made) -> None:
+    slower = figures_of([Answer(sent=0.0, times=(9.0,), counts=(1,)), LONG], WORKLOAD, steps=None)
+    merged = median_of([made, slower, made])
+    assert merged.makespan_s == 4.0
+    assert merged.steps == 4
+    assert merged.ttft_s.short.max == 1.0
+
+
+def test_the_distribution_has_every_percentile_of_all_answers() -> None:
+    found = distribution_of([SHORT, LONG])
+    assert len(found.ttft_s) == len(found.itl_s) == 101
+    assert (found.ttft_s[0], found.ttft_s[50], found.ttft_s[100]) == (1.0, 1.75, 2.5)
+    assert found.itl_s[100] == 1.0
+    assert distribution_of([]) is None

@@ -1,0 +1,332 @@
+"""`chunkscope verify` against a real engine: a tiny model with random weights, on the CPU.
+
+Starting an engine takes half a minute, so each test asks as much of one as it can.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from chunkscope.costs.calibration import Calibration
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.settings import EngineArgs
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.recommend import recommend
+from chunkscope.simulation import simulate
+from chunkscope.verification.calibrating import BURSTS
+from chunkscope.verification.result import Status, Verification
+from tests.plans import profile
+
+pytestmark = pytest.mark.vllm
+
+TINY = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
+    "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 32, "vocab_size": 1024,
+    "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+    "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+SHORT, LONG = [40, 60, 90, 120], [700, 1_000, 1_300]
+ALWAYS = ["--load-format", "dummy", "--enforce-eager", "--fixed-kv-cache", "64MiB"]
+ALWAYS += ["--engine-arg", "dtype=float32"]  # bfloat16 needs instructions not every CPU has
+MARK = "CHUNKSCOPE_TEST_RUN"
+STEP = StepModel(
+    fixed_s=1.0, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="test"
+)
+
+
+class Workplace:
+    """A folder with a tiny model, a profile and a plan; and every process started from it."""
+
+    def __init__(self, folder: Path, vllm_python: str, version: str) -> None:
+        self.folder, self.mark = folder, uuid.uuid4().hex
+        self.sessions: set[int] = set()
+        self.output = folder / "reports" / "verify.json"
+        (folder / "tiny").mkdir()
+        (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
+        made = profile(short=SHORT * 2, long=LONG)
+        made.save(folder / "reports" / "profile.json")
+        plan = recommend(made, model=str(folder / "tiny"), vllm_version=version, max_output=8)
+        plan.save(folder / "reports" / "plan.json")
+        self.environment = {
+            **os.environ,
+            "CHUNKSCOPE_VLLM_PYTHON": vllm_python,
+            MARK: self.mark,
+            "COLUMNS": "100",
+        }
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "chunkscope", "verify", *ALWAYS, *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=400)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def result(self) -> Verification:
+        return Verification.load(self.output)
+
+    def processes(self, name: str = "") -> list[int]:
+        """Everything alive in our guards' sessions; vLLM overwrites its own environment."""
+        alive = [process for process in map(_look_at, Path("/proc").iterdir()) if process]
+        mark = f"{MARK}={self.mark}".encode()
+        guards = [p for p in alive if mark in p["environ"] and b"chunkscope_guard" in p["words"]]
+        self.sessions |= {guard["session"] for guard in guards}
+        ours = [p for p in alive if p["session"] in self.sessions]
+        return [p["id"] for p in ours if name.encode() in p["words"]]
+
+    def nothing_is_left(self, within_s: float = 10) -> bool:
+        deadline = time.monotonic() + within_s
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return not self.processes()
+
+
+def _look_at(entry: Path) -> "dict | None":
+    """A live process, as the kernel shows it."""
+    if not entry.name.isdecimal():
+        return None
+    try:
+        state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+        words, environ = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+    except OSError:
+        return None
+    if state in "ZX":
+        return None
+    return {"id": int(entry.name), "session": int(session), "words": words, "environ": environ}
+
+
+def wait_for(process: "subprocess.Popen[str]", words: str) -> str:
+    """Read what it says until it says that."""
+    said = ""
+    for line in process.stderr:
+        said += line
+        if words in line:
+            return said
+    pytest.fail(f"{words!r} was never said:\n{said}")
+
+
+def signal_engine(place: Workplace, what: signal.Signals) -> None:
+    """Send it to the process that runs the engine, as soon as there is one."""
+    deadline = time.monotonic() + 60
+    while not (engines := place.processes("EngineCore")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert engines
+    for engine in engines:
+        os.kill(engine, what)
+
+
+@pytest.fixture(scope="session")
+def version(installed):
+    return installed[0]
+
+
+@pytest.fixture
+def place(tmp_path, vllm_python, version):
+    made = Workplace(tmp_path, vllm_python, version)
+    yield made
+    for process in made.processes():
+        os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, vllm_python, version):
+    """Three settings, measured once for several tests."""
+    place = Workplace(tmp_path_factory.mktemp("verify"), vllm_python, version)
+    done = place.run(
+        *("--against", "off", "--also", "long-prefill-token-threshold=300"),
+        *("--requests", "11", "--repeats", "2", "--max-output", "4"),
+    )
+    assert done.returncode == 0, done.stderr
+    return place, done
+
+
+def test_each_setting_is_a_row_and_nothing_is_left_running(measured) -> None:
+    place, done = measured
+    result = place.result()
+    names = ["plan", "off", "long-prefill-token-threshold=300"]
+    assert [run.setting for run in result.runs] == names
+    assert all(run.ok and len(run.repeats) == 2 for run in result.runs)
+    assert result.machine.device == "cpu"
+    assert result.verdict
+    assert result.verdict in " ".join(done.stdout.split())
+    assert place.nothing_is_left()
+
+
+def test_chunks_are_as_many_as_the_scheduler_must_make(measured) -> None:
+    """The budget is ample, so only the threshold cuts: ceil(tokens / 300) steps per prompt."""
+    place, _ = measured
+    result = place.result()
+    lengths = [request.prompt_tokens for request in result.workload.requests]
+    assert Counter(lengths) == Counter(SHORT * 2 + LONG)
+    off, capped = result.run("off"), result.run("long-prefill-token-threshold=300")
+    assert off.engine["enable_chunked_prefill"] is False
+    assert {repeat.chunked_prompts for repeat in off.repeats} == {0}
+    assert {repeat.chunks_max for repeat in off.repeats} == {1}
+    assert {repeat.chunked_prompts for repeat in capped.repeats} == {len(LONG)}
+    assert {repeat.chunks_max for repeat in capped.repeats} == {-(-max(LONG) // 300)}
+
+
+def test_every_token_that_was_asked_for_came(measured) -> None:
+    place, _ = measured
+    for run in place.result().runs:
+        for repeat in run.repeats:
+            made = repeat.output_tokens_per_s * repeat.makespan_s
+            assert round(made) == 11 * 4
+            computed = repeat.tokens_per_step * repeat.steps
+            assert round(computed) == sum(SHORT * 2 + LONG) + 11 * 3  # the last is not fed back
+
+
+def test_no_repeat_finds_prompts_of_the_one_before_in_the_cache(measured) -> None:
+    place, _ = measured
+    rates = {r.prefix_hit_rate for run in place.result().runs for r in run.repeats}
+    assert rates == {0.0}
+
+
+def test_the_steps_are_kept_to_calibrate_a_simulation(measured) -> None:
+    place, _ = measured
+    calibration = Calibration.load(place.folder / "reports" / "calibration-cpu-tiny.json")
+    steps = calibration.steps
+    assert set(steps.setting) == {*(run.setting for run in place.result().runs), BURSTS}
+    burst = [n for s, n in zip(steps.setting, steps.decode_requests, strict=True) if s == BURSTS]
+    assert {1, 8} <= set(burst)  # lone requests and several, whatever the workload shows
+    assert max(burst) > 11
+    off = [n for s, n in zip(steps.setting, steps.prefill_tokens, strict=True) if s == "off"]
+    assert max(off) >= max(LONG)
+    assert all(duration > 0 for duration in steps.duration_s)
+
+
+def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
+    """All requests wait in the engine when the clock starts, so that every repeat is the same."""
+    place, _ = measured
+    result = place.result()
+    for run in result.runs:
+        assert run.notes == ()
+        found = simulate(
+            result.workload.requests, args_of(run.engine), STEP, vllm_version=result.machine.vllm
+        ).run
+        assert {repeat.steps for repeat in run.repeats} == {found.steps}
+        assert {repeat.chunked_prompts for repeat in run.repeats} == {found.chunked_prompts}
+        assert {repeat.chunks_max for repeat in run.repeats} == {found.most_chunks}
+
+
+def args_of(engine: dict) -> EngineArgs:
+    same = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold", "block_size")
+    return EngineArgs(
+        **{name: engine[name] for name in same},
+        enable_chunked_prefill=engine["enable_chunked_prefill"],
+        enable_prefix_caching=engine["enable_prefix_caching"],
+        async_scheduling=bool(engine["async_scheduling"]),
+        kv_cache_tokens=engine["num_gpu_blocks"] * engine["block_size"],
+    )
+
+
+def test_an_engine_that_is_killed_is_a_row_and_can_be_measured_again(place) -> None:
+    words = ["--against", "none", "--also", "max-num-seqs=8", "--requests", "11", "--repeats", "1"]
+    words += ["--shared-prefix", "256"]
+    with place.start(*words, "--arrivals", "1/s") as process:
+        wait_for(process, "measuring")
+        signal_engine(place, signal.SIGKILL)
+        process.communicate(timeout=300)
+    assert process.returncode == 5
+    died, fine = place.result().runs
+    assert died.status is Status.DIED
+    assert died.phase == "measuring"
+    assert fine.ok
+    assert fine.figures.prefix_hit_rate > 0  # the long prompts begin alike
+    assert (place.output.parent / died.log).stat().st_size > 0
+    again = place.run(*words, "--arrivals", "1/s", "--resume")
+    assert again.returncode == 0, again.stderr
+    resumed = place.result().runs
+    assert all(run.ok for run in resumed)
+    assert resumed[1] == fine
+    other = place.run(*words, "--resume")
+    assert other.returncode == 3
+    assert "cannot resume: the workload differs" in other.stderr
+
+
+def test_an_engine_that_hangs_is_ended_when_its_time_is_over(place) -> None:
+    with place.start("--only", "plan", "--requests", "11", "--timeout", "45") as process:
+        wait_for(process, "loading")
+        signal_engine(place, signal.SIGSTOP)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 5
+    assert "no end within 45 s: it was loading" in said
+    assert place.result().run("plan").status is Status.TIMEOUT
+    assert place.nothing_is_left()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "a kill"])
+def test_nothing_outlives_chunkscope(place, how) -> None:
+    with place.start("--only", "plan", "--requests", "11") as process:
+        wait_for(process, "loading")
+        signal_engine(place, signal.SIGCONT)  # that is: wait until there is one
+        assert len(place.processes()) >= 3  # the guard, vLLM, its engine
+        process.send_signal(how)
+        process.communicate(timeout=60)
+    assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
+    assert place.nothing_is_left()
+
+
+def test_what_vllm_refuses_and_what_does_not_fit_are_rows_too(place) -> None:
+    """The last --fixed-kv-cache counts: too small for one request of max_model_len."""
+    also = ["--also", "max-num-batched-tokens=16,max-num-seqs=32"]
+    done = place.run("--against", "none", *also, "--requests", "3", "--fixed-kv-cache", "0.1MiB")
+    assert done.returncode == 5
+    too_small, refused = place.result().runs
+    assert too_small.status is Status.OUT_OF_MEMORY
+    assert "KV cache" in too_small.message
+    assert refused.status is Status.REFUSED
+    assert "max_num_seqs" in refused.message
+    assert "refused" in done.stdout
+
+
+def test_likelihoods_send_one_token_and_read_no_cache(place) -> None:
+    words = ["--only", "plan", "--task", "loglikelihood", "--shared-prefix", "256"]
+    done = place.run(*words, "--requests", "11", "--repeats", "1")
+    assert done.returncode == 0, done.stderr
+    run = place.result().run("plan")
+    assert round(run.figures.output_tokens_per_s * run.figures.makespan_s) == 11
+    assert run.figures.prefix_hit_rate == 0.0
+    assert run.figures.itl_s is None
+
+
+def test_real_prompts_are_sent_where_their_data_is_given(place) -> None:
+    """The model's vocabulary is as large as the default tokenizer's."""
+    config = {**TINY, "vocab_size": 131_072}
+    (place.folder / "tiny" / "config.json").write_text(json.dumps(config))
+    rows = [{"prompt": f"Question {n}: " + "what is it? " * n} for n in range(1, 30, 4)]
+    data = place.folder / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for words in (["analyze", "data.jsonl"], ["recommend", "--model", "tiny"]):
+        subprocess.run(
+            [sys.executable, "-m", "chunkscope", *words],
+            cwd=place.folder,
+            env=place.environment,
+            capture_output=True,
+            check=True,
+        )
+    words = ["--only", "plan", "--data", "data.jsonl", "--requests", str(len(rows))]
+    done = place.run(*words, "--repeats", "1", "--max-output", "4")
+    assert done.returncode == 0, done.stderr
+    result = place.result()
+    assert result.source == "real prompts of data"
+    counted = Profile.load(place.folder / "reports" / "profile.json").overall
+    sent = LengthHistogram.of(request.prompt_tokens for request in result.workload.requests)
+    assert sent == counted

@@ -1,0 +1,93 @@
+"""What is checked before an engine is started, and what a resumed run keeps."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from chunkscope.costs.models import find_model
+from chunkscope.engine.check import config_of
+from chunkscope.errors import InputError, MissingError
+from chunkscope.verification.model_folder import model_for_engine
+from chunkscope.verification.prompts import RealPrompts
+from chunkscope.verification.settings import Setting
+from chunkscope.verification.verify import (
+    VerifyOptions,
+    _check_vocabulary,
+    _resumed,
+    workload_for,
+)
+from tests.plans import MIXED, plan, profile
+from tests.verification.runs import failed, run, verification
+
+SHAPE = find_model("llama-3.1-8b")
+ARGS = {"max_num_batched_tokens": 2_048}
+SETTINGS = [Setting(name=name, args=ARGS) for name in ("plan", "off")]
+
+
+def prompts(*ids):
+    return RealPrompts(texts=("",), ids=(ids,), source="data")
+
+
+@pytest.mark.parametrize("found", [None, prompts(0, SHAPE.vocab - 1), prompts()])
+def test_ids_within_the_vocabulary_are_fine(found) -> None:
+    _check_vocabulary(found, SHAPE)
+
+
+def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() -> None:
+    with pytest.raises(InputError, match="belongs to another model"):
+        _check_vocabulary(prompts(SHAPE.vocab), SHAPE)
+
+
+def test_the_workload_leaves_room_for_the_plans_max_model_len() -> None:
+    made = plan(MIXED)
+    workload, _ = workload_for(made, profile(data=MIXED), VerifyOptions(requests=500))
+    room = made.argument("max_model_len").value
+    assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
+
+
+def test_prompts_over_the_plans_threshold_count_as_long() -> None:
+    made = plan(MIXED)
+    workload, _ = workload_for(made, profile(data=MIXED), VerifyOptions())
+    assert workload.long_over == made.threshold == 2_048
+
+
+def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config_of("qwen2.5-1.5b")))
+    with pytest.raises(MissingError, match="holds no weights"):
+        model_for_engine(str(tmp_path), "auto")
+    assert model_for_engine(str(tmp_path), "dummy")[0] == str(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    assert model_for_engine(str(tmp_path), "auto")[0] == str(tmp_path)
+
+
+def test_a_built_in_model_has_the_same_folder_every_time() -> None:
+    """vLLM looks up what it compiled before by the model's path."""
+    first, second = (model_for_engine("qwen2.5-1.5b", "dummy")[0] for _ in range(2))
+    assert first == second
+
+
+def test_a_resumed_run_keeps_the_rows_that_are_final() -> None:
+    old = verification(run("plan", 1.0), failed("off"), failed("gone"))
+    kept = _resumed(replace(old, runs=()), old, SETTINGS)
+    assert [r.setting for r in kept.runs] == ["plan", "off"]
+
+
+def test_a_row_with_other_arguments_is_measured_again() -> None:
+    old = verification(run("plan", 1.0))
+    changed = [Setting(name="plan", args={"max_num_batched_tokens": 4_096})]
+    assert _resumed(replace(old, runs=()), old, changed).runs == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"repeats": 9}, "number of repeats"),
+        ({"source": "real prompts"}, "workload"),
+        ({"options": {"enforce_eager": True}}, "engine options"),
+    ],
+)
+def test_another_verification_cannot_be_resumed(change, said) -> None:
+    old = verification(run("plan", 1.0))
+    with pytest.raises(InputError, match=f"cannot resume: the {said} differs"):
+        _resumed(replace(old, runs=(), **change), old, SETTINGS)
