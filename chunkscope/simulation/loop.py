@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs, check_args, check_requests
+from chunkscope.engine.settings import EngineArgs, check_args
 from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.request import RequestState
+from chunkscope.simulation.request_checks import check_requests
 from chunkscope.simulation.result import Chunk, SimulatedRun, TimelineStep, spread
 from chunkscope.simulation.scheduler import Scheduler, Step
 from chunkscope.simulation.workload import Request
