@@ -5,8 +5,7 @@ The lines differ by version; each pattern names the versions it was read in (0.1
 
 import re
 from dataclasses import dataclass
-
-from chunkscope.verification.result import Status
+from enum import StrEnum
 
 # "GPU KV cache size: 2,097,152 tokens"; 0.30+ names the device, 0.32 may add " + host".
 KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
@@ -70,6 +69,21 @@ def _last(pattern: re.Pattern[str], log: str) -> float | None:
 
 def is_compiling(text: str) -> bool:
     return COMPILING.search(text) is not None
+
+
+class Status(StrEnum):
+    """How an engine ended."""
+
+    OK = "ok"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    REFUSED = "refused"  # vLLM would not start with these arguments
+    DIED = "died"
+
+    @property
+    def is_final(self) -> bool:
+        """Would the same happen again? If not, `--resume` tries once more."""
+        return self in {Status.OK, Status.OUT_OF_MEMORY, Status.REFUSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from chunkscope.engine.logs import Status
 from chunkscope.report.figures import NOT_MEASURED, gib, number, seconds, share
-from chunkscope.verification.result import Run, Status
+from chunkscope.verification.result import Run
 from chunkscope.verification.verdict import figure, is_tie, spread
 
 QUANTILES = ("p50", "p95", "p99", "max")

@@ -156,7 +156,7 @@ def _measured_gains(verification: Verification) -> Iterator[str]:
 
 def failure(run: Run) -> str:
     """
-    >>> from chunkscope.verification.result import Status
+    >>> from chunkscope.engine.logs import Status
     >>> failure(Run(setting="off", args={}, status=Status.TIMEOUT, started="", took_s=9.0))
     'off: timed out.'
     """

@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.costs.gpus import GIB
-from chunkscope.engine.logs import Cause, Sizes, cause_in, is_compiling, last_lines, sizes_in
+from chunkscope.engine.logs import (
+    Cause,
+    Sizes,
+    Status,
+    cause_in,
+    is_compiling,
+    last_lines,
+    sizes_in,
+)
 from chunkscope.errors import MissingError
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, Steps, distribution_of, figures_of, median_of
 from chunkscope.verification.listening import Listener
 from chunkscope.verification.process import EngineProcess
-from chunkscope.verification.result import Figures, Run, Status, WorkerMemory
+from chunkscope.verification.result import Figures, Run, WorkerMemory
 from chunkscope.verification.settings import Setting
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")

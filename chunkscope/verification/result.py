@@ -2,30 +2,17 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts import codec
 from chunkscope.engine.flags import Value
+from chunkscope.engine.logs import Status
 from chunkscope.simulation.workload import Workload
 
 SCHEMA = "chunkscope/verify/1"
 MADE_BY = "chunkscope verify --model MODEL"
 DEFAULT_PATH = Path("reports/verify.json")
-
-
-class Status(StrEnum):
-    OK = "ok"
-    OUT_OF_MEMORY = "out_of_memory"
-    TIMEOUT = "timeout"
-    REFUSED = "refused"  # vLLM would not start with these arguments
-    DIED = "died"
-
-    @property
-    def is_final(self) -> bool:
-        """Would the same happen again? If not, `--resume` tries once more."""
-        return self in {Status.OK, Status.OUT_OF_MEMORY, Status.REFUSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from chunkscope.artefacts.checked import Checked, first_fault
 from chunkscope.engine.choices import Task
 from chunkscope.engine.flags import Value
+from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
@@ -21,7 +22,6 @@ from chunkscope.verification.result import (
     Machine,
     Predicted,
     Run,
-    Status,
     Subject,
     Verification,
     WorkerMemory,

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from chunkscope.commands.verify import _doubts
+from chunkscope.engine.logs import Status
 from chunkscope.report.verify_terminal import show_verification
-from chunkscope.verification.result import Machine, Status
+from chunkscope.verification.result import Machine
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import failed, run, verification
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from chunkscope.engine.logs import cause_in, is_compiling, sizes_in
-from chunkscope.verification.result import Status
+from chunkscope.engine.logs import Status, cause_in, is_compiling, sizes_in
 
 V24 = """
 (EngineCore pid=1) INFO 11-15 05:48:35 [gpu_model_runner.py:5255] Model loading took 3.02 GiB memory and 0.677729 seconds

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.engine.choices import Task
+from chunkscope.engine.logs import Status
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
@@ -20,7 +21,6 @@ from chunkscope.verification.result import (
     Machine,
     Quantiles,
     Run,
-    Status,
     Subject,
     Verification,
     WorkerMemory,

@@ -12,6 +12,7 @@ import orjson
 
 from chunkscope.artefacts import codec
 from chunkscope.engine.choices import Task
+from chunkscope.engine.logs import Status
 from chunkscope.findings import SIMULATION, Findings, load_findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
@@ -26,7 +27,6 @@ from chunkscope.verification.result import (
     Predicted,
     Quantiles,
     Run,
-    Status,
     Subject,
     Verification,
     WorkerMemory,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.artefacts.labels import Label
+from chunkscope.engine.logs import Status
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
 from chunkscope.report.bill import bills
@@ -14,7 +15,6 @@ from chunkscope.report.metrics import ACTIVATION, ITL_MAX, MAKESPAN, METRICS, Ou
 from chunkscope.report.provenance import data_files, origins
 from chunkscope.report.story import against, tell, verdict
 from chunkscope.report.tradeoff import setting_names, tradeoff
-from chunkscope.verification.result import Status
 from tests.plans import SHORT
 from tests.report import examples
 from tests.report.examples import repeated, run, worker

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from chunkscope.engine.choices import Task
+from chunkscope.engine.logs import Status
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,
@@ -11,7 +12,6 @@ from chunkscope.verification.result import (
     Machine,
     Quantiles,
     Run,
-    Status,
     Subject,
     Verification,
     WorkerMemory,

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from chunkscope.engine.choices import Task
+from chunkscope.engine.logs import Status
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
@@ -19,7 +20,7 @@ from chunkscope.verification.endpoint.asking import BYTES
 from chunkscope.verification.endpoint.server import Connection, parse_address
 from chunkscope.verification.listening import Nobody
 from chunkscope.verification.prompts import RealPrompts
-from chunkscope.verification.result import Run, Status
+from chunkscope.verification.result import Run
 from tests.verification.odd_server import (
     DONE,
     OddServer,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from chunkscope.engine.choices import Task
+from chunkscope.engine.logs import Status
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.engine_run import TRICKLED, Job, Measured, measure
 from chunkscope.verification.listening import Listener, Nobody
-from chunkscope.verification.result import Status
 from chunkscope.verification.settings import Setting
 
 STEPS = {

@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 from chunkscope.engine.choices import Task
+from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, MissingError
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.listening import Nobody
 from chunkscope.verification.prompts import RealPrompts
-from chunkscope.verification.result import Status, Verification
+from chunkscope.verification.result import Verification
 from tests.plans import profile
 
 pytestmark = pytest.mark.vllm

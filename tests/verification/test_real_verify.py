@@ -17,13 +17,14 @@ import pytest
 
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.logs import Status
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation import simulate
 from chunkscope.verification.calibrating import BURSTS
-from chunkscope.verification.result import Status, Verification
+from chunkscope.verification.result import Verification
 from tests.plans import profile
 
 pytestmark = pytest.mark.vllm

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError
-from chunkscope.verification.result import Predicted, Status, Verification
+from chunkscope.verification.result import Predicted, Verification
 from tests.verification.runs import failed, run, verification
 
 MADE = verification(

@@ -19,11 +19,11 @@ from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
+from chunkscope.engine.logs import Status
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.sources.base import printable
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
-from chunkscope.verification.result import Status
 
 if TYPE_CHECKING:
     import aiohttp

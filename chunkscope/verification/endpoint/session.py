@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from uuid import uuid4
 
+from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, UsageError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
@@ -35,7 +36,7 @@ from chunkscope.verification.endpoint.server import (
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.listening import Listener
 from chunkscope.verification.prompts import RealPrompts
-from chunkscope.verification.result import Figures, Machine, Run, Status, Subject
+from chunkscope.verification.result import Figures, Machine, Run, Subject
 
 SETTING = "endpoint"
 WARM_UP_REQUESTS = 8
