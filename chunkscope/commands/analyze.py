@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
+from chunkscope.commands.options import PROFILE, Output, Quiet
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -127,11 +128,9 @@ def analyze(
         bool, typer.Option("--no-cache", help="Count again what was counted before.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
-    ] = Path("reports/profile.json"),
+    output: Output = PROFILE,
 ) -> None:
     """Measure how long the prompts are, in the model's own tokens.
 

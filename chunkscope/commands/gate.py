@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
+from chunkscope.commands.options import REPORTS
 from chunkscope.errors import GateBroken, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.gating.verdict import GateResult
 
-REPORTS = Path("reports")
 BUDGET = Path("chunkscope.toml")
 
 
-class Format(StrEnum):
+class GateFormat(StrEnum):
     TEXT = "text"
     JUNIT = "junit"
     GITHUB = "github"
@@ -42,9 +42,9 @@ def gate(
         bool, typer.Option("--force", help="With --init: replace the file that is there.")
     ] = False,
     output_format: Annotated[
-        Format,
+        GateFormat,
         typer.Option("--format", help="junit: XML; github: annotations and a job summary."),
-    ] = Format.TEXT,
+    ] = GateFormat.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The verdicts on stdout.")] = False,
 ) -> None:
     """Exit 1 when a promise of the budget file is broken.
@@ -67,13 +67,13 @@ def gate(
 
 
 def _refuse_contradictions(
-    *, init: bool, force: bool, as_json: bool, output_format: Format
+    *, init: bool, force: bool, as_json: bool, output_format: GateFormat
 ) -> None:
     if force and not init:
         raise UsageError("--force only means something with --init")
-    if as_json and output_format is not Format.TEXT:
+    if as_json and output_format is not GateFormat.TEXT:
         raise UsageError("--json and --format exclude each other", hint="use one of them")
-    if init and (as_json or output_format is not Format.TEXT):
+    if init and (as_json or output_format is not GateFormat.TEXT):
         raise UsageError("--init writes a file: leave out --json and --format")
 
 
@@ -95,16 +95,16 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     console.say(f"wrote {path}; next: chunkscope gate{where}")
 
 
-def _print(result: "GateResult", output_format: Format, *, as_json: bool) -> None:
+def _print(result: "GateResult", output_format: GateFormat, *, as_json: bool) -> None:
     if as_json:
         from chunkscope.artefacts.codec import dump
 
         return console.emit(dump(result.to_json()))
-    if output_format is Format.JUNIT:
+    if output_format is GateFormat.JUNIT:
         from chunkscope.gating.junit import as_junit
 
         return console.emit(as_junit(result))
-    if output_format is Format.GITHUB:
+    if output_format is GateFormat.GITHUB:
         from chunkscope.gating.github import annotations, append_summary
 
         console.emit(annotations(result).encode("utf-8", "replace"))

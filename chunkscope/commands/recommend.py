@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
+from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, model_option
 from chunkscope.engine.choices import Entry, Mode, Objective, Target, Task
 from chunkscope.errors import EngineError, MissingError
 
 if TYPE_CHECKING:
     from chunkscope.costs.gpus import Gpu
     from chunkscope.planning.plan import Plan
-
-PROFILE = Path("reports/profile.json")
-PLAN = Path("reports/plan.json")
 
 
 def recommend(
@@ -27,12 +25,7 @@ def recommend(
     ] = PROFILE,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME",
-            help="Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b.",
-        ),
+        model_option("Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."),
     ] = None,
     gpu: Annotated[
         str | None,
@@ -55,9 +48,7 @@ def recommend(
         float | None, typer.Option(metavar="MS", help="Longest step, with --objective latency.")
     ] = None,
     task: Annotated[Task, typer.Option(help="What the eval asks of the model.")] = Task.GENERATE,
-    max_output: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens per answer. [default: from the data]")
-    ] = None,
+    max_output: MaxOutput = None,
     entry: Annotated[
         Entry, typer.Option(help="How vLLM is started: its defaults differ.")
     ] = Entry.SERVE,
@@ -78,9 +69,7 @@ def recommend(
         typer.Option("--check", help="Ask the installed vLLM whether it accepts the arguments."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The plan on stdout.")] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
-    ] = PLAN,
+    output: Output = PLAN,
 ) -> None:
     """Choose a chunking mode and the exact vLLM arguments.
 

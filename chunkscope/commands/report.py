@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
+from chunkscope.commands.options import REPORTS
 from chunkscope.errors import UsageError
 
 if TYPE_CHECKING:
     from chunkscope.findings import Findings
     from chunkscope.report.comparison import Comparison
 
-FOLDER = Path("reports")
 PAGE = "report.html"
 
 
@@ -27,7 +27,7 @@ class ReportFormat(StrEnum):
 def report(
     folder: Annotated[
         Path, typer.Argument(metavar="[FOLDER]", help="Where the artefacts are.")
-    ] = FOLDER,
+    ] = REPORTS,
     compare: Annotated[
         Path | None,
         typer.Option(

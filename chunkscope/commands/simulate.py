@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.places import profile_for
+from chunkscope.commands import options as shared
 from chunkscope.engine.choices import ChunkPolicy
 
 if TYPE_CHECKING:
     from chunkscope.simulation.result import Simulation
 
-PLAN = Path("reports/plan.json")
-SIMULATION = Path("reports/simulation.json")
-
 
 def simulate(
-    plan: Annotated[
-        Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
-    ] = PLAN,
-    profile: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="What `chunkscope analyze` wrote. [default: beside the plan]"
-        ),
-    ] = None,
+    plan: shared.PlanFile = shared.PLAN,
+    profile: shared.ProfileFile = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -79,12 +69,10 @@ def simulate(
     shared_prefix: Annotated[
         int, typer.Option(metavar="N", min=0, help="First tokens that all prompts share.")
     ] = 0,
-    seed: Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="The artefact on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
-    ] = SIMULATION,
+    seed: shared.Seed = 0,
+    as_json: shared.Json = False,
+    quiet: shared.Quiet = False,
+    output: shared.Output = shared.SIMULATION,
 ) -> None:
     """Predict what a setting does, without a GPU: vLLM's scheduler, step by step.
 
@@ -98,7 +86,7 @@ def simulate(
     with _progress(quiet=quiet) as starting:
         simulation = predict(
             Plan.load(plan),
-            Profile.load(profile_for(plan, profile)) if trace is None else None,
+            Profile.load(shared.profile_for(plan, profile)) if trace is None else None,
             SimulateOptions(
                 trace=trace,
                 requests=requests,

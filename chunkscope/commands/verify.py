@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.places import profile_for
+from chunkscope.commands import options as shared
 from chunkscope.engine.choices import Task
 from chunkscope.errors import EngineError, InputError, UsageError
 
@@ -21,28 +21,13 @@ if TYPE_CHECKING:
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import VerifyOptions
 
-PLAN = Path("reports/plan.json")
-VERIFY = Path("reports/verify.json")
-
 
 def verify(
-    plan: Annotated[
-        Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
-    ] = PLAN,
-    profile: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="What `chunkscope analyze` wrote. [default: beside the plan]"
-        ),
-    ] = None,
+    plan: shared.PlanFile = shared.PLAN,
+    profile: shared.ProfileFile = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME",
-            help="Folder, hub id or built-in name. [default: the plan's]",
-        ),
+        shared.model_option("Folder, hub id or built-in name. [default: the plan's]"),
     ] = None,
     against: Annotated[
         str,
@@ -62,9 +47,7 @@ def verify(
     arrivals: Annotated[
         str, typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s.")
     ] = "batch",
-    max_output: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens per answer. [default: from the data]")
-    ] = None,
+    max_output: shared.MaxOutput = None,
     task: Annotated[
         Task | None, typer.Option(help="What is asked of the model. [default: the plan's]")
     ] = None,
@@ -78,7 +61,7 @@ def verify(
     tokenizer: Annotated[
         str | None, typer.Option(metavar="NAME", help="For --data. [default: the profile's]")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")] = 0,
+    seed: shared.Seed = 0,
     load_format: Annotated[
         str, typer.Option(metavar="NAME", help="dummy: no weights needed, config.json will do.")
     ] = "auto",
@@ -105,11 +88,9 @@ def verify(
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the rows that are measured already.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The artefact on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")
-    ] = VERIFY,
+    as_json: shared.Json = False,
+    quiet: shared.Quiet = False,
+    output: shared.Output = shared.VERIFY,
 ) -> None:
     """Measure the plan on a real vLLM: memory, latency, throughput.
 
@@ -141,7 +122,7 @@ def verify(
         tokenizer=tokenizer,
         command=console.command(),
     )
-    loaded = Plan.load(plan), Profile.load(profile_for(plan, profile))
+    loaded = Plan.load(plan), Profile.load(shared.profile_for(plan, profile))
     if endpoint is not None:
         verification = _attach(endpoint, *loaded, model, options, output, quiet=quiet)
     else:

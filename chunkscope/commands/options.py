@@ -1,0 +1,41 @@
+"""Options that several commands have, and where their artefacts are when nobody says."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+REPORTS = Path("reports")
+PROFILE = REPORTS / "profile.json"
+PLAN = REPORTS / "plan.json"
+SIMULATION = REPORTS / "simulation.json"
+VERIFY = REPORTS / "verify.json"
+
+PlanFile = Annotated[
+    Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
+]
+ProfileFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        help="What `chunkscope analyze` wrote. [default: beside the plan]",
+    ),
+]
+MaxOutput = Annotated[
+    int | None, typer.Option(metavar="N", help="Tokens per answer. [default: from the data]")
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")]
+Json = Annotated[bool, typer.Option("--json", help="The artefact on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")]
+
+
+def model_option(told: str) -> Any:
+    return typer.Option("--model", "-m", metavar="NAME", help=told)
+
+
+def profile_for(plan: Path, given: Path | None) -> Path:
+    """The profile that was named, else the one beside the plan, else that of this folder."""
+    beside = plan.with_name("profile.json")
+    return given or (beside if beside.exists() else PROFILE)
