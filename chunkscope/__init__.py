@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.recommend import recommend
-    from chunkscope.simulation import simulate
     from chunkscope.simulation.result import Simulation
+    from chunkscope.simulation.simulate import simulate
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import VerifyOptions, verify
 
@@ -56,7 +56,7 @@ _HOMES = {
     "analyze": "lengths.analyze",
     "gate": "gating.check",
     "recommend": "planning.recommend",
-    "simulate": "simulation",
+    "simulate": "simulation.simulate",
     "verify": "verification.verify",
 }
 

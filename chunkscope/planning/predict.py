@@ -6,6 +6,7 @@ from pathlib import Path
 
 from chunkscope._version import __version__
 from chunkscope.costs.calibration import Calibration
+from chunkscope.costs.cost_model import CostTarget, cost_model
 from chunkscope.costs.gpus import GIB
 from chunkscope.costs.step_time import ModelWork
 from chunkscope.engine.choices import ChunkPolicy, Task
@@ -16,12 +17,11 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import MADE_BY, Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
-from chunkscope.simulation.arrivals import read_trace
-from chunkscope.simulation.cost import Target, cost_model
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.sweep import knee, pareto, run_all, settings
+from chunkscope.simulation.trace import read_trace
 from chunkscope.simulation.workload import BATCH, Drawing, Request, arrival_times, draw_workload
 
 # A profile may hold millions of prompts; so many show what a setting does.
@@ -130,7 +130,7 @@ def _swept(
 # -- the engine --------------------------------------------------------------------------------
 
 
-def _target(plan: Plan, running: Release) -> Target | None:
+def _target(plan: Plan, running: Release) -> CostTarget | None:
     """None where the plan knows no model or no GPU."""
     model, gpu = plan.model, plan.gpu
     if model is None or gpu is None:
@@ -140,7 +140,7 @@ def _target(plan: Plan, running: Release) -> Target | None:
             "the plan was made by an older chunkscope, which did not note what a step reads",
             hint=f"make it again: `{MADE_BY}`",
         )
-    return Target(
+    return CostTarget(
         model=model.name,
         work=ModelWork(
             read_bytes=model.read_bytes,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts import codec
+from chunkscope.costs.cost_model import CostModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.simulation.cost import CostModel
 
 SCHEMA = "chunkscope/simulation/1"
 MADE_BY = "chunkscope simulate"

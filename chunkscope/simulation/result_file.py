@@ -6,9 +6,9 @@ import orjson
 from pydantic import Field, ValidationError
 
 from chunkscope.artefacts.checked import Checked, first_fault
+from chunkscope.costs.cost_model import CostModel, CostSource
 from chunkscope.costs.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 from chunkscope.errors import InputError
-from chunkscope.simulation.cost import CostModel, CostSource
 from chunkscope.simulation.result import MADE_BY, SCHEMA, SimulatedRun, Simulation, WorkloadInfo
 
 

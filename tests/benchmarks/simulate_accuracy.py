@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.costs.calibration import Calibration, together
+from chunkscope.costs.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.step_time import ModelWork
 from chunkscope.engine.choices import Task
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.simulation.arrivals import Trace, read_trace
-from chunkscope.simulation.cost import CostModel, Target, cost_model
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.trace import Trace, read_trace
 
 FIT = ("mixed",)
 LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}
@@ -113,7 +113,7 @@ def worst(found: Iterable[Errors]) -> Errors:
     return {name: max((row[name] for row in rows), key=abs) for name in rows[0]}
 
 
-def target(case: Case) -> Target:
+def target(case: Case) -> CostTarget:
     m, gpu = case.calibration.model, find_gpu(case.calibration.gpu)
     assert gpu is not None
     work = ModelWork(
@@ -122,7 +122,7 @@ def target(case: Case) -> Target:
         pair_flops=m.pair_flops,
         kv_bytes_per_token=m.kv_bytes_per_token,
     )
-    return Target(
+    return CostTarget(
         model=m.name, work=work, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm
     )
 

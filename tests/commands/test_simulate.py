@@ -13,7 +13,7 @@ import pytest
 from chunkscope.simulation.result import Simulation
 from tests.commands.test_recommend import chunkscope
 from tests.conftest import REPOSITORY
-from tests.simulation.test_cost import calibration
+from tests.costs.test_cost_model import calibration
 
 TRACE = (
     '{"timestamp": 0, "input_length": 4000, "output_length": 20}\n'

@@ -7,9 +7,9 @@ import pytest
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.simulation import simulate
 from chunkscope.simulation.loop import Circumstances
 from chunkscope.simulation.result import SimulatedRun, Spread
+from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.sweep import BUDGETS, knee, pareto, run_all, settings
 from chunkscope.simulation.workload import Request
 

@@ -22,7 +22,7 @@ from chunkscope.engine.settings import EngineArgs
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.recommend import recommend
-from chunkscope.simulation import simulate
+from chunkscope.simulation.simulate import simulate
 from chunkscope.verification.calibrating import BURSTS
 from chunkscope.verification.result import Verification
 from tests.plans import profile

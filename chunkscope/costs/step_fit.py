@@ -9,19 +9,13 @@ steps do not show stays near what is known of other engines (`prior`).
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from chunkscope.costs.calibration import StepSamples
+from chunkscope.costs.step_kinds import Flags, Floats, StepKinds, kinds_of
 from chunkscope.costs.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
 from chunkscope.errors import InputError
-from chunkscope.simulation.alike import Kinds, kinds_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
 
 FEWEST_STEPS = 20
 # Tokens that hide behind reading the weights: tried one by one, as that bend is not linear.
@@ -44,7 +38,7 @@ HOST_TIMES = ("fixed_s", "per_request_s", "per_prompt_s", "ungraphed_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class StepFit:
     """`error`: the median distance from a measured step, as a share of it.
 
     `assumed`: coefficients that the steps do not show, so that they are those of other engines.
@@ -59,10 +53,8 @@ class Fit:
 
 def fit_steps(
     steps: StepSamples, origin: str, *, prior: StepModel | None = None, host: Host | None = None
-) -> Fit:
+) -> StepFit:
     """`host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum."""
-    import numpy as np
-
     kinds = kinds_of(steps, only_settled=host is not None)
     if len(steps) < FEWEST_STEPS or kinds.steps.sum() < FEWEST_STEPS // 2:
         raise InputError(
@@ -74,8 +66,8 @@ def fit_steps(
     step = _step(found, origin, host)
     error = float(np.median(np.abs(data.predicted(found) / data.seconds - 1)))
     if host is None:
-        return Fit(step=step, samples=len(steps), error=error)
-    return Fit(
+        return StepFit(step=step, samples=len(steps), error=error)
+    return StepFit(
         step=step,
         samples=len(steps),
         error=error,
@@ -88,16 +80,14 @@ def fit_steps(
 class _Found:
     left: float
     free: int
-    gpu: "Floats"
-    host: "Floats"
+    gpu: Floats
+    host: Floats
 
 
 class _Data:
     """The steps as columns: what the GPU's time depends on, and what the host's does."""
 
-    def __init__(self, kinds: Kinds, prior: StepModel | None, host: Host | None) -> None:
-        import numpy as np
-
+    def __init__(self, kinds: StepKinds, prior: StepModel | None, host: Host | None) -> None:
         prompts, decodes = kinds.prefill_requests, kinds.decode_requests
         self.seconds = kinds.duration_s
         self.tokens = kinds.prefill_tokens + decodes
@@ -106,7 +96,8 @@ class _Data:
         self._rest = [kinds.prefill_pairs, kinds.decode_context_tokens]
         ones = np.ones_like(self.seconds)
         over = (self.tokens > GRAPHED_TOKENS).astype(float)
-        self.host = np.stack([ones, self.requests, prompts, over], axis=1) if host else None
+        columns = [ones, self.requests, prompts, over] if host else []
+        self.host = np.stack(columns, axis=1) if host else np.zeros((len(ones), 0))
         # Where the host's work is hidden, a request costs the GPU no more than its tokens do.
         self._rest += [] if host else [self.requests]
         self._gpu_prior = _gpu_prior(prior, len(self._rest) + 2)
@@ -114,28 +105,20 @@ class _Data:
         # A step's noise grows with its length: half way between absolute and relative errors.
         self._weight = (np.minimum(kinds.steps, ENOUGH_STEPS) / self.seconds) ** 0.5
 
-    def gpu(self, free: int) -> "Floats":
-        import numpy as np
-
+    def gpu(self, free: int) -> Floats:
         paid = np.maximum(0.0, self.tokens - free)
         return np.stack([np.ones_like(paid), paid, *self._rest], axis=1)
 
-    def predicted(self, found: _Found) -> "Floats":
-        import numpy as np
+    def predicted(self, found: _Found) -> Floats:
+        longer: Floats = np.maximum(self.gpu(found.free) @ found.gpu, self.host @ found.host)
+        return longer
 
-        gpu: Floats = self.gpu(found.free) @ found.gpu
-        return gpu if self.host is None else np.maximum(gpu, self.host @ found.host)
-
-    def by_host(self, found: _Found) -> "Flags":
-        if self.host is None:
-            raise AssertionError("there is no host to be slower")
+    def by_host(self, found: _Found) -> Flags:
         slower: Flags = self.host @ found.host > self.gpu(found.free) @ found.gpu
         return slower
 
-    def unseen(self, found: _Found) -> "Iterator[str]":
+    def unseen(self, found: _Found) -> Iterator[str]:
         """Names of the coefficients that no measured step depends on."""
-        if self.host is None:
-            raise AssertionError("there is no host to be slower")
         slower = self.by_host(found)
         gpu = (self.gpu(found.free) * found.gpu)[~slower]
         host = (self.host * found.host)[slower]
@@ -145,33 +128,23 @@ class _Data:
 
     def best(self) -> _Found:
         """The number of free tokens, and the coefficients, that leave the least."""
-        if self.host is None:
-            tried = [self._sum(free) for free in FREE_TOKENS]
-        else:
-            firsts = (self._alternate(FREE_TOKENS[0], guess) for guess in self._guesses())
-            guess = self.by_host(min(firsts, key=lambda found: found.left))
-            tried = [self._alternate(free, guess) for free in FREE_TOKENS]
+        firsts = (self._alternate(FREE_TOKENS[0], guess) for guess in self._guesses())
+        guess = self.by_host(min(firsts, key=lambda found: found.left))
+        tried = [self._alternate(free, guess) for free in FREE_TOKENS]
         enough = min(found.left for found in tried) * (1 + NO_BETTER) + 1e-12
         return next(found for found in tried if found.left <= enough)
 
-    def _sum(self, free: int) -> _Found:
-        import numpy as np
-
-        features = self.gpu(free)
-        gpu = self._solve(features, np.ones(len(self.seconds), dtype=bool), self._gpu_prior)
-        return _Found(self._left(features @ gpu), free, gpu, self._host_prior)
-
-    def _guesses(self) -> "Iterator[Flags]":
+    def _guesses(self) -> Iterator[Flags]:
+        if not self.host.size:
+            yield np.zeros(len(self.seconds), dtype=bool)
+            return
         for many in HOST_REQUESTS:
             yield (self.requests >= many) & ~self.is_reading
         if self._gpu_prior.all():
             yield self.by_host(_Found(0.0, 0, self._gpu_prior, self._host_prior))
 
-    def _alternate(self, free: int, guess: "Flags") -> _Found:
-        if self.host is None:
-            raise AssertionError("there is no host to be slower")
-        import numpy as np
-
+    def _alternate(self, free: int, guess: Flags) -> _Found:
+        """Fit both, guess again who was slower, until the guess stays. Without a host: at once."""
         features = self.gpu(free)
         for tries in (1, TRIES):  # squares first: they are not easily caught in a wrong guess
             for _ in range(MOST_GUESSES):
@@ -183,16 +156,12 @@ class _Data:
                     break
         return _Found(self._left(np.maximum(by_gpu, by_host)), free, gpu, host)
 
-    def _left(self, predicted: "Floats") -> float:
+    def _left(self, predicted: Floats) -> float:
         off = (predicted - self.seconds) * self._weight
         return float(off**2 @ _pull(predicted, self.seconds))
 
-    def _solve(
-        self, features: "Floats", rows: "Flags", prior: "Floats", tries: int = TRIES
-    ) -> "Floats":
+    def _solve(self, features: Floats, rows: Flags, prior: Floats, tries: int) -> Floats:
         """Squares, each divided by its distance in the try before: that sums up distances."""
-        import numpy as np
-
         chosen, seconds, weight = features[rows], self.seconds[rows], self._weight[rows]
         strength = PRIOR_STEPS * (float(np.median(seconds)) if rows.any() else 1.0)
         pull, drawn = np.ones_like(seconds), np.ones_like(prior)
@@ -203,42 +172,32 @@ class _Data:
         return found
 
 
-def _pull(found: "Floats", wanted: "Floats") -> "Floats":
+def _pull(found: Floats, wanted: Floats) -> Floats:
     """What makes squares count like distances; 1 where nothing is wanted."""
-    import numpy as np
-
     far = np.abs(found / np.where(wanted > 0, wanted, 1.0) - 1)
     pull: Floats = 1 / np.maximum(np.where(wanted > 0, far, 0.0) / NEAR, 1.0)
     return pull
 
 
-def _gpu_prior(prior: StepModel | None, columns: int) -> "Floats":
+def _gpu_prior(prior: StepModel | None, columns: int) -> Floats:
     """Zero where nothing is known."""
-    import numpy as np
-
     if prior is None:
         return np.zeros(columns)
     known = (prior.fixed_s, prior.per_token_s, prior.per_prefill_pair_s, prior.per_decode_context_s)
     return np.asarray([*known, 0.0][:columns])
 
 
-def _host_prior(host: Host | None) -> "Floats":
-    import numpy as np
-
+def _host_prior(host: Host | None) -> Floats:
     if host is None:
         return np.zeros(0)
     return np.asarray([host.fixed_s, host.per_request_s, host.per_prompt_s, host.ungraphed_s])
 
 
-def _non_negative(
-    features: "Floats", wanted: "Floats", prior: "Floats", strength: "Floats"
-) -> "Floats":
+def _non_negative(features: Floats, wanted: Floats, prior: Floats, strength: Floats) -> Floats:
     """Non-negative least squares, by trying every set of columns: there are only five.
 
     Each coefficient with a prior is drawn to it, as by one more row: prior / prior = 1.
     """
-    import numpy as np
-
     most = np.abs(features).max(axis=0) if len(features) else np.zeros(features.shape[1])
     scale = np.maximum(
         np.maximum(most, 1e-30), np.where(prior > 0, 1 / np.maximum(prior, 1e-30), 0)

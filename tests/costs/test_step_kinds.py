@@ -3,7 +3,7 @@
 import pytest
 
 from chunkscope.costs.calibration import StepSamples
-from chunkscope.simulation.alike import kinds_of
+from chunkscope.costs.step_kinds import kinds_of
 
 
 def steps(*rows: tuple[int, int, int, float]) -> StepSamples:

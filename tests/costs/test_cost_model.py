@@ -6,12 +6,12 @@ import random
 import pytest
 
 from chunkscope.costs.calibration import CalibratedModel, Calibration, StepSamples, together
+from chunkscope.costs.cost_model import CostSource, CostTarget, cost_model
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
+from chunkscope.costs.step_fit import fit_steps
 from chunkscope.costs.step_time import ASSUMED_HOST, Host, StepModel, model_work, roofline
 from chunkscope.errors import InputError, MissingError
-from chunkscope.simulation.cost import CostSource, Target, cost_model
-from chunkscope.simulation.fit import fit_steps
 from chunkscope.verification.calibrating import COLUMNS, _steps, bursts_for, joined
 
 TRUE = StepModel(
@@ -73,9 +73,9 @@ def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) 
     return Calibration(**{**facts, **more})
 
 
-def target(model: str = "llama-3.1-8b", gpu: str = "h200", vllm: str = "0.28.0") -> Target:
+def target(model: str = "llama-3.1-8b", gpu: str = "h200", vllm: str = "0.28.0") -> CostTarget:
     card = find_gpu(gpu)
-    return Target(model=model, work=model_work(find_model(model)), gpu=card, tp=1, vllm=vllm)
+    return CostTarget(model=model, work=model_work(find_model(model)), gpu=card, tp=1, vllm=vllm)
 
 
 # -- fitting -----------------------------------------------------------------------------------

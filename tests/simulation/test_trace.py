@@ -6,7 +6,7 @@ import pytest
 
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
-from chunkscope.simulation.arrivals import read_trace
+from chunkscope.simulation.trace import read_trace
 
 
 def written(tmp_path, name, text):

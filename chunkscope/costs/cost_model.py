@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.gpus import CARDS, Gpu
@@ -16,7 +16,9 @@ from chunkscope.costs.step_time import (
     roofline,
 )
 from chunkscope.errors import InputError, MissingError
-from chunkscope.simulation.fit import Fit, fit_steps
+
+if TYPE_CHECKING:
+    from chunkscope.costs.step_fit import StepFit
 
 
 class CostSource(StrEnum):
@@ -26,7 +28,7 @@ class CostSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class CostTarget:
     """What the steps are to be timed for."""
 
     model: str
@@ -62,7 +64,7 @@ class CostModel:
         return {**plain, "origin": origin, "coefficients": step}
 
 
-def cost_model(target: Target | None, calibration: Calibration | None) -> CostModel:
+def cost_model(target: CostTarget | None, calibration: Calibration | None) -> CostModel:
     """The best there is: a calibration of this very engine, one of another, or a roofline."""
     if calibration is not None:
         return _from_calibration(target, calibration)
@@ -92,7 +94,7 @@ def cost_model(target: Target | None, calibration: Calibration | None) -> CostMo
 # -- calibrated --------------------------------------------------------------------------------
 
 
-def _from_calibration(target: Target | None, calibration: Calibration) -> CostModel:
+def _from_calibration(target: CostTarget | None, calibration: Calibration) -> CostModel:
     fit = _fit(calibration)
     model = CostModel(
         source=CostSource.CALIBRATED,
@@ -105,11 +107,13 @@ def _from_calibration(target: Target | None, calibration: Calibration) -> CostMo
         assumed=fit.assumed,
     )
     others = _differences(target, calibration) if target else []
-    return _scaled(model, fit, target, calibration, others) if target and others else model
+    return _scaled(model, target, calibration, others) if target and others else model
 
 
-def _fit(calibration: Calibration) -> Fit:
+def _fit(calibration: Calibration) -> "StepFit":
     """What the steps do not show is taken from the roofline, where there is one."""
+    from chunkscope.costs.step_fit import fit_steps  # numpy: only for a calibration
+
     origin = calibration_origin(calibration)
     if not (calibration.device == "cuda" and calibration.async_scheduling):
         return fit_steps(calibration.steps, origin)
@@ -127,7 +131,7 @@ def calibration_origin(calibration: Calibration) -> str:
     )
 
 
-def _differences(target: Target, calibration: Calibration) -> list[str]:
+def _differences(target: CostTarget, calibration: Calibration) -> list[str]:
     names = {calibration.model.name, calibration.model.hub_id}
     same_model = target.model in names or _work(calibration) == target.work
     found = {
@@ -160,7 +164,11 @@ def _work(calibration: Calibration) -> ModelWork:
 
 
 def _scaled(
-    model: CostModel, fit: Fit, target: Target, calibration: Calibration, others: list[str]
+    model: CostModel,
+    fit: "StepFit",
+    target: CostTarget,
+    calibration: Calibration,
+    others: list[str],
 ) -> CostModel:
     there, here = _speeds(calibration.gpu, target.gpu)
     old, new = _work(calibration), target.work
@@ -169,7 +177,7 @@ def _scaled(
     reading = new.read_bytes / old.read_bytes / split / bytes_per_s
     computing = new.active_parameters / old.active_parameters / split / flops_per_s
     pairs = new.pair_flops / old.pair_flops / split / flops_per_s if old.pair_flops else 1.0
-    step = fit.step
+    step = model.step
     launch = min(LAUNCH_S, step.fixed_s)
     return replace(
         model,

@@ -5,15 +5,14 @@ see the rare ones, which may be all that a coefficient shows in.
 """
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from chunkscope.costs.calibration import StepSamples
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 # Sizes within about a third of each other count as the same; numbers of requests must be equal.
 SIZES = ("prefill_tokens", "prefill_pairs", "decode_context_tokens")
@@ -23,22 +22,20 @@ MANY = 0.05  # of the requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kinds:
+class StepKinds:
     """Columns as in StepSamples, one entry per kind, and how many steps were of it."""
 
-    prefill_tokens: "Floats"
-    prefill_pairs: "Floats"
-    prefill_requests: "Floats"
-    decode_requests: "Floats"
-    decode_context_tokens: "Floats"
-    duration_s: "Floats"
-    steps: "Floats"
+    prefill_tokens: Floats
+    prefill_pairs: Floats
+    prefill_requests: Floats
+    decode_requests: Floats
+    decode_context_tokens: Floats
+    duration_s: Floats
+    steps: Floats
 
 
-def kinds_of(steps: StepSamples, *, only_settled: bool) -> Kinds:
+def kinds_of(steps: StepSamples, *, only_settled: bool) -> StepKinds:
     """`only_settled`: those beside which the host did the same work as in any other."""
-    import numpy as np
-
     columns = {
         field.name: np.asarray(getattr(steps, field.name), dtype=float)
         for field in fields(StepSamples)
@@ -57,29 +54,25 @@ def kinds_of(steps: StepSamples, *, only_settled: bool) -> Kinds:
         name: np.asarray([values[middle].mean() for middle in middles])
         for name, values in columns.items()
     }
-    return Kinds(**found, steps=count.astype(float))
+    return StepKinds(**found, steps=count.astype(float))
 
 
-def _middle_half(ordered: "NDArray[np.intp]") -> "NDArray[np.intp]":
+def _middle_half(ordered: NDArray[np.intp]) -> NDArray[np.intp]:
     """Steps that something else held up are among the others."""
     outside = len(ordered) // 4
     return ordered[outside : len(ordered) - outside]
 
 
-def _firsts(steps: StepSamples) -> "NDArray[np.bool_]":
+def _firsts(steps: StepSamples) -> Flags:
     """The first step of each repeat: nobody decodes, and somebody did in the step before."""
-    import numpy as np
-
     decodes, setting = np.asarray(steps.decode_requests), np.asarray(steps.setting)
-    first: NDArray[np.bool_] = decodes == 0
+    first: Flags = decodes == 0
     first[1:] &= (decodes[:-1] > 0) | (setting[1:] != setting[:-1])
     return first
 
 
-def _after_many_ended(steps: StepSamples) -> "NDArray[np.bool_]":
+def _after_many_ended(steps: StepSamples) -> Flags:
     """The host takes leave of them while this step runs."""
-    import numpy as np
-
     requests = np.asarray(steps.prefill_requests) + np.asarray(steps.decode_requests)
     fewer = np.zeros(len(requests), dtype=bool)
     fewer[1:] = requests[1:] < (1 - MANY) * requests[:-1]
