@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from chunkscope.engine.check import config_of, known_flags
 
@@ -20,6 +21,12 @@ REPOSITORY = Path(__file__).parents[1]
 PROBES = REPOSITORY / "tests" / "engine" / "probes"  # programs for another interpreter
 collect_ignore = ["engine/probes"]
 MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a3b")
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,5 @@
 """`chunkscope recommend`."""
 
-import os
 import shlex
 import sys
 from dataclasses import replace
@@ -75,13 +74,13 @@ def recommend(
 
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
-    from chunkscope.engine.check import version_in
+    from chunkscope.engine.check import version_in, vllm_python
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.policy import Cuts
     from chunkscope.planning.recommend import recommend as run
 
     if check and vllm_version is None:
-        vllm_version = version_in(_vllm_python())  # a plan for the vLLM that will judge it
+        vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
     plan = run(
         Profile.load(profile),
         model=model,
@@ -120,14 +119,10 @@ def _gpu_here() -> "Gpu | None":
         return None
 
 
-def _vllm_python() -> str:
-    return os.environ.get("CHUNKSCOPE_VLLM_PYTHON", sys.executable)
-
-
 def _check(plan: "Plan") -> None:
-    from chunkscope.engine.check import check
+    from chunkscope.engine.check import check, vllm_python
 
-    verdict = check(plan, python=_vllm_python())
+    verdict = check(plan, python=vllm_python())
     if not verdict.accepted:
         raise EngineError(f"vLLM {verdict.vllm_version} refuses the arguments: {verdict.message}")
     console.say(f"vLLM {verdict.vllm_version} accepts these arguments")

@@ -7,6 +7,7 @@ memory and name, so for that one choice it is told those of the plan's GPU.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.costs.gpus import Gpu
-from chunkscope.costs.models import MODELS, find_model
+from chunkscope.costs.models import built_in_config, find_model
 from chunkscope.engine.flags import Value, dry_keywords, dry_words
 from chunkscope.errors import EngineError, MissingError
 from chunkscope.planning.plan import Plan
@@ -213,13 +214,17 @@ def model_folder(plan: Plan) -> Iterator[Path]:
 
 def config_of(name: str) -> Mapping[str, Any]:
     """The built-in config.json of that name or hub id."""
-    for short, entry in MODELS.items():
-        if name == short or name in entry.hub_ids:
-            return entry.config
+    if config := built_in_config(name):
+        return config
     source = Path(find_model(name).source)
     raise MissingError(
         f"no config.json of {name} at hand ({source})", hint="pass the model's folder to --model"
     )
+
+
+def vllm_python() -> str:
+    """The interpreter that has vLLM: chunkscope's own, unless another is named."""
+    return os.environ.get("CHUNKSCOPE_VLLM_PYTHON") or sys.executable
 
 
 def version_in(python: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from chunkscope.artefacts.codec import write_atomically
 from chunkscope.artefacts.folders import cache_folder
-from chunkscope.costs.models import MODELS, find_model
+from chunkscope.costs.models import built_in_config, find_model
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.errors import MissingError
 
@@ -28,15 +28,15 @@ def model_for_engine(name: str, load_format: str) -> tuple[str, ModelShape]:
                 hint="add `--load-format dummy` to measure memory and speed without them",
             )
         return str(folder.absolute()), shape
-    config = next((e.config for n, e in MODELS.items() if name == n or name in e.hub_ids), None)
-    if load_format != DUMMY or config is None:
+    config = built_in_config(name) if load_format == DUMMY else None
+    if config is None:
         return shape.hub_id or name, shape
     return str(_kept_folder(name, config)), shape
 
 
 def _kept_folder(name: str, config: Mapping[str, Any]) -> Path:
     """Always the same place: vLLM finds what it compiled before by the model's path."""
-    slug = re.sub(r"[^A-Za-z0-9.]+", "-", name)
+    slug = re.sub(r"[^A-Za-z0-9.]+", "-", name.lower())
     file = cache_folder() / "models" / slug / "config.json"
     write_atomically(file, json.dumps(config).encode())
     return file.parent

@@ -90,14 +90,17 @@ class EngineProcess:
             yield from (json.loads(line) for line in lines)
 
     def exit_code(self) -> int:
-        """Wait for the end; like Python's, negative for a signal."""
+        """Wait for the end; like Python's, negative for a signal.
+
+        The guard spells a signal as a shell does, 128 above it; other codes up there are codes.
+        """
         if self._guard is None:
             return 0
         try:
             code = self._guard.wait(GOODBYE_S)
         except subprocess.TimeoutExpired:
             return 1
-        return 128 - code if code > 128 else code
+        return 128 - code if code - 128 in set(signal.Signals) else code
 
     def end(self) -> None:
         """Closing the guard's stdin makes it kill the group; whatever is left then is killed."""

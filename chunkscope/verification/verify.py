@@ -1,7 +1,5 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,7 +10,7 @@ from chunkscope.artefacts import codec
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.gpus import GIB, driver_version
 from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.check import version_in
+from chunkscope.engine.check import version_in, vllm_python
 from chunkscope.engine.choices import Task
 from chunkscope.engine.flags import OLDEST, Release, dotted, release
 from chunkscope.errors import InputError, MissingError, UsageError
@@ -63,13 +61,8 @@ class VerifyOptions:
     engine_args: dict[str, Any] = field(default_factory=dict)
     data: Sequence[str] = ()
     tokenizer: str | None = None
-    python: str = field(default_factory=lambda: vllm_python())
+    python: str = field(default_factory=vllm_python)
     command: Sequence[str] = ()
-
-
-def vllm_python() -> str:
-    """The interpreter that has vLLM: chunkscope's own, unless another is named."""
-    return os.environ.get("CHUNKSCOPE_VLLM_PYTHON") or sys.executable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

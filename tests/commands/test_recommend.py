@@ -16,7 +16,9 @@ from tests.conftest import REPOSITORY
 VLLM = "CHUNKSCOPE_VLLM_PYTHON"
 
 
-def chunkscope(*words: str, cwd: Path, columns: int = 80) -> "subprocess.CompletedProcess[str]":
+def chunkscope(
+    *words: str, cwd: Path, columns: int = 80, **env: str
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "chunkscope", *words],
         cwd=cwd,
@@ -27,6 +29,7 @@ def chunkscope(*words: str, cwd: Path, columns: int = 80) -> "subprocess.Complet
             "PYTHONPATH": str(REPOSITORY),
             # No GPU of this machine may answer: what is shown must not depend on it.
             "PATH": "",
+            **env,
         },
         capture_output=True,
         text=True,
@@ -100,12 +103,14 @@ def test_a_mistake_gets_a_sentence_a_hint_and_its_exit_code(
     assert (folder / "reports" / "plan.json").read_bytes() == before, "nothing half-written"
 
 
-def test_a_check_without_vllm_says_what_is_missing(folder: Path) -> None:
-    run = chunkscope("recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "--check", cwd=folder)
+@pytest.mark.parametrize("env", [{}, {VLLM: ""}], ids=["unset", "empty"])
+def test_a_check_without_vllm_says_what_is_missing(folder: Path, env: dict[str, str]) -> None:
+    words = ("recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "--check")
+    run = chunkscope(*words, cwd=folder, **env)
     if run.returncode == 0:
         pytest.skip("this Python has vLLM")
     assert run.returncode == 4
-    assert "vLLM" in run.stderr
+    assert f"{sys.executable} has no vLLM" in run.stderr
 
 
 def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:

@@ -6,8 +6,17 @@ import sys
 import pytest
 
 from chunkscope.costs.gpus import find_gpu
-from chunkscope.engine.check import Case, check, check_many, config_of, known_flags, model_folder
+from chunkscope.engine.check import (
+    Case,
+    check,
+    check_many,
+    config_of,
+    known_flags,
+    model_folder,
+    vllm_python,
+)
 from chunkscope.errors import EngineError, MissingError
+from chunkscope.verification.verify import VerifyOptions
 from tests.plans import MIXED, plan
 
 
@@ -33,6 +42,15 @@ def test_an_interpreter_without_vllm_is_something_missing():
 def test_no_such_interpreter_is_something_missing(tmp_path):
     with pytest.raises(MissingError, match="cannot run"):
         check(plan(MIXED), python=str(tmp_path / "nope"))
+
+
+@pytest.mark.parametrize(
+    ("named", "python"), [("", sys.executable), ("/opt/vllm/bin/python", "/opt/vllm/bin/python")]
+)
+def test_an_empty_name_of_the_interpreter_is_none(monkeypatch, named, python):
+    monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", named)
+    assert vllm_python() == python
+    assert VerifyOptions().python == python
 
 
 def test_a_check_that_dies_is_an_engine_error(tmp_path):

@@ -82,6 +82,21 @@ def test_one_that_dies_before_has_not(tmp_path) -> None:
     assert found.run.status is Status.DIED
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        pytest.param(3, "ended with code 3", id="a code"),
+        pytest.param(137, "killed by SIGKILL; the machine may have run out of memory", id="killed"),
+        pytest.param(255, "ended with code 255", id="no signal is 127"),
+        pytest.param(168, "ended with code 168", id="a real-time signal has no name"),
+    ],
+)
+def test_whatever_an_engine_ends_with_is_a_row(tmp_path, code, said) -> None:
+    found = measured(tmp_path, *BEGUN, code=code)
+    assert found.run.status is Status.DIED
+    assert said in found.run.message
+
+
 def test_requests_that_could_not_be_held_are_told(tmp_path) -> None:
     loose = {**REPEAT, "held": False}
     assert measured(tmp_path, *BEGUN, loose, MEASURED).run.notes == (TRICKLED,)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,14 @@ def test_a_built_in_model_has_the_same_folder_every_time() -> None:
     """vLLM looks up what it compiled before by the model's path."""
     first, second = (model_for_engine("qwen2.5-1.5b", "dummy")[0] for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("name", ["Qwen2.5-1.5B", "qwen/qwen2.5-1.5B", "Qwen/Qwen2.5-1.5B"])
+def test_a_built_in_model_is_found_whatever_its_capitals(name) -> None:
+    """Only the table can answer here: the tests do not reach the hub."""
+    folder, shape = model_for_engine(name, "dummy")
+    assert json.loads((Path(folder) / "config.json").read_text()) == config_of(name)
+    assert shape.hub_id == "Qwen/Qwen2.5-1.5B"
 
 
 def test_a_resumed_run_keeps_the_rows_that_are_final() -> None:

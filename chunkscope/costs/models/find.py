@@ -10,7 +10,7 @@ from typing import Any
 
 from chunkscope.costs.models.config import shape_from_config
 from chunkscope.costs.models.shape import ModelShape
-from chunkscope.costs.models.table import MODELS
+from chunkscope.costs.models.table import MODELS, Entry
 from chunkscope.errors import InputError, MissingError
 
 INDEX = "model.safetensors.index.json"
@@ -48,15 +48,31 @@ def _suggest(name: str) -> str:
     return f"built in: {', '.join(near or list(MODELS)[:8])}, ...; or {_HINT}"
 
 
-def _from_table(name: str) -> ModelShape | None:
+def built_in_config(name: str) -> Mapping[str, Any] | None:
+    """The config.json of a model in the table, by its name or one of its hub ids.
+
+    >>> built_in_config("Llama-3.1-8B") == built_in_config("meta-llama/Llama-3.1-8B")
+    True
+    """
+    entry = _in_table(name)
+    return entry.config if entry else None
+
+
+def _in_table(name: str) -> Entry | None:
+    """Capitals do not matter, as they do not on the hub."""
     wanted = name.lower()
     for short, entry in MODELS.items():
-        if wanted in {short, *(hub_id.lower() for hub_id in entry.hub_ids)}:
-            hub_id = next((h for h in entry.hub_ids if h.lower() == wanted), entry.hub_ids[0])
-            return shape_from_config(
-                entry.config, name=name, source="the built-in table", hub_id=hub_id
-            )
+        if wanted == short or wanted in map(str.lower, entry.hub_ids):
+            return entry
     return None
+
+
+def _from_table(name: str) -> ModelShape | None:
+    entry = _in_table(name)
+    if entry is None:
+        return None
+    hub_id = next((h for h in entry.hub_ids if h.lower() == name.lower()), entry.hub_ids[0])
+    return shape_from_config(entry.config, name=name, source="the built-in table", hub_id=hub_id)
 
 
 def _from_path(
