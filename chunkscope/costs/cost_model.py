@@ -164,11 +164,7 @@ def _work(calibration: Calibration) -> ModelWork:
 
 
 def _scaled(
-    model: CostModel,
-    fit: "StepFit",
-    target: CostTarget,
-    calibration: Calibration,
-    others: list[str],
+    model: CostModel, target: CostTarget, calibration: Calibration, others: list[str]
 ) -> CostModel:
     there, here = _speeds(calibration.gpu, target.gpu)
     old, new = _work(calibration), target.work
