@@ -69,7 +69,7 @@ def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise _damaged(path, f"not JSON: {error}", made_by) from error
+        raise damaged(path, f"not JSON: {error}", made_by) from error
     found = document.get("schema") if isinstance(document, dict) else None
     if found != schema:
         kind, _, version = schema.rpartition("/")
@@ -78,12 +78,12 @@ def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
                 f"{path} has schema {found}; this chunkscope reads version {version}",
                 hint=f"run `{made_by}` again with this version, or update chunkscope",
             )
-        raise _damaged(path, f"its schema is {found!r}, not {schema!r}", made_by)
+        raise damaged(path, f"its schema is {found!r}, not {schema!r}", made_by)
     return document
 
 
-def _damaged(path: Path, why: str, made_by: str) -> InputError:
-    return InputError(f"{path} is damaged: {why}", hint=f"make it again with `{made_by}`")
+def damaged(what: Path | str, why: str, made_by: str) -> InputError:
+    return InputError(f"{what} is damaged: {why}", hint=f"make it again: `{made_by}`")
 
 
 def _cannot_write(path: Path, error: OSError | ValueError) -> InputError:

@@ -10,7 +10,6 @@ from chunkscope.errors import InputError
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import MADE_BY as MAKES_PROFILE
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import MADE_BY as MAKES_PLAN
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import DEFAULT_OUTPUT
 from chunkscope.verification.result import MADE_BY as MAKES_VERIFICATION
@@ -33,7 +32,7 @@ class Evidence:
 
     @property
     def plan(self) -> Plan:
-        return self._need(self.findings.plan, "plan.json", MAKES_PLAN)
+        return self._need(self.findings.plan, "plan.json", Plan.made_by)
 
     @property
     def verification(self) -> Verification:

@@ -1,21 +1,18 @@
 """The plan: mode, engine arguments and what they cost, as a value and an artefact."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from chunkscope.artefacts import codec
+from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.schema import plain
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.engine.choices import Entry, Mode, Objective, Task
 from chunkscope.engine.flags import Release, Value, command_line
 from chunkscope.planning.policy import Chunks, Cuts, Decision
-
-SCHEMA = "chunkscope/plan/1"
-MADE_BY = "chunkscope recommend"
-DEFAULT_PATH = Path("reports/plan.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +139,16 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Artefact):
     """What `recommend` answers. `decision` is the policy's, `mode` what became of it."""
+
+    title: ClassVar = "plan"
+    schema: ClassVar = "chunkscope/plan/1"
+    made_by: ClassVar = "chunkscope recommend"
+    default_path: ClassVar = Path("reports/plan.json")
+    added_later: ClassVar = frozenset(
+        {"command", "forecast", "read_bytes", "active_parameters", "pair_flops"}
+    )
 
     mode: Mode
     threshold: int | None
@@ -201,21 +206,53 @@ class Plan:
         """Keywords for `vllm.LLM(model, ...)`."""
         return self.args_for(Entry.LLM)
 
-    def to_json(self) -> dict[str, Any]:
-        from chunkscope.planning.plan_file import document
-
-        return document(self)
+    def _document(self) -> dict[str, Any]:
+        """The figures people look for first, then everything."""
+        parts = {name: getattr(self, name) for name in _PARTS}
+        if not self.inputs.command:  # a plan without one, read back, gives the same bytes
+            parts["inputs"] = {n: v for n, v in plain(self.inputs).items() if n != "command"}
+        refused = self.refused
+        return {
+            "created": self.created,
+            "vllm": self.release.text,
+            "profile_digest": self.inputs.profile_digest,
+            "mode": self.mode,
+            "threshold": self.threshold,
+            "reasons": self.reasons,
+            "args": self.args,
+            "memory": _memory_summary(self.memory) if self.memory else None,
+            "refused_prompts": {
+                "count": refused.prompts,
+                "of": refused.of,
+                "share": refused.share,
+                "room_tokens": refused.room_tokens,
+            },
+            "plan": parts,
+        }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Plan":
-        """Read back what `to_json` wrote; InputError when it is not that."""
-        from chunkscope.planning.plan_file import parse
+    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
+        return {**document["plan"], "version": document["version"], "created": document["created"]}
 
-        return parse(document)
 
-    def save(self, path: Path = DEFAULT_PATH) -> None:
-        codec.write_atomically(path, codec.dump(self.to_json()))
+_PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]
+_GIB_LINES = ("weights", "activation", "sampler", "logprobs", "cuda_graphs", "overhead")
 
-    @classmethod
-    def load(cls, path: Path = DEFAULT_PATH) -> "Plan":
-        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))
+
+def _memory_summary(memory: Memory) -> dict[str, Any]:
+    """Each figure with its label; a figure that does not apply is null."""
+    known = {line.name: line for line in memory.lines}
+
+    def figure(value: float, label: Label, note: str) -> dict[str, Any]:
+        return {"value": value, "label": label, "note": note}
+
+    lines = {
+        f"{name}_gib": figure(line.gib, line.label, line.note) if line else None
+        for name, line in ((name, known.get(name)) for name in _GIB_LINES)
+    }
+    kv_cache = {"kv_cache_gib": memory.kv_cache_gib, "kv_cache_tokens": memory.kv_cache_tokens}
+    left = {
+        name: figure(value, Label.PREDICTED, "what is left for it")
+        for name, value in kv_cache.items()
+    }
+    return lines | left

@@ -15,7 +15,7 @@ from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import MADE_BY, Plan
+from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
@@ -138,7 +138,7 @@ def _target(plan: Plan, running: Release) -> CostTarget | None:
     if model.read_bytes is None or model.active_parameters is None or model.pair_flops is None:
         raise InputError(
             "the plan was made by an older chunkscope, which did not note what a step reads",
-            hint=f"make it again: `{MADE_BY}`",
+            hint=f"make it again: `{Plan.made_by}`",
         )
     return CostTarget(
         model=model.name,

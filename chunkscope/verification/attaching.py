@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from chunkscope.artefacts import codec
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import profile_digest
@@ -44,7 +43,7 @@ def verify_endpoint(
         repeats=options.repeats,
         runs=(run,),
         machine=machine,
-        plan_digest=codec.digest(plan.to_json()),
+        plan_digest=plan.digest(),
         profile_digest=profile_digest(profile),
         command=tuple(options.command),
     )

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts import codec
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.gpus import GIB, driver_version
 from chunkscope.costs.models.shape import ModelShape
@@ -106,7 +105,7 @@ def verify(
         repeats=options.repeats,
         options=_engine_options(options),
         runs=(),
-        plan_digest=codec.digest(plan.to_json()),
+        plan_digest=plan.digest(),
         profile_digest=profile_digest(profile),
         command=tuple(options.command),
     )

@@ -1,0 +1,85 @@
+"""An artefact: a dataclass that is also a file. Its fields are the schema.
+
+What is written besides, for readers and for jq, follows from the fields: when a file is read back,
+it has to follow from them again.
+"""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from chunkscope._version import __version__
+from chunkscope.artefacts import codec
+from chunkscope.artefacts.schema import SchemaError, difference, plain, validated
+from chunkscope.errors import ChunkscopeError
+
+
+class Artefact:
+    """The base of every artefact's dataclass, which has to have a `version`."""
+
+    __slots__ = ()
+
+    title: ClassVar[str]  # what messages call it
+    schema: ClassVar[str]
+    made_by: ClassVar[str]
+    default_path: ClassVar[Path]
+    added_later: ClassVar[frozenset[str]] = frozenset()  # keys that older files do not have
+    version: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as it is written, in plain values."""
+        head = {"schema": self.schema, "chunkscope": self.version or __version__}
+        document: dict[str, Any] = plain(head | self._document())
+        return document
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """Read back what `to_json` wrote; InputError when it is not that."""
+        return cls._read(document, f"the {cls.title}")
+
+    def save(self, path: Path | None = None) -> None:
+        codec.write_atomically(path or self.default_path, codec.dump(self.to_json()))
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Self:
+        path = path or cls.default_path
+        return cls._read(codec.read(path, cls.schema, made_by=cls.made_by), str(path))
+
+    def digest(self) -> str:
+        """The sha256 of the file that it is written to."""
+        return codec.digest(self.to_json())
+
+    def _document(self) -> dict[str, Any]:
+        """What is written, apart from the schema and the version: the fields, unless overridden."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
+
+    @classmethod
+    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """The reverse of `_document`, of values that are not checked yet."""
+        return document
+
+    @classmethod
+    def _read(cls, document: Any, what: str) -> Self:
+        try:
+            return cls._checked(plain(document))
+        except SchemaError as error:
+            why = str(error)
+        except ChunkscopeError as error:  # from a dataclass that checks itself
+            why = error.message
+        except KeyError as error:
+            why = f"it lacks {error}"
+        except (TypeError, AttributeError):  # a list where `_fields` looked for a dictionary
+            why = f"it is not built like a {cls.title}"
+        raise codec.damaged(what, why, cls.made_by)
+
+    @classmethod
+    def _checked(cls, document: Any) -> Self:
+        found = document.get("schema") if isinstance(document, dict) else None
+        if found != cls.schema:
+            raise SchemaError(f"its schema is {found!r}, not {cls.schema!r}")
+        rest = {name: value for name, value in document.items() if name != "schema"}
+        value = validated(cls, cls._fields({"version": rest.pop("chunkscope"), **rest}))
+        where = difference(document, value.to_json(), cls.added_later)
+        if where is not None:
+            raise SchemaError(f"{where} does not follow from the rest")
+        return value

@@ -1,0 +1,39 @@
+"""Every artefact that is committed, and any of an older version, is read and written as it was."""
+
+import hashlib
+from pathlib import Path
+
+import orjson
+import pytest
+
+from chunkscope.artefacts import codec
+from chunkscope.costs.calibration import Calibration
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
+from chunkscope.simulation.result import Simulation
+from chunkscope.verification.result import Verification
+
+REPORTS = Path(__file__).parents[2] / "reports"
+KINDS = {
+    "chunkscope/profile/1": Profile,
+    "chunkscope/plan/1": Plan,
+    "chunkscope/simulation/1": Simulation,
+    "chunkscope/verify/1": Verification,
+    "chunkscope/calibration/1": Calibration,
+}
+COMMITTED = sorted(REPORTS.rglob("*.json"))
+
+
+def test_there_are_some_of_every_kind_that_is_committed() -> None:
+    kinds = {orjson.loads(path.read_bytes())["schema"] for path in COMMITTED}
+    assert kinds == KINDS.keys() - {"chunkscope/simulation/1"}
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda p: str(p.relative_to(REPORTS)))
+def test_a_committed_artefact_is_written_as_it_was_read(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    found = KINDS[orjson.loads(data)["schema"]].load(path)
+    assert codec.dump(found.to_json()) == data
+    assert codec.digest(found.to_json()) == hashlib.sha256(data).hexdigest()
+    found.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == data
