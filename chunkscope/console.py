@@ -2,14 +2,17 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from chunkscope.errors import ChunkscopeError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_Told = TypeVar("_Told", "ScanProgress", "VerifyProgress")
 
 
 def out() -> "Console":
@@ -66,10 +69,26 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-class _Bar:
-    """A progress bar for a scan: rows, tokens, MB/s and what remains."""
+# -- progress ------------------------------------------------------------------------------------
 
-    def __init__(self, total_bytes: int | None) -> None:
+
+class ScanProgress:
+    """How far a scan is, told to nobody: the base of who tells it. Called from several threads."""
+
+    def begin(self, total_bytes: int) -> None:
+        """What there is to read is known; 0 where it is not."""
+
+    def advance(self, *, rows: int, tokens: int, bytes_read: int) -> None:
+        """So much more is done."""
+
+    def stop(self) -> None:
+        pass
+
+
+class _ScanBar(ScanProgress):
+    """On a terminal: rows, tokens, MB/s and what remains."""
+
+    def __init__(self) -> None:
         from rich.progress import (
             BarColumn,
             Progress,
@@ -88,7 +107,10 @@ class _Bar:
             console=err(),
             transient=True,
         )
+
+    def begin(self, total_bytes: int) -> None:
         self._task = self._bar.add_task("", total=total_bytes or None, done="")
+        self._bar.start()
 
     def advance(self, *, rows: int, tokens: int, bytes_read: int) -> None:
         self._rows += rows
@@ -96,34 +118,120 @@ class _Bar:
         done = f"{self._rows:,} rows  {self._tokens:,} tokens"
         self._bar.update(self._task, advance=bytes_read, done=done)
 
-    def start(self) -> None:
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+class VerifyProgress:
+    """How far a verification is, told to nobody: the base of who tells it."""
+
+    def __init__(self) -> None:
+        self._began = self._setting_began = time.monotonic()
+        self._name, self._number, self._of = "", 0, 0
+        self._phase = ""
+
+    def setting(self, name: str, number: int, of: int) -> None:
+        """Settings are measured one after the other; this one begins."""
+        self._name, self._number, self._of = name, number, of
+        self._setting_began = time.monotonic()
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        """loading, compiling, warming up, measuring."""
+        self._phase = f"{phase}, {detail}" if detail else phase
+
+    def progress(self, done: int, of: int) -> None:
+        """Requests answered in this phase."""
+
+    def stop(self) -> None:
+        pass
+
+    def _doing(self) -> str:
+        return f"{self._name} ({self._number} of {self._of}): {self._phase}"
+
+    def _remaining(self) -> str:
+        """What the settings still to come will take, if they are like those that are done."""
+        done = self._number - 1
+        if done < 1:
+            return ""
+        each = (self._setting_began - self._began) / done
+        left = each * (self._of - done) - (time.monotonic() - self._setting_began)
+        return f"about {_clock(max(0.0, left))} left"
+
+
+class _VerifyLines(VerifyProgress):
+    """In a log: one line whenever something new begins."""
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        super().phase(phase, detail)
+        say(f"{_clock(time.monotonic() - self._began)} {self._doing()}")
+
+
+class _VerifyBar(VerifyProgress):
+    """On a terminal: one line that moves, with what has passed and what remains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[count]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=err(),
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=None, count="", left="")
         self._bar.start()
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        super().phase(phase, detail)
+        self._show(total=None, completed=0, count="")
+
+    def progress(self, done: int, of: int) -> None:
+        self._show(total=of, completed=done, count=f"{done:,} of {of:,}")
+
+    def _show(self, *, total: int | None, completed: int, count: str) -> None:
+        self._bar.update(
+            self._task,
+            description=self._doing(),
+            total=total,
+            completed=completed,
+            count=count,
+            left=self._remaining(),
+        )
 
     def stop(self) -> None:
         self._bar.stop()
 
 
+def scan_progress(*, quiet: bool) -> AbstractContextManager[ScanProgress]:
+    """A bar on a terminal, else nothing; it goes away at the end."""
+    return _stopped(_ScanBar() if is_terminal() and not quiet else ScanProgress())
+
+
+def verify_progress(*, quiet: bool) -> AbstractContextManager[VerifyProgress]:
+    """A line that moves on a terminal, else one line per phase; nothing when quiet."""
+    if quiet:
+        return _stopped(VerifyProgress())
+    return _stopped(_VerifyBar() if is_terminal() else _VerifyLines())
+
+
 @contextmanager
-def progress_bar(*, quiet: bool) -> Iterator["ProgressHolder"]:
-    """A bar that starts when the amount of work is known, and always goes away at the end."""
-    holder = ProgressHolder(enabled=is_terminal() and not quiet)
+def _stopped(told: _Told) -> Iterator[_Told]:
     try:
-        yield holder
+        yield told
     finally:
-        holder.stop()
+        told.stop()
 
 
-class ProgressHolder:
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
-        self._bar: _Bar | None = None
+def _clock(seconds: float) -> str:
+    """As a clock shows it.
 
-    def start(self, total_bytes: int | None) -> _Bar | None:
-        if self._enabled:
-            self._bar = _Bar(total_bytes)
-            self._bar.start()
-        return self._bar
-
-    def stop(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+    >>> _clock(3725)
+    '1:02:05'
+    """
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

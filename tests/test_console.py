@@ -1,9 +1,9 @@
-"""What is said while a verification goes on: one line per phase in a log, one that moves else."""
+"""What is said while a scan or a verification goes on, in a log and on a terminal."""
 
 import pytest
 
 from chunkscope import console
-from chunkscope.progress import verify_progress
+from chunkscope.console import scan_progress, verify_progress
 
 
 def tell(listener):
@@ -43,3 +43,26 @@ def test_when_quiet_nothing_is_said(capsys, monkeypatch, terminal) -> None:
     with verify_progress(quiet=True) as listener:
         tell(listener)
     assert capsys.readouterr().err == ""
+
+
+def scan(progress):
+    progress.begin(1_000)
+    progress.advance(rows=1_500, tokens=40_000, bytes_read=600)
+    progress.advance(rows=500, tokens=2_000, bytes_read=400)
+
+
+@pytest.mark.parametrize(("terminal", "quiet"), [(False, False), (True, True)])
+def test_a_scan_is_silent_in_a_log_and_when_quiet(capsys, monkeypatch, terminal, quiet) -> None:
+    monkeypatch.setattr(console, "is_terminal", lambda: terminal)
+    with scan_progress(quiet=quiet) as progress:
+        scan(progress)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_scan_on_a_terminal_says_rows_and_tokens(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(console, "is_terminal", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with scan_progress(quiet=False) as progress:
+        scan(progress)
+    assert "2,000 rows  42,000 tokens" in capsys.readouterr().err

@@ -15,8 +15,7 @@ from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
-    from chunkscope.lengths.scan import Progress
-    from chunkscope.sources.base import Skipped, Source
+    from chunkscope.sources.base import Skipped
 
 
 class Format(StrEnum):
@@ -176,13 +175,13 @@ def analyze(
         exact_check=exact_check,
         use_cache=not no_cache,
     )
-    with console.progress_bar(quiet=quiet) as bar:
-
-        def found(sources: "Sequence[Source]", skipped: "Sequence[Skipped]") -> "Progress | None":
-            _show_skipped(skipped)
-            return bar.start(sum(source.bytes or 0 for source in sources))
-
-        listener = Listener(found=found, preparing=_preparing, recounting=_recounting)
+    with console.scan_progress(quiet=quiet) as progress:
+        listener = Listener(
+            skipped=_show_skipped,
+            preparing=_preparing,
+            recounting=_recounting,
+            progress=progress,
+        )
         profile = run(paths, options=options, listener=listener)
     made_by = {"command": list(console.command())}
     profile = replace(profile, options={**profile.options, **made_by})

@@ -156,11 +156,10 @@ def _launch(
     resume: bool,
     quiet: bool,
 ) -> "Verification":
-    from chunkscope.progress import verify_progress
     from chunkscope.verification.verify import Report, verify
 
     earlier = _earlier(output) if resume else None
-    with verify_progress(quiet=quiet) as listener:
+    with console.verify_progress(quiet=quiet) as listener:
         report = Report(output=output, listener=listener, on_failure=_tell_failure)
         try:
             return verify(
@@ -209,10 +208,9 @@ def _attach(
     *,
     quiet: bool,
 ) -> "Verification":
-    from chunkscope.progress import verify_progress
     from chunkscope.verification.attaching import verify_endpoint
 
-    with verify_progress(quiet=quiet) as listener:
+    with console.verify_progress(quiet=quiet) as listener:
         return verify_endpoint(
             endpoint,
             plan,

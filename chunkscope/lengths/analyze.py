@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.console import ScanProgress
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
-from chunkscope.lengths.scan import Progress, ScanOptions, scan
+from chunkscope.lengths.scan import ScanOptions, scan
 from chunkscope.sources.base import ReadOptions, Skipped, Source, printable
 from chunkscope.sources.discover import discover
 from chunkscope.sources.select import SelectOptions
@@ -21,9 +22,10 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 class Listener:
     """Who wants to know what happens on the way: nobody, by default."""
 
-    found: Callable[[Sequence[Source], Sequence[Skipped]], Progress | None] = lambda *_: None
+    skipped: Callable[[Sequence[Skipped]], None] = lambda _: None
     preparing: Callable[[str], None] = lambda _: None
     recounting: Callable[[str], None] = lambda _: None
+    progress: ScanProgress = field(default_factory=ScanProgress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,9 @@ def analyze(
     template = _digest_of_template(options.chat_template)
     counter = _tokenizer(options, sources, memo, listener)
     try:
-        progress = listener.found(sources, skipped)
-        datasets = _counted(sources, counter, options, memo, progress, listener)
+        listener.skipped(skipped)
+        listener.progress.begin(sum(source.bytes or 0 for source in sources))
+        datasets = _counted(sources, counter, options, memo, listener)
         info = _info(counter, datasets, options, template)
     finally:
         memo.save()
@@ -103,7 +106,6 @@ def _counted(
     tokenizer: Tokenizer,
     options: AnalyzeOptions,
     memo: DigestMemo,
-    progress: Progress | None,
     listener: Listener,
 ) -> list[DatasetProfile]:
     """Scan; and once more with the reference if a sample of the rows shows a difference."""
@@ -118,7 +120,7 @@ def _counted(
         keep_longest=options.keep_longest,
         use_cache=options.use_cache and not options.exact_check,
     )
-    datasets, commit = scan(sources, tokenizer, how, memo=memo, progress=progress)
+    datasets, commit = scan(sources, tokenizer, how, memo=memo, progress=listener.progress)
     if tokenizer.was_loaded and not tokenizer.counting.sample_agrees():
         if gone := [source.path for source in sources if source.is_read_once]:
             raise InputError(
@@ -128,7 +130,7 @@ def _counted(
             )
         listener.recounting(", ".join(sorted(tokenizer.counting.used)))
         tokenizer.counting.use_reference()
-        datasets, commit = scan(sources, tokenizer, how, memo=memo, progress=progress)
+        datasets, commit = scan(sources, tokenizer, how, memo=memo, progress=listener.progress)
     commit()
     return datasets
 

@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.console import ScanProgress
 from chunkscope.errors import ChunkscopeError, MissingError, UsageError
 from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.histogram import LengthHistogram
@@ -59,24 +60,13 @@ class ScanOptions:
     apply_chat_template: bool = False
 
 
-class Progress(Protocol):
-    """Told how far a scan is. Called from several threads."""
-
-    def advance(self, *, rows: int, tokens: int, bytes_read: int) -> None: ...
-
-
-class _Silent:
-    def advance(self, *, rows: int, tokens: int, bytes_read: int) -> None:
-        pass
-
-
 def scan(
     sources: Sequence[Source],
     tokenizer: Tokenizer,
     options: ScanOptions,
     *,
     memo: DigestMemo,
-    progress: Progress | None = None,
+    progress: ScanProgress | None = None,
 ) -> tuple[list[DatasetProfile], Callable[[], None]]:
     """Count every source. One that fails is in the result, with its failure.
 
@@ -87,7 +77,7 @@ def scan(
     stop = threading.Event()
     counters = ThreadPoolExecutor(cores, "count")
     readers = ThreadPoolExecutor(min(cores, max(len(sources), 1)), "read")
-    run = _Run(tokenizer, options, memo, progress or _Silent(), counters, stop)
+    run = _Run(tokenizer, options, memo, progress or ScanProgress(), counters, stop)
     try:
         waiting = [readers.submit(run.dataset, source) for source in sources]
         return [future.result() for future in waiting], run.commit
@@ -122,7 +112,7 @@ class _Run:
     tokenizer: Tokenizer
     options: ScanOptions
     memo: DigestMemo
-    progress: Progress
+    progress: ScanProgress
     counters: ThreadPoolExecutor
     stop: threading.Event
     fresh: list[tuple[str, DatasetProfile]] = field(default_factory=list)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from chunkscope.console import VerifyProgress
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import profile_digest
 from chunkscope.verification.endpoint import measure_endpoint
-from chunkscope.verification.listening import Listener, Nobody
 from chunkscope.verification.result import DEFAULT_PATH, Verification
 from chunkscope.verification.verify import RANDOM, VerifyOptions, check_options, workload_for
 
@@ -20,7 +20,7 @@ def verify_endpoint(
     key: str | None = None,
     options: VerifyOptions | None = None,
     output: Path = DEFAULT_PATH,
-    listener: Listener | None = None,
+    listener: VerifyProgress | None = None,
 ) -> Verification:
     """One row: the server as it is. The key is sent to it and kept nowhere."""
     options = options or VerifyOptions()
@@ -34,7 +34,7 @@ def verify_endpoint(
         key=key,
         prompts=prompts,
         timeout_s=options.timeout_s,
-        listener=listener or Nobody(),
+        listener=listener or VerifyProgress(),
     )
     verification = Verification(
         model=subject,

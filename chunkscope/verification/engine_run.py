@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from chunkscope.console import VerifyProgress
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.logs import (
     Cause,
@@ -21,7 +22,6 @@ from chunkscope.engine.logs import (
 from chunkscope.errors import MissingError
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, Steps, distribution_of, figures_of, median_of
-from chunkscope.verification.listening import Listener
 from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Run, WorkerMemory
 from chunkscope.verification.settings import Setting
@@ -100,7 +100,7 @@ class Measured:
     interrupted: bool = False  # when all was measured and only calibrating was left
 
 
-def measure(setting: Setting, job: Job, log: Path, listener: Listener) -> Measured:
+def measure(setting: Setting, job: Job, log: Path, listener: VerifyProgress) -> Measured:
     """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
     story = Story()
     if setting.impossible:
@@ -135,7 +135,7 @@ def _follow(
     story: Story,
     job: Job,
     process: EngineProcess,
-    listener: Listener,
+    listener: VerifyProgress,
 ) -> None:
     if event is None:
         if story.phase == "loading" and is_compiling(process.log_text()):

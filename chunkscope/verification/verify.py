@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chunkscope.console import VerifyProgress
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.gpus import GIB, driver_version
 from chunkscope.costs.models.shape import ModelShape
@@ -24,7 +25,6 @@ from chunkscope.verification.calibrating import (
     joined,
 )
 from chunkscope.verification.engine_run import Job, Measured, Story, measure
-from chunkscope.verification.listening import Listener, Nobody
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import DEFAULT_PATH, Machine, Subject, Verification
@@ -69,7 +69,7 @@ class Report:
     """Where things are told and kept: after every row, so that none is lost."""
 
     output: Path = DEFAULT_PATH
-    listener: Listener = field(default_factory=Nobody)
+    listener: VerifyProgress = field(default_factory=VerifyProgress)
     on_failure: Callable[[Measured], None] = lambda _: None
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 import pytest
 from aiohttp import web
 
+from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
 from chunkscope.engine.logs import Status
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
@@ -18,7 +19,6 @@ from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.endpoint import server as http
 from chunkscope.verification.endpoint.asking import BYTES
 from chunkscope.verification.endpoint.server import Connection, parse_address
-from chunkscope.verification.listening import Nobody
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Run
 from tests.verification.odd_server import (
@@ -56,7 +56,7 @@ def measure(server: OddServer | str, sent: Workload | None = None, **changes):
         "key": None,
         "prompts": None,
         "timeout_s": 20.0,
-        "listener": Nobody(),
+        "listener": VerifyProgress(),
     }
     url = server if isinstance(server, str) else server.url
     return measure_endpoint(url, sent or workload(), **{**how, **changes})
@@ -308,7 +308,7 @@ def test_what_does_not_fit_is_not_sent():
 
 
 def test_a_client_that_is_too_busy_to_look_at_the_clock_says_so():
-    class Slow(Nobody):
+    class Slow(VerifyProgress):
         def progress(self, *_):
             time.sleep(0.2)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
 from chunkscope.engine.logs import Status
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.engine_run import TRICKLED, Job, Measured, measure
-from chunkscope.verification.listening import Listener, Nobody
 from chunkscope.verification.settings import Setting
 
 STEPS = {
@@ -33,11 +33,15 @@ REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
 REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True}
 MEASURED = {"event": "measured"}
 BURST = {"event": "burst", "steps": STEPS}
-NOBODY = Nobody()
+NOBODY = VerifyProgress()
 
 
 def measured(
-    folder: Path, *events: dict, code: int = 0, arrival_s: float = 0.0, listener: Listener = NOBODY
+    folder: Path,
+    *events: dict,
+    code: int = 0,
+    arrival_s: float = 0.0,
+    listener: VerifyProgress = NOBODY,
 ) -> Measured:
     """An engine that tells these events and ends with that code."""
     script = folder / "python"
@@ -104,15 +108,16 @@ def test_requests_that_could_not_be_held_are_told(tmp_path) -> None:
     assert spread.run.notes == ()
 
 
-class Impatient(Nobody):
+class Impatient(VerifyProgress):
     """Presses Ctrl-C when a phase begins."""
 
     def __init__(self, phase: str) -> None:
-        self._phase = phase
+        super().__init__()
+        self._impatient_at = phase
 
     def phase(self, phase: str, detail: str = "") -> None:
         super().phase(phase, detail)
-        if phase == self._phase:
+        if phase == self._impatient_at:
             raise KeyboardInterrupt
 
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
 from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, MissingError
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
-from chunkscope.verification.listening import Nobody
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Verification
 from tests.plans import profile
@@ -192,7 +192,7 @@ def measure(served: Served, sent: Workload, **changes):
         "key": KEY,
         "prompts": None,
         "timeout_s": 120.0,
-        "listener": Nobody(),
+        "listener": VerifyProgress(),
     }
     return measure_endpoint(served.url, sent, **{**how, **changes})
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from uuid import uuid4
 
+from chunkscope.console import VerifyProgress
 from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, UsageError
 from chunkscope.simulation.workload import Request, Workload
@@ -34,7 +35,6 @@ from chunkscope.verification.endpoint.server import (
     unusable,
 )
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
-from chunkscope.verification.listening import Listener
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Figures, Machine, Run, Subject
 
@@ -54,7 +54,7 @@ def measure_endpoint(
     key: str | None,
     prompts: RealPrompts | None,
     timeout_s: float,
-    listener: Listener,
+    listener: VerifyProgress,
 ) -> tuple[Machine, Subject, Run]:
     """Send the workload to the server at `url`, `repeats` times.
 
@@ -109,7 +109,7 @@ def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
 
 @dataclass(slots=True)
 class _Progress:
-    listener: Listener
+    listener: VerifyProgress
     of: int
     done: int = 0
 
@@ -126,7 +126,7 @@ class _Session:
     server: Server
     workload: Workload
     real: RealPrompts | None
-    listener: Listener
+    listener: VerifyProgress
     phase: str = "connecting"
     progress: _Progress | None = None
     repeats: list[Figures] = field(default_factory=list)
