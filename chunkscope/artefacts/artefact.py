@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Self
 
 from chunkscope._version import __version__
 from chunkscope.artefacts import codec
-from chunkscope.artefacts.schema import SchemaError, difference, plain, validated
-from chunkscope.errors import ChunkscopeError
+from chunkscope.artefacts.schema import SchemaError, check_same, plain, validated
 
 
 class Artefact:
@@ -35,7 +34,8 @@ class Artefact:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
         """Read back what `to_json` wrote; InputError when it is not that."""
-        return cls._read(document, f"the {cls.title}")
+        with codec.reading(f"the {cls.title}", cls.made_by):
+            return cls._checked(plain(document))
 
     def save(self, path: Path | None = None) -> None:
         codec.write_atomically(path or self.default_path, codec.dump(self.to_json()))
@@ -43,7 +43,9 @@ class Artefact:
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
         path = path or cls.default_path
-        return cls._read(codec.read(path, cls.schema, made_by=cls.made_by), str(path))
+        document = codec.read(path, cls.schema, made_by=cls.made_by)
+        with codec.reading(path, cls.made_by):
+            return cls._checked(document)
 
     def digest(self) -> str:
         """The sha256 of the file that it is written to."""
@@ -59,27 +61,11 @@ class Artefact:
         return document
 
     @classmethod
-    def _read(cls, document: Any, what: str) -> Self:
-        try:
-            return cls._checked(plain(document))
-        except SchemaError as error:
-            why = str(error)
-        except ChunkscopeError as error:  # from a dataclass that checks itself
-            why = error.message
-        except KeyError as error:
-            why = f"it lacks {error}"
-        except (TypeError, AttributeError):  # a list where `_fields` looked for a dictionary
-            why = f"it is not built like a {cls.title}"
-        raise codec.damaged(what, why, cls.made_by)
-
-    @classmethod
     def _checked(cls, document: Any) -> Self:
         found = document.get("schema") if isinstance(document, dict) else None
         if found != cls.schema:
             raise SchemaError(f"its schema is {found!r}, not {cls.schema!r}")
         rest = {name: value for name, value in document.items() if name != "schema"}
         value = validated(cls, cls._fields({"version": rest.pop("chunkscope"), **rest}))
-        where = difference(document, value.to_json(), cls.added_later)
-        if where is not None:
-            raise SchemaError(f"{where} does not follow from the rest")
+        check_same(document, value.to_json(), cls.added_later)
         return value

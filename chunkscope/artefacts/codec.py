@@ -4,13 +4,15 @@ import hashlib
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from chunkscope.errors import InputError
+from chunkscope.artefacts.schema import SchemaError
+from chunkscope.errors import ChunkscopeError, InputError
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -69,7 +71,7 @@ def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise damaged(path, f"not JSON: {error}", made_by) from error
+        raise _damaged(path, f"not JSON: {error}", made_by) from error
     found = document.get("schema") if isinstance(document, dict) else None
     if found != schema:
         kind, _, version = schema.rpartition("/")
@@ -78,11 +80,24 @@ def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
                 f"{path} has schema {found}; this chunkscope reads version {version}",
                 hint=f"run `{made_by}` again with this version, or update chunkscope",
             )
-        raise damaged(path, f"its schema is {found!r}, not {schema!r}", made_by)
+        raise _damaged(path, f"its schema is {found!r}, not {schema!r}", made_by)
     return document
 
 
-def damaged(what: Path | str, why: str, made_by: str) -> InputError:
+@contextmanager
+def reading(what: Path | str, made_by: str) -> Iterator[None]:
+    """Whatever is wrong with the values of a document becomes the one sentence about damage."""
+    try:
+        yield
+    except (SchemaError, ChunkscopeError) as error:  # the latter from values that check themselves
+        raise _damaged(what, str(error), made_by) from None
+    except KeyError as error:
+        raise _damaged(what, f"{error.args[0]} is missing", made_by) from None
+    except (TypeError, AttributeError) as error:  # something else where a dictionary should be
+        raise _damaged(what, f"it is built differently ({error})", made_by) from None
+
+
+def _damaged(what: Path | str, why: str, made_by: str) -> InputError:
     return InputError(f"{what} is damaged: {why}", hint=f"make it again: `{made_by}`")
 
 

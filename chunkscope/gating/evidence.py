@@ -12,7 +12,6 @@ from chunkscope.lengths.profile import MADE_BY as MAKES_PROFILE
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import DEFAULT_OUTPUT
-from chunkscope.verification.result import MADE_BY as MAKES_VERIFICATION
 from chunkscope.verification.result import Run, Verification
 
 T = TypeVar("T")
@@ -36,7 +35,7 @@ class Evidence:
 
     @property
     def verification(self) -> Verification:
-        return self._need(self.findings.verification, "verify.json", MAKES_VERIFICATION)
+        return self._need(self.findings.verification, "verify.json", Verification.made_by)
 
     @property
     def profile_digest(self) -> str:

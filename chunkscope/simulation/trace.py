@@ -15,11 +15,12 @@ from typing import Any
 
 import orjson
 
+from chunkscope.artefacts import codec
+from chunkscope.artefacts.schema import validated
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
 
-VERIFY = "chunkscope/verify/"
 UNSHARED = "the hash_ids of the trace are not used: its prompts are taken to share nothing"
 _MILLISECONDS = 1e-3
 _HINT = (
@@ -40,14 +41,14 @@ class Trace:
 
 def read_trace(path: Path) -> Trace:
     """The requests of a file; arrivals count from the first."""
+    if path.suffix == ".json":
+        return _of_verify(path)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"no such file: {path}", hint=_HINT) from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    if path.suffix == ".json":
-        return _of_verify(path, data)
     rows = _of_csv(path, data) if path.suffix == ".csv" else _of_lines(path, data)
     notes = (UNSHARED,) if b'"hash_ids"' in data[:100_000] else ()
     return Trace(requests=_requests(path, rows), notes=notes)
@@ -106,34 +107,17 @@ def _time(text: str | None) -> float | str | None:
         return text
 
 
-def _of_verify(path: Path, data: bytes) -> Trace:
+def _of_verify(path: Path) -> Trace:
+    made_by = "chunkscope verify"
     try:
-        found = orjson.loads(data)
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}", hint=_HINT) from None
-    schema = found.get("schema") if isinstance(found, dict) else None
-    if not (isinstance(schema, str) and schema.startswith(VERIFY)):
-        raise InputError(f"{path} was not written by `chunkscope verify`", hint=_HINT)
-    workload = found.get("workload")
-    if not isinstance(workload, dict):
-        raise InputError(f"{path} is damaged: it has no workload")
-    shared, task = workload.get("shared_prefix"), workload.get("task")
+        found = codec.read(path, VERIFY_SCHEMA, made_by=made_by)
+    except InputError as error:
+        raise InputError(error.message, hint=_HINT) from None
+    with codec.reading(path, made_by):
+        workload = validated(Workload, Workload.fields_of(found["workload"]))
     return Trace(
-        requests=_requests(path, _columns(path, workload)),
-        shared_prefix=shared if type(shared) is int and shared > 0 else 0,
-        task=Task(task) if task in set(Task) else None,
+        requests=workload.requests, shared_prefix=workload.shared_prefix, task=workload.task
     )
-
-
-def _columns(path: Path, workload: dict[str, Any]) -> Iterator[Row]:
-    names = ("prompt_tokens", "output_tokens", "arrival_s")
-    columns = [workload.get(name) for name in names]
-    lists = [column for column in columns if isinstance(column, list)]
-    if len(lists) < len(names) or len({len(column) for column in lists}) != 1:
-        raise InputError(f"{path} is damaged: its workload lacks {', '.join(names)}")
-    for place, row in enumerate(zip(*lists, strict=True), start=1):
-        prompt, output, seconds = row
-        yield f"{path}, request {place:,}", prompt, output, seconds
 
 
 def _requests(path: Path, rows: Iterable[Row]) -> tuple[Request, ...]:

@@ -6,15 +6,18 @@ The same workload is sent to a real engine by `verify` and to the scheduler's tw
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
+from typing import Any
 
+from chunkscope.artefacts.schema import SchemaError
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, together
 
 BATCH = "batch"
+VERIFY_SCHEMA = "chunkscope/verify/1"  # the artefact that holds a workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,36 @@ class Workload:
     @property
     def longest(self) -> int:
         return max(request.prompt_tokens for request in self.requests)
+
+    def to_json(self) -> dict[str, Any]:
+        """As verify.json holds it: the requests in columns."""
+        return {
+            "seed": self.seed,
+            "arrivals": self.arrivals,
+            "task": self.task,
+            "requests": len(self.requests),
+            "input_tokens": self.input_tokens,
+            "output_tokens_in_all": self.output_tokens,
+            "shared_prefix": self.shared_prefix,
+            "long_over": self.long_over,
+            "left_out": self.left_out,
+            "prompt_tokens": [r.prompt_tokens for r in self.requests],
+            "output_tokens": [r.output_tokens for r in self.requests],
+            "arrival_s": [round(r.arrival_s, 6) for r in self.requests],
+        }
+
+    @classmethod
+    def fields_of(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """The reverse of `to_json`, of values that are not checked yet."""
+        columns = [stored[name] for name in _COLUMNS]
+        if {len(column) for column in columns} != {stored["requests"]}:
+            raise SchemaError("the columns of the workload differ in length")
+        kept = {f.name: stored[f.name] for f in fields(cls) if f.name != "requests"}
+        requests = [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
+        return {**kept, "requests": requests}
+
+
+_COLUMNS = ("prompt_tokens", "output_tokens", "arrival_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import profile_digest
 from chunkscope.verification.endpoint import measure_endpoint
-from chunkscope.verification.result import DEFAULT_PATH, Verification
+from chunkscope.verification.result import Verification
 from chunkscope.verification.verify import RANDOM, VerifyOptions, check_options, workload_for
 
 
@@ -19,7 +19,7 @@ def verify_endpoint(
     model: str | None = None,
     key: str | None = None,
     options: VerifyOptions | None = None,
-    output: Path = DEFAULT_PATH,
+    output: Path = Verification.default_path,
     listener: VerifyProgress | None = None,
 ) -> Verification:
     """One row: the server as it is. The key is sent to it and kept nowhere."""

@@ -1,18 +1,16 @@
 """What was measured: one run per setting, and the artefact that holds them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, ClassVar
 
-from chunkscope.artefacts import codec
+from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.schema import plain
 from chunkscope.engine.flags import Value
 from chunkscope.engine.logs import Status
-from chunkscope.simulation.workload import Workload
-
-SCHEMA = "chunkscope/verify/1"
-MADE_BY = "chunkscope verify --model MODEL"
-DEFAULT_PATH = Path("reports/verify.json")
+from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +157,13 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class Verification(Artefact):
     """All settings that were measured with one workload; the first run is the yardstick."""
+
+    title: ClassVar = "verify file"
+    schema: ClassVar = VERIFY_SCHEMA
+    made_by: ClassVar = "chunkscope verify --model MODEL"
+    default_path: ClassVar = Path("reports/verify.json")
 
     model: Subject
     workload: Workload
@@ -185,21 +188,98 @@ class Verification:
         kept = [r for r in self.runs if r.setting != run.setting]
         return replace(self, runs=(*kept, run))
 
-    def to_json(self) -> dict[str, Any]:
-        from chunkscope.verification.result_file import document
-
-        return document(self)
+    def _document(self) -> dict[str, Any]:
+        asked = {"source": self.source, "repeats": self.repeats}
+        return {
+            "created": self.created,
+            "command": self.command,
+            "machine": self.machine,
+            "model": {**plain(self.model), "dummy_weights": self.model.dummy},
+            "options": self.options,
+            "plan_digest": self.plan_digest,
+            "profile_digest": self.profile_digest,
+            "workload": {**self.workload.to_json(), **asked},
+            "verdict": self.verdict,
+            "better": self.better,
+            "runs": [_run_json(run) for run in self.runs],
+        }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Verification":
-        """Read back what `to_json` wrote; InputError when it is not that."""
-        from chunkscope.verification.result_file import parse
+    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
+        model, workload = dict(document["model"]), document["workload"]
+        model.pop("dummy_weights", None)
+        return {
+            **document,
+            "model": model,
+            "workload": Workload.fields_of(workload),
+            "source": workload["source"],
+            "repeats": workload["repeats"],
+            "runs": [_run_fields(run) for run in document["runs"]],
+        }
 
-        return parse(document)
 
-    def save(self, path: Path = DEFAULT_PATH) -> None:
-        codec.write_atomically(path, codec.dump(self.to_json()))
+# -- on disk: the figures of a run stand beside its name, where people and jq look for them --------
 
-    @classmethod
-    def load(cls, path: Path = DEFAULT_PATH) -> "Verification":
-        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))
+_FIGURES = tuple(f.name for f in fields(Figures))
+_LATENCIES = ("ttft_s", "itl_s", "e2e_s")
+_QUANTILES = tuple(f.name for f in fields(Quantiles))
+_COMPARED = ("makespan_s", "input_tokens_per_s", "output_tokens_per_s")
+_RUN = (
+    *("setting", "same_as", "args", "status", "message", "phase", "started", "took_s", "start_s"),
+    *("activation_peak_gib", "device_peak_gib", "weights_gib", "kv_cache_tokens", "kv_concurrency"),
+    *("predicted", *_FIGURES, "spread", "distribution", "repeats", "workers", "engine", "log"),
+    "notes",
+)
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    figures = _figures_json(run.figures) if run.figures else dict.fromkeys(_FIGURES)
+    repeats = [_figures_json(repeat) for repeat in run.repeats]
+    made = {**figures, "spread": _spread(run.repeats), "repeats": repeats}
+    return {name: made[name] if name in made else getattr(run, name) for name in _RUN}
+
+
+def _figures_json(figures: Figures) -> dict[str, Any]:
+    made: dict[str, Any] = plain(figures)
+    for name in _LATENCIES:
+        if made[name]:
+            made[name] = {**made[name].pop("all"), **made[name]}
+    return made
+
+
+def _spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
+    """Least and most over the repeats, for the figures that are compared."""
+    if not repeats:
+        return {}
+    found = {name: [getattr(r, name) for r in repeats] for name in _COMPARED}
+    for name in _LATENCIES:
+        latencies = [getattr(r, name) for r in repeats]
+        if all(latencies):
+            for at in _QUANTILES:
+                found[f"{name}.{at}"] = [getattr(latency.all, at) for latency in latencies]
+    return {
+        name: {"min": min(values), "max": max(values), "median": median(values)}
+        for name, values in found.items()
+    }
+
+
+def _run_fields(run: dict[str, Any]) -> dict[str, Any]:
+    figures = {name: run[name] for name in _FIGURES}
+    kept = {f.name: run[f.name] for f in fields(Run) if f.name != "figures"}
+    return {
+        **kept,
+        "figures": None if figures["makespan_s"] is None else _figures_fields(figures),
+        "repeats": [_figures_fields(repeat) for repeat in run["repeats"]],
+    }
+
+
+def _figures_fields(figures: dict[str, Any]) -> dict[str, Any]:
+    latencies = {name: _latency_fields(figures[name]) for name in _LATENCIES}
+    return {**figures, **latencies}
+
+
+def _latency_fields(latency: dict[str, Any] | None) -> dict[str, Any] | None:
+    if latency is None:
+        return None
+    parts = {name: value for name, value in latency.items() if name not in _QUANTILES}
+    return {**parts, "all": {name: latency[name] for name in _QUANTILES}}

@@ -27,7 +27,7 @@ from chunkscope.verification.calibrating import (
 from chunkscope.verification.engine_run import Job, Measured, Story, measure
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.predicting import with_prediction
-from chunkscope.verification.result import DEFAULT_PATH, Machine, Subject, Verification
+from chunkscope.verification.result import Machine, Subject, Verification
 from chunkscope.verification.settings import DEFAULT, Setting, settings_of
 from chunkscope.verification.verdict import judge
 
@@ -68,7 +68,7 @@ class VerifyOptions:
 class Report:
     """Where things are told and kept: after every row, so that none is lost."""
 
-    output: Path = DEFAULT_PATH
+    output: Path = Verification.default_path
     listener: VerifyProgress = field(default_factory=VerifyProgress)
     on_failure: Callable[[Measured], None] = lambda _: None
 

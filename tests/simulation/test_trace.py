@@ -7,6 +7,7 @@ import pytest
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
 from chunkscope.simulation.trace import read_trace
+from chunkscope.simulation.workload import Request, Workload
 
 
 def written(tmp_path, name, text):
@@ -42,9 +43,18 @@ def test_azures_times_are_dates(tmp_path):
 
 
 def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
-    columns = {"prompt_tokens": [10, 20], "output_tokens": [1, 2], "arrival_s": [0.0, 0.25]}
-    more = {"seed": 3, "shared_prefix": 8, "task": "loglikelihood"}
-    found = {"schema": "chunkscope/verify/1", "workload": {**columns, **more}, "runs": []}
+    sent = Workload(
+        requests=(
+            Request(prompt_tokens=10, output_tokens=1),
+            Request(prompt_tokens=20, output_tokens=2, arrival_s=0.25),
+        ),
+        seed=3,
+        arrivals="4/s",
+        task=Task.LOGLIKELIHOOD,
+        long_over=2_048,
+        shared_prefix=8,
+    )
+    found = {"schema": "chunkscope/verify/1", "workload": sent.to_json(), "runs": []}
     trace = read_trace(written(tmp_path, "verify.json", json.dumps(found)))
     assert [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in trace.requests] == [
         (10, 1, 0.0),
@@ -72,8 +82,10 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
             "t.csv:2: the time 'soon'",
             id="a csv with no time",
         ),
-        pytest.param("v.json", "[1]", "not written by", id="some JSON"),
-        pytest.param("v.json", "{", "is not JSON", id="broken JSON"),
+        pytest.param(
+            "v.json", "[1]", "its schema is None, not 'chunkscope/verify/1'", id="some JSON"
+        ),
+        pytest.param("v.json", "{", "not JSON", id="broken JSON"),
         pytest.param(
             "v.json",
             '{"schema": "chunkscope/verify/1", "workload": {}}',
