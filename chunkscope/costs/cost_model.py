@@ -1,9 +1,10 @@
 """Seconds per step, from one of three sources, always labelled: calibrated, scaled or roofline."""
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from chunkscope.artefacts.schema import plain
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.gpus import CARDS, Gpu
 from chunkscope.costs.step_time import (
@@ -56,12 +57,16 @@ class CostModel:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        plain = asdict(self)
-        step = plain.pop("step")
-        origin = step.pop("origin")
-        plain["source"] = self.source.value
-        plain["assumed"], plain["warnings"] = list(self.assumed), list(self.warnings)
-        return {**plain, "origin": origin, "coefficients": step}
+        made: dict[str, Any] = plain(self)
+        step = made.pop("step")
+        return {**made, "origin": step.pop("origin"), "coefficients": step}
+
+    @classmethod
+    def fields_of(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """The reverse of `to_json`, of values that are not checked yet."""
+        kept = dict(stored)
+        step = {"origin": kept.pop("origin"), **kept.pop("coefficients")}
+        return {**kept, "step": step}
 
 
 def cost_model(target: CostTarget | None, calibration: Calibration | None) -> CostModel:

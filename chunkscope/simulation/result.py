@@ -2,19 +2,18 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from chunkscope.artefacts import codec
+from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.schema import plain
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.settings import EngineArgs
-
-SCHEMA = "chunkscope/simulation/1"
-MADE_BY = "chunkscope simulate"
-DEFAULT_PATH = Path("reports/simulation.json")
+from chunkscope.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +76,7 @@ class TimelineStep:
 class SimulatedRun:
     """One setting, tried. Times in seconds; `itl_s` is None when nobody got a second token."""
 
+    setting: str = ""
     args: EngineArgs
     policy: ChunkPolicy
     makespan_s: float
@@ -93,7 +93,6 @@ class SimulatedRun:
     preemptions: int
     cached_tokens: int
     kv_peak_tokens: int
-    setting: str = ""
     timeline: tuple[TimelineStep, ...] = ()
 
     @property
@@ -109,12 +108,10 @@ class SimulatedRun:
         return self.itl_s.max if self.itl_s else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        plain = {"setting": self.setting, **asdict(self)}
-        plain["policy"] = self.policy.value
-        plain["output_tokens_per_s"] = self.output_tokens_per_s
-        plain["tokens_per_s"] = self.tokens_per_s
-        plain["timeline"] = [asdict(step) for step in self.timeline]
-        return plain
+        return {**plain(self), **{name: getattr(self, name) for name in _DERIVED}}
+
+
+_DERIVED = ("output_tokens_per_s", "tokens_per_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +128,14 @@ class WorkloadInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
+class Simulation(Artefact):
     """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
+
+    title: ClassVar = "simulation"
+    schema: ClassVar = "chunkscope/simulation/1"
+    made_by: ClassVar = "chunkscope simulate"
+    default_path: ClassVar = Path("reports/simulation.json")
+    added_later: ClassVar = frozenset({"command", "assumed", "host", "graphed_tokens"})
 
     cost_model: CostModel
     vllm: str
@@ -149,33 +152,31 @@ class Simulation:
         """The first of them; the only one unless settings were swept."""
         return self.runs[0]
 
-    def to_json(self) -> dict[str, Any]:
-        from chunkscope._version import __version__
+    def __post_init__(self) -> None:
+        places = (*self.pareto, *([] if self.knee is None else [self.knee]))
+        if not all(0 <= place < len(self.runs) for place in places):
+            raise InputError("it marks a run that is not there")
 
+    def _document(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA,
-            "chunkscope": self.version or __version__,
-            "command": list(self.command),
-            "label": "predicted",
+            "command": self.command,
+            "label": Label.PREDICTED,
             "vllm": self.vllm,
             "cost_model": self.cost_model.to_json(),
-            "workload": asdict(self.workload),
+            "workload": self.workload,
             "runs": [run.to_json() for run in self.runs],
-            "pareto": list(self.pareto),
+            "pareto": self.pareto,
             "knee": self.knee,
-            "warnings": list(self.warnings),
+            "warnings": self.warnings,
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Simulation":
-        """Read back what `to_json` wrote; InputError when it is not that."""
-        from chunkscope.simulation.result_file import parse
-
-        return parse(document)
-
-    def save(self, path: Path = DEFAULT_PATH) -> None:
-        codec.write_atomically(path, codec.dump(self.to_json()))
-
-    @classmethod
-    def load(cls, path: Path = DEFAULT_PATH) -> "Simulation":
-        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))
+    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **{name: value for name, value in document.items() if name != "label"},
+            "cost_model": CostModel.fields_of(document["cost_model"]),
+            "runs": [
+                {name: value for name, value in run.items() if name not in _DERIVED}
+                for run in document["runs"]
+            ],
+        }
