@@ -35,9 +35,9 @@ from chunkscope.sources.readers import open_reader
 from chunkscope.sources.select import Prompts, Selection, SelectOptions, select
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import Counting
-from chunkscope.tokenizers.cutting import Job, SharedPrefixes
 from chunkscope.tokenizers.engines import version
 from chunkscope.tokenizers.mistral import ChatRefused
+from chunkscope.tokenizers.shared_prefixes import SharedPrefixes
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _BATCH_CHARS = 1 << 20
@@ -143,13 +143,9 @@ class _Run:
         return dataset
 
     def _entry(self, source: Source, sha256: str) -> str:
-        what = {
-            **_what_matters(self.options),
-            "template": self.tokenizer.chat_key,
-            # So that what a since barred engine counted is counted again.
-            "engine": self.tokenizer.engine_key,
-        }
-        return cache.key(source, sha256, self.tokenizer.digest, what)
+        return cache.key(
+            source, sha256, self.tokenizer.counting_key or "", _what_matters(self.options)
+        )
 
 
 def _what_matters(options: ScanOptions) -> dict[str, Any]:
@@ -349,18 +345,18 @@ class _Texts:
         # An exact check counts every row whole: cuts are part of what it checks.
         may_cut = run.tokenizer.compiled.may_cut and not run.options.exact_check
         self.shared = SharedPrefixes(allowed=may_cut)
-        self.on_their_way: deque[tuple[Job, list[int], Future[list[int]]]] = deque()
+        self.on_their_way: deque[tuple[list[int], Future[list[int]]]] = deque()
 
     def add(self, prompts: Prompts) -> None:
         for start, end in _batches(prompts.items):
             texts = prompts.items[start:end]
             self.counting.sample(texts)
-            job = self.shared.job(texts)
+            cut = self.shared.cut(texts)
             chars = sum(map(len, texts))
             self.tally.add_chars(chars)
-            self.counting.expect(chars, sum(map(len, job.texts)))
-            future = self.run.counters.submit(self.counting.count, job.texts)
-            self.on_their_way.append((job, prompts.positions[start:end], future))
+            self.counting.expect(chars, sum(map(len, cut)))
+            future = self.run.counters.submit(self.counting.count, cut)
+            self.on_their_way.append((prompts.positions[start:end], future))
             if len(self.on_their_way) > 4:
                 self._take()
         if prompts.outputs is not None:
@@ -373,8 +369,8 @@ class _Texts:
         self.tally.engine = " + ".join(sorted(self.counting.used)) or None
 
     def _take(self) -> None:
-        job, positions, future = self.on_their_way.popleft()
-        lengths = job.lengths(future.result())
+        positions, future = self.on_their_way.popleft()
+        lengths = self.shared.lengths(future.result())
         if self.added:
             lengths = [length + self.added for length in lengths]
         self.tally.add(positions, lengths)

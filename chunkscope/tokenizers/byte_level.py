@@ -5,8 +5,11 @@ can also be written as tiktoken writes its vocabularies. Whether the counts are 
 taken for granted: the engine made from it has to pass `conformance` like any other.
 """
 
+import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 # The pattern that the ByteLevel pre-tokenizer carries inside (OpenAI's for GPT-2).
@@ -122,3 +125,13 @@ def _alphabet() -> dict[str, int]:
     others = [byte for byte in range(256) if byte not in printable]
     shown = {chr(byte): byte for byte in printable}
     return shown | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+def write_ranks(ranks: Sequence[tuple[bytes, int]]) -> bytes:
+    """tiktoken's own file format: base64 of the token's bytes, and its rank."""
+    return b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks)
+
+
+def read_ranks(path: Path) -> dict[bytes, int]:
+    lines = (line.split() for line in path.read_bytes().splitlines())
+    return {base64.b64decode(token): int(rank) for token, rank in lines}

@@ -72,16 +72,6 @@ class ChatTemplate:
             return datetime.datetime.now().strftime(format)  # noqa: DTZ005
         return datetime.datetime.combine(self.date, datetime.time()).strftime(format)
 
-    def __reduce__(self) -> Any:
-        # Compiled templates cannot be pickled; worker processes compile their own.
-        return _rebuilt, (self.source, self.special_tokens, self.date)
-
-
-def _rebuilt(
-    source: str, special_tokens: Mapping[str, Any], date: datetime.date | None
-) -> ChatTemplate:
-    return ChatTemplate(source, special_tokens=special_tokens, date=date)
-
 
 def _special_tokens(tokens: Mapping[str, Any]) -> dict[str, Any]:
     """`tokenizer_config.json` writes a token as text or as {"content": ...}; null is not there."""

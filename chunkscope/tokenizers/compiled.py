@@ -1,41 +1,18 @@
-"""A tokenizer made ready once: AutoTokenizer's view of it as plain files under a content hash.
+"""What is known about a tokenizer that was made ready: the value that all parts here share."""
 
-transformers takes a second to import and, for some exports, does not count as the raw
-`tokenizer.json` does. Its view is therefore saved once; later runs load that and never import
-transformers.
-"""
-
-import gc
-import hashlib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
-from chunkscope.artefacts.codec import write_atomically
-from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.artefacts.folders import cache_folder
-from chunkscope.errors import InputError, MissingError
-from chunkscope.tokenizers.byte_level import byte_level, merges
-from chunkscope.tokenizers.byte_level import ranks as ranks_of
-from chunkscope.tokenizers.conformance import differing, texts_for
-from chunkscope.tokenizers.cutting import cuts_agree, may_cut_json, may_cut_pattern
-from chunkscope.tokenizers.engines import (
-    Counts,
-    load_sentencepiece,
-    read_document,
-    reference,
-    version,
-    write_ranks,
-)
-from chunkscope.tokenizers.relevant import INDEX, SKELETON, build_index, build_rank_index
-from chunkscope.tokenizers.resolve import Kind, TokenizerFiles
-
-_LAYOUT = "4"  # raise when the files below change their meaning
 JSON_FILE = "tokenizer.json"
 RANKS_FILE = "ranks.tiktoken"
-_SIZES = "sizes"
+INDEX_FILE = "vocabulary.sqlite"
+SKELETON_FILE = "skeleton.json"
+
+Form = Literal["json", "ranks", "sentencepiece", "transformers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +27,7 @@ class Compiled:
     key: str
     folder: Path
     files: tuple[Path, ...]
-    form: str
+    form: Form
     special_added: int = 0
     pattern: str = ""
     added: dict[str, int] = field(default_factory=dict)
@@ -67,267 +44,17 @@ class Compiled:
         return self.folder / JSON_FILE
 
     @property
+    def document(self) -> dict[str, Any]:
+        """The parsed tokenizer.json; nothing where the reference is not made of one."""
+        return read_document(self.json_file) if self.form == "json" else {}
+
+    @property
     def ranks_file(self) -> Path:
         return self.folder / RANKS_FILE
 
 
-def digest(found: TokenizerFiles, memo: DigestMemo) -> str:
-    """The content of a tokenizer's files as one hash."""
-    parts = [f"{file.name}\0{memo.sha256(file)}" for file in found.files]
-    if found.encoding:
-        parts.append(f"{found.encoding}\0{version('tiktoken')}")
-    return hashlib.sha256("\n".join([found.kind, *parts]).encode()).hexdigest()
-
-
-def compile_once(
-    found: TokenizerFiles, content: str, *, trust_remote_code: bool = False
-) -> Compiled:
-    """Load what an earlier run compiled, or compile it now."""
-    key = _key(found, content)
-    folder = cache_folder() / "tokenizers" / key
-    try:
-        compiled = _read(folder, key, found)
-        if not compiled.remote_code or trust_remote_code:  # each run is asked anew
-            return compiled
-    except (OSError, ValueError, TypeError, KeyError):
-        pass  # not there yet, or damaged: make it (again)
-    build = _BUILDERS[found.kind]
-    _make(folder)
-    # Millions of small objects come and go; looking for cycles among them doubles the time.
-    gc.disable()
-    try:
-        compiled = build(found, key, folder, trust_remote_code)
-    finally:
-        gc.enable()
-        read_document.cache_clear()
-    meta = {**_meta(compiled), _SIZES: _sizes(folder)}
-    write_atomically(folder / "meta.json", orjson.dumps(meta))
-    return compiled
-
-
-def is_compiled(found: TokenizerFiles, content: str) -> bool:
-    return (cache_folder() / "tokenizers" / _key(found, content) / "meta.json").is_file()
-
-
-def _key(found: TokenizerFiles, content: str) -> str:
-    packages = ("transformers", "tokenizers") if found.kind is Kind.HF else ()
-    versions = [f"{package} {version(package)}" for package in packages]
-    return hashlib.sha256("\n".join([_LAYOUT, content, *versions]).encode()).hexdigest()[:32]
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make the cache folder {folder}: {error.strerror}",
-            hint="set CHUNKSCOPE_CACHE_DIR to a folder that can be written",
-        ) from error
-
-
-def _meta(compiled: Compiled) -> dict[str, Any]:
-    not_kept = {"key", "folder", "files"}
-    names = [field.name for field in fields(compiled) if field.name not in not_kept]
-    return {name: getattr(compiled, name) for name in names}
-
-
-def _read(folder: Path, key: str, found: TokenizerFiles) -> Compiled:
-    meta = orjson.loads((folder / "meta.json").read_bytes())
-    if meta.pop(_SIZES) != _sizes(folder):
-        raise ValueError(f"{folder} is not as it was written")
-    meta["notes"] = tuple(meta["notes"])
-    return Compiled(key=key, folder=folder, files=found.files, **meta)
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    """What is there beside meta.json; verdicts come later, and are checked by who reads them."""
-    files = (folder / name for name in (JSON_FILE, RANKS_FILE, INDEX, SKELETON))
-    return {file.name: file.stat().st_size for file in files if file.is_file()}
-
-
-def _from_auto(found: TokenizerFiles, key: str, folder: Path, remote_code: bool) -> Compiled:
-    """What AutoTokenizer makes of a folder, which is what vLLM serves."""
-    from chunkscope.tokenizers.auto import load_auto
-
-    auto = load_auto(found.files[0].parent, trust_remote_code=remote_code)
-    about: dict[str, Any] = {
-        "key": key,
-        "folder": folder,
-        "files": found.files,
-        "chat_template": auto.chat_template,
-        "special_tokens": _texts(auto.special_tokens_map),
-    }
-    backend = getattr(auto, "backend_tokenizer", None)
-    if backend is None:
-        return Compiled(
-            **about,
-            form="transformers",
-            special_added=auto.num_special_tokens_to_add(),
-            remote_code=remote_code,
-        )
-    compiled = _from_backend(backend, about, folder)
-    texts = texts_for(compiled)[::4]  # AutoTokenizer's own call is slow, and this is one backend
-    wanted = [len(ids) for ids in auto(texts, add_special_tokens=True)["input_ids"]]
-    counted = [n + compiled.special_added for n in reference(compiled).count(texts)]
-    if wanted != counted:  # the Python side does more than its backend
-        return Compiled(
-            **about,
-            form="transformers",
-            special_added=auto.num_special_tokens_to_add(),
-            remote_code=remote_code,
-        )
-    raw = next((file for file in found.files if file.name == "tokenizer.json"), None)
-    note = _raw_differs(raw, read_document(compiled.json_file), texts, counted) if raw else None
-    return _with_cuts(compiled, notes=(note,) if note else ())
-
-
-def _from_raw(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
-    backend = _load_json(found.files[0])
-    compiled = _from_backend(backend, {"key": key, "folder": folder, "files": found.files}, folder)
-    return _with_cuts(compiled)
-
-
-def _from_backend(backend: Any, about: dict[str, Any], folder: Path) -> Compiled:
-    # Truncation and padding baked into an export would silently cap every length.
-    backend.no_truncation()
-    backend.no_padding()
-    write_atomically(folder / JSON_FILE, backend.to_str().encode())
-    document = read_document(folder / JSON_FILE)
-    added = backend.num_special_tokens_to_add(is_pair=False)
-    ranks = _as_ranks(document, backend.model, folder)
-    return Compiled(**about, form="json", special_added=added, **ranks)
-
-
-def _as_ranks(document: dict[str, Any], model: Any, folder: Path) -> dict[str, Any]:
-    """Also write the vocabulary as ranks and as an index, where it is that simple."""
-    parts = byte_level(document)
-    ranks = ranks_of(document, model) if parts else None
-    if parts is None or ranks is None:
-        return {}
-    write_atomically(folder / RANKS_FILE, write_ranks(ranks))
-    build_index(folder, document, merges(document))
-    return {"pattern": parts.pattern, "added": parts.added, "nfc": parts.nfc}
-
-
-def _from_tekken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
-    """Mistral's format: ranks and a pattern. Prompts begin with one <s>, as vLLM feeds them."""
-    import base64
-
-    path = found.files[0]
-    try:
-        document = orjson.loads(path.read_bytes())
-        config = document["config"]
-        words = config["default_vocab_size"] - config["default_num_special_tokens"]
-        entries = document["vocab"][:words]
-        ranks = [(base64.b64decode(entry["token_bytes"]), entry["rank"]) for entry in entries]
-        pattern = config["pattern"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
-    write_atomically(folder / RANKS_FILE, write_ranks(ranks))
-    build_rank_index(folder, ranks)
-    compiled = Compiled(
-        key=key, folder=folder, files=found.files, form="ranks", pattern=pattern,
-        special_added=1, mistral_chat=True,
-    )  # fmt: skip
-    return _with_cuts(compiled)
-
-
-def _from_tiktoken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
-    import tiktoken
-
-    try:
-        encoding = tiktoken.get_encoding(found.encoding)
-    except ValueError as error:
-        names = ", ".join(tiktoken.list_encoding_names())
-        raise MissingError(
-            f"tiktoken has no encoding called {found.encoding}", hint=f"it has {names}"
-        ) from error
-    except Exception as error:  # requests' errors, or a cached file that does not match its hash
-        raise MissingError(
-            f"tiktoken could not load {found.encoding}: it downloads the vocabulary once",
-            hint="run it once with a network, or set TIKTOKEN_CACHE_DIR to a filled cache",
-        ) from error
-    ranks = sorted(encoding._mergeable_ranks.items(), key=lambda item: item[1])
-    write_atomically(folder / RANKS_FILE, write_ranks(ranks))
-    build_rank_index(folder, ranks)
-    compiled = Compiled(key=key, folder=folder, files=(), form="ranks", pattern=encoding._pat_str)
-    return _with_cuts(compiled)
-
-
-def _from_sentencepiece(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
-    model = load_sentencepiece(found.files[0])
-    begins = int(model.bos_id() >= 0)
-    return Compiled(
-        key=key, folder=folder, files=found.files, form="sentencepiece", special_added=begins
-    )
-
-
-def _with_cuts(compiled: Compiled, notes: tuple[str, ...] = ()) -> Compiled:
-    """Allow cutting texts between words if this tokenizer's structure and behaviour permit it."""
-    by_structure = (
-        may_cut_json(read_document(compiled.json_file))
-        if compiled.form == "json"
-        else may_cut_pattern(compiled.pattern)
-    )
-    may_cut = by_structure and cuts_agree(reference(compiled), texts_for(compiled)[::4])
-    return replace(compiled, may_cut=may_cut, notes=notes)
-
-
-def _raw_differs(
-    raw: Path, document: dict[str, Any], texts: list[str], counted: Counts
-) -> str | None:
-    """A sentence when the raw tokenizer.json would give other lengths than AutoTokenizer."""
-    try:
-        if _says_the_same(orjson.loads(raw.read_bytes()), document):
-            return None  # no need to load it
-        backend = _load_json(raw)
-    except (InputError, OSError, ValueError):
-        return None
-    backend.no_truncation()
-    backend.no_padding()
-    plain = [len(e) for e in backend.encode_batch_fast(texts, add_special_tokens=True)]
-    if not (different := differing(plain, counted)):
-        return None
-    return (
-        f"tokenizer.json by itself counts {different:,} of {len(texts):,} test strings "
-        "differently from AutoTokenizer; counted as AutoTokenizer does, which is what vLLM serves"
-    )
-
-
-def _says_the_same(one: Any, other: dict[str, Any]) -> bool:
-    """Whether two tokenizer.json differ in how they are written at most, and in truncation."""
-
-    def content(document: dict[str, Any]) -> dict[str, Any]:
-        model = {**document["model"], "merges": merges(document)}
-        return {**document, "truncation": None, "padding": None, "model": model}
-
-    try:
-        return content(one) == content(other)
-    except (KeyError, TypeError, ValueError):
-        return False
-
-
-def _load_json(path: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises plain Exception
-        raise InputError(f"{path} is not a tokenizer.json: {error}") from error
-
-
-def _texts(special: dict[str, Any]) -> dict[str, Any]:
-    """Special tokens as plain strings, the way chat templates see them."""
-    return {
-        name: [str(item) for item in value] if isinstance(value, list | tuple) else str(value)
-        for name, value in special.items()
-    }
-
-
-_BUILDERS = {
-    Kind.HF: _from_auto,
-    Kind.RAW: _from_raw,
-    Kind.TEKKEN: _from_tekken,
-    Kind.TIKTOKEN: _from_tiktoken,
-    Kind.SENTENCEPIECE: _from_sentencepiece,
-}
+@lru_cache(maxsize=1)
+def read_document(path: Path) -> dict[str, Any]:
+    """A parsed tokenizer.json: several hundred thousand objects, so only while it is compiled."""
+    document: dict[str, Any] = orjson.loads(path.read_bytes())
+    return document

@@ -11,18 +11,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 
 from chunkscope.artefacts.codec import write_atomically
 from chunkscope.artefacts.folders import cache_folder
 from chunkscope.errors import ChunkscopeError
-from chunkscope.tokenizers.engines import read_document
-
-if TYPE_CHECKING:
-    from chunkscope.tokenizers.compiled import Compiled
-    from chunkscope.tokenizers.engines import Engine
+from chunkscope.tokenizers.compiled import Compiled
+from chunkscope.tokenizers.engines import CountingEngine
 
 _SUITE = "3"  # raise when the strings change: old verdicts then no longer count
 # An engine that stumbles over more than this is wrong in another way than by its Unicode version.
@@ -55,13 +51,13 @@ _YOUNG_COMPOSITIONS = (
 )  # fmt: skip
 
 
-def texts_for(compiled: "Compiled") -> list[str]:
+def texts_for(compiled: Compiled) -> list[str]:
     """The test strings, with this tokenizer's own special tokens among them."""
     return [*_common(), *_own_words(compiled), *_with_specials(_specials(compiled))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Agreement:
     """Whether an engine may be used, and for which characters it may not.
 
     Engines carry Unicode tables of different years: rows with marks and scripts that are too
@@ -79,7 +75,9 @@ class Verdict:
         return re.compile(f"[{self.except_characters}]") if self.except_characters else None
 
 
-def judge(compiled: "Compiled", loader: str, engine: "Engine", reference: "Engine") -> Verdict:
+def judge(
+    compiled: Compiled, loader: str, engine: CountingEngine, reference: CountingEngine
+) -> Agreement:
     """Compare the ids of all test strings, and keep the verdict on disk under `loader`."""
     texts = texts_for(compiled)
     try:
@@ -87,7 +85,7 @@ def judge(compiled: "Compiled", loader: str, engine: "Engine", reference: "Engin
         excepted = _to_blame(engine, reference, failed)
     except Exception:  # an engine that stumbles over a test string is not to be trusted
         failed, excepted = texts, None
-    verdict = Verdict(
+    verdict = Agreement(
         agrees=excepted is not None,
         strings=len(texts),
         different=len(failed),
@@ -97,14 +95,16 @@ def judge(compiled: "Compiled", loader: str, engine: "Engine", reference: "Engin
     return verdict
 
 
-def _differing_texts(engine: "Engine", reference: "Engine", texts: list[str]) -> list[str]:
+def _differing_texts(
+    engine: CountingEngine, reference: CountingEngine, texts: list[str]
+) -> list[str]:
     if not texts:
         return []
     pairs = zip(texts, engine.ids(texts), reference.ids(texts), strict=True)
     return [text for text, ours, theirs in pairs if ours != theirs]
 
 
-def _to_blame(engine: "Engine", reference: "Engine", failed: list[str]) -> str | None:
+def _to_blame(engine: CountingEngine, reference: CountingEngine, failed: list[str]) -> str | None:
     """The characters without which none of these texts fails; None if it is not just characters."""
     suspects = sorted({c for text in failed for c in text if c >= _FIRST_MARK})
     if len(suspects) > _MAX_SUSPECTS:
@@ -124,21 +124,21 @@ def _to_blame(engine: "Engine", reference: "Engine", failed: list[str]) -> str |
 
 
 def _still_failing(
-    engine: "Engine", reference: "Engine", failed: list[str], without: set[str]
+    engine: CountingEngine, reference: CountingEngine, failed: list[str], without: set[str]
 ) -> list[str]:
     left_out = dict.fromkeys(map(ord, without))
     rest = {text.translate(left_out): text for text in failed}
     return [rest[text] for text in _differing_texts(engine, reference, list(rest))]
 
 
-def known(compiled: "Compiled", engine: str, reference: str) -> Verdict | None:
+def known(compiled: Compiled, engine: str, reference: str) -> Agreement | None:
     """The verdict of an earlier run."""
     with suppress(OSError, ValueError, TypeError):
-        return Verdict(**orjson.loads(_place(compiled, engine, reference).read_bytes()))
+        return Agreement(**orjson.loads(_place(compiled, engine, reference).read_bytes()))
     return None
 
 
-def record(compiled: "Compiled", engine: str, reference: str, verdict: Verdict) -> None:
+def record(compiled: Compiled, engine: str, reference: str, verdict: Agreement) -> None:
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
         write_atomically(_place(compiled, engine, reference), orjson.dumps(asdict(verdict)))
 
@@ -147,7 +147,7 @@ def differing(ours: list[int], theirs: list[int]) -> int:
     return sum(a != b for a, b in zip(ours, theirs, strict=True))
 
 
-def _place(compiled: "Compiled", engine: str, reference: str) -> Path:
+def _place(compiled: Compiled, engine: str, reference: str) -> Path:
     name = f"{_SUITE} {engine} against {reference}.json".replace(" ", "-")
     return cache_folder() / "tokenizers" / compiled.key / name
 
@@ -200,11 +200,9 @@ def _mixtures(chance: random.Random) -> Iterator[str]:
         yield joiner.join(chance.choices(pieces, k=chance.randint(1, 24)))
 
 
-def _own_words(compiled: "Compiled") -> Iterator[str]:
+def _own_words(compiled: Compiled) -> Iterator[str]:
     """Entries of the tokenizer's vocabulary, alone and in a row: merges must end the same way."""
-    if compiled.form != "json":
-        return
-    vocabulary = read_document(compiled.json_file)["model"].get("vocab") or {}
+    vocabulary = compiled.document.get("model", {}).get("vocab") or {}
     if not isinstance(vocabulary, dict):
         return
     words = sorted(vocabulary)
@@ -220,10 +218,9 @@ def _with_specials(specials: list[str]) -> Iterator[str]:
         yield f"before{token}after {token} {token}{token}\n{token}.{token[:-1]} {token[1:]}"
 
 
-def _specials(compiled: "Compiled") -> list[str]:
-    if compiled.form != "json":
+def _specials(compiled: Compiled) -> list[str]:
+    if not compiled.document:
         return ["<s>", "[INST]", "<|endoftext|>", "<|im_start|>"]
-    added = read_document(compiled.json_file).get("added_tokens") or []
-    contents = [token["content"] for token in added]
+    contents = [token["content"] for token in compiled.document.get("added_tokens") or []]
     # Vocabularies reserve hundreds of alike tokens: the first ones, and some of the rest, do.
     return contents[:64] + contents[64::37]

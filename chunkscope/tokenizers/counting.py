@@ -1,22 +1,20 @@
 """Counting with the fastest engine that is proved right, and the reference where there is none."""
 
-import random
 import re
 import threading
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 
 from chunkscope.tokenizers import conformance, relevant
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.engines import (
     QUICK_TO_COUNT,
     QUICK_TO_LOAD,
+    CountingEngine,
     Counts,
-    Engine,
     Loader,
-    reference,
-    reference_name,
 )
+from chunkscope.tokenizers.references import reference, reference_name
+from chunkscope.tokenizers.row_sample import RowSample
 
 # With less text than this to come, an engine that loads at once is done before one that counts
 # twice as fast has been loaded.
@@ -24,19 +22,37 @@ _LARGE_CHARS = 150_000_000
 _SETTLED_CHARS = 4_000_000  # by then it is clear how much of the text is shared
 _CALL_CHARS = 4_000_000
 _FEW_CHARS = 200_000
-_SAMPLE_TEXTS = 128
-_SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
-_SAMPLE_CHARS = 24_000
 
 
-def chosen_name(compiled: Compiled) -> str:
-    """The first engine that has not been found to differ: by the verdicts there are so far."""
+def settled_engine(compiled: Compiled) -> str | None:
+    """The engine that counts, by the verdicts there are so far; None before they are made."""
     reference_version = reference_name(compiled)
     for loader in (*QUICK_TO_LOAD, QUICK_TO_COUNT):
         verdict = conformance.known(compiled, loader.name, reference_version)
-        if verdict is not None and verdict.agrees:
+        if verdict is None:
+            return None
+        if verdict.agrees:
             return loader.name
     return reference_version
+
+
+class _HandOver:
+    """Whether the engine that is quicker at counting is worth its loading time, asked as we go."""
+
+    def __init__(self, expected_chars: int) -> None:
+        self._expected = expected_chars
+        self._read = 0
+        self._counted = 0
+
+    def pays(self, read_chars: int, counted_chars: int) -> bool:
+        """Told how much more was read, and how much of that had to be counted."""
+        self._read += read_chars
+        self._counted += counted_chars
+        if self._read < _SETTLED_CHARS:
+            return False
+        # A compressed file holds more than its size says: expect as much again.
+        left = max(self._expected - self._read, self._read)
+        return left * self._counted / self._read >= _LARGE_CHARS
 
 
 class Counting:
@@ -52,23 +68,18 @@ class Counting:
         self.checked_texts = 0
         self.recounted = 0
         self.corrected = 0
+        self.only_reference = False  # a fast engine was found wrong in this run
         self._exact = exact
-        self._sample: list[str] = []
-        self._offered = 0
-        self._chance = random.Random(0)  # noqa: S311  (a sample, not a secret)
+        self._sample = RowSample()
         self._lock = threading.RLock()
-        self._engine: Engine | None = None
-        self._trusted: list[tuple[Loader, Engine]] = []  # all that counted in this run
-        self._only_reference = False
-        if compiled.form in ("json", "ranks"):
-            self._choose((*QUICK_TO_LOAD, QUICK_TO_COUNT))
-        self._expected = expected_chars
-        self._read_chars = 0
-        self._counted_chars = 0
-        self._may_hand_over = any(loader is not QUICK_TO_COUNT for loader, _ in self._trusted)
+        self._engine: CountingEngine | None = None
+        self._trusted: list[tuple[Loader, CountingEngine]] = []  # all that counted in this run
+        self._choose((*QUICK_TO_LOAD, QUICK_TO_COUNT))
+        quick = any(loader is not QUICK_TO_COUNT for loader, _ in self._trusted)
+        self._hand_over = _HandOver(expected_chars) if quick else None
 
     @property
-    def reference(self) -> Engine:
+    def reference(self) -> CountingEngine:
         with self._lock:
             return reference(self.compiled)
 
@@ -87,35 +98,19 @@ class Counting:
         When much is still to come, the engine that is quicker at counting is loaded beside the
         work and takes over when it is ready.
         """
-        self._read_chars += read_chars
-        self._counted_chars += counted_chars
-        if not self._may_hand_over or self._read_chars < _SETTLED_CHARS:
-            return
-        # A compressed file holds more than its size says: expect as much again.
-        left = max(self._expected - self._read_chars, self._read_chars)
-        if left * self._counted_chars / self._read_chars >= _LARGE_CHARS:
-            self._may_hand_over = False
+        if self._hand_over and self._hand_over.pays(read_chars, counted_chars):
+            self._hand_over = None
             threading.Thread(target=self._choose, args=((QUICK_TO_COUNT,),), daemon=True).start()
 
     def sample(self, texts: list[str]) -> None:
         """Remember some of the run's own texts for the check at the end, from all over it."""
         with self._lock:
-            for text in texts[:: max(1, len(texts) // 32)]:
-                self._offered += 1
-                place = len(self._sample)
-                if place == _SAMPLE_TEXTS:
-                    place = self._chance.randrange(self._offered)
-                if place < _SAMPLE_TEXTS:
-                    self._sample[place : place + 1] = [self._window(text)]
-
-    def _window(self, text: str) -> str:
-        start = self._chance.randint(0, max(0, len(text) - _SAMPLE_WINDOW))
-        return text[start : start + _SAMPLE_WINDOW]
+            self._sample.offer(texts)
 
     def sample_agrees(self) -> bool:
         """Whether the sample has the same lengths by the reference; a wrong engine is barred."""
         with self._lock:
-            engines, sample = list(self._trusted), self._limited_sample()
+            engines, sample = list(self._trusted), self._sample.texts()
         if not engines or not sample or self._exact:
             return True
         expected = relevant.count(self.compiled, sample)
@@ -134,20 +129,9 @@ class Counting:
                 self._bar(loader, strings=self.checked_texts, different=different)
         return not any(wrong.values())
 
-    def _limited_sample(self) -> list[str]:
-        """As much of the sample, in any order, as can be counted at once."""
-        chosen = self._chance.sample(self._sample, len(self._sample))
-        ends = accumulate(map(len, chosen))
-        return [text for text, end in zip(chosen, ends, strict=True) if end <= _SAMPLE_CHARS]
-
-    @property
-    def only_reference(self) -> bool:
-        """Whether a fast engine was found wrong in this run."""
-        return self._only_reference
-
     def use_reference(self) -> None:
         with self._lock:
-            self._only_reference = True  # also for an engine that is still being loaded
+            self.only_reference = True  # also for an engine that is still being loaded
             self._engine = None
             self._trusted.clear()
             self.used.clear()
@@ -164,12 +148,12 @@ class Counting:
         for loader in loaders:
             if engine := self._proved(loader):
                 with self._lock:
-                    if not self._only_reference:
+                    if not self.only_reference:
                         self._engine = engine
                         self._trusted.append((loader, engine))
                 return
 
-    def _proved(self, loader: Loader) -> Engine | None:
+    def _proved(self, loader: Loader) -> CountingEngine | None:
         """The engine, if it takes this tokenizer and is proved to agree with the reference."""
         verdict = conformance.known(self.compiled, loader.name, reference_name(self.compiled))
         if verdict is not None and not verdict.agrees:
@@ -197,7 +181,7 @@ class Counting:
         return self.reference.count(texts)
 
     def _bar(self, loader: Loader, *, strings: int, different: int) -> None:
-        verdict = conformance.Verdict(agrees=False, strings=strings, different=different)
+        verdict = conformance.Agreement(agrees=False, strings=strings, different=different)
         conformance.record(self.compiled, loader.name, reference_name(self.compiled), verdict)
 
 
@@ -213,8 +197,8 @@ def _some_at_a_time(texts: list[str]) -> Iterator[list[str]]:
 
 
 def _guarded(
-    engine: Engine, exceptions: "re.Pattern[str]", fallback: Callable[[list[str]], Counts]
-) -> Engine:
+    engine: CountingEngine, exceptions: "re.Pattern[str]", fallback: Callable[[list[str]], Counts]
+) -> CountingEngine:
     """The engine, but texts with characters it does not know go to the reference."""
     # Finding a byte is ten times faster than matching a class, and most scripts have none of these.
     leads = {character.encode()[:1] for character in exceptions.pattern if not character.isascii()}
@@ -235,4 +219,4 @@ def _guarded(
         other = iter(fallback([text for i, text in enumerate(texts) if i in odd]))
         return [next(other) if i in odd else next(known) for i in range(len(texts))]
 
-    return Engine(engine.name, count, engine.ids)
+    return CountingEngine(engine.name, count, engine.ids)

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from chunkscope.errors import MissingError
-from chunkscope.tokenizers.resolve import (
+from chunkscope.tokenizers.files import (
     ANY_VOCABULARY,
     HF_FILES,
     HF_PATTERNS,
-    Kind,
     TokenizerFiles,
+    TokenizerKind,
     hf_folder,
 )
 
@@ -26,7 +26,7 @@ def from_hub(name: str) -> TokenizerFiles:
     if present & ANY_VOCABULARY:
         return found
     if "tekken.json" in present:
-        return TokenizerFiles(name=name, kind=Kind.TEKKEN, files=(folder / "tekken.json",))
+        return TokenizerFiles(name=name, kind=TokenizerKind.TEKKEN, files=(folder / "tekken.json",))
     raise MissingError(f"{name} has no tokenizer files", hint="pass another --tokenizer")
 
 

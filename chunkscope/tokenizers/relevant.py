@@ -14,17 +14,13 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from chunkscope.artefacts.codec import write_atomically
+from chunkscope.tokenizers.compiled import INDEX_FILE, SKELETON_FILE, Compiled
 
-if TYPE_CHECKING:
-    from chunkscope.tokenizers.compiled import Compiled
-
-INDEX = "vocabulary.sqlite"
-SKELETON = "skeleton.json"
 _LONGEST_PIECE = 64
 _MANY = 30_000  # sqlite takes this many parameters at once
 
@@ -41,7 +37,7 @@ def build_index(folder: Path, document: dict[str, Any], merges: list[tuple[str, 
     )
     _write(folder, rows)
     model = {**document["model"], "vocab": {}, "merges": []}
-    write_atomically(folder / SKELETON, orjson.dumps({**document, "model": model}))
+    write_atomically(folder / SKELETON_FILE, orjson.dumps({**document, "model": model}))
 
 
 def build_rank_index(folder: Path, ranks: Iterable[tuple[bytes, int]]) -> None:
@@ -50,19 +46,19 @@ def build_rank_index(folder: Path, ranks: Iterable[tuple[bytes, int]]) -> None:
 
 def _write(folder: Path, rows: Iterable[tuple[str | bytes, int, bytes | None]]) -> None:
     # Made beside its place and then moved there: another run may be doing the same.
-    temporary = folder / f".{INDEX}.{os.getpid()}.{threading.get_ident()}"
+    temporary = folder / f".{INDEX_FILE}.{os.getpid()}.{threading.get_ident()}"
     temporary.unlink(missing_ok=True)
     with closing(sqlite3.connect(temporary)) as index:
         index.execute("PRAGMA journal_mode = OFF")
         index.execute("CREATE TABLE vocabulary (token PRIMARY KEY, id, merges) WITHOUT ROWID")
         index.executemany("INSERT OR IGNORE INTO vocabulary VALUES (?, ?, ?)", rows)
         index.commit()
-    temporary.replace(folder / INDEX)
+    temporary.replace(folder / INDEX_FILE)
 
 
-def count(compiled: "Compiled", texts: list[str]) -> list[int | None] | None:
+def count(compiled: Compiled, texts: list[str]) -> list[int | None] | None:
     """Counts by the reference, None for a text this cannot be done with; None if not at all."""
-    if not (compiled.folder / INDEX).is_file():
+    if not (compiled.folder / INDEX_FILE).is_file():
         return None
     counter = _count_json if compiled.form == "json" else _count_ranks
     try:
@@ -71,11 +67,11 @@ def count(compiled: "Compiled", texts: list[str]) -> list[int | None] | None:
         return None
 
 
-def _count_json(compiled: "Compiled", texts: list[str]) -> list[int | None]:
+def _count_json(compiled: Compiled, texts: list[str]) -> list[int | None]:
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
 
-    skeleton = orjson.loads((compiled.folder / SKELETON).read_bytes())
+    skeleton = orjson.loads((compiled.folder / SKELETON_FILE).read_bytes())
     tokenizer = Tokenizer.from_str(orjson.dumps(skeleton).decode())
     plain = _between_added_tokens(skeleton)
     pieces = {text: _pieces(tokenizer, plain(text)) for text in texts}
@@ -118,7 +114,7 @@ def _settings(model: dict[str, Any]) -> dict[str, Any]:
     return {name: model[name] for name in names if model.get(name) is not None}
 
 
-def _count_ranks(compiled: "Compiled", texts: list[str]) -> list[int | None]:
+def _count_ranks(compiled: Compiled, texts: list[str]) -> list[int | None]:
     import regex
     import tiktoken
 
@@ -151,7 +147,7 @@ def _substrings(pieces: Iterable[Any]) -> list[Any]:
 
 def _look_up(folder: Path, tokens: list[Any]) -> list[tuple[Any, int, bytes]]:
     found: list[tuple[Any, int, bytes]] = []
-    place = (folder / INDEX).absolute().as_uri()
+    place = (folder / INDEX_FILE).absolute().as_uri()
     with closing(sqlite3.connect(f"{place}?mode=ro", uri=True)) as index:
         for start in range(0, len(tokens), _MANY):
             some = tokens[start : start + _MANY]

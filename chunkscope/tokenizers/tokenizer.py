@@ -1,9 +1,9 @@
 """One tokenizer, as a run needs it: named, made ready, counting texts and chats."""
 
 import datetime
-import hashlib
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
-from chunkscope.tokenizers.compiled import Compiled, compile_once, digest, is_compiled
-from chunkscope.tokenizers.counting import Counting, chosen_name
-from chunkscope.tokenizers.encoding import Encode, encoder
-from chunkscope.tokenizers.engines import reference_name
+from chunkscope.tokenizers.compiled import Compiled
+from chunkscope.tokenizers.compiler import compile_once, digest, is_compiled
+from chunkscope.tokenizers.counting import Counting, settled_engine
 from chunkscope.tokenizers.mistral import MistralChat
+from chunkscope.tokenizers.references import reference, reference_name
 from chunkscope.tokenizers.resolve import resolve
 
 
@@ -53,7 +53,6 @@ class Tokenizer:
         self._failure: ChunkscopeError | None = None
         self._counting: Counting | None = None
         self._mistral: MistralChat | None = None
-        self._encode: Encode | None = None
         self._templates: dict[str, ChatTemplate] = {}
 
     @property
@@ -110,9 +109,8 @@ class Tokenizer:
     def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
         """The ids that the model is fed. A chat's text has its special tokens already."""
         with self._lock:
-            if self._encode is None:
-                self._encode = encoder(self.compiled, self.kind)
-        return self._encode(texts, special_tokens)
+            served = reference(self.compiled)
+        return served.encode(texts, special_tokens)
 
     @property
     def _chat(self) -> MistralChat:
@@ -126,22 +124,19 @@ class Tokenizer:
         return self._date or datetime.date.today()  # noqa: DTZ011  (templates use local time)
 
     @property
-    def chat_key(self) -> str:
-        """What a chat's length depends on beside the tokenizer: a given template, and the day."""
-        template = self._template
-        if template is None and is_compiled(self._found, self.digest):
-            template = self.compiled.chat_template
-        text = repr(template)
-        day = self.chat_day.isoformat() if "strftime_now" in text else ""
-        given = hashlib.sha256(text.encode()).hexdigest() if self._template else ""
-        return f"{given} {day}"
+    def counting_key(self) -> str | None:
+        """All that a length depends on beside the text; None before the tokenizer is ready.
 
-    @property
-    def engine_key(self) -> str:
-        """Which engine would count, as far as it is known without loading one."""
+        Its files, a given template, the day where the template prints it, and the engine: what a
+        since barred engine counted is to be counted again.
+        """
         if not is_compiled(self._found, self.digest):
-            return ""
-        return chosen_name(self.compiled)
+            return None
+        if (engine := settled_engine(self.compiled)) is None:
+            return None
+        template = repr(self._template or self.compiled.chat_template)
+        day = self.chat_day.isoformat() if "strftime_now" in template else ""
+        return f"{self.digest} {engine} {sha256(template.encode()).hexdigest()} {day}"
 
     @property
     def renders_the_date(self) -> bool:

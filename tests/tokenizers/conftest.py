@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.tokenizers import compiled as compiled_module
-from chunkscope.tokenizers import conformance
+from chunkscope.tokenizers import compiler, conformance
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
@@ -33,5 +32,5 @@ def fewer_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     def fewer(compiled: Compiled) -> list[str]:
         return [*every(compiled)[::40], *always]
 
-    for module in (compiled_module, conformance):
+    for module in (compiler, conformance):
         monkeypatch.setattr(module, "texts_for", fewer)

@@ -12,8 +12,7 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.normalizers import NFC, NFKC
 from tokenizers.pre_tokenizers import ByteLevel, Metaspace, Whitespace
 
-from chunkscope.tokenizers.byte_level import byte_level, ranks
-from chunkscope.tokenizers.engines import write_ranks
+from chunkscope.tokenizers.byte_level import byte_level, ranks, write_ranks
 from tests.tokenizers.helpers import WORDS, bpe, document, length, splitting
 
 

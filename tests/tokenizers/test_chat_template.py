@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -323,15 +322,6 @@ def test_a_template_that_refuses_a_conversation_says_why(source: str, reason: st
 def test_a_template_that_is_not_jinja_is_bad_input() -> None:
     with pytest.raises(InputError, match=r"not valid Jinja.*line 2"):
         ChatTemplate("x\n{% for %}", special_tokens={})
-
-
-def test_a_template_survives_the_way_to_a_worker_process() -> None:
-    template = ChatTemplate(
-        "{{ bos_token }}{{ strftime_now('%Y') }}",
-        special_tokens={"bos_token": "<s>"},
-        date=datetime.date(1999, 1, 1),
-    )
-    assert pickle.loads(pickle.dumps(template)).render(say("x")) == "<s>1999"
 
 
 def test_named_templates_are_chosen_as_transformers_chooses() -> None:

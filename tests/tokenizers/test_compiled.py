@@ -18,9 +18,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 import chunkscope
 from chunkscope import AnalyzeOptions
 from chunkscope.errors import InputError
-from chunkscope.tokenizers import auto, relevant
-from chunkscope.tokenizers.compiled import JSON_FILE, RANKS_FILE, Compiled
-from chunkscope.tokenizers.engines import reference
+from chunkscope.tokenizers import auto
+from chunkscope.tokenizers.compiled import INDEX_FILE, JSON_FILE, RANKS_FILE, Compiled
+from chunkscope.tokenizers.references import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.helpers import BYTES, WORDS, bpe, save, splitting
 
@@ -310,7 +310,7 @@ def without_a_key(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fewer_strings")
-@pytest.mark.parametrize("file", ["meta.json", JSON_FILE, RANKS_FILE, relevant.INDEX])
+@pytest.mark.parametrize("file", ["meta.json", JSON_FILE, RANKS_FILE, INDEX_FILE])
 @pytest.mark.parametrize(
     "damage",
     [

@@ -18,11 +18,11 @@ from chunkscope.tokenizers.counting import Counting
 from chunkscope.tokenizers.engines import (
     QUICK_TO_COUNT,
     QUICK_TO_LOAD,
-    Engine,
+    CountingEngine,
     Ids,
     Loader,
-    reference,
 )
+from chunkscope.tokenizers.references import reference
 
 FEW = ["", "one two", "naïve 東京", "👍🏽 e\u0301 thumbs", "\U00016d63\U00016d67", "x = 1\n"]
 
@@ -36,7 +36,7 @@ class Fake:
     loads: int = 0
     asked: list[list[str]] = field(default_factory=list)
 
-    def load(self, compiled: Compiled) -> Engine:
+    def load(self, compiled: Compiled) -> CountingEngine:
         self.loads += 1
         right = reference(compiled)
 
@@ -45,7 +45,7 @@ class Fake:
             pairs = zip(texts, right.ids(texts), strict=True)
             return [[*found, 0] if self.gets_wrong(text) else found for text, found in pairs]
 
-        return Engine(f"{self.name} 1", lambda texts: list(map(len, ids(texts))), ids)
+        return CountingEngine(f"{self.name} 1", lambda texts: list(map(len, ids(texts))), ids)
 
     @property
     def loader(self) -> Loader:

@@ -13,11 +13,13 @@ from tokenizers.normalizers import NFC, BertNormalizer, Prepend, Replace
 from tokenizers.normalizers import Sequence as Normalizers
 from tokenizers.pre_tokenizers import ByteLevel, Metaspace, Sequence, Split
 
-from chunkscope.tokenizers import cutting
+from chunkscope.tokenizers import cutting, shared_prefixes
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.counting import Counting
-from chunkscope.tokenizers.cutting import SharedPrefixes, cuts_agree, last_cut, may_cut_json
-from chunkscope.tokenizers.engines import reference
+from chunkscope.tokenizers.cutting import cuts_agree, last_cut, may_cut_json
+from chunkscope.tokenizers.engines import CountingEngine
+from chunkscope.tokenizers.references import reference
+from chunkscope.tokenizers.shared_prefixes import SharedPrefixes
 from tests.tokenizers.helpers import BYTES, WORDS, bpe, document, length, splitting
 
 REAL = ["gpt2", "llama3.1", "qwen3", "default", "bert-minilm"]
@@ -187,7 +189,7 @@ def test_the_trial_sees_what_the_structure_would_not_tell(
 ) -> None:
     engine = reference(compiled("gpt2"))
     assert cuts_agree(engine, ["one two three", "four five"])
-    lying = type(engine)(engine.name, lambda texts: [len(t) // 4 for t in texts], engine.ids)
+    lying = CountingEngine(engine.name, lambda texts: [len(t) // 4 for t in texts], engine.ids)
     assert not cuts_agree(lying, ["one two three", "four five"])
 
 
@@ -197,11 +199,11 @@ def test_the_trial_sees_what_the_structure_would_not_tell(
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few words already make a shared beginning, and a sentence is a long row."""
-    monkeypatch.setattr(cutting, "_KEY", 8)
-    monkeypatch.setattr(cutting, "_LONGEST_PREFIX", 60)
-    monkeypatch.setattr(cutting, "_PIECE", 40)
-    monkeypatch.setattr(cutting, "_MAX_CANDIDATES", 4)
-    monkeypatch.setattr(cutting, "_TRIAL_ROWS", 12)
+    monkeypatch.setattr(shared_prefixes, "_KEY", 8)
+    monkeypatch.setattr(shared_prefixes, "_LONGEST_PREFIX", 60)
+    monkeypatch.setattr(shared_prefixes, "_PIECE", 40)
+    monkeypatch.setattr(shared_prefixes, "_MAX_CANDIDATES", 4)
+    monkeypatch.setattr(shared_prefixes, "_TRIAL_ROWS", 12)
 
 
 HEADS = [
@@ -227,11 +229,11 @@ def test_rows_with_shared_beginnings_keep_their_lengths_and_their_order(
 ) -> None:
     engine = reference(compiled("gpt2"))
     shared = SharedPrefixes(allowed=True)
-    jobs = [shared.job(rows[i : i + size]) for i in range(0, len(rows), size)]
-    # Threads finish in any order; only `lengths` has to be asked in the order of the jobs.
-    order = reversed(range(len(jobs))) if from_behind else range(len(jobs))
-    counts = {i: engine.count(jobs[i].texts) for i in order}
-    lengths = [n for i, job in enumerate(jobs) for n in job.lengths(counts[i])]
+    cut = [shared.cut(rows[i : i + size]) for i in range(0, len(rows), size)]
+    # Threads finish in any order; only `lengths` has to be asked in the order of the cuts.
+    order = reversed(range(len(cut))) if from_behind else range(len(cut))
+    counts = {i: engine.count(cut[i]) for i in order}
+    lengths = [n for i in range(len(cut)) for n in shared.lengths(counts[i])]
     assert lengths == engine.count(rows)
 
 
@@ -255,23 +257,26 @@ def test_rows_that_nearly_share_a_beginning(
 ) -> None:
     engine = reference(compiled(name))
     shared = SharedPrefixes(allowed=True)
-    jobs = [shared.job([row]) for row in rows * 2]
-    assert [job.lengths(engine.count(job.texts))[0] for job in jobs] == engine.count(rows * 2)
+    cut = [shared.cut([row]) for row in rows * 2]
+    assert [shared.lengths(engine.count(c))[0] for c in cut] == engine.count(rows * 2)
 
 
 def test_a_beginning_is_counted_once(compiled: Callable[[str], Compiled]) -> None:
     rows = [f"{PROMPT} number {i}" for i in range(100)]
-    job = SharedPrefixes(allowed=True).job(rows)
-    assert sum(map(len, job.texts)) < sum(map(len, rows)) / 20
+    shared = SharedPrefixes(allowed=True)
+    cut = shared.cut(rows)
+    assert sum(map(len, cut)) < sum(map(len, rows)) / 20
     engine = reference(compiled("gpt2"))
-    assert job.lengths(engine.count(job.texts)) == engine.count(rows)
+    assert shared.lengths(engine.count(cut)) == engine.count(rows)
 
 
 def test_datasets_that_share_nothing_are_left_alone() -> None:
     shared = SharedPrefixes(allowed=True)
     for start in range(0, 4000, 1000):
-        job = shared.job([f"{i} row " + "word " * 80 for i in range(start, start + 1000)])
-    assert job.heads is None
+        rows = [f"{i} row " + "word " * 80 for i in range(start, start + 1000)]
+        cut = shared.cut(rows)
+    assert cut == rows
+    assert not shared._sharing
 
 
 def test_rows_of_many_megabytes_are_counted_in_pieces(
@@ -281,16 +286,17 @@ def test_rows_of_many_megabytes_are_counted_in_pieces(
     long = words * (5_000_000 // len(words))
     rows = ["short", long, "also short", long + "!"]
     counting = Counting(compiled("llama3.1"))
-    job = SharedPrefixes(allowed=True).job(rows)
-    assert max(map(len, job.texts)) <= 2 * cutting._PIECE
-    assert job.lengths(counting.count(job.texts)) == counting.count(rows)
+    shared = SharedPrefixes(allowed=True)
+    cut = shared.cut(rows)
+    assert max(map(len, cut)) <= 2 * shared_prefixes._PIECE
+    assert shared.lengths(counting.count(cut)) == counting.count(rows)
 
 
 def test_a_row_without_a_place_to_cut_is_counted_whole() -> None:
-    row = "0" * (3 * cutting._PIECE)
-    assert SharedPrefixes(allowed=True).job([row]).texts == [row]
+    row = "0" * (3 * shared_prefixes._PIECE)
+    assert SharedPrefixes(allowed=True).cut([row]) == [row]
 
 
 def test_without_permission_rows_stay_as_they_are() -> None:
     rows = [PROMPT] * 3
-    assert SharedPrefixes(allowed=False).job(rows).texts == rows
+    assert SharedPrefixes(allowed=False).cut(rows) == rows

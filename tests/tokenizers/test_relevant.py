@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.tokenizers import relevant
-from chunkscope.tokenizers.compiled import Compiled
+from chunkscope.tokenizers.compiled import INDEX_FILE, SKELETON_FILE, Compiled
 from chunkscope.tokenizers.conformance import texts_for
-from chunkscope.tokenizers.engines import reference
+from chunkscope.tokenizers.references import reference
 
 REAL = ["llama3.1", "qwen3", "gpt2", "default"]
 
@@ -72,13 +72,13 @@ def test_a_damaged_index_is_no_answer_and_no_crash(
 ) -> None:
     broken = replace(compiled("gpt2"), folder=tmp_path / "odd #1?")
     broken.folder.mkdir()
-    skeleton = compiled("gpt2").folder / relevant.SKELETON
-    (broken.folder / relevant.SKELETON).write_bytes(skeleton.read_bytes())
-    index = broken.folder / relevant.INDEX
+    skeleton = compiled("gpt2").folder / SKELETON_FILE
+    (broken.folder / SKELETON_FILE).write_bytes(skeleton.read_bytes())
+    index = broken.folder / INDEX_FILE
     if damage is not None:
         index.write_bytes(damage)
     assert relevant.count(broken, ["some text"]) is None
-    index.write_bytes((compiled("gpt2").folder / relevant.INDEX).read_bytes())
+    index.write_bytes((compiled("gpt2").folder / INDEX_FILE).read_bytes())
     assert relevant.count(broken, ["some text"]) == [2]
     with sqlite3.connect(index) as database:
         database.execute("DROP TABLE vocabulary")
