@@ -156,7 +156,8 @@ def _launch(
     resume: bool,
     quiet: bool,
 ) -> "Verification":
-    from chunkscope.verification.verify import Report, verify
+    from chunkscope.verification.rows import Report
+    from chunkscope.verification.verify import verify
 
     earlier = _earlier(output) if resume else None
     with console.verify_progress(quiet=quiet) as listener:
@@ -208,7 +209,7 @@ def _attach(
     *,
     quiet: bool,
 ) -> "Verification":
-    from chunkscope.verification.attaching import verify_endpoint
+    from chunkscope.verification.verify import verify_endpoint
 
     with console.verify_progress(quiet=quiet) as listener:
         return verify_endpoint(

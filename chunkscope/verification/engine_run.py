@@ -22,8 +22,9 @@ from chunkscope.engine.logs import (
 from chunkscope.errors import MissingError
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, Steps, distribution_of, figures_of, median_of
+from chunkscope.verification.machine import machine_of, refuse_another_machine
 from chunkscope.verification.process import EngineProcess
-from chunkscope.verification.result import Figures, Run, WorkerMemory
+from chunkscope.verification.result import Figures, Machine, Run, WorkerMemory
 from chunkscope.verification.settings import Setting
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
@@ -34,7 +35,7 @@ TRICKLED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class EngineJob:
     """What every setting of one verification has in common."""
 
     python: str
@@ -46,6 +47,7 @@ class Job:
     timeout_s: float
     prompts: Sequence[Sequence[int]] | None = None
     bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
+    machine: Machine | None = None  # where the rows before were measured: no other will do
 
     def task(self, setting: Setting) -> dict[str, Any]:
         w = self.workload
@@ -64,7 +66,7 @@ class Job:
 
 
 @dataclass(slots=True, kw_only=True)
-class Story:
+class EngineRecord:
     """What is known so far of one engine."""
 
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -95,81 +97,84 @@ class Measured:
     """A run, and what only calibration and the machine's description need."""
 
     run: Run
-    story: Story
+    record: EngineRecord
     last_lines: tuple[str, ...] = ()
     interrupted: bool = False  # when all was measured and only calibrating was left
 
 
-def measure(setting: Setting, job: Job, log: Path, listener: VerifyProgress) -> Measured:
+def measure(setting: Setting, job: EngineJob, log: Path, listener: VerifyProgress) -> Measured:
     """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
-    story = Story()
+    record = EngineRecord()
     if setting.impossible:
         return Measured(
-            run=_run(setting, story, "", Status.REFUSED, setting.impossible), story=story
+            run=_run(setting, record, "", Status.REFUSED, setting.impossible), record=record
         )
     timed_out = interrupted = False
     with EngineProcess(job.python, job.task(setting), log) as process:
         try:
             for event in process.events(timeout_s=job.timeout_s):
-                _follow(event, story, job, process, listener)
-                if story.done:
+                _follow(event, record, job, process, listener)
+                if record.done:
                     break
         except TimeoutError:
             timed_out = True
         except KeyboardInterrupt:
-            if not story.measured:
+            if not record.measured:
                 raise
             interrupted = True
-        code = 0 if timed_out or story.measured else process.exit_code()
+        code = 0 if timed_out or record.measured else process.exit_code()
     text = process.log_text()
-    if story.measured:
-        run = _run(setting, story, text, Status.OK, "", log=log)
-        return Measured(run=run, story=story, interrupted=interrupted)
-    cause = _cause(story, text, code, job.timeout_s if timed_out else None)
-    run = _run(setting, story, text, cause.status, cause.text, log=log)
-    return Measured(run=run, story=story, last_lines=tuple(last_lines(text)))
+    if record.measured:
+        run = _run(setting, record, text, Status.OK, "", log=log)
+        return Measured(run=run, record=record, interrupted=interrupted)
+    cause = _cause(record, text, code, job.timeout_s if timed_out else None)
+    run = _run(setting, record, text, cause.status, cause.text, log=log)
+    return Measured(run=run, record=record, last_lines=tuple(last_lines(text)))
 
 
 def _follow(
     event: dict[str, Any] | None,
-    story: Story,
-    job: Job,
+    record: EngineRecord,
+    job: EngineJob,
     process: EngineProcess,
     listener: VerifyProgress,
 ) -> None:
     if event is None:
-        if story.phase == "loading" and is_compiling(process.log_text()):
-            story.phase = "compiling"
+        if record.phase == "loading" and is_compiling(process.log_text()):
+            record.phase = "compiling"
             listener.phase("compiling")
         return
     match event["event"]:
         case "phase":
-            story.phase = event["phase"]
+            record.phase = event["phase"]
             repeat = event.get("repeat")
             detail = f"repeat {repeat + 1} of {job.repeats}" if repeat is not None else ""
-            listener.phase(story.phase, detail)
+            listener.phase(record.phase, detail)
         case "progress":
             listener.progress(event["done"], event["of"])
         case "versions":
-            story.versions = {"vllm": event["vllm"], "torch": event["torch"]}
+            record.versions = {"vllm": event["vllm"], "torch": event["torch"]}
         case "accepted":
-            story.accepted, story.engine = True, event["engine"]
+            record.accepted, record.engine = True, event["engine"]
         case "ready":
-            story.start_s, story.engine = event["start_s"], event["engine"]
-            story.workers = event["workers"]
+            record.start_s, record.engine = event["start_s"], event["engine"]
+            record.workers = event["workers"]
+            here = machine_of(record.workers, record.versions)
+            if job.machine and here:
+                refuse_another_machine(job.machine, here)
         case "repeat":
-            _keep_repeat(event, story, job.workload)
+            _keep_repeat(event, record, job.workload)
         case "measured":
-            story.measured = True
+            record.measured = True
         case "burst":
-            story.bursts.append(event["steps"])
+            record.bursts.append(event["steps"])
         case "failed":
-            story.failed = event
+            record.failed = event
         case "done":
-            story.done = True
+            record.done = True
 
 
-def _keep_repeat(event: dict[str, Any], story: Story, workload: Workload) -> None:
+def _keep_repeat(event: dict[str, Any], record: EngineRecord, workload: Workload) -> None:
     answers = [
         Answer(
             sent=answer["sent"],
@@ -180,7 +185,7 @@ def _keep_repeat(event: dict[str, Any], story: Story, workload: Workload) -> Non
         for answer in event["answers"]
     ]
     at_once = not any(request.arrival_s for request in workload.requests)
-    story.notes = (TRICKLED,) if at_once and not event["held"] else ()
+    record.notes = (TRICKLED,) if at_once and not event["held"] else ()
     seen = event["steps"]
     steps = Steps(
         count=len(seen["duration_s"]),
@@ -188,35 +193,35 @@ def _keep_repeat(event: dict[str, Any], story: Story, workload: Workload) -> Non
         chunks=seen["chunks"],
         preemptions=seen["preemptions"],
     )
-    story.repeats.append(figures_of(answers, workload, steps))
-    story.answers += answers
-    story.steps.append(seen)
-    story.memory = event["memory"]
+    record.repeats.append(figures_of(answers, workload, steps))
+    record.answers += answers
+    record.steps.append(seen)
+    record.memory = event["memory"]
 
 
 # -- what became of it ---------------------------------------------------------------------------
 
 
-def _cause(story: Story, log: str, code: int, timeout_s: float | None) -> Cause:
-    said = str(story.failed["message"]) if story.failed else ""
+def _cause(record: EngineRecord, log: str, code: int, timeout_s: float | None) -> Cause:
+    said = str(record.failed["message"]) if record.failed else ""
     if any(sign in log or sign in said for sign in NO_VLLM):
         raise MissingError(
             "the interpreter for the engine has no vLLM",
             hint="pip install 'chunkscope[verify]', or name the Python that has it in "
             "CHUNKSCOPE_VLLM_PYTHON",
         )
-    if not story.workers and any(sign in log or sign in said for sign in NO_DEVICE):
+    if not record.workers and any(sign in log or sign in said for sign in NO_DEVICE):
         raise MissingError(
             "vLLM finds no GPU on this machine",
             hint="run it where the GPU is, or install a CPU build of vLLM (see the README)",
         )
-    where = f"while {story.phase}"
+    where = f"while {record.phase}"
     if timeout_s is not None:
-        text = f"no end within {timeout_s:,.0f} s: it was {story.phase}"
+        text = f"no end within {timeout_s:,.0f} s: it was {record.phase}"
         return Cause(status=Status.TIMEOUT, text=text)
-    found = cause_in(f"{log}\n{_spelled(story.failed)}", started=bool(story.workers))
+    found = cause_in(f"{log}\n{_spelled(record.failed)}", started=bool(record.workers))
     if found is not None:
-        budget = story.engine.get("max_num_batched_tokens")
+        budget = record.engine.get("max_num_batched_tokens")
         if found.status is Status.OUT_OF_MEMORY and budget:
             where = f"at {budget:,} tokens per step, {where}"
         lead = {Status.OUT_OF_MEMORY: "out of memory", Status.REFUSED: "refused"}
@@ -240,7 +245,7 @@ def _ending(code: int) -> str:
 
 def _run(
     setting: Setting,
-    story: Story,
+    record: EngineRecord,
     log_text: str,
     status: Status,
     message: str,
@@ -248,32 +253,32 @@ def _run(
     log: Path | None = None,
 ) -> Run:
     sizes = sizes_in(log_text)
-    blocks, size = story.engine.get("num_gpu_blocks"), story.engine.get("block_size")
+    blocks, size = record.engine.get("num_gpu_blocks"), record.engine.get("block_size")
     return Run(
         setting=setting.name,
         same_as=setting.same_as,
         args=dict(setting.args),
         status=status,
         message=message,
-        phase=None if status is Status.OK else story.phase,
-        started=story.started,
-        took_s=round(story.took_s, 3),
-        start_s=story.start_s,
-        engine=story.engine,
-        workers=_workers(story, sizes),
+        phase=None if status is Status.OK else record.phase,
+        started=record.started,
+        took_s=round(record.took_s, 3),
+        start_s=record.start_s,
+        engine=record.engine,
+        workers=_workers(record, sizes),
         kv_cache_tokens=sizes.kv_cache_tokens or (blocks * size if blocks and size else None),
         kv_concurrency=sizes.kv_concurrency,
-        repeats=tuple(story.repeats),
-        figures=median_of(story.repeats) if story.repeats else None,
-        distribution=distribution_of(story.answers),
+        repeats=tuple(record.repeats),
+        figures=median_of(record.repeats) if record.repeats else None,
+        distribution=distribution_of(record.answers),
         log=log.name if log else None,
-        notes=story.notes,
+        notes=record.notes,
     )
 
 
-def _workers(story: Story, logged: Sizes) -> tuple[WorkerMemory, ...]:
+def _workers(record: EngineRecord, logged: Sizes) -> tuple[WorkerMemory, ...]:
     """What each worker says of itself, else what the log says of the first."""
-    peaks = {memory["rank"]: memory for memory in story.memory}
+    peaks = {memory["rank"]: memory for memory in record.memory}
     return tuple(
         WorkerMemory(
             rank=worker["rank"],
@@ -285,7 +290,7 @@ def _workers(story: Story, logged: Sizes) -> tuple[WorkerMemory, ...]:
             cuda_graphs_gib=logged.cuda_graphs_gib or _gib(worker.get("cuda_graphs_bytes")),
             kv_cache_gib=_gib(worker.get("kv_cache_bytes")) or logged.kv_cache_gib,
         )
-        for worker in story.workers
+        for worker in record.workers
     )
 
 

@@ -69,12 +69,12 @@ def is_tie(run: Run, other: Run, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Advice:
     text: str
     better: str | None = None
 
 
-def judge(v: Verification, objective: Objective) -> Verdict | None:
+def judge(v: Verification, objective: Objective) -> Advice | None:
     """Keep the plan, or this other row is better, and why. None when there is no plan's row."""
     plan = v.run(PLAN)
     if plan is None:
@@ -86,8 +86,8 @@ def judge(v: Verification, objective: Objective) -> Verdict | None:
     beaten_by = [run for run in others if run.ok and _beats(run, plan, goal)]
     best = min(beaten_by, key=lambda run: figure(run.figures, goal.figure) or 0, default=None)
     if best is None:
-        return Verdict(text=f"Keep the plan: {_reason(plan, others, goal)}.")
-    return Verdict(text=_advice(best, plan, goal), better=best.setting)
+        return Advice(text=f"Keep the plan: {_reason(plan, others, goal)}.")
+    return Advice(text=_advice(best, plan, goal), better=best.setting)
 
 
 def _beats(run: Run, plan: Run, goal: Goal) -> bool:
@@ -95,14 +95,14 @@ def _beats(run: Run, plan: Run, goal: Goal) -> bool:
     return found is not None and found <= 1 - WORTH and not is_tie(run, plan, goal.figure)
 
 
-def _without_plan(plan: Run, others: Sequence[Run], goal: Goal) -> Verdict:
+def _without_plan(plan: Run, others: Sequence[Run], goal: Goal) -> Advice:
     running = [run for run in others if run.ok]
     best = min(running, key=lambda run: figure(run.figures, goal.figure) or 0, default=None)
     lead = f"The plan does not run here ({plan.message})"
     if best is None:
-        return Verdict(text=f"{lead}, and nothing else did.")
+        return Advice(text=f"{lead}, and nothing else did.")
     value = _seconds(figure(best.figures, goal.figure))
-    return Verdict(
+    return Advice(
         text=f"{lead}; the best of what did is {best.setting}: {goal.words} {value}.",
         better=best.setting,
     )

@@ -1,14 +1,11 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.console import VerifyProgress
-from chunkscope.costs.calibration import Calibration
-from chunkscope.costs.gpus import GIB, driver_version
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.check import version_in, vllm_python
 from chunkscope.engine.choices import Task
@@ -18,18 +15,12 @@ from chunkscope.lengths.profile import Profile, together
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.simulation.workload import BATCH, Drawing, Workload, draw_workload
-from chunkscope.verification.calibrating import (
-    bursts_for,
-    calibration_of,
-    calibration_path,
-    joined,
-)
-from chunkscope.verification.engine_run import Job, Measured, Story, measure
+from chunkscope.verification.calibration_steps import bursts_for
+from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.model_folder import model_for_engine
-from chunkscope.verification.predicting import with_prediction
-from chunkscope.verification.result import Machine, Subject, Verification
-from chunkscope.verification.settings import DEFAULT, Setting, settings_of
-from chunkscope.verification.verdict import judge
+from chunkscope.verification.result import Subject, Verification
+from chunkscope.verification.rows import Report, Rows, resumed
+from chunkscope.verification.settings import DEFAULT, settings_of
 
 if TYPE_CHECKING:
     from chunkscope.verification.prompts import RealPrompts
@@ -64,15 +55,6 @@ class VerifyOptions:
     command: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Where things are told and kept: after every row, so that none is lost."""
-
-    output: Path = Verification.default_path
-    listener: VerifyProgress = field(default_factory=VerifyProgress)
-    on_failure: Callable[[Measured], None] = lambda _: None
-
-
 def verify(
     plan: Plan,
     profile: Profile,
@@ -96,22 +78,12 @@ def verify(
     settings = settings_of(plan, profile, installed, against=options.against, also=options.also)
     engine_model, shape = model_for_engine(name, options.load_format)
     _check_vocabulary(prompts, shape)
-    verification = Verification(
-        model=Subject(
-            name=name, load_format=options.load_format, parameters=shape.parameters.total
-        ),
-        workload=workload,
-        source=prompts.source if prompts else RANDOM,
-        repeats=options.repeats,
-        options=_engine_options(options),
-        runs=(),
-        plan_digest=plan.digest(),
-        profile_digest=profile_digest(profile),
-        command=tuple(options.command),
-    )
+    subject = Subject(name=name, load_format=options.load_format, parameters=shape.parameters.total)
+    verification = _begun(plan, profile, options, workload, prompts, subject)
+    verification = replace(verification, options=_engine_options(options))
     if resume is not None:
-        verification = _resumed(verification, resume, settings)
-    job = Job(
+        verification = resumed(verification, resume, settings, installed)
+    job = EngineJob(
         python=options.python,
         engine={"model": engine_model, **_always(options), **_engine_options(options)},
         entry=plan.inputs.entry.value,
@@ -122,7 +94,61 @@ def verify(
         prompts=prompts.ids if prompts else None,
         bursts=bursts_for(_max_model_len(plan)),
     )
-    return _Rows(verification, plan, shape, job, report).measure(settings)
+    return Rows(verification, plan, shape, job, report).measure(settings)
+
+
+def verify_endpoint(
+    url: str,
+    plan: Plan,
+    profile: Profile,
+    *,
+    model: str | None = None,
+    key: str | None = None,
+    options: VerifyOptions | None = None,
+    output: Path = Verification.default_path,
+    listener: VerifyProgress | None = None,
+) -> Verification:
+    """One row: the server as it is. The key is sent to it and kept nowhere."""
+    from chunkscope.verification.endpoint.session import measure_endpoint
+
+    options = options or VerifyOptions()
+    check_options(options)
+    workload, prompts = workload_for(plan, profile, options)
+    machine, subject, run = measure_endpoint(
+        url,
+        workload,
+        repeats=options.repeats,
+        model=model,
+        key=key,
+        prompts=prompts,
+        timeout_s=options.timeout_s,
+        listener=listener or VerifyProgress(),
+    )
+    verification = _begun(plan, profile, options, workload, prompts, subject)
+    verification = replace(verification, runs=(run,), machine=machine)
+    verification.save(output)
+    return verification
+
+
+def _begun(
+    plan: Plan,
+    profile: Profile,
+    options: VerifyOptions,
+    workload: Workload,
+    prompts: "RealPrompts | None",
+    subject: Subject,
+) -> Verification:
+    """The artefact before anything is measured."""
+    return Verification(
+        model=subject,
+        workload=workload,
+        source=prompts.source if prompts else RANDOM,
+        repeats=options.repeats,
+        runs=(),
+        plan_digest=plan.digest(),
+        profile_digest=profile_digest(profile),
+        command=tuple(options.command),
+    )
 
 
 def check_options(options: VerifyOptions) -> None:
@@ -219,7 +245,7 @@ def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int
     return [(max(longest, 1), 1), *cut]
 
 
-# -- the rows ------------------------------------------------------------------------------------
+# -- what every engine is given ------------------------------------------------------------------
 
 
 def _always(options: VerifyOptions) -> dict[str, Any]:
@@ -238,115 +264,3 @@ def _engine_options(options: VerifyOptions) -> dict[str, Any]:
     if options.trust_remote_code:
         asked["trust_remote_code"] = True
     return asked
-
-
-def _resumed(fresh: Verification, old: Verification, settings: Sequence[Setting]) -> Verification:
-    """The finished rows of an earlier try at the same thing."""
-    differs = {
-        "model": fresh.model != old.model,
-        "workload": fresh.workload != old.workload or fresh.source != old.source,
-        "number of repeats": fresh.repeats != old.repeats,
-        "engine options": fresh.options != old.options,
-    }
-    for what, is_so in differs.items():
-        if is_so:
-            raise InputError(
-                f"cannot resume: the {what} differs from the earlier run's",
-                hint="repeat its options, or leave --resume out to measure everything anew",
-            )
-    wanted = {setting.name: setting.args for setting in settings}
-    kept = [
-        run
-        for run in old.runs
-        if run.status.is_final and run.setting in wanted and run.args == wanted[run.setting]
-    ]
-    return replace(fresh, runs=tuple(kept), machine=old.machine)
-
-
-class _Rows:
-    """One row after the other, each kept as soon as it is there."""
-
-    def __init__(
-        self, verification: Verification, plan: Plan, shape: ModelShape, job: Job, report: Report
-    ) -> None:
-        self._made, self._plan, self._shape = verification, plan, shape
-        self._job, self._report = job, report
-        self._measured: list[Measured] = []
-        self._earlier: dict[Path, Calibration | None] = {}
-
-    def measure(self, settings: Sequence[Setting]) -> Verification:
-        for number, setting in enumerate(settings, start=1):
-            done = self._made.run(setting.name)
-            if done is None:
-                listener = self._report.listener
-                listener.setting(setting.name, number, len(settings))
-                found = measure(setting, self._next_job(), self._log(setting), listener)
-                self._keep(found)
-                if found.interrupted:
-                    raise KeyboardInterrupt
-        order = [setting.name for setting in settings]
-        runs = sorted(self._made.runs, key=lambda run: order.index(run.setting))
-        self._made = replace(self._made, runs=tuple(runs))
-        self._save()
-        return self._made
-
-    def _next_job(self) -> Job:
-        """One row with bursts is enough: all of them share the model and the GPU."""
-        has_bursts = any(measured.story.bursts for measured in self._measured)
-        return replace(self._job, bursts=()) if has_bursts else self._job
-
-    def _keep(self, measured: Measured) -> None:
-        machine = self._made.machine or machine_of(measured.story)
-        run = with_prediction(
-            measured.run,
-            self._shape,
-            gpu_title=machine.gpu if machine else None,
-            vllm=machine.vllm if machine else None,
-            workload=self._job.workload,
-        )
-        self._made = replace(self._made.with_run(run), machine=machine)
-        self._measured.append(replace(measured, run=run))
-        self._save()
-        if not run.ok:
-            self._report.on_failure(measured)
-
-    def _save(self) -> None:
-        verdict = judge(self._made, self._plan.inputs.objective)
-        if verdict is not None:
-            self._made = replace(self._made, verdict=verdict.text, better=verdict.better)
-        self._made.save(self._report.output)
-        calibration = calibration_of(self._measured, self._shape, self._plan.inputs.tp)
-        if calibration is not None:
-            path = calibration_path(self._report.output.parent, calibration)
-            earlier = self._calibration_before(path)
-            (joined(earlier, calibration) if earlier else calibration).save(path)
-
-    def _calibration_before(self, path: Path) -> Calibration | None:
-        """What an earlier try wrote, if its rows are kept; read before it is written over."""
-        if path not in self._earlier:
-            fresh = {measured.run.setting for measured in self._measured}
-            resumed = any(run.setting not in fresh for run in self._made.runs)
-            with suppress(InputError):
-                self._earlier[path] = Calibration.load(path) if resumed else None
-        return self._earlier.setdefault(path, None)
-
-    def _log(self, setting: Setting) -> Path:
-        name = "".join(c if c.isalnum() else "-" for c in setting.name).strip("-")
-        return self._report.output.parent / f"verify-{name}.log"
-
-
-def machine_of(story: Story) -> Machine | None:
-    """None until an engine has started: only then is it known where it runs."""
-    if not story.workers:
-        return None
-    worker = story.workers[0]
-    total = worker.get("total_bytes")
-    return Machine(
-        device=worker["device"],
-        gpu=worker.get("gpu"),
-        gpus=len(story.workers) if worker["device"] != "cpu" else 0,
-        gpu_memory_gib=total / GIB if total else None,
-        driver=driver_version() if worker["device"] == "cuda" else None,
-        vllm=story.versions.get("vllm"),
-        torch=story.versions.get("torch"),
-    )

@@ -12,7 +12,7 @@ from chunkscope.costs.models import find_model
 from chunkscope.costs.step_fit import fit_steps
 from chunkscope.costs.step_time import ASSUMED_HOST, Host, StepModel, model_work, roofline
 from chunkscope.errors import InputError, MissingError
-from chunkscope.verification.calibrating import COLUMNS, _steps, bursts_for, joined
+from chunkscope.verification.calibration_steps import COLUMNS, _steps, bursts_for, joined
 
 TRUE = StepModel(
     fixed_s=5e-3,

@@ -17,7 +17,7 @@ from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageEr
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.endpoint import server as http
-from chunkscope.verification.endpoint.asking import BYTES
+from chunkscope.verification.endpoint.request_body import BYTES
 from chunkscope.verification.endpoint.server import Connection, parse_address
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Run

@@ -9,8 +9,10 @@ import pytest
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
 from chunkscope.engine.logs import Status
+from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
-from chunkscope.verification.engine_run import TRICKLED, Job, Measured, measure
+from chunkscope.verification.engine_run import TRICKLED, EngineJob, Measured, measure
+from chunkscope.verification.result import Machine
 from chunkscope.verification.settings import Setting
 
 STEPS = {
@@ -42,6 +44,7 @@ def measured(
     code: int = 0,
     arrival_s: float = 0.0,
     listener: VerifyProgress = NOBODY,
+    machine: Machine | None = None,
 ) -> Measured:
     """An engine that tells these events and ends with that code."""
     script = folder / "python"
@@ -52,7 +55,7 @@ def measured(
     )
     script.chmod(0o755)
     request = Request(prompt_tokens=10, output_tokens=2, arrival_s=arrival_s)
-    job = Job(
+    job = EngineJob(
         python=str(script),
         engine={},
         entry="llm",
@@ -61,7 +64,8 @@ def measured(
         ),
         warm_up=[],
         repeats=1,
-        timeout_s=30,
+        timeout_s=300,
+        machine=machine,
     )
     setting = Setting(name="plan", args={})
     return measure(setting, job, folder / "verify-plan.log", listener)
@@ -72,13 +76,21 @@ def test_an_engine_that_tells_everything_is_a_row(tmp_path) -> None:
     assert found.run.ok
     assert found.run.notes == ()
     assert found.run.figures.makespan_s == pytest.approx(0.02)
-    assert len(found.story.bursts) == 1
+    assert len(found.record.bursts) == 1
+
+
+def test_one_on_another_machine_than_the_rows_that_are_kept_ends_before_it_measures(
+    tmp_path,
+) -> None:
+    before = Machine(device="cpu", vllm="0.24.0")
+    with pytest.raises(InputError, match=r"with vLLM 0\.24\.0, this is vLLM 0\.28\.0"):
+        measured(tmp_path, *BEGUN, REPEAT, MEASURED, machine=before)
 
 
 def test_one_that_dies_while_calibrating_has_been_measured(tmp_path) -> None:
     found = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, code=1)
     assert found.run.ok
-    assert len(found.story.bursts) == 1
+    assert len(found.record.bursts) == 1
 
 
 def test_one_that_dies_before_has_not(tmp_path) -> None:

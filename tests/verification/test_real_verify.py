@@ -23,7 +23,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.simulate import simulate
-from chunkscope.verification.calibrating import BURSTS
+from chunkscope.verification.calibration_steps import BURSTS
 from chunkscope.verification.result import Verification
 from tests.plans import profile
 

@@ -8,21 +8,20 @@ import pytest
 
 from chunkscope.costs.models import find_model
 from chunkscope.engine.check import config_of
+from chunkscope.engine.flags import release
 from chunkscope.errors import InputError, MissingError
+from chunkscope.verification import machine
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.prompts import RealPrompts
+from chunkscope.verification.rows import resumed
 from chunkscope.verification.settings import Setting
-from chunkscope.verification.verify import (
-    VerifyOptions,
-    _check_vocabulary,
-    _resumed,
-    workload_for,
-)
+from chunkscope.verification.verify import VerifyOptions, _check_vocabulary, workload_for
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import failed, run, verification
 
 SHAPE = find_model("llama-3.1-8b")
 ARGS = {"max_num_batched_tokens": 2_048}
+HERE = release("0.24.0")
 SETTINGS = [Setting(name=name, args=ARGS) for name in ("plan", "off")]
 
 
@@ -78,14 +77,14 @@ def test_a_built_in_model_is_found_whatever_its_capitals(name) -> None:
 
 def test_a_resumed_run_keeps_the_rows_that_are_final() -> None:
     old = verification(run("plan", 1.0), failed("off"), failed("gone"))
-    kept = _resumed(replace(old, runs=()), old, SETTINGS)
+    kept = resumed(replace(old, runs=()), old, SETTINGS, HERE)
     assert [r.setting for r in kept.runs] == ["plan", "off"]
 
 
 def test_a_row_with_other_arguments_is_measured_again() -> None:
     old = verification(run("plan", 1.0))
     changed = [Setting(name="plan", args={"max_num_batched_tokens": 4_096})]
-    assert _resumed(replace(old, runs=()), old, changed).runs == ()
+    assert resumed(replace(old, runs=()), old, changed, HERE).runs == ()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,63 @@ def test_a_row_with_other_arguments_is_measured_again() -> None:
         ({"options": {"enforce_eager": True}}, "engine options"),
     ],
 )
-def test_another_verification_cannot_be_resumed(change, said) -> None:
+def test_another_verification_cannot_beresumed(change, said) -> None:
     old = verification(run("plan", 1.0))
     with pytest.raises(InputError, match=f"cannot resume: the {said} differs"):
-        _resumed(replace(old, runs=(), **change), old, SETTINGS)
+        resumed(replace(old, runs=(), **change), old, SETTINGS, HERE)
+
+
+# -- one artefact, one machine -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "vllm", "said"),
+    [
+        (["NVIDIA H200"], "0.28.0", "measured with vLLM 0.24.0, this is vLLM 0.28.0"),
+        (["NVIDIA L4", "NVIDIA L4"], "0.24.0", "NVIDIA H200, this machine has NVIDIA L4"),
+    ],
+)
+def test_rows_of_another_machine_are_not_resumed(monkeypatch, named, vllm, said) -> None:
+    monkeypatch.setattr(machine, "local_gpu_names", lambda: named)
+    old = verification(run("plan", 1.0))
+    with pytest.raises(InputError, match=said) as refused:
+        resumed(replace(old, runs=()), old, SETTINGS, release(vllm))
+    assert "--output" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("named", "vllm"),
+    [
+        pytest.param([], "0.24.0", id="nvidia-smi does not say"),
+        pytest.param(["NVIDIA L4", "NVIDIA H200"], "0.24.0+cu129", id="one of several GPUs"),
+    ],
+)
+def test_rows_of_this_machine_are(monkeypatch, named, vllm) -> None:
+    monkeypatch.setattr(machine, "local_gpu_names", lambda: named)
+    old = verification(run("plan", 1.0))
+    kept = resumed(replace(old, runs=()), old, SETTINGS, release(vllm))
+    assert kept.runs == old.runs
+    assert kept.machine == old.machine
+
+
+def test_without_a_row_to_keep_the_machine_is_asked_anew() -> None:
+    gone = verification(run("gone", 1.0))
+    unknown = verification(failed("plan"), machine=None)
+    for old in (gone, unknown):
+        fresh = replace(old, runs=(), machine=None)
+        assert resumed(fresh, old, SETTINGS, release("0.28.0")) == fresh
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"gpu": "NVIDIA L4"}, "measured with NVIDIA H200, this is NVIDIA L4"),
+        ({"vllm": "0.24.1"}, "measured with vLLM 0.24.0, this is vLLM 0.24.1"),
+        ({"device": "cpu", "gpu": None}, "a cuda build of vLLM, this is a cpu build"),
+    ],
+)
+def test_another_machine_is_refused_once_the_engine_tells(change, said) -> None:
+    kept = verification().machine
+    machine.refuse_another_machine(kept, replace(kept, gpus=2, driver="570.1"))
+    with pytest.raises(InputError, match=said):
+        machine.refuse_another_machine(kept, replace(kept, **change))

@@ -24,7 +24,7 @@ CACHE = "vllm:cache_config_info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class MetricSample:
     name: str
     labels: dict[str, str]
     value: float
@@ -34,7 +34,7 @@ class Sample:
 class Metrics:
     """One reading."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[MetricSample, ...]
 
     @property
     def is_vllm(self) -> bool:
@@ -49,7 +49,7 @@ class Metrics:
                 return sum(found)
         return None
 
-    def _of(self, labels: dict[str, str]) -> Iterator[Sample]:
+    def _of(self, labels: dict[str, str]) -> Iterator[MetricSample]:
         return (s for s in self.samples if labels.items() <= s.labels.items())
 
     @property
@@ -67,7 +67,7 @@ def parse(text: str) -> Metrics:
     return Metrics(samples=tuple(filter(None, map(_sample, text.splitlines()))))
 
 
-def _sample(line: str) -> Sample | None:
+def _sample(line: str) -> MetricSample | None:
     found = _SAMPLE.fullmatch(line)
     if line.startswith("#") or found is None:
         return None
@@ -77,7 +77,7 @@ def _sample(line: str) -> Sample | None:
     except ValueError:
         return None
     pairs = {key: _unescaped(text) for key, text in _LABEL.findall(labels or "")}
-    return Sample(name=name, labels=pairs, value=number)
+    return MetricSample(name=name, labels=pairs, value=number)
 
 
 def _unescaped(text: str) -> str:

@@ -272,7 +272,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Model:
+class _ServedModel:
     id: str
     owner: str | None = None
     max_model_len: int | None = None
@@ -294,7 +294,7 @@ async def meet(connection: Connection, model: str | None) -> Server:
     )
 
 
-async def _models(connection: Connection, model: str | None) -> list[_Model]:
+async def _models(connection: Connection, model: str | None) -> list[_ServedModel]:
     try:
         reply = await connection.get("/v1/models")
     except RequestFailed as failure:
@@ -313,21 +313,21 @@ async def _models(connection: Connection, model: str | None) -> list[_Model]:
     return [_model(entry) for entry in listed if isinstance(entry, dict) and entry.get("id")]
 
 
-def _model(entry: dict[str, Any]) -> _Model:
+def _model(entry: dict[str, Any]) -> _ServedModel:
     longest = entry.get("max_model_len")
-    return _Model(
+    return _ServedModel(
         id=str(entry["id"]),
         owner=entry.get("owned_by"),
         max_model_len=longest if isinstance(longest, int) else None,
     )
 
 
-def _choose(models: Sequence[_Model], name: str | None, address: str) -> _Model:
+def _choose(models: Sequence[_ServedModel], name: str | None, address: str) -> _ServedModel:
     by_name = {model.id: model for model in models}
     if name is not None:
         if models and name not in by_name:
             raise UsageError(f"{address} does not serve {name}", hint=_listing(models))
-        return by_name.get(name) or _Model(id=name)
+        return by_name.get(name) or _ServedModel(id=name)
     if not models:
         raise MissingError(f"{address} serves no model", hint="is it still loading one?")
     if len(models) > 1:
@@ -335,7 +335,7 @@ def _choose(models: Sequence[_Model], name: str | None, address: str) -> _Model:
     return models[0]
 
 
-def _listing(models: Sequence[_Model], most: int = 8) -> str:
+def _listing(models: Sequence[_ServedModel], most: int = 8) -> str:
     names = [printable(model.id) for model in models[:most]]
     more = f" and {len(models) - most} more" if len(models) > most else ""
     return f"name one with --model: {', '.join(names)}{more}"

@@ -14,17 +14,17 @@ from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, UsageError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
-from chunkscope.verification.endpoint.asking import (
+from chunkscope.verification.endpoint.exchange import Exchange, Seen
+from chunkscope.verification.endpoint.metrics import Metrics
+from chunkscope.verification.endpoint.request_body import (
     BYTES,
     WORDS,
-    Dialect,
-    Prompts,
+    RandomIds,
+    RequestForm,
     Route,
+    SentPrompts,
     Texts,
-    TokenIds,
 )
-from chunkscope.verification.endpoint.metrics import Metrics
-from chunkscope.verification.endpoint.sending import Seen, Sender
 from chunkscope.verification.endpoint.server import (
     Connection,
     RequestFailed,
@@ -134,11 +134,11 @@ class _Session:
     notes: dict[str, None] = field(default_factory=dict)  # each once, in order
     late_s: float = 0.0
     name: str = field(default_factory=lambda: uuid4().hex)
-    prompts: Prompts = field(init=False)
-    dialect: Dialect = field(init=False)
+    prompts: SentPrompts = field(init=False)
+    form: RequestForm = field(init=False)
 
     def __post_init__(self) -> None:
-        self.dialect = Dialect(
+        self.form = RequestForm(
             model=self.server.model, is_vllm=self.server.is_vllm, task=self.workload.task
         )
         if self.real is not None:
@@ -146,7 +146,7 @@ class _Session:
         else:
             # Only a vLLM that has its tokenizer looks at ids before it uses them.
             ids = WORDS if self.server.has_tokenizer else BYTES
-            self.prompts = TokenIds(workload=self.workload, run=self.name, range=ids)
+            self.prompts = RandomIds(workload=self.workload, run=self.name, range=ids)
 
     async def run(self, repeats: int, timeout_s: float) -> Run:
         started, begin = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
@@ -215,7 +215,7 @@ class _Session:
         except RequestFailed as failure:
             if failure.is_about_the_key or failure.is_redirect:
                 raise unusable(self.connection, failure) from None
-            if isinstance(self.prompts, TokenIds) and self._may_be_the_ids(failure):
+            if isinstance(self.prompts, RandomIds) and self._may_be_the_ids(failure):
                 await self._try_lower(self.prompts, failure)
             elif failure.code == HTTPStatus.NOT_FOUND:
                 await self._try_chat()
@@ -223,24 +223,24 @@ class _Session:
                 raise
 
     async def _probe(self) -> None:
-        body = self.dialect.body(self.prompts.probe(), 1, salt=f"{self.name}/probe")
-        await Sender(self.connection, self.dialect).send([body], [0.0], lambda: None)
+        body = self.form.body(self.prompts.probe(), 1, salt=f"{self.name}/probe")
+        await Exchange(self.connection, self.form).send([body], [0.0], lambda: None)
 
     async def _try_chat(self) -> None:
-        if not self.dialect.streams:
+        if not self.form.streams:
             raise InputError(
                 f"{self.connection.address} has no {Route.COMPLETIONS}, and chats give no "
                 "log-probabilities of a prompt",
                 hint="measure it with --task generate",
             )
-        self.dialect = replace(self.dialect, path=Route.CHAT)
+        self.form = replace(self.form, path=Route.CHAT)
         await self._probe()
         self._note(
             f"the server has only {Route.CHAT}: each prompt was sent as one user message, which "
             "the server put into its own chat template"
         )
 
-    async def _try_lower(self, ids: TokenIds, failure: RequestFailed) -> None:
+    async def _try_lower(self, ids: RandomIds, failure: RequestFailed) -> None:
         if ids.range != BYTES:
             self.prompts = ids.lower()
             try:
@@ -293,7 +293,7 @@ class _Session:
         """Requests and their numbers; what was seen of each."""
         # Made before the clock starts: a long prompt of token ids takes a while to write down.
         bodies = [
-            self.dialect.body(
+            self.form.body(
                 self.prompts.prompt(repeat, index, request.prompt_tokens),
                 request.output_tokens,
                 salt=f"{self.name}/{repeat}",
@@ -302,11 +302,11 @@ class _Session:
             for index, request in requests
         ]
         self.progress = _Progress(self.listener, len(requests))
-        sender = Sender(self.connection, self.dialect)
+        exchange = Exchange(self.connection, self.form)
         at = [request.arrival_s for _, request in requests]
-        seen = await sender.send(bodies, at, self.progress.one_more)
+        seen = await exchange.send(bodies, at, self.progress.one_more)
         if repeat >= 0:
-            self.late_s = max(self.late_s, sender.late_s)
+            self.late_s = max(self.late_s, exchange.late_s)
         return seen
 
     # -- what the server counted -----------------------------------------------------------------

@@ -21,7 +21,7 @@ TELL_EVERY_S = 0.5
 LONGEST_BURST_S = 10.0
 
 
-class Events:
+class EventPipe:
     """One line of JSON for each thing that happens."""
 
     def __init__(self) -> None:
@@ -35,22 +35,22 @@ class Events:
 
 
 def main() -> None:
-    events = Events()
+    events = EventPipe()
     with open(sys.argv[1], encoding="utf-8") as file:
         task = json.load(file)
     events.tell("phase", phase="loading")
     try:
-        asyncio.run(Run(task, events).go())
+        asyncio.run(Measurement(task, events).go())
     except BaseException as error:  # whatever it is, it must be told before the process ends
         events.tell("failed", kind=type(error).__name__, message=str(error)[:2_000])
         raise
     events.tell("done")
 
 
-class Run:
+class Measurement:
     """One engine, from its start to the last repeat."""
 
-    def __init__(self, task: "dict[str, Any]", events: Events) -> None:
+    def __init__(self, task: "dict[str, Any]", events: EventPipe) -> None:
         self._task, self._events = task, events
         self._engine: Any = None
 
@@ -87,7 +87,7 @@ class Run:
         requests = self._task["requests"]
         for repeat in range(self._task["repeats"]):
             self._events.tell("phase", phase="measuring", repeat=repeat)
-            progress = Progress(self._events, len(requests))
+            progress = AnswerCount(self._events, len(requests))
             answers = await sender.send(requests, str(repeat), progress.one_more)
             steps = await self._steps()
             memory = [json.loads(text) for text in await self._ask("chunkscope_memory")]
@@ -123,8 +123,8 @@ class Run:
         return await self._engine.collective_rpc(method)
 
 
-class Progress:
-    def __init__(self, events: Events, of: int) -> None:
+class AnswerCount:
+    def __init__(self, events: EventPipe, of: int) -> None:
         self._events, self._of, self._done, self._told = events, of, 0, 0.0
 
     def one_more(self) -> None:

@@ -13,7 +13,7 @@ class Sender:
 
     def __init__(self, engine: Any, task: "dict[str, Any]", *, vocab: int) -> None:
         self._engine, self._task = engine, task
-        self._ids = TokenIds(task, vocab=vocab)
+        self._ids = PromptIds(task, vocab=vocab)
         self._tokens = Tokens(engine.output_processor)
         self._streams = False
         self.held = False  # whether all requests of the last time waited before the clock started
@@ -135,7 +135,7 @@ class Tokens:
         return self._of.pop(name, ([], []))
 
 
-class TokenIds:
+class PromptIds:
     """The prompts: given ids, or random ones, other ones in every repeat."""
 
     def __init__(self, task: "dict[str, Any]", *, vocab: int) -> None:

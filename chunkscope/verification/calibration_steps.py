@@ -48,13 +48,13 @@ def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
 
 def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
-    good = [m for m in measured if m.run.ok and m.story.workers]
-    rows = [(m.run.setting, row) for m in good for row in _steps(m.story.steps)]
-    rows += [(BURSTS, row) for m in good for row in _steps(m.story.bursts)]
+    good = [m for m in measured if m.run.ok and m.record.workers]
+    rows = [(m.run.setting, row) for m in good for row in _steps(m.record.steps)]
+    rows += [(BURSTS, row) for m in good for row in _steps(m.record.bursts)]
     if not rows:
         return None
-    story = good[0].story
-    worker, total = story.workers[0], story.workers[0].get("total_bytes")
+    record = good[0].record
+    worker, total = record.workers[0], record.workers[0].get("total_bytes")
     columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
     return Calibration(
         gpu=worker.get("gpu") or "cpu",
@@ -62,10 +62,10 @@ def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> 
         device=worker["device"],
         model=_model(shape, tp),
         tp=tp,
-        vllm=story.versions["vllm"],
-        torch=story.versions["torch"],
-        eager=bool(story.engine.get("enforce_eager")),
-        async_scheduling=story.engine.get("async_scheduling"),
+        vllm=record.versions["vllm"],
+        torch=record.versions["torch"],
+        eager=bool(record.engine.get("enforce_eager")),
+        async_scheduling=record.engine.get("async_scheduling"),
         method=METHOD[worker["device"]],
         steps=StepSamples(setting=tuple(setting for setting, _ in rows), **columns),
     )

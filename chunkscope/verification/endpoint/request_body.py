@@ -22,7 +22,7 @@ class Route(StrEnum):
     CHAT = "/v1/chat/completions"
 
 
-class Prompts(Protocol):
+class SentPrompts(Protocol):
     """The prompts of a workload; a warm-up is repeat -1."""
 
     def prompt(self, repeat: int, index: int, length: int) -> str | list[int]: ...
@@ -35,7 +35,7 @@ class Prompts(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenIds:
+class RandomIds:
     """Random ids, other ones in every repeat and in every run: no prefix cache knows them.
 
     `run` tells this run from others, whose prompts may still be in the server's cache.
@@ -59,7 +59,7 @@ class TokenIds:
         """Ends in the highest id that will be sent."""
         return [self.range[0], self.range[1] - 1]
 
-    def lower(self) -> "TokenIds":
+    def lower(self) -> "RandomIds":
         return replace(self, range=BYTES)
 
     def _random(self, which: str, length: int) -> list[int]:
@@ -85,7 +85,7 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class RequestForm:
     """How this server is asked. What only vLLM understands is sent to vLLM only."""
 
     model: str

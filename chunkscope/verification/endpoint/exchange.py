@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from chunkscope.verification.endpoint.asking import Dialect
+from chunkscope.verification.endpoint.request_body import RequestForm
 from chunkscope.verification.endpoint.server import Connection, RequestFailed
 from chunkscope.verification.endpoint.stream import BadStream, Events, Received, ServerError
 from chunkscope.verification.latencies import Answer
@@ -24,11 +24,11 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Sender:
+class Exchange:
     """`late_s`: how long, at most, this process was kept from looking at the clock."""
 
     connection: Connection
-    dialect: Dialect
+    form: RequestForm
     late_s: float = 0.0
 
     async def send(
@@ -65,7 +65,7 @@ class Sender:
         received = Received()
         sent = time.perf_counter() - begin
         try:
-            if self.dialect.streams:
+            if self.form.streams:
                 await self._read_stream(body, received, begin)
             else:
                 await self._read_whole(body, received, begin)
@@ -79,7 +79,7 @@ class Sender:
 
     async def _read_stream(self, body: bytes, received: Received, begin: float) -> None:
         events, came = Events(), False
-        async with self.connection.stream(self.dialect.path, body) as parts:
+        async with self.connection.stream(self.form.path, body) as parts:
             async for part in parts:
                 now = time.perf_counter() - begin
                 for event in events.feed(part):
@@ -92,7 +92,7 @@ class Sender:
             raise BadStream("does not stream its answers")
 
     async def _read_whole(self, body: bytes, received: Received, begin: float) -> None:
-        reply = await self.connection.post(self.dialect.path, body)
+        reply = await self.connection.post(self.form.path, body)
         if reply.status != HTTPStatus.OK:
             raise self.connection.refusal(reply)
         received.take_whole(reply.body, time.perf_counter() - begin)

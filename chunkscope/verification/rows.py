@@ -1,0 +1,137 @@
+"""The rows of a verification: which are kept of an earlier try, and each saved as it comes."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from chunkscope.console import VerifyProgress
+from chunkscope.costs.calibration import Calibration
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.engine.flags import Release
+from chunkscope.errors import InputError
+from chunkscope.planning.plan import Plan
+from chunkscope.verification.calibration_steps import calibration_of, calibration_path, joined
+from chunkscope.verification.engine_run import EngineJob, Measured, measure
+from chunkscope.verification.machine import machine_of, refuse_what_shows_before
+from chunkscope.verification.predicting import with_prediction
+from chunkscope.verification.result import Verification
+from chunkscope.verification.settings import Setting
+from chunkscope.verification.verdict import judge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Where things are told and kept: after every row, so that none is lost."""
+
+    output: Path = Verification.default_path
+    listener: VerifyProgress = field(default_factory=VerifyProgress)
+    on_failure: Callable[[Measured], None] = lambda _: None
+
+
+def resumed(
+    fresh: Verification, old: Verification, settings: Sequence[Setting], installed: Release
+) -> Verification:
+    """With the finished rows of an earlier try at the same thing on the same machine."""
+    differs = {
+        "model": fresh.model != old.model,
+        "workload": fresh.workload != old.workload or fresh.source != old.source,
+        "number of repeats": fresh.repeats != old.repeats,
+        "engine options": fresh.options != old.options,
+    }
+    for what, is_so in differs.items():
+        if is_so:
+            raise InputError(
+                f"cannot resume: the {what} differs from the earlier run's",
+                hint="repeat its options, or leave --resume out to measure everything anew",
+            )
+    if old.machine is None:
+        return fresh  # no engine ever started: where it was tried is not known
+    wanted = {setting.name: setting.args for setting in settings}
+    kept = [
+        run
+        for run in old.runs
+        if run.status.is_final and run.setting in wanted and run.args == wanted[run.setting]
+    ]
+    if not kept:
+        return fresh
+    refuse_what_shows_before(old.machine, installed)
+    return replace(fresh, runs=tuple(kept), machine=old.machine)
+
+
+class Rows:
+    """One row after the other, each kept as soon as it is there."""
+
+    def __init__(
+        self,
+        verification: Verification,
+        plan: Plan,
+        shape: ModelShape,
+        job: EngineJob,
+        report: Report,
+    ) -> None:
+        self._made, self._plan, self._shape = verification, plan, shape
+        self._job, self._report = job, report
+        self._measured: list[Measured] = []
+        self._earlier: dict[Path, Calibration | None] = {}
+
+    def measure(self, settings: Sequence[Setting]) -> Verification:
+        for number, setting in enumerate(settings, start=1):
+            if self._made.run(setting.name) is None:
+                listener = self._report.listener
+                listener.setting(setting.name, number, len(settings))
+                found = measure(setting, self._next_job(), self._log(setting), listener)
+                self._keep(found)
+                if found.interrupted:
+                    raise KeyboardInterrupt
+        order = [setting.name for setting in settings]
+        runs = sorted(self._made.runs, key=lambda run: order.index(run.setting))
+        self._made = replace(self._made, runs=tuple(runs))
+        self._save()
+        return self._made
+
+    def _next_job(self) -> EngineJob:
+        """One row with bursts is enough: all of them share the model and the GPU."""
+        has_bursts = any(measured.record.bursts for measured in self._measured)
+        job = replace(self._job, machine=self._made.machine)
+        return replace(job, bursts=()) if has_bursts else job
+
+    def _keep(self, measured: Measured) -> None:
+        record = measured.record
+        machine = self._made.machine or machine_of(record.workers, record.versions)
+        run = with_prediction(
+            measured.run,
+            self._shape,
+            gpu_title=machine.gpu if machine else None,
+            vllm=machine.vllm if machine else None,
+            workload=self._job.workload,
+        )
+        self._made = replace(self._made.with_run(run), machine=machine)
+        self._measured.append(replace(measured, run=run))
+        self._save()
+        if not run.ok:
+            self._report.on_failure(measured)
+
+    def _save(self) -> None:
+        verdict = judge(self._made, self._plan.inputs.objective)
+        if verdict is not None:
+            self._made = replace(self._made, verdict=verdict.text, better=verdict.better)
+        self._made.save(self._report.output)
+        calibration = calibration_of(self._measured, self._shape, self._plan.inputs.tp)
+        if calibration is not None:
+            path = calibration_path(self._report.output.parent, calibration)
+            earlier = self._calibration_before(path)
+            (joined(earlier, calibration) if earlier else calibration).save(path)
+
+    def _calibration_before(self, path: Path) -> Calibration | None:
+        """What an earlier try wrote, if its rows are kept; read before it is written over."""
+        if path not in self._earlier:
+            fresh = {measured.run.setting for measured in self._measured}
+            is_resumed = any(run.setting not in fresh for run in self._made.runs)
+            with suppress(InputError):
+                self._earlier[path] = Calibration.load(path) if is_resumed else None
+        return self._earlier.setdefault(path, None)
+
+    def _log(self, setting: Setting) -> Path:
+        name = "".join(c if c.isalnum() else "-" for c in setting.name).strip("-")
+        return self._report.output.parent / f"verify-{name}.log"
