@@ -138,7 +138,7 @@ def analyze(
     from chunkscope.lengths.analyze import AnalyzeOptions, Listener
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.sources.base import ReadOptions
-    from chunkscope.sources.select import SelectOptions
+    from chunkscope.sources.selection import SelectOptions
 
     _refuse_contradictions(
         tokenizer=tokenizer,

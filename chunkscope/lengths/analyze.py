@@ -14,7 +14,7 @@ from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
 from chunkscope.lengths.scan import ScanOptions, scan
 from chunkscope.sources.base import ReadOptions, Skipped, Source, printable
 from chunkscope.sources.discover import discover
-from chunkscope.sources.select import SelectOptions
+from chunkscope.sources.selection import SelectOptions
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 

@@ -31,8 +31,9 @@ from chunkscope.sources.base import (
     printable,
 )
 from chunkscope.sources.chat import Conversation
+from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.select import Prompts, Selection, SelectOptions, select
+from chunkscope.sources.selection import Prompts, Selection, SelectOptions
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import Counting
 from chunkscope.tokenizers.engines import version
@@ -155,7 +156,6 @@ def _what_matters(options: ScanOptions) -> dict[str, Any]:
         "read": [read.encoding, read.per_line, read.delimiter, read.header],
         "fields": chosen.fields,
         "text_template": chosen.template,
-        "joiner": chosen.joiner,
         "prefix": chosen.prefix,
         "output_field": chosen.output_field,
         "chat": [chosen.chat, options.apply_chat_template],

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from chunkscope.errors import ChunkscopeError, InputError
 
-# What `head` looks at: enough to see a field that only some records have.
-HEAD_RECORDS = 256
+# What `head` shows: enough to see a field that only some records have.
+HEAD_RECORDS = 100
 _HEAD_CHUNKS = 3
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20

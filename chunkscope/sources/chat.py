@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from chunkscope.sources.fields import UnusableError, describe, escape
 
 Message = dict[str, Any]
@@ -62,7 +60,7 @@ _REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "too
 @dataclass(slots=True)
 class Conversation:
     """What a chat template is given. `media` counts image, audio and video parts, whose tokens
-    nobody knows without the model's processor."""
+    only the model's processor could count."""
 
     messages: list[Message]
     tools: list[dict[str, Any]] | None = None
@@ -94,14 +92,12 @@ def conversation(value: Any, row: Mapping[str, Any]) -> Conversation:
     if not value:
         raise UnusableError("messages are an empty list")
     messages = [_message(message, number) for number, message in enumerate(value, start=1)]
-    result = Conversation(
+    return Conversation(
         messages=messages,
         tools=_tools(row.get("tools"), row.get("functions")),
         template_kwargs=_template_kwargs(row),
         media=sum(_media(message["content"]) for message in messages),
     )
-    _check_unicode(result)
-    return result
 
 
 def _message(message: Any, number: int) -> Message:
@@ -203,20 +199,25 @@ def _arguments(arguments: Any) -> Any:
 
 
 def _tools(tools: Any, functions: Any) -> list[dict[str, Any]] | None:
-    tools = _parsed(tools, "tools")
+    tools = _list(tools, "tools")
     if not tools:
-        functions = _parsed(functions, "functions")
+        functions = _list(functions, "functions")
         tools = [{"type": "function", "function": function} for function in functions or []]
     return [_tool(tool) for tool in tools] or None
 
 
-def _parsed(value: Any, name: str) -> list[Any] | None:
-    """A list, also one that a table holds as JSON text."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.strip() else None
-        except (ValueError, RecursionError):
-            raise UnusableError(f'field "{name}" is not valid JSON') from None
+def _parsed(value: Any, name: str) -> Any:
+    """A table holds lists and objects as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError):
+        raise UnusableError(f'field "{name}" is not valid JSON') from None
+
+
+def _list(value: Any, name: str) -> list[Any] | None:
+    value = _parsed(value, name)
     if value is None or isinstance(value, list):
         return value
     raise UnusableError(f'field "{name}" is {describe(value)}, not a list')
@@ -237,12 +238,7 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
-    kwargs = row.get("chat_template_kwargs")
-    if isinstance(kwargs, str):
-        try:
-            kwargs = json.loads(kwargs) if kwargs.strip() else None
-        except (ValueError, RecursionError):
-            raise UnusableError('field "chat_template_kwargs" is not valid JSON') from None
+    kwargs = _parsed(row.get("chat_template_kwargs"), "chat_template_kwargs")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise UnusableError(f'field "chat_template_kwargs" is {describe(kwargs)}, not an object')
     refused = _REFUSED_KWARGS & (kwargs or {}).keys()
@@ -252,21 +248,6 @@ def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
         raise UnusableError("continue_final_message is not supported")
     passed_on = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
     return passed_on | (kwargs or {})
-
-
-def _check_unicode(result: Conversation) -> None:
-    """Go through every nested string; writing JSON does that at next to no cost."""
-    everything = (result.messages, result.tools, result.template_kwargs)
-    try:
-        orjson.dumps(everything)
-    except TypeError:
-        # A surrogate, or something else that orjson will not write, such as a very large number.
-        try:
-            json.dumps(everything, ensure_ascii=False, default=str).encode()
-        except UnicodeEncodeError:
-            raise UnusableError("holds a lone surrogate (not valid Unicode)") from None
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UnusableError(f"cannot be written as JSON: {error}") from None
 
 
 # --- content, as a template wants it --------------------------------------------------------------

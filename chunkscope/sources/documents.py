@@ -20,9 +20,10 @@ from chunkscope.sources.base import (
     Problems,
     RecordReader,
     Source,
+    printable,
     too_long,
 )
-from chunkscope.sources.lines import LinesReader, has_lone_surrogate, in_words, parse_line
+from chunkscope.sources.lines import LinesReader, in_words, parse_line
 from chunkscope.sources.opening import ByteStream, Pieces
 
 WHOLE_BYTES = 64 << 20
@@ -127,8 +128,6 @@ class DocumentReader(RecordReader):
                 f"byte 0x{byte:02x} at character {column} of the row is not UTF-8 "
                 "(try --encoding latin-1)",
             )
-        elif has_lone_surrogate(text, value):
-            self.problems.bad(row, "a lone surrogate (\\ud800 to \\udfff), which is no character")
         else:
             yield Chunk([row], [value])
 
@@ -137,11 +136,11 @@ class DocumentReader(RecordReader):
         kept: dict[str, Any] = {}
         kept_text: list[str] = []
         for key in text.object_keys():
-            if key not in _CHAT_KEYS and _is_text(key) and text.at_list_of_objects():
+            if key not in _CHAT_KEYS and text.at_list_of_objects():
                 if self.rows_at is not None:
                     raise InputError(
                         f"{self.source.path} holds more than one list of rows: "
-                        f"'{self.rows_at}' and '{key}'",
+                        f"'{printable(self.rows_at)}' and '{printable(key)}'",
                         hint="put each of them into a file of its own",
                     )
                 self.rows_at = key
@@ -151,15 +150,6 @@ class DocumentReader(RecordReader):
                 kept_text += key, source_text
         if self.rows_at is None and [*self._checked(1, kept, "".join(kept_text))]:
             yield from self._shaped(kept, size=CHUNK_BYTES)
-
-
-def _is_text(key: str) -> bool:
-    """Can it be written out? Half a surrogate pair cannot."""
-    try:
-        key.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _read_up_to(stream: ByteStream, size: int) -> bytes:

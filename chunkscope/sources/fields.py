@@ -36,6 +36,11 @@ class FieldPath:
     text: str
     steps: tuple[Step, ...]
 
+    @classmethod
+    def to(cls, key: str) -> "FieldPath":
+        """The path to a top-level key, whatever it is made of."""
+        return cls(escape(str(key)), (key,))
+
     @property
     def column(self) -> str | None:
         """The top-level field that is needed, or None where that cannot be said."""
@@ -60,6 +65,9 @@ class FieldPath:
             return self.get(record)
         except UnusableError:
             return None
+
+
+RECORD = FieldPath("", ())
 
 
 def _walk(value: Any, steps: Sequence[Step], text: str) -> Any:
@@ -171,11 +179,6 @@ def all_unicode(texts: Iterable[str]) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def check_unicode(text: str) -> None:
-    if not all_unicode((text,)):
-        raise UnusableError("holds a lone surrogate (not valid Unicode)")
 
 
 # --- parsing paths --------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discover import discover
+from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.select import SelectOptions, select
+from chunkscope.sources.selection import SelectOptions
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer

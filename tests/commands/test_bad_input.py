@@ -52,7 +52,7 @@ def assert_counted(run: Run, *, rows: int, skipped: int) -> None:
         pytest.param(
             GOOD + b'{"prompt": "\\ud800"}\n' + GOOD,
             2,
-            "lone surrogate",
+            "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character",
             id="half a pair",
         ),
         pytest.param(
@@ -101,6 +101,26 @@ def test_a_bad_row_is_said_with_file_and_line_and_the_others_count(
 def test_what_is_odd_but_right_is_no_bad_row(tmp_path: Path, data: bytes) -> None:
     write(tmp_path / "odd.jsonl", data)
     assert_counted(analyze(tmp_path, "odd.jsonl"), rows=2, skipped=0)
+
+
+@pytest.mark.parametrize("name", ["odd.jsonl", "odd.json"])
+@pytest.mark.parametrize(
+    "prompt", ["good", [{"role": "user", "content": "good"}]], ids=["text", "chat"]
+)
+def test_a_lone_surrogate_beside_the_prompt_costs_no_row(
+    tmp_path: Path, name: str, prompt: Any
+) -> None:
+    row = json.dumps({"id": "\ud800", "prompt": prompt, "\udc00": "x"}).encode()
+    write(tmp_path / name, b"[%s, %s]" % (row, row) if name == "odd.json" else (row + b"\n") * 2)
+    assert_counted(analyze(tmp_path, name, "--no-chat-template"), rows=2, skipped=0)
+
+
+def test_a_lone_surrogate_in_a_conversation_is_a_bad_row(tmp_path: Path) -> None:
+    chats = [[{"role": "user", "content": content}] for content in ("good", "\ud800")]
+    write_jsonl(tmp_path / "chat.jsonl", [{"messages": chat} for chat in chats])
+    run = analyze(tmp_path, "chat.jsonl", "--no-chat-template")
+    assert_counted(run, rows=1, skipped=1)
+    assert "chat.jsonl line 2: the prompt holds a lone surrogate" in run.err
 
 
 def test_windows_files_have_the_same_lengths_as_others(tmp_path: Path) -> None:

@@ -182,10 +182,14 @@ def test_bytes_that_are_not_utf_8_spoil_only_their_row(document):
     assert len(read(path, encoding="latin-1").records) == 2
 
 
-def test_half_a_surrogate_pair_spoils_only_its_row(document):
+def test_half_a_surrogate_pair_is_left_to_the_selection(document):
     result = read(document(b'[{"a": "\\udc00"}, {"a": "tea"}]'))
-    assert result.records == [{"a": "tea"}]
-    assert "lone surrogate" in result.bad[0][1]
+    assert (result.records, result.bad) == ([{"a": "\udc00"}, {"a": "tea"}], [])
+
+
+def test_rows_may_be_under_a_key_that_is_no_text(document):
+    result = read(document(b'{"\\udc00": [{"a": "tea"}], "n": NaN}'))
+    assert (result.records, result.rows_at) == ([{"a": "tea"}], "\udc00")
 
 
 @pytest.mark.parametrize("value", [{"a": "é" * CHUNK_BYTES}, 7, 1.5, "x" * (3 * CHUNK_BYTES), True])

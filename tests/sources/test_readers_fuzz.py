@@ -7,6 +7,7 @@ import json
 import lzma
 import tarfile
 import zipfile
+from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -18,8 +19,11 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions
+from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discover import discover
+from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
+from chunkscope.sources.selection import SelectOptions
 
 MANY = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -29,17 +33,19 @@ LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 
 def survives(path, **options):
-    """Find and read a file; what comes out are records that can be encoded, or our own error."""
+    """Find and read a file; what comes out are prompts that can be encoded, or our own error."""
     chosen = ReadOptions(**options)
     try:
         sources, _ = discover([str(path)], options=chosen)
         for source in sources:
             problems = Problems()
             with open_reader(source, chosen, problems) as reader:
-                reader.head()
-                for positions, records in reader.chunks():
-                    assert len(positions) == len(records)
-                    json.dumps(records, ensure_ascii=False, default=str).encode("utf-8")
+                selection = select(reader.head(), SelectOptions(), rows_at=reader.rows_at)
+                for chunk in reader.chunks():
+                    assert len(chunk.positions) == len(chunk.records)
+                    for item in selection.extract(chunk, problems).items:
+                        shown = asdict(item) if isinstance(item, Conversation) else item
+                        json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8")
             for row in problems.rows:
                 row.reason.encode("utf-8")
     except ChunkscopeError as error:

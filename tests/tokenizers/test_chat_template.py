@@ -365,7 +365,7 @@ def test_a_template_file_that_cannot_be_used_is_bad_input(tmp_path: Path) -> Non
 
 def test_importing_this_loads_neither_jinja_nor_transformers() -> None:
     code = (
-        "import sys, chunkscope.tokenizers.chat_template, chunkscope.sources.select;"
+        "import sys, chunkscope.tokenizers.chat_template, chunkscope.sources.selection;"
         "print([m for m in ('jinja2', 'transformers', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

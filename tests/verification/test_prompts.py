@@ -17,7 +17,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
 from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.select import SelectOptions
+from chunkscope.sources.selection import SelectOptions
 from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts
 from tests.tokenizers.helpers import bpe, save

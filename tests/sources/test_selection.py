@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,13 @@ from hypothesis import strategies as st
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.sources.base import Chunk, Problems
 from chunkscope.sources.chat import Conversation
-from chunkscope.sources.select import Prompts, Selection, SelectOptions, select
+from chunkscope.sources.prompt_field import select
+from chunkscope.sources.selection import Prompts, Selection, SelectOptions
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="no shared data beside the checkout")
 
+SURROGATE = "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
 CHAT = [{"role": "user", "content": "hi"}]
 
 
@@ -125,32 +126,32 @@ def test_without_a_header_the_longest_column_is_the_prompt() -> None:
     record = {"column0": "A", "column1": "a long question", "column2": "B"}
     selection = choose(record)
     assert items(selection, record) == ["a long question"]
-    assert selection.notes == [
-        'the table has no header: counted "column1", its longest text; --field chooses'
-    ]
+    assert selection.notes == (
+        'the table has no header: counted "column1", its longest text; --field chooses',
+    )
 
 
 def test_more_text_in_another_field_is_pointed_at() -> None:
     record = {"question": "why?", "context": "a long story", "answer": "a longer story still"}
-    assert choose(record).notes == [
+    assert choose(record).notes == (
         'counted only "question"; "context" holds more text: '
-        "use --field context --field question, or --template"
-    ]
+        "use --field context --field question, or --template",
+    )
 
 
 def test_more_text_within_a_list_is_pointed_at() -> None:
     record = {"question": "why?", "ctxs": [{"title": "t", "text": "a long story"}]}
-    assert choose(record).notes == [
+    assert choose(record).notes == (
         'counted only "question"; "ctxs[].text" holds more text: '
-        "use --field 'ctxs[].text' --field question, or --template"
-    ]
+        "use --field 'ctxs[].text' --field question, or --template",
+    )
 
 
 @pytest.mark.parametrize(
     "name", ["answer", "long_answer", "canonicalSolution", "test_code", "references", "output"]
 )
 def test_what_the_model_should_say_is_not_pointed_at(name: str) -> None:
-    assert choose({"question": "why?", name: "a long story"}).notes == []
+    assert choose({"question": "why?", name: "a long story"}).notes == ()
 
 
 def test_when_nothing_fits_the_fields_are_listed_with_examples() -> None:
@@ -292,7 +293,7 @@ def test_a_template_without_a_field_is_a_mistake() -> None:
         ({"question": 3}, 'field "question" is a number, not text'),
         ({"question": True}, 'field "question" is true or false, not text'),
         ({"question": {}}, 'field "question" is an object, not text'),
-        ({"question": "a\ud800"}, "holds a lone surrogate (not valid Unicode)"),
+        ({"question": "a\ud800"}, SURROGATE),
         ("text", 'field "question" is missing (text where an object should be)'),
         (None, 'field "question" is missing (null where an object should be)'),
     ],
@@ -350,6 +351,34 @@ def test_a_request_body_brings_its_tools_along() -> None:
     assert row.tools[0]["function"]["name"] == "f"
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"messages": [{"role": "user", "content": "\ud800"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "\ud800"}]}]},
+        {"messages": CHAT, "chat_template_kwargs": {"seed": 10**30, "note": "\ud800"}},
+    ],
+)
+def test_a_lone_surrogate_anywhere_in_a_conversation_is_a_bad_row(record: Any) -> None:
+    assert extract(choose({"messages": CHAT}), record)[1] == [f"1: {SURROGATE}"]
+
+
+def test_a_lone_surrogate_beside_the_prompt_does_no_harm() -> None:
+    odd = {"id": "\ud800", "\udfff": 1}
+    for record in ({"prompt": "good", **odd}, {"messages": CHAT, **odd}):
+        assert len(items(choose(record), record)) == 1
+    record = {"messages": CHAT, "tools": [{"function": {"name": "\ud800"}}]}
+    assert items(choose(record, chat=False), record) == ["hi"]
+
+
+def test_a_field_whose_name_is_no_text_is_shown_escaped() -> None:
+    record = {"\ud800": "the only text"}
+    selection = choose(record)
+    assert items(selection, record) == ["the only text"]
+    assert selection.label == r"\ud800"
+    assert extract(selection, {})[1] == [r'1: field "\ud800" is missing']
+
+
 def test_bad_conversations_are_bad_rows() -> None:
     records = [{"messages": CHAT}, {"messages": None}, {}, {"messages": [{"role": "x"}]}]
     prompts, problems = extract(choose(records[0]), *records)
@@ -369,17 +398,9 @@ def test_without_a_chat_template_the_contents_are_plain_text() -> None:
 
 
 def test_a_prefix_that_cannot_be_used_is_said() -> None:
-    assert choose({"messages": CHAT}, prefix="P").notes == [
-        "the prefix was not used: it goes before text prompts only"
-    ]
-
-
-@pytest.mark.parametrize(
-    "record", [{"question": "q"}, {"messages": CHAT}, {"input_length": 1, "output_length": 2}]
-)
-def test_a_selection_survives_the_way_to_a_worker_process(record: Any) -> None:
-    selection = choose(record)
-    assert items(pickle.loads(pickle.dumps(selection)), record) == items(selection, record)
+    assert choose({"messages": CHAT}, prefix="P").notes == (
+        "the prefix was not used: it goes before text prompts only",
+    )
 
 
 # --- anything -------------------------------------------------------------------------------------

@@ -1,0 +1,126 @@
+"""Which part of a record is the prompt: as asked for, or found by looking at the first records."""
+
+import difflib
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from chunkscope.errors import InputError, UsageError
+from chunkscope.sources import traces
+from chunkscope.sources.candidates import find_prompt, keys_of, most_fit
+from chunkscope.sources.chat import looks_like_messages
+from chunkscope.sources.fields import (
+    FieldPath,
+    UnusableError,
+    all_unicode,
+    escape,
+    field_table,
+    leaves,
+    parse_path,
+    parse_template,
+    quote_key,
+    spellings,
+)
+from chunkscope.sources.selection import Selection, SelectionBuilder, SelectOptions
+
+
+def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None = None) -> Selection:
+    """Decide what the prompt is, by the options or else by the first records.
+
+    `rows_at` is the key under which a reader found the rows: with "examples", the path
+    `examples[].input` means `input`.
+    """
+    if options.fields and options.template is not None:
+        raise UsageError("--field and --template exclude each other", hint="use one of them")
+    given = (*options.fields, options.template, options.output_field, options.prefix)
+    if not all_unicode(text for text in given if text):
+        raise UsageError("what was given for the prompt is no text", hint="write it as UTF-8")
+    resolve = partial(_resolve, head=head, rows_at=rows_at)
+    build = SelectionBuilder(
+        prefix=options.prefix,
+        chat_kind="chat" if options.chat else "text",
+        output=resolve(options.output_field) if options.output_field is not None else None,
+    )
+    if options.template is not None:
+        parts = parse_template(options.template, resolve)
+        if not any(isinstance(part, FieldPath) for part in parts):
+            raise UsageError(
+                "the template names no field", hint="write --template 'Question: {question}'"
+            )
+        return build.template(parts)
+    if options.fields:
+        return _by_fields(head, build, [resolve(text) for text in options.fields])
+    return find_prompt(head, build)
+
+
+def _by_fields(
+    head: Sequence[Any], build: SelectionBuilder, paths: Sequence[FieldPath]
+) -> Selection:
+    if len(paths) == 1:
+        path = paths[0]
+        if most_fit(head, lambda record: looks_like_messages(path.find(record))):
+            return build.chat(path)
+        if path.key and traces.is_trace_name(path.key) and traces.is_mostly_lengths(head, path.key):
+            paired = traces.paired_output(head, path.key)
+            return build.lengths(path, FieldPath.to(paired) if paired else None)
+    return build.text(*paths)
+
+
+def _resolve(text: str, *, head: Sequence[Any], rows_at: str | None) -> FieldPath:
+    """The path a user wrote, checked against the records there are."""
+    objects = [record for record in head if isinstance(record, dict)]
+    if any(text in record for record in objects):
+        return FieldPath(text, (text,))
+    path = _literally(parse_path(text), objects)
+    if not head or _exists(path, head):
+        return path
+    inner = _within_rows(path, rows_at)
+    if inner is not None and _exists(inner, head):
+        return inner
+    raise _no_such_field(text, head)
+
+
+def _literally(path: FieldPath, objects: Sequence[dict[str, Any]]) -> FieldPath:
+    """The path with its first key as the records spell it: `a.b` may be one key."""
+    for name, taken in spellings(path.steps):
+        if any(name in record for record in objects):
+            return FieldPath(path.text, (name, *path.steps[taken:]))
+    return path
+
+
+def _exists(path: FieldPath, head: Sequence[Any]) -> bool:
+    for record in head:
+        try:
+            path.get(record)
+        except UnusableError:
+            continue
+        return True
+    return False
+
+
+def _within_rows(path: FieldPath, rows_at: str | None) -> FieldPath | None:
+    """`examples[].input` as seen from a row, when the rows are what `examples` holds."""
+    for outer in ((rows_at,), tuple(rows_at.split("."))) if rows_at else ():
+        if path.steps[: len(outer) + 1] == (*outer, ...):
+            inner = path.steps[len(outer) + 1 :]
+            # Named as in a row: said back to the user and found in every record that way.
+            return FieldPath(path.text.partition("[]")[2].removeprefix("."), inner)
+    return None
+
+
+def _no_such_field(text: str, head: Sequence[Any]) -> InputError:
+    if not any(isinstance(record, dict) for record in head):
+        return InputError(
+            f'no field "{escape(text)}": the records are plain values, not objects with fields',
+            hint="leave --field and --template out",
+        )
+    known = {path.lower(): escape(path) for path in leaves(head)}
+    known |= {str(key).lower(): escape(quote_key(str(key))) for key in keys_of(head)}
+    close = difflib.get_close_matches(text.lower(), list(known), n=1)
+    return InputError(
+        f'no record has a field "{escape(text)}"; there are:\n{field_table(head)}',
+        hint=f"did you mean --field {shlex.quote(known[close[0]])}?"
+        if close
+        else "name one of them with --field",
+    )

@@ -1,0 +1,332 @@
+"""Selections: each turns chunks of records into prompts, in one way that was decided beforehand.
+
+Rows that do not fit become problems; the others go on. What leaves a selection is valid Unicode:
+that is checked here and nowhere else, since nothing but the prompt has to be.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from chunkscope.sources import traces
+from chunkscope.sources.base import Chunk, Problems
+from chunkscope.sources.chat import ROW_FIELDS, Conversation, conversation, plain_text
+from chunkscope.sources.fields import (
+    RECORD,
+    FieldPath,
+    Part,
+    UnusableError,
+    all_unicode,
+    text_at,
+)
+
+Kind = Literal["text", "chat", "lengths"]
+
+# Between the fields a prompt is made of, and between the texts of a list.
+JOINER = "\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectOptions:
+    """What the command line says about the prompt."""
+
+    fields: tuple[str, ...] = ()
+    template: str | None = None
+    prefix: str = ""
+    output_field: str | None = None
+    chat: bool = True
+
+
+class Prompts(NamedTuple):
+    """What a chunk of records became: lists of the same length, without the bad rows.
+
+    `items` holds texts, conversations or lengths, `outputs` texts or lengths (None where a row has
+    none), or is None when no output is known of.
+    """
+
+    positions: list[int]
+    items: list[Any]
+    outputs: list[Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection(ABC):
+    """Turns records into prompts; `label` and `notes` are what the user is told.
+
+    `columns` are the top-level fields that are read, some of which a file may lack; None is all.
+    """
+
+    kind: Kind
+    label: str
+    columns: frozenset[str] | None
+    output: FieldPath | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def output_label(self) -> str | None:
+        return self.output.text if self.output else None
+
+    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
+        items = self._all_items(chunk.records)
+        if items is None or not all_unicode(items):
+            return self._row_by_row(chunk, problems)
+        outputs = self._all_outputs(chunk.records) if self.output else None
+        return Prompts(list(chunk.positions), items, outputs)
+
+    def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
+        """The way that says what is wrong with which row."""
+        prompts = Prompts([], [], [] if self.output else None)
+        for position, record in zip(chunk.positions, chunk.records, strict=True):
+            try:
+                item = self._item(record)
+                output = self._output(record, self.output) if self.output else None
+                _check_unicode(item)
+            except UnusableError as error:
+                problems.bad(position, str(error))
+                continue
+            prompts.positions.append(position)
+            prompts.items.append(item)
+            if prompts.outputs is not None:
+                prompts.outputs.append(output)
+        return prompts
+
+    @abstractmethod
+    def _item(self, record: Any) -> Any:
+        """The prompt of one record. Raises UnusableError."""
+
+    def _all_items(self, records: list[Any]) -> list[Any] | None:  # noqa: ARG002
+        """The prompts without a call per row; None when some row needs a closer look."""
+        return None
+
+    def _output(self, record: Any, path: FieldPath) -> Any:
+        """The reference output; a row without one is still a prompt."""
+        try:
+            text = text_at(record, path, "\n", numbers=True)
+        except UnusableError:
+            return None
+        return text if all_unicode((text,)) else None
+
+    def _all_outputs(self, records: list[Any]) -> list[Any]:
+        path = self.output or RECORD
+        texts = _texts(records, path)
+        if texts is not None and all_unicode(texts):
+            return texts
+        return [self._output(record, path) for record in records]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSelection(Selection):
+    """A prompt put together from literal text and fields."""
+
+    kind: Kind = "text"
+    parts: tuple[Part, ...]
+    numbers: bool = False
+
+    def _item(self, record: Any) -> str:
+        return "".join(
+            part if isinstance(part, str) else text_at(record, part, JOINER, numbers=self.numbers)
+            for part in self.parts
+        )
+
+    def _all_items(self, records: list[Any]) -> list[str] | None:
+        columns: list[Any] = []
+        for part in self.parts:
+            column = repeat(part) if isinstance(part, str) else _texts(records, part)
+            if column is None:
+                return None
+            columns.append(column)
+        if len(columns) == 1:
+            return list(columns[0])
+        return ["".join(row) for row in zip(*columns, strict=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlpacaSelection(Selection):
+    """An instruction and, where a row has one that is not empty, its input."""
+
+    kind: Kind = "text"
+    instruction: FieldPath
+    more: FieldPath
+    prefix: str = ""
+
+    def _item(self, record: Any) -> str:
+        texts = [text_at(record, self.instruction, JOINER)]
+        if self.more.find(record) is not None:
+            texts.append(text_at(record, self.more, JOINER))
+        return self.prefix + JOINER.join(filter(None, texts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSelection(Selection):
+    """A conversation, or (kind "text") what was said in it without a chat template."""
+
+    kind: Kind = "chat"
+    path: FieldPath
+    prefix: str = ""
+
+    def _item(self, record: Any) -> Conversation | str:
+        messages = self.path.get(record)
+        if messages is None:
+            raise UnusableError(f'field "{self.path.text}" is null')
+        row = self.path.parent.find(record) if self.path.steps else None
+        chat = conversation(messages, row if isinstance(row, dict) else {})
+        return chat if self.kind == "chat" else self.prefix + plain_text(chat.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthsSelection(Selection):
+    """Lengths that are in the data already."""
+
+    kind: Kind = "lengths"
+    path: FieldPath
+
+    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
+        items = _lengths(chunk.records, self.path)
+        outputs = _lengths(chunk.records, self.output) if self.output else None
+        if items is None or (outputs is None and self.output):
+            return self._row_by_row(chunk, problems)
+        return Prompts(list(chunk.positions), items, outputs)
+
+    def _item(self, record: Any) -> int:
+        return traces.length(self.path.get(record), self.path.text)
+
+    def _output(self, record: Any, path: FieldPath) -> int | None:
+        value = path.find(record)
+        return None if value is None or value == "" else traces.length(value, path.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionBuilder:
+    """Makes selections that share what was asked for: a prefix, an output, chats as chats."""
+
+    prefix: str
+    chat_kind: Literal["text", "chat"]
+    output: FieldPath | None
+
+    def text(self, *paths: FieldPath, label: str = "", note: str = "") -> TextSelection:
+        """The fields one after the other."""
+        parts: list[Part] = []
+        for path in paths:
+            parts += [JOINER, path] if parts else [path]
+        return TextSelection(
+            label=label or " + ".join(path.text for path in paths),
+            parts=self._with_prefix(parts),
+            columns=self._columns(*paths),
+            output=self.output,
+            notes=(note,) if note else (),
+        )
+
+    def template(self, parts: tuple[Part, ...]) -> TextSelection:
+        return TextSelection(
+            label="template",
+            parts=self._with_prefix(parts),
+            numbers=True,
+            columns=self._columns(*(part for part in parts if isinstance(part, FieldPath))),
+            output=self.output,
+        )
+
+    def alpaca(self, instruction: FieldPath, more: FieldPath) -> AlpacaSelection:
+        return AlpacaSelection(
+            label=f"{instruction.text} + {more.text}",
+            instruction=instruction,
+            more=more,
+            prefix=self.prefix,
+            columns=self._columns(instruction, more),
+            output=self.output,
+        )
+
+    def chat(self, path: FieldPath) -> ChatSelection:
+        columns = self._columns(path)
+        if columns is not None and path.key is not None:
+            # Tools and the like stand beside the messages; in a request body they come with it.
+            columns |= frozenset(ROW_FIELDS)
+        as_text = self.chat_kind == "text"
+        return ChatSelection(
+            kind=self.chat_kind,
+            label=f"{path.text or 'record'} ({self.chat_kind})",
+            path=path,
+            prefix=self.prefix if as_text else "",
+            columns=columns,
+            output=self.output,
+            notes=() if as_text else self._unused_prefix(),
+        )
+
+    def lengths(self, path: FieldPath, paired: FieldPath | None) -> LengthsSelection:
+        """`paired` is the output column that goes with this one, unless another was asked for."""
+        output = self.output or paired
+        return LengthsSelection(
+            label=f"{path.text} (lengths)",
+            path=path,
+            columns=_columns(path, output),
+            output=output,
+            notes=self._unused_prefix(),
+        )
+
+    def _with_prefix(self, parts: Sequence[Part]) -> tuple[Part, ...]:
+        return (self.prefix, *parts) if self.prefix else tuple(parts)
+
+    def _unused_prefix(self) -> tuple[str, ...]:
+        note = "the prefix was not used: it goes before text prompts only"
+        return (note,) if self.prefix else ()
+
+    def _columns(self, *paths: FieldPath) -> frozenset[str] | None:
+        return _columns(*paths, self.output)
+
+
+def _columns(*paths: FieldPath | None) -> frozenset[str] | None:
+    names = {path.column for path in paths if path is not None}
+    return None if None in names else frozenset(name for name in names if name is not None)
+
+
+def _check_unicode(item: Any) -> None:
+    """Half a surrogate pair is no character: no tokenizer can encode it."""
+    if isinstance(item, Conversation):
+        fine = _is_unicode(item)
+    else:
+        fine = not isinstance(item, str) or all_unicode((item,))
+    if not fine:
+        raise UnusableError(
+            "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
+        )
+
+
+def _is_unicode(chat: Conversation) -> bool:
+    """Goes through every nested string; writing JSON does that at next to no cost."""
+    everything = (chat.messages, chat.tools, chat.template_kwargs)
+    try:
+        orjson.dumps(everything)
+    except TypeError:
+        # A surrogate, or something else that orjson will not write, such as a very large number.
+        try:
+            json.dumps(everything, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            return False
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UnusableError(f"cannot be written as JSON: {error}") from None
+    return True
+
+
+def _texts(records: list[Any], path: FieldPath) -> list[str] | None:
+    """One text per record, or None when some record has none there."""
+    texts = _values(records, path) if path.steps else records
+    return texts if texts is not None and set(map(type, texts)) <= {str} else None
+
+
+def _lengths(records: list[Any], path: FieldPath) -> list[int] | None:
+    values = _values(records, path)
+    return None if values is None else traces.lengths(values)
+
+
+def _values(records: list[Any], path: FieldPath) -> list[Any] | None:
+    key = path.key
+    if key is None:
+        return None
+    try:
+        return [record[key] for record in records]
+    except (KeyError, TypeError, IndexError):
+        return None
