@@ -5,9 +5,9 @@ python tests/h200.py
 
 from pathlib import Path
 
-from chunkscope.report.figures import number, seconds
+from chunkscope.artefacts.figures import BY_KEY
+from chunkscope.artefacts.numbers import number, seconds
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import figure
 
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"
 HEADER = (
@@ -54,7 +54,7 @@ def _took(run: Run) -> str:
 
 
 def _time(run: Run, name: str) -> str:
-    return seconds(figure(run.figures, name))
+    return seconds(BY_KEY[name].of(run.figures))
 
 
 if __name__ == "__main__":

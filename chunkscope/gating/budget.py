@@ -5,12 +5,20 @@ A table that is missing promises nothing; a key that is missing promises nothing
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+)
 
+from chunkscope.artefacts import units
+from chunkscope.artefacts.figures import Figure, Group, in_group
 from chunkscope.errors import InputError
-from chunkscope.gating import units
 
 
 class _Table(BaseModel):
@@ -20,13 +28,10 @@ class _Table(BaseModel):
 Tokens = Annotated[int, BeforeValidator(units.TOKENS.read)]
 Count = Annotated[int, BeforeValidator(units.COUNT.read)]
 Share = Annotated[float, BeforeValidator(units.SHARE.read)]
-Seconds = Annotated[float, BeforeValidator(units.SECONDS.read)]
-Size = Annotated[float, BeforeValidator(units.SIZE.read)]
-Rate = Annotated[float, BeforeValidator(units.RATE.read)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Lengths(_Table):
+class LengthPromises(_Table):
     """Limits on one dataset, or on all together."""
 
     longest_prompt: Tokens | None = None
@@ -37,14 +42,14 @@ class Lengths(_Table):
     bad_rows: Count | None = None
 
 
-class Data(Lengths):
+class DataPromises(LengthPromises):
     datasets: list[Text] | None = None
     max_model_len: Tokens | None = None
     allow_sample: bool = False
-    of: dict[str, Lengths] = {}
+    of: dict[str, LengthPromises] = {}
 
 
-class Drift(_Table):
+class DriftPromises(_Table):
     baseline: Text
     p50: Share | None = None
     p95: Share | None = None
@@ -54,7 +59,7 @@ class Drift(_Table):
     each_dataset: bool = True
 
 
-class Settings(_Table):
+class SettingsPromises(_Table):
     file: Text
     form: Literal["vllm-args", "vllm-yaml", "lm-eval"] | None = None
     must_be: Literal["equal", "as-good"] = "as-good"
@@ -62,52 +67,48 @@ class Settings(_Table):
     vllm_version: Text | None = None
 
 
-class MemoryLimits(_Table):
-    activation_peak: Size | None = None
-    device_peak: Size | None = None
+TIMES = in_group(Group.TTFT, Group.ITL, Group.E2E)
+SPEED = (*TIMES, *in_group(Group.THROUGHPUT))
+PEAKS = tuple(figure for figure in in_group(Group.MEMORY) if figure.promise)
+
+if TYPE_CHECKING:  # their keys are the figures', which a type checker cannot know
+    Peaks = _Table
+    LatencyPromises = _Table
+    Speeds = _Table
+else:
+
+    def _limits(name: str, figures: tuple[Figure, ...]) -> type:
+        fields = {
+            figure.promise: (Annotated[float, BeforeValidator(figure.unit.read)] | None, None)
+            for figure in figures
+        }
+        return create_model(name, __base__=_Table, **fields)
+
+    Peaks = _limits("Peaks", PEAKS)
+    LatencyPromises = _limits("LatencyPromises", TIMES)
+    Speeds = _limits("Speeds", SPEED)
+
+
+class PeakPromises(Peaks):
     kv_requests_of_p95: Count | None = None
 
 
-class Memory(_Table):
+class MemoryPromises(_Table):
     setting: Text = "plan"
-    predicted: MemoryLimits | None = None
-    measured: MemoryLimits | None = None
+    predicted: PeakPromises | None = None
+    measured: PeakPromises | None = None
 
 
-class Latencies(_Table):
-    ttft_p50: Seconds | None = None
-    ttft_p95: Seconds | None = None
-    ttft_p99: Seconds | None = None
-    ttft_max: Seconds | None = None
-    itl_p50: Seconds | None = None
-    itl_p95: Seconds | None = None
-    itl_p99: Seconds | None = None
-    itl_max: Seconds | None = None
-    e2e_p50: Seconds | None = None
-    e2e_p95: Seconds | None = None
-    e2e_p99: Seconds | None = None
-    e2e_max: Seconds | None = None
-
-
-class Speed(Latencies):
+class SpeedPromises(Speeds):
     setting: Text = "plan"
-    makespan: Seconds | None = None
-    input_tokens_per_s: Rate | None = None
-    output_tokens_per_s: Rate | None = None
-    short: Latencies | None = None
-    long: Latencies | None = None
+    short: LatencyPromises | None = None
+    long: LatencyPromises | None = None
     baseline: Text | None = None
     tolerance: Share = 0.05
     compare: tuple[str, ...] = ("ttft_p95", "itl_p95", "output_tokens_per_s")
 
 
-SPEED_FIGURES = (
-    *Latencies.model_fields,
-    *("makespan", "input_tokens_per_s", "output_tokens_per_s"),
-)
-
-
-class Freshness(_Table):
+class FreshnessPromises(_Table):
     data: bool = False
     plan: bool = False
     verification: bool = False
@@ -116,12 +117,12 @@ class Freshness(_Table):
 
 class Budget(_Table):
     output_tokens: Tokens | None = None
-    data: Data | None = None
-    drift: Drift | None = None
-    settings: Settings | None = None
-    memory: Memory | None = None
-    speed: Speed | None = None
-    freshness: Freshness | None = None
+    data: DataPromises | None = None
+    drift: DriftPromises | None = None
+    settings: SettingsPromises | None = None
+    memory: MemoryPromises | None = None
+    speed: SpeedPromises | None = None
+    freshness: FreshnessPromises | None = None
 
 
 def parse_budget(table: dict[str, Any], *, file: str, prefix: str) -> Budget:
@@ -131,8 +132,9 @@ def parse_budget(table: dict[str, Any], *, file: str, prefix: str) -> Budget:
     except ValidationError as error:
         raise _fault(error.errors(include_url=False)[0], file, prefix) from None
     if budget.speed:
+        known = [figure.promise for figure in SPEED]
         for name in budget.speed.compare:
-            _check_name(name, SPEED_FIGURES, f"{file}: {prefix}.speed.compare")
+            _check_name(name, known, f"{file}: {prefix}.speed.compare")
     return budget
 
 
@@ -187,7 +189,7 @@ def unknown_key(key: str, known: list[str], where: str) -> InputError:
     return InputError(f"{where} is no promise known here", hint=hint)
 
 
-def _check_name(name: str, known: tuple[str, ...], where: str) -> None:
+def _check_name(name: str, known: list[str], where: str) -> None:
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

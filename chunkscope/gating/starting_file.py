@@ -10,12 +10,13 @@ from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.figures import BY_PROMISE, OUTPUT_RATE
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
+from chunkscope.gating.budget import PEAKS
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
 from chunkscope.gating.promises.memory import activation_peak, device_peak
-from chunkscope.gating.promises.speed import figure
 
 ROOM = 0.1
 SLOWER = 0.25  # timings differ from run to run
@@ -45,7 +46,7 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Promise:
     """One promise; `off` is why it is only written as a comment."""
 
     table: str
@@ -67,7 +68,7 @@ def starting_text(findings: Findings, path: Path) -> str:
     return _rendered(kept) + EXAMPLES
 
 
-def _broken(lines: list[Line], findings: Findings, path: Path) -> dict[tuple[str, ...], str]:
+def _broken(lines: list[Promise], findings: Findings, path: Path) -> dict[tuple[str, ...], str]:
     if not lines:
         return {}
     result = judge(parse_file(_rendered(lines), _as_own(path)), findings)
@@ -79,12 +80,12 @@ def _as_own(path: Path) -> Path:
     return path.with_name("chunkscope.toml")
 
 
-def _rendered(lines: Iterable[Line]) -> str:
+def _rendered(lines: Iterable[Promise]) -> str:
     tables = (_table(name, list(group)) for name, group in groupby(lines, key=lambda x: x.table))
     return HEAD + "".join(tables)
 
 
-def _table(name: str, lines: list[Line]) -> str:
+def _table(name: str, lines: list[Promise]) -> str:
     """A table with nothing left to promise would be an error: it is a comment as a whole."""
     live = any(not line.off and line.key not in NO_PROMISE for line in lines)
     return "\n" + "".join(
@@ -93,7 +94,7 @@ def _table(name: str, lines: list[Line]) -> str:
     )
 
 
-def _line(line: Line) -> str:
+def _line(line: Promise) -> str:
     pair = f"{line.key} = {toml(line.value)}"
     if line.off:
         return f"# {pair}  # {line.why}; broken today: {_one_line(line.off)}"
@@ -122,22 +123,22 @@ def toml(value: Any) -> str:
 # -- what can be promised ------------------------------------------------------------------------
 
 
-def _lines(findings: Findings) -> Iterator[Line]:
+def _lines(findings: Findings) -> Iterator[Promise]:
     yield from _data(findings)
     yield from _memory(findings)
     yield from _speed(findings)
     yield from _freshness(findings)
 
 
-def _data(findings: Findings) -> Iterator[Line]:
+def _data(findings: Findings) -> Iterator[Promise]:
     profile = findings.profile
     if profile is None:
         return
     lengths = profile.overall
     rows = sum(d.sample.out_of if d.sample else d.rows for d in profile.datasets)
 
-    def line(key: str, value: Any, why: str) -> Line:
-        return Line(table="data", key=key, value=value, why=why)
+    def line(key: str, value: Any, why: str) -> Promise:
+        return Promise(table="data", key=key, value=value, why=why)
 
     if any(dataset.sample for dataset in profile.datasets):
         yield line("allow_sample", True, "figures of a sample count")
@@ -155,7 +156,7 @@ def _data(findings: Findings) -> Iterator[Line]:
         yield line("max_model_len", length, "no prompt is refused at it; from the plan")
 
 
-def _memory(findings: Findings) -> Iterator[Line]:
+def _memory(findings: Findings) -> Iterator[Promise]:
     plan = findings.plan
     if plan is not None and plan.memory is not None:
         table = "memory.predicted"
@@ -167,41 +168,38 @@ def _memory(findings: Findings) -> Iterator[Line]:
         if plan.capacity:
             held = floor(plan.capacity.p95 * (1 - ROOM))
             why = f"the KV cache holds at least; today {plan.capacity.p95:,}"
-            yield Line(table=table, key="kv_requests_of_p95", value=held, why=why)
+            yield Promise(table=table, key="kv_requests_of_p95", value=held, why=why)
     run = findings.verification.run("plan") if findings.verification else None
     if run is not None:
-        measured = {
-            "activation_peak": run.activation_peak_gib,
-            "device_peak": run.device_peak_gib,
-        }
+        measured = {figure.promise: figure.of(run) for figure in PEAKS}
         machine = findings.verification.machine if findings.verification else None
         yield from _peaks("memory.measured", measured, machine.gpu_memory_gib if machine else None)
 
 
-def _peaks(table: str, peaks: Mapping[str, float | None], most: float | None) -> Iterator[Line]:
+def _peaks(table: str, peaks: Mapping[str, float | None], most: float | None) -> Iterator[Promise]:
     for key, peak in peaks.items():
         if peak is not None:
             # No GPU holds more than it has, though 10 % more would say so.
             limit = min(roomy(peak, ROOM), max(most or inf, peak))
             value = f"{_decimals(limit)}GiB"
-            yield Line(table=table, key=key, value=value, why=f"per GPU; today {peak:.2f}")
+            yield Promise(table=table, key=key, value=value, why=f"per GPU; today {peak:.2f}")
 
 
-def _speed(findings: Findings) -> Iterator[Line]:
+def _speed(findings: Findings) -> Iterator[Promise]:
     run = findings.verification.run("plan") if findings.verification else None
     figures = run.figures if run and run.ok else None
     for key in ("ttft_p95", "itl_p95"):
-        if seconds := figure(figures, key):
+        if seconds := BY_PROMISE[key].of(figures):
             limit = f"{_decimals(roomy(seconds * 1000, SLOWER))}ms"
             why = f"measured; today {seconds * 1000:,.1f} ms"
-            yield Line(table="speed", key=key, value=limit, why=why)
-    if rate := figure(figures, "output_tokens_per_s"):
+            yield Promise(table="speed", key=key, value=limit, why=why)
+    if rate := OUTPUT_RATE.of(figures):
         why = f"measured, at least; today {rate:,.0f}"
         least = floor(rate * (1 - SLOWER))
-        yield Line(table="speed", key="output_tokens_per_s", value=least, why=why)
+        yield Promise(table="speed", key=OUTPUT_RATE.promise, value=least, why=why)
 
 
-def _freshness(findings: Findings) -> Iterator[Line]:
+def _freshness(findings: Findings) -> Iterator[Promise]:
     there = {
         "data": (findings.profile is not None, "the files are those that were counted"),
         "plan": (findings.plan_is_of_this_profile is not None, "made from this profile"),
@@ -212,7 +210,7 @@ def _freshness(findings: Findings) -> Iterator[Line]:
     }
     for key, (is_there, why) in there.items():
         if is_there:
-            yield Line(table="freshness", key=key, value=True, why=why)
+            yield Promise(table="freshness", key=key, value=True, why=why)
 
 
 def more(tokens: float) -> int:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from chunkscope.gating.units import Unit, exceeds
+from chunkscope.artefacts.units import Unit, exceeds
 
 SCHEMA = "chunkscope/gate/1"
 ALL = "all together"

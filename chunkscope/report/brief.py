@@ -7,39 +7,19 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.figures import DECISIVE, Figure
+from chunkscope.artefacts.numbers import change, number, seconds
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.report.comparison import Change, Comparison, Part
-from chunkscope.report.figures import change, number, seconds
-from chunkscope.report.metrics import (
-    ACTIVATION,
-    ITL_MAX,
-    KV_TOKENS,
-    MAKESPAN,
-    OUTPUT_RATE,
-    TTFT_P95,
-    Metric,
-    Outcome,
-    judge,
-    titled,
-)
+from chunkscope.report.outcomes import Outcome, judge, shown, titled
 from chunkscope.report.story import Story, failure, lengths_in_short, tell
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import value
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-# The figures that decide, with headings that fit eighty columns.
-SHORT = {
-    MAKESPAN: "all done",
-    OUTPUT_RATE: "output tok/s",
-    TTFT_P95: "p95 first token",
-    ITL_MAX: "longest gap",
-    ACTIVATION: "activation",
-    KV_TOKENS: "KV tokens",
-}
 
 
 def show_findings(findings: Findings, console: "Console") -> None:
@@ -82,11 +62,11 @@ def _lengths(profile: Profile) -> str:
 
 def _measured(verification: Verification) -> Table:
     """One row per setting: the figures that decide, and how they differ from the first's."""
-    table = _table("measured", *SHORT.values())
+    table = _table("measured", *(figure.heading for figure in DECISIVE))
     first = next((run for run in verification.runs if run.ok), None)
     for run in verification.runs:
         if run.ok and first is not None:
-            table.add_row(escape(titled(run)), *(_cell(metric, run, first) for metric in SHORT))
+            table.add_row(escape(titled(run)), *(_cell(f, run, first) for f in DECISIVE))
     return table
 
 
@@ -96,12 +76,12 @@ def _failures(verification: Verification, story: Story) -> Iterator[Text]:
     yield from (Text(sentence) for sentence in said if sentence not in story.gains)
 
 
-def _cell(metric: Metric, run: Run, first: Run) -> str:
-    shown, outcome = metric.shown(run), judge(metric, run, first)
+def _cell(figure: Figure, run: Run, first: Run) -> str:
+    cell, outcome = shown(figure, run), judge(figure, run, first)
     if run is first or outcome is Outcome.UNKNOWN:
-        return shown
-    by = "tie" if outcome is Outcome.TIE else change(metric.value(first), metric.value(run))
-    return f"{shown}\n{by}"
+        return cell
+    by = "tie" if outcome is Outcome.TIE else change(value(first, figure), value(run, figure))
+    return f"{cell}\n{by}"
 
 
 def _simulated(simulated: Tradeoff) -> Table:

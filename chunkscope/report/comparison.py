@@ -5,15 +5,17 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from chunkscope.artefacts.figures import FIGURES, Figure
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.numbers import NOT_MEASURED, change, gib, number
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.figures import NOT_MEASURED, change, gib, number
-from chunkscope.report.metrics import METRICS, Metric, Outcome, fate, judge
+from chunkscope.report.outcomes import Outcome, fate, judge, shown
 from chunkscope.report.story import measured_on
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import value
 
 SCHEMA = "chunkscope/comparison/1"
 ALL = "all together"
@@ -292,19 +294,19 @@ def _status(setting: str, before: Run | None, after: Run | None) -> Change:
 
 
 def _figures(before: Run, after: Run) -> Iterator[Change]:
-    for metric in METRICS:
-        if metric.value(before) != metric.value(after):
-            yield _figure(metric, before, after)
+    for figure in FIGURES:
+        if value(before, figure) != value(after, figure):
+            yield _figure(figure, before, after)
 
 
-def _figure(metric: Metric, before: Run, after: Run) -> Change:
+def _figure(figure: Figure, before: Run, after: Run) -> Change:
     return Change(
         part=Part.MEASURED,
         subject=after.setting,
-        figure=metric.title,
-        old=metric.shown(before),
-        new=metric.shown(after),
-        old_value=metric.value(before),
-        new_value=metric.value(after),
-        outcome=judge(metric, after, before),
+        figure=figure.title,
+        old=shown(figure, before),
+        new=shown(figure, after),
+        old_value=value(before, figure),
+        new_value=value(after, figure),
+        outcome=judge(figure, after, before),
     )

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from chunkscope.artefacts.figures import Figure
+from chunkscope.artefacts.numbers import change, number, seconds, share
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.report.bill import PARTS, Bills, bills
 from chunkscope.report.comparison import Comparison, Part
-from chunkscope.report.figures import change, number, seconds, share
-from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured, titled
+from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
 from chunkscope.report.provenance import origins
 from chunkscope.report.story import lengths_in_short, measured_on, tell
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import value
 
 MOST_DATASETS = 30  # a comment is read on a screen; the longest prompts decide
 MARKUP = "\\`*_{}[]<>|#~@&!"
@@ -80,8 +82,8 @@ def _lengths(profile: Profile) -> Iterator[str]:
     tokens = f"in tokens of {text(profile.tokenizer.name)}"
     yield f"### Lengths\n\n{text(lengths_in_short(profile))}, {tokens}."
     longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))
-    shown = longest[:MOST_DATASETS]
-    counted = [(text(d.name), d.lengths) for d in shown]
+    few = longest[:MOST_DATASETS]
+    counted = [(text(d.name), d.lengths) for d in few]
     if len(profile.datasets) > 1:
         counted.append(("**all together**", profile.overall))
     rows = [
@@ -96,8 +98,8 @@ def _lengths(profile: Profile) -> Iterator[str]:
         for name, lengths in counted
     ]
     yield table(["dataset", "prompts", "p50", "p95", "p99", "max", ">2K", ">8K"], rows)
-    if len(shown) < len(longest):
-        yield f"The {len(shown)} datasets with the longest prompts, of {len(longest)}."
+    if len(few) < len(longest):
+        yield f"The {len(few)} datasets with the longest prompts, of {len(longest)}."
 
 
 def _memory(found: Bills) -> Iterator[str]:
@@ -124,19 +126,18 @@ def _measured(verification: Verification) -> Iterator[str]:
     running = tuple(run for run in verification.runs if run.ok)
     if running:
         rows = [
-            [m.title, *(_measured_cell(m, run, running[0]) for run in running)]
-            for m in measured(running)
+            [figure.title, *(_measured_cell(figure, run, running[0]) for run in running)]
+            for figure in measured(running)
         ]
         yield table(["", *(text(titled(run)) for run in running)], rows)
         yield f"Percentages against {text(running[0].setting)}; a tie is within the spread."
 
 
-def _measured_cell(metric: Metric, run: Run, first: Run) -> str:
-    shown = metric.shown(run)
-    if run is first or metric.value(run) in (None, metric.value(first)):
-        return shown
-    by = change(metric.value(first), metric.value(run))
-    return f"{shown} ({_by(by, judge(metric, run, first))})"
+def _measured_cell(figure: Figure, run: Run, first: Run) -> str:
+    cell, mine, other = shown(figure, run), value(run, figure), value(first, figure)
+    if run is first or mine in (None, other):
+        return cell
+    return f"{cell} ({_by(change(other, mine), judge(figure, run, first))})"
 
 
 def _by(by: str, outcome: Outcome) -> str:

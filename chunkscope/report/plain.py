@@ -4,10 +4,11 @@ import csv
 import io
 from typing import Any
 
+from chunkscope.artefacts.numbers import number, share
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, shares
-from chunkscope.report.figures import number, samples, share
 from chunkscope.report.markdown import table, text
+from chunkscope.report.sentences import samples
 
 _FIGURES = ("count", "mean", "min", "p50", "p75", "p90", "p95", "p99", "max", "total")
 

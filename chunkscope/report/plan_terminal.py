@@ -6,9 +6,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.numbers import number, plural, seconds, share
 from chunkscope.planning.plan import Argument, Forecast, Plan
 from chunkscope.planning.policy import Chunks, Decision
-from chunkscope.report.figures import number, plural, seconds, share
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from chunkscope.artefacts.numbers import plural
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.figures import plural
 from chunkscope.verification.result import Machine, Verification
 
 UNKNOWN = "not recorded"

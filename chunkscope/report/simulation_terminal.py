@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.numbers import change, number, plural, seconds, share
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
-from chunkscope.report.figures import change, number, plural, seconds, share
 from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import Chunk, SimulatedRun, Simulation, TimelineStep
 

@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from chunkscope.artefacts.figures import DECISIVE, Figure
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.numbers import change, gib, number, plural, seconds, share
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.choices import Mode
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Forecast, Plan
-from chunkscope.report.figures import change, gib, number, plural, seconds, share
-from chunkscope.report.metrics import DECISIVE, Metric, Outcome, fate, judge
+from chunkscope.report.outcomes import Outcome, fate, judge, shown
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,17 +171,17 @@ def failure(run: Run) -> str:
 
 def against(mine: Run, other: Run) -> str:
     """One sentence: what is better, what is worse, and what is no more than noise."""
-    judged = [(judge(metric, mine, other), metric) for metric in DECISIVE]
+    judged = [(judge(figure, mine, other), figure) for figure in DECISIVE]
     better, worse, ties = (
-        [metric for outcome, metric in judged if outcome is wanted]
+        [figure for outcome, figure in judged if outcome is wanted]
         for wanted in (Outcome.BETTER, Outcome.WORSE, Outcome.TIE)
     )
-    parts = [_difference(metric, mine, other) for metric in better]
+    parts = [_difference(figure, mine, other) for figure in better]
     if worse:
         but = "but " if better else ""
-        parts.append(f"{but}worse: {', '.join(_difference(m, mine, other) for m in worse)}")
+        parts.append(f"{but}worse: {', '.join(_difference(f, mine, other) for f in worse)}")
     if ties:
-        parts.append(f"a tie in {_listed([metric.title for metric in ties])}")
+        parts.append(f"a tie in {_listed([figure.title for figure in ties])}")
     return f"Against {other.setting}: {'; '.join(parts) or 'nothing to compare'}."
 
 
@@ -192,10 +194,10 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _difference(metric: Metric, mine: Run, other: Run) -> str:
-    by = change(metric.value(other), metric.value(mine))
+def _difference(figure: Figure, mine: Run, other: Run) -> str:
+    by = change(value(other, figure), value(mine, figure))
     by = f" ({by})" if by else ""
-    return f"{metric.title} {metric.shown(mine)} instead of {metric.shown(other)}{by}"
+    return f"{figure.title} {shown(figure, mine)} instead of {shown(figure, other)}{by}"
 
 
 def _predicted_gains(plan: Plan) -> Iterator[str]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.numbers import number, plural, ratio, share
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
-from chunkscope.report.figures import number, plural, ratio, samples, share
+from chunkscope.report.sentences import samples
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,16 +2,27 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.report.figures import NOT_MEASURED, number, plural, seconds, share
+from chunkscope.artefacts.figures import (
+    ACTIVATION,
+    DEVICE,
+    KV_TOKENS,
+    MAKESPAN,
+    Figure,
+    Group,
+    in_group,
+)
+from chunkscope.artefacts.numbers import number, plural, seconds
+from chunkscope.artefacts.units import SIZE
+from chunkscope.report.outcomes import titled
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import figure, is_tie, spread
+from chunkscope.verification.verdict import is_tie, spread, value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +31,6 @@ LABEL_WIDTH = 22
 FIRST_WIDTH = 10
 COLUMN_WIDTH = 16
 HEADING_WIDTH = 14
-QUANTILES = ("p50", "p95", "p99", "max")
 
 
 def show_verification(v: Verification, console: "Console") -> None:
@@ -71,13 +81,13 @@ def _pages(runs: Sequence[Run], width: int) -> Iterator[Sequence[Run]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class FigureRow:
     """One figure of every run: how to find it, how to write it."""
 
     label: str
     find: Callable[[Run], float | None] | None  # None: a title
     write: Callable[[float | None], str] = number
-    timed: str | None = None  # its name where it varies from repeat to repeat
+    figure: Figure | None = None  # where it varies from repeat to repeat
 
 
 def _table(v: Verification, runs: Sequence[Run]) -> Table:
@@ -87,118 +97,99 @@ def _table(v: Verification, runs: Sequence[Run]) -> Table:
         table.add_column(_heading(run), justify="right", overflow="fold")
     if any(not run.ok for run in runs):
         table.add_row("status", *(run.status.value.replace("_", " ") for run in runs))
-    for line in _known(_lines(v), v.runs):
-        cells = (_cell(line, run, runs[0]) for run in runs)
-        table.add_row(Text(line.label, style="dim" if line.find is None else ""), *cells)
+    for row in _known(_rows(v), v.runs):
+        cells = (_cell(row, run, runs[0]) for run in runs)
+        table.add_row(Text(row.label, style="dim" if row.find is None else ""), *cells)
     return table
 
 
-def _known(lines: Iterable[Line], runs: Sequence[Run]) -> Iterator[Line]:
+def _known(rows: Iterable[FigureRow], runs: Sequence[Run]) -> Iterator[FigureRow]:
     """Without figures that no run has, and without titles of nothing."""
     title = None
-    for line in lines:
-        if line.find is None:
-            title = line
-        elif any(line.find(run) is not None for run in runs):
+    for row in rows:
+        if row.find is None:
+            title = row
+        elif any(row.find(run) is not None for run in runs):
             if title is not None:
                 yield title
             title = None
-            yield line
+            yield row
 
 
 def _heading(run: Run) -> Text:
     """`max-num-batched-tokens=4096` is broken after a word, not in the middle of one."""
     lines = [""]
-    for word in re.findall(r"[^-=]*[-=]?", " = ".join((run.setting, *run.same_as))):
+    for word in re.findall(r"[^-=]*[-=]?", titled(run)):
         if len(lines[-1] + word) > HEADING_WIDTH:
             lines.append("")
         lines[-1] += word
     return Text("\n".join(line.strip() for line in lines if line.strip()))
 
 
-def _cell(line: Line, run: Run, first: Run) -> Text:
-    if line.find is None:
+def _cell(row: FigureRow, run: Run, first: Run) -> Text:
+    if row.find is None:
         return Text()
-    value = line.find(run)
-    text = Text("-" if value is None else line.write(value))
-    reference = line.find(first)
-    if run is not first and value is not None and reference:
-        times = value / reference
-        tie = line.timed is not None and is_tie(run, first, line.timed)
+    found, reference = row.find(run), row.find(first)
+    text = Text("-" if found is None else row.write(found))
+    if run is not first and found is not None and reference:
+        times = found / reference
+        tie = row.figure is not None and is_tie(run, first, row.figure)
         text.append(f" {times:.2f}x" if times < 99.5 else " >99x", style="dim")
         text.append("=" if tie else " ", style="dim")
     return text
 
 
-def _lines(v: Verification) -> Iterator[Line]:
-    yield from _memory_lines(v)
-    yield from _total_lines()
-    for name, title in (("ttft_s", "first token"), ("itl_s", "token gap")):
-        for part in ("short", "long"):
-            yield from _quantile_lines(f"{name}.{part}", f"{title}, {part} prompts")
-    yield from _quantile_lines("e2e_s", "whole request")
-    yield from _step_lines()
+def _rows(v: Verification) -> Iterator[FigureRow]:
+    """All figures, by what they are about; memory first, times of short and of long prompts."""
+    yield from _memory_rows(v)
+    for group in Group:
+        if group in (Group.TTFT, Group.ITL):
+            for prompts in ("short", "long"):
+                yield FigureRow(label=f"{group}, {prompts} prompts", find=None)
+                yield from (_figure_row(f.among(prompts)) for f in in_group(group))
+        elif group is not Group.MEMORY:
+            yield FigureRow(label=group.value, find=None)
+            for figure in in_group(group):
+                yield _figure_row(figure)
+                if figure is MAKESPAN:
+                    yield FigureRow(label="    least", find=lambda r: _end(r, 0), write=seconds)
+                    yield FigureRow(label="    most", find=lambda r: _end(r, 1), write=seconds)
 
 
-def _memory_lines(v: Verification) -> Iterator[Line]:
+def _memory_rows(v: Verification) -> Iterator[FigureRow]:
     on_cpu = v.machine is not None and v.machine.device == "cpu"
-    held = "  process peak GiB" if on_cpu else "  device peak GiB"
-    yield Line(label="memory", find=None)
-    yield Line(label="  activation peak GiB", find=lambda r: r.activation_peak_gib, write=_gib)
-    yield Line(
-        label="    predicted",
-        find=lambda r: r.predicted.activation_gib if r.predicted else None,
-        write=_gib,
-    )
-    yield Line(label=held, find=lambda r: r.device_peak_gib, write=_gib)
-    yield Line(label="  weights GiB", find=lambda r: r.weights_gib, write=_gib)
-    yield Line(label="  KV cache tokens", find=lambda r: r.kv_cache_tokens, write=number)
-    yield Line(
-        label="    predicted",
-        find=lambda r: r.predicted.kv_cache_tokens if r.predicted else None,
-        write=number,
-    )
-    yield Line(label="  longest requests", find=lambda r: r.kv_concurrency, write="{:,.1f}".format)
+    yield FigureRow(label="memory", find=None)
+    for figure in in_group(Group.MEMORY):
+        row = _figure_row(figure)
+        yield replace(row, label=row.label.replace("device", "process")) if on_cpu else row
+        if figure is ACTIVATION:
+            yield _predicted_row("activation_gib", row.write)
+        elif figure is KV_TOKENS:
+            yield _predicted_row("kv_cache_tokens", row.write)
+        elif figure is DEVICE:
+            yield FigureRow(label="  weights GiB", find=lambda r: r.weights_gib, write=row.write)
 
 
-def _total_lines() -> Iterator[Line]:
-    yield Line(label="throughput", find=None)
-    yield _figure_line("makespan_s", "  all requests took", seconds)
-    yield Line(label="    least", find=lambda r: _end(r, 0), write=seconds)
-    yield Line(label="    most", find=lambda r: _end(r, 1), write=seconds)
-    yield _figure_line("input_tokens_per_s", "  input tokens/s", number)
-    yield _figure_line("output_tokens_per_s", "  output tokens/s", number)
+def _figure_row(figure: Figure) -> FigureRow:
+    write = "{:,.2f}".format if figure.unit is SIZE else figure.unit.brief
+    return FigureRow(
+        label=f"  {figure.label}",
+        find=lambda run: value(run, figure),
+        write=write,
+        figure=None if figure.once else figure,
+    )
+
+
+def _predicted_row(name: str, write: Callable[[float | None], str]) -> FigureRow:
+    return FigureRow(
+        label="    predicted", find=lambda run: getattr(run.predicted, name, None), write=write
+    )
 
 
 def _end(run: Run, which: int) -> float | None:
     """Of the spread; a single repeat has none."""
-    found = spread(run, "makespan_s")
+    found = spread(run, MAKESPAN)
     return found[which] if found and len(run.repeats) > 1 else None
-
-
-def _quantile_lines(name: str, title: str) -> Iterator[Line]:
-    yield Line(label=title, find=None)
-    for at in QUANTILES:
-        label = f"  {'longest' if at == 'max' else at}"
-        yield _figure_line(f"{name}.{at}", label, seconds)
-
-
-def _step_lines() -> Iterator[Line]:
-    yield Line(label="scheduler", find=None)
-    yield _figure_line("steps", "  steps", number)
-    yield _figure_line("tokens_per_step", "  tokens per step", number)
-    yield _figure_line("chunked_prompts", "  prompts in chunks", number)
-    yield _figure_line("chunks_max", "  most chunks of one", number)
-    yield _figure_line("preemptions", "  preemptions", number)
-    yield _figure_line("prefix_hit_rate", "  prefix-cache hits", share)
-
-
-def _figure_line(name: str, label: str, write: Callable[[float | None], str]) -> Line:
-    return Line(label=label, find=lambda run: figure(run.figures, name), write=write, timed=name)
-
-
-def _gib(value: float | None) -> str:
-    return NOT_MEASURED if value is None else f"{value:,.2f}"
 
 
 def _footnotes(v: Verification) -> Iterator[Text]:

@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.artefacts.figures import ACTIVATION, FIGURES, ITL_MAX, MAKESPAN
 from chunkscope.artefacts.labels import Label
 from chunkscope.engine.logs import Status
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
 from chunkscope.report.bill import bills
 from chunkscope.report.markdown import as_markdown
-from chunkscope.report.metrics import ACTIVATION, ITL_MAX, MAKESPAN, METRICS, Outcome, judge
+from chunkscope.report.outcomes import Outcome, judge, shown
 from chunkscope.report.provenance import data_files, origins
 from chunkscope.report.story import against, tell, verdict
 from chunkscope.report.tradeoff import setting_names, tradeoff
+from chunkscope.verification.verdict import spread
 from tests.plans import SHORT
 from tests.report import examples
 from tests.report.examples import repeated, run, worker
@@ -163,8 +165,8 @@ def test_memory_has_no_spread_but_a_measure_of_nothing() -> None:
 
 def test_what_a_run_did_not_tell_is_not_measured() -> None:
     silent = run("silent", Status.DIED)
-    assert {metric.shown(silent) for metric in METRICS} == {"not measured"}
-    assert ITL_MAX.spread(silent) is None
+    assert {shown(figure, silent) for figure in FIGURES} == {"not measured"}
+    assert spread(silent, ITL_MAX) is None
 
 
 # -- memory --------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN
 from chunkscope.engine.choices import Objective
-from chunkscope.verification.verdict import figure, goal_of, is_tie, judge, ratio
+from chunkscope.verification.verdict import goal_of, is_tie, judge, ratio
 from tests.verification.runs import WORKLOAD, failed, figures, run, verification
 
 PLAN = run("plan", 10.0, 9.9, 10.1)
@@ -48,8 +49,8 @@ def test_a_better_row_says_what_it_costs() -> None:
 
 
 def test_with_one_repeat_small_differences_are_ties() -> None:
-    assert is_tie(run("a", 1.04), run("b", 1.0), "makespan_s")
-    assert not is_tie(run("a", 1.06), run("b", 1.0), "makespan_s")
+    assert is_tie(run("a", 1.04), run("b", 1.0), MAKESPAN)
+    assert not is_tie(run("a", 1.06), run("b", 1.0), MAKESPAN)
 
 
 def test_when_the_plan_does_not_run_the_best_of_the_rest_is_named() -> None:
@@ -79,19 +80,19 @@ def test_a_latency_plan_is_judged_by_the_gaps() -> None:
 
 def test_at_a_rate_the_latency_of_requests_decides() -> None:
     """How long all of it takes is then the rate's doing."""
-    assert goal_of(Objective.THROUGHPUT, "4/s").figure == "e2e_s.p95"
+    assert goal_of(Objective.THROUGHPUT, "4/s") is E2E_P95
     rated = replace(WORKLOAD, arrivals="4/s")
-    assert "p95 latency" in verdict(PLAN, run("off", 10.0, 10.0), workload=rated).text
+    assert "p95 whole answer" in verdict(PLAN, run("off", 10.0, 10.0), workload=rated).text
 
 
 def test_figures_are_found_by_their_names_in_the_artefact() -> None:
     made = figures(10.0, gap_s=0.01)
-    assert figure(made, "makespan_s") == 10.0
-    assert figure(made, "itl_s.p99") == pytest.approx(0.03)
-    assert figure(made, "itl_s.short.max") == pytest.approx(0.04)
-    assert figure(made, "itl_s.long.p50") is None
-    assert figure(None, "makespan_s") is None
+    assert MAKESPAN.of(made) == 10.0
+    assert ITL_P99.of(made) == pytest.approx(0.03)
+    assert ITL_MAX.among("short").of(made) == pytest.approx(0.04)
+    assert ITL_MAX.among("long").of(made) is None
+    assert MAKESPAN.of(None) is None
 
 
 def test_a_ratio_to_what_was_not_measured_is_not_known() -> None:
-    assert ratio(PLAN, failed("off"), "makespan_s") is None
+    assert ratio(PLAN, failed("off"), MAKESPAN) is None

@@ -5,16 +5,16 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from chunkscope.gating.budget import Data, Lengths
+from chunkscope.artefacts.units import COUNT, TOKENS
+from chunkscope.gating.budget import DataPromises, LengthPromises
 from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.units import COUNT, TOKENS
 from chunkscope.gating.verdict import ALL, Verdict, at_least, at_most
 from chunkscope.lengths.profile import DatasetProfile, together
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 
 
-def check_data(limits: Data, evidence: Evidence) -> Iterator[Verdict]:
+def check_data(limits: DataPromises, evidence: Evidence) -> Iterator[Verdict]:
     datasets = evidence.profile.datasets
     doubt = _doubt(datasets, allow_sample=limits.allow_sample)
     yield from _lengths(limits, datasets, doubt, subject=ALL, where=("data",))
@@ -27,7 +27,7 @@ def check_data(limits: Data, evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _one(
-    name: str, limits: Lengths, datasets: Sequence[DatasetProfile], *, allow_sample: bool
+    name: str, limits: LengthPromises, datasets: Sequence[DatasetProfile], *, allow_sample: bool
 ) -> Iterator[Verdict]:
     found = [dataset for dataset in datasets if dataset.name == name]
     if not found:
@@ -38,7 +38,7 @@ def _one(
 
 
 def _lengths(
-    limits: Lengths,
+    limits: LengthPromises,
     datasets: Sequence[DatasetProfile],
     doubt: str,
     *,

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 
+from chunkscope.artefacts.units import COUNT, SHARE, exceeds
 from chunkscope.errors import InputError
-from chunkscope.gating.budget import Drift
+from chunkscope.gating.budget import DriftPromises
 from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.units import COUNT, SHARE, exceeds
 from chunkscope.gating.verdict import ALL, Verdict, at_most
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile, TokenizerInfo
 
 
-def check_drift(limits: Drift, evidence: Evidence) -> Iterator[Verdict]:
+def check_drift(limits: DriftPromises, evidence: Evidence) -> Iterator[Verdict]:
     now, before = evidence.profile, evidence.baseline(limits.baseline, Profile.load)
     _check_comparable(now.tokenizer, before.tokenizer, limits.baseline)
     yield from _moved(limits, ALL, now.overall, before.overall)
@@ -49,7 +49,7 @@ def _check_comparable(now: TokenizerInfo, before: TokenizerInfo, baseline: str) 
 
 
 def _moved(
-    limits: Drift, subject: str, now: LengthHistogram, before: LengthHistogram
+    limits: DriftPromises, subject: str, now: LengthHistogram, before: LengthHistogram
 ) -> Iterator[Verdict]:
     for key, limit, old, new in (
         ("p50", limits.p50, before.percentile(50), now.percentile(50)),
@@ -84,7 +84,7 @@ def _change(old: float | None, new: float | None) -> float | None:
 
 
 def _came_and_went(
-    limits: Drift, now: Mapping[str, object], before: Mapping[str, object]
+    limits: DriftPromises, now: Mapping[str, object], before: Mapping[str, object]
 ) -> Iterator[Verdict]:
     came = [name for name in now if name not in before]
     went = [name for name in before if name not in now]

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.gating.budget import Freshness
+from chunkscope.gating.budget import FreshnessPromises
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.verdict import Verdict
 from chunkscope.lengths.profile import DatasetProfile
 
 
-def check_freshness(limits: Freshness, evidence: Evidence) -> Iterator[Verdict]:
+def check_freshness(limits: FreshnessPromises, evidence: Evidence) -> Iterator[Verdict]:
     if limits.data:
         memo = DigestMemo()
         for dataset in evidence.profile.datasets:

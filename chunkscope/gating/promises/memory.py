@@ -5,17 +5,18 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
-from chunkscope.costs.memory import Memory as Bill
+from chunkscope.artefacts.figures import Better
+from chunkscope.artefacts.units import COUNT
+from chunkscope.costs.memory import Memory
 from chunkscope.costs.models.shape import BLOCK_TOKENS
-from chunkscope.gating.budget import Memory, MemoryLimits
+from chunkscope.gating.budget import PEAKS, MemoryPromises, PeakPromises
 from chunkscope.gating.evidence import Evidence, run_of
-from chunkscope.gating.units import COUNT, SIZE
 from chunkscope.gating.verdict import Verdict, at_least, at_most
 
 Figures = dict[str, float | None]
 
 
-def check_memory(limits: Memory, evidence: Evidence) -> Iterator[Verdict]:
+def check_memory(limits: MemoryPromises, evidence: Evidence) -> Iterator[Verdict]:
     if limits.predicted:
         figures, why = _predicted(evidence)
         yield from _held(limits.predicted, figures, "predicted", "plan", why)
@@ -26,7 +27,7 @@ def check_memory(limits: Memory, evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _held(
-    limits: MemoryLimits, found: Figures, kind: str, setting: str, why: str
+    limits: PeakPromises, found: Figures, kind: str, setting: str, why: str
 ) -> Iterator[Verdict]:
     def told(key: str) -> dict[str, Any]:
         return {
@@ -36,9 +37,10 @@ def _held(
             "note": why if found.get(key) is None else "",
         }
 
-    for key in ("activation_peak", "device_peak"):
-        if (limit := getattr(limits, key)) is not None:
-            yield _limited(at_most, limit, told(key), SIZE, kind)
+    for figure in PEAKS:
+        if (limit := getattr(limits, figure.promise)) is not None:
+            relation = at_least if figure.better is Better.MORE else at_most
+            yield _limited(relation, limit, told(figure.promise), figure.unit, kind)
     if (limit := limits.kv_requests_of_p95) is not None:
         yield _limited(at_least, limit, told("kv_requests_of_p95"), COUNT, kind)
 
@@ -61,15 +63,15 @@ def _predicted(evidence: Evidence) -> tuple[Figures, str]:
     }, "the plan does not say"
 
 
-def activation_peak(bill: Bill) -> float:
+def activation_peak(memory: Memory) -> float:
     """What a step needs beside the weights: activations, sampler, logits of prompt_logprobs."""
-    return bill.line("activation").gib + bill.line("sampler").gib + bill.unprofiled_gib
+    return memory.line("activation").gib + memory.line("sampler").gib + memory.unprofiled_gib
 
 
-def device_peak(bill: Bill) -> float:
+def device_peak(memory: Memory) -> float:
     """vLLM fills what it may use with KV cache; what it does not profile comes on top."""
-    outside = sum(x.gib for x in bill.lines if not x.profiled and x.name != "logprobs")
-    return bill.requested_gib + outside + bill.unprofiled_gib
+    outside = sum(x.gib for x in memory.lines if not x.profiled and x.name != "logprobs")
+    return memory.requested_gib + outside + memory.unprofiled_gib
 
 
 def _measured(evidence: Evidence, setting: str, *, with_requests: bool) -> tuple[Figures, str]:
@@ -77,8 +79,7 @@ def _measured(evidence: Evidence, setting: str, *, with_requests: bool) -> tuple
     if run is None:
         return {}, why
     return {
-        "activation_peak": run.activation_peak_gib,
-        "device_peak": run.device_peak_gib,
+        **{figure.promise: figure.of(run) for figure in PEAKS},
         # Only then is a profile needed beside.
         "kv_requests_of_p95": (_requests(run.kv_cache_tokens, evidence) if with_requests else None),
     }, "this run did not measure it"

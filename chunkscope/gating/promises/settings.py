@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from chunkscope.artefacts.units import SHARE, exceeds
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.choices import Objective, Task
 from chunkscope.engine.flags import (
@@ -28,10 +29,9 @@ from chunkscope.engine.flags import (
     release,
 )
 from chunkscope.errors import InputError, UsageError
-from chunkscope.gating.budget import Settings
+from chunkscope.gating.budget import SettingsPromises
 from chunkscope.gating.committed import Committed, Fault, read_committed
 from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.units import SHARE, exceeds
 from chunkscope.gating.verdict import Verdict
 from chunkscope.planning.plan import Plan
 
@@ -45,7 +45,7 @@ class Rule(StrEnum):
     NEAR = "near"
 
 
-def check_settings(limits: Settings, evidence: Evidence) -> Iterator[Verdict]:
+def check_settings(limits: SettingsPromises, evidence: Evidence) -> Iterator[Verdict]:
     plan = evidence.plan
     committed = read_committed(evidence.path(limits.file), limits.form)
     version = _release(limits.vllm_version) if limits.vllm_version else plan.release
@@ -206,7 +206,7 @@ class _One:
     rule: Rule
     wanted: Value | None
     found: Value | None
-    limits: Settings
+    limits: SettingsPromises
 
     def verdict(self, *, explicit: bool, stale: str) -> Verdict:
         kept = self._kept(explicit=explicit)

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 
+from chunkscope.artefacts.figures import BY_PROMISE, Better, Figure
+from chunkscope.artefacts.units import SHARE, exceeds
 from chunkscope.errors import InputError
-from chunkscope.gating.budget import SPEED_FIGURES, Latencies, Speed
+from chunkscope.gating.budget import SPEED, LatencyPromises, SpeedPromises
 from chunkscope.gating.evidence import Evidence, run_of
-from chunkscope.gating.units import RATE, SECONDS, SHARE, Unit, exceeds
 from chunkscope.gating.verdict import Verdict, at_least, at_most
-from chunkscope.verification.result import Figures, Latency, Verification
-
-RATES = ("input_tokens_per_s", "output_tokens_per_s")
+from chunkscope.verification.result import Figures, Verification
 
 
-def check_speed(limits: Speed, evidence: Evidence) -> Iterator[Verdict]:
+def check_speed(limits: SpeedPromises, evidence: Evidence) -> Iterator[Verdict]:
     verification = evidence.verification
     run, why = run_of(verification, limits.setting)
     figures = run.figures if run else None
@@ -24,43 +23,29 @@ def check_speed(limits: Speed, evidence: Evidence) -> Iterator[Verdict]:
     if limits.baseline is not None:
         before = _baseline_figures(limits, verification, evidence)
         for name in limits.compare:
-            yield _compared(name, limits, figures, before, why)
+            yield _compared(BY_PROMISE[name], limits, figures, before, why)
 
 
 def _limits(
-    limits: Latencies, figures: Figures | None, setting: str, why: str, part: str | None = None
+    limits: LatencyPromises,
+    figures: Figures | None,
+    setting: str,
+    why: str,
+    part: str | None = None,
 ) -> Iterator[Verdict]:
-    for name in SPEED_FIGURES:
-        limit = getattr(limits, name, None)
+    for figure in SPEED:
+        limit = getattr(limits, figure.promise, None)
         if limit is None:
             continue
-        found = figure(figures, name, part)
-        relation = at_least if name in RATES else at_most
-        key = f"speed.{part}.{name}" if part else f"speed.{name}"
+        found = (figure.among(part) if part else figure).of(figures)
+        relation = at_least if figure.better is Better.MORE else at_most
+        key = f"speed.{part}.{figure.promise}" if part else f"speed.{figure.promise}"
         subject = f"{setting}, {part} prompts" if part else setting
         note = why if found is None else ""
-        yield relation(key, limit, found, _unit(name), subject=subject, note=note)
+        yield relation(key, limit, found, figure.unit, subject=subject, note=note)
 
 
-def figure(figures: Figures | None, name: str, part: str | None = None) -> float | None:
-    """ "ttft_p95" of all requests, or of the short or long ones; None if never measured."""
-    if figures is None:
-        return None
-    if name in RATES:
-        return float(getattr(figures, name))
-    if name == "makespan":
-        return figures.makespan_s
-    what, _, quantile = name.partition("_")
-    latency: Latency | None = getattr(figures, f"{what}_s")
-    of = getattr(latency, part or "all") if latency else None
-    return float(getattr(of, quantile)) if of else None
-
-
-def _unit(name: str) -> Unit:
-    return RATE if name in RATES else SECONDS
-
-
-def _baseline_figures(limits: Speed, now: Verification, evidence: Evidence) -> Figures:
+def _baseline_figures(limits: SpeedPromises, now: Verification, evidence: Evidence) -> Figures:
     file = limits.baseline or ""
     before = evidence.baseline(file, Verification.load)
     _check_comparable(now, before, file)
@@ -94,36 +79,36 @@ def _check_comparable(now: Verification, before: Verification, baseline: str) ->
 
 
 def _compared(
-    name: str, limits: Speed, figures: Figures | None, before: Figures, why: str
+    figure: Figure, limits: SpeedPromises, figures: Figures | None, before: Figures, why: str
 ) -> Verdict:
-    old, new = figure(before, name), figure(figures, name)
+    old, new = figure.of(before), figure.of(figures)
     if old is None:
         raise InputError(
-            f"the baseline {limits.baseline} has no {name} of {limits.setting}",
+            f"the baseline {limits.baseline} has no {figure.promise} of {limits.setting}",
             hint="take it out of speed.compare, or commit a baseline that has it",
         )
-    unit, tolerance = _unit(name), limits.tolerance
-    loss = _loss(name, old, new)
-    factor = 1 - tolerance if name in RATES else 1 + tolerance
-    relation = "at least" if name in RATES else "at most"
-    promised, found = unit.write_both(old * factor, new)
-    sign = "-" if name in RATES else "+"
+    unit, tolerance = figure.unit, limits.tolerance
+    more = figure.better is Better.MORE
+    loss = _loss(old, new, more_is_better=more)
+    limit = old * (1 - tolerance if more else 1 + tolerance)
+    promised, found = unit.write_both(limit, new)
+    relation, sign = ("at least", "-") if more else ("at most", "+")
     return Verdict(
-        promise=f"speed.baseline.{name}",
+        promise=f"speed.baseline.{figure.promise}",
         subject=limits.setting,
         kept=loss is not None and not exceeds(loss, tolerance),
         promised=f"{relation} {promised} ({unit.write(old)} {sign} {SHARE.write(tolerance)})",
         found=found,
-        promised_value=old * factor,
+        promised_value=limit,
         found_value=new,
         note=why if new is None else "",
         where=("speed", "baseline"),
     )
 
 
-def _loss(name: str, old: float, new: float | None) -> float | None:
+def _loss(old: float, new: float | None, *, more_is_better: bool) -> float | None:
     """How much worse, as a share of the baseline: slower, or fewer tokens a second."""
     if new is None:
         return None
-    worse = old - new if name in RATES else new - old
+    worse = old - new if more_is_better else new - old
     return worse / old if old else (0.0 if worse <= 0 else None)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from chunkscope.artefacts.numbers import number, seconds
 from chunkscope.engine.flags import Value
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import Comparison
-from chunkscope.report.figures import number, seconds
 from chunkscope.report.page.charts import charts
 from chunkscope.report.page.view import view
 from chunkscope.report.tradeoff import tradeoff

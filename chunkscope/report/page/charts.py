@@ -5,22 +5,16 @@ from itertools import pairwise
 from math import ceil, floor, log2
 from typing import Any
 
+from chunkscope.artefacts.figures import INPUT_RATE, KV_TOKENS, MAKESPAN, OUTPUT_RATE, QUANTILES
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report.bill import PARTS, Bill, bills
-from chunkscope.report.metrics import (
-    INPUT_RATE,
-    KV_TOKENS,
-    MAKESPAN,
-    OUTPUT_RATE,
-    QUANTILES,
-    fate,
-    titled,
-)
+from chunkscope.report.outcomes import fate, shown, titled
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Figures, Latency, Run, Verification
+from chunkscope.verification.verdict import spread, value
 
 BINS_PER_DOUBLING = 4
 # Where the cumulative curve is exact: every percent, and closer where the long prompts are.
@@ -180,9 +174,8 @@ def _latencies(verification: Verification) -> Iterator[dict[str, Any]]:
             for group in ("all", "short", "long"):
                 found = _quantiles(run.figures, name, group)
                 if found is not None:
-                    spread = list(_spread(run, name, group))
                     row = {"setting": titled(run), "figure": name, "group": group}
-                    yield {**row, **found, "spread": spread}
+                    yield {**row, **found, "spread": list(_spread(run, name, group))}
 
 
 def _quantiles(figures: Figures | None, name: str, group: str) -> dict[str, float] | None:
@@ -200,17 +193,17 @@ def _spread(run: Run, name: str, group: str) -> Iterator[dict[str, Any]]:
 
 
 def _bars(verification: Verification) -> Iterator[dict[str, Any]]:
-    for metric in (MAKESPAN, INPUT_RATE, OUTPUT_RATE, KV_TOKENS):
+    for figure in (MAKESPAN, INPUT_RATE, OUTPUT_RATE, KV_TOKENS):
         for run in verification.runs:
-            value, spread = metric.value(run), metric.spread(run)
+            ends = spread(run, figure) if len(run.repeats) > 1 else None
             yield {
-                "figure": metric.key,
-                "title": metric.title,
-                "better": metric.better.value,
+                "figure": figure.key,
+                "title": figure.title,
+                "better": figure.better.value,
                 "setting": titled(run),
-                "value": value,
-                "shown": metric.shown(run) if run.ok else fate(run),
+                "value": value(run, figure),
+                "shown": shown(figure, run) if run.ok else fate(run),
                 "ok": run.ok,
-                "min": spread[0] if spread else None,
-                "max": spread[1] if spread else None,
+                "min": ends[0] if ends else None,
+                "max": ends[1] if ends else None,
             }

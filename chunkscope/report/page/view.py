@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from chunkscope.artefacts.figures import Figure
+from chunkscope.artefacts.numbers import change, gib, number, plural, share
 from chunkscope.engine.choices import Target
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
@@ -12,13 +14,13 @@ from chunkscope.planning import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report.bill import PARTS, Bills, bills
 from chunkscope.report.comparison import Comparison, Part
-from chunkscope.report.figures import change, gib, number, plural, share
-from chunkscope.report.metrics import Metric, Outcome, fate, judge, measured, titled
+from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
 from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.provenance import data_files, origins
 from chunkscope.report.story import lengths_in_short, measured_on, measurements, tell
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import spread, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,26 +226,27 @@ def _known(text: str | None, label: str) -> Cell:
 # -- the measurements ----------------------------------------------------------------------------
 
 
-def _run_rows(verification: Verification) -> Iterator[tuple[Metric, list[Cell]]]:
+def _run_rows(verification: Verification) -> Iterator[tuple[str, list[Cell]]]:
     """A row per figure, a cell per setting that ran: the first is what they are compared to."""
     running = [run for run in verification.runs if run.ok]
-    for metric in measured(tuple(running)):
-        yield metric, [_measured_cell(metric, run, running[0]) for run in running]
+    for figure in measured(running):
+        yield figure.title, [_measured_cell(figure, run, running[0]) for run in running]
 
 
-def _measured_cell(metric: Metric, run: Run, first: Run) -> Cell:
-    value, note = metric.value(run), _spread(metric, run)
-    if value is None:
-        return Cell(text=metric.shown(run), kind="n none")
-    if run is first or value == metric.value(first):
-        return Cell(text=metric.shown(run), kind="n", note=note)
-    outcome = judge(metric, run, first)
-    by = "tie" if outcome is Outcome.TIE else change(metric.value(first), value)
+def _measured_cell(figure: Figure, run: Run, first: Run) -> Cell:
+    text, mine, other = shown(figure, run), value(run, figure), value(first, figure)
+    if mine is None:
+        return Cell(text=text, kind="n none")
+    note = _spread(figure, run)
+    if run is first or mine == other:
+        return Cell(text=text, kind="n", note=note)
+    outcome = judge(figure, run, first)
+    by = "tie" if outcome is Outcome.TIE else change(other, mine)
     kind = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}.get(outcome, "")
-    return Cell(text=metric.shown(run), sort=by, kind=f"n {kind}", note=note)
+    return Cell(text=text, sort=by, kind=f"n {kind}", note=note)
 
 
-def _spread(metric: Metric, run: Run) -> str:
-    spread = metric.spread(run)
-    least, most = map(metric.write, spread) if spread else ("", "")
+def _spread(figure: Figure, run: Run) -> str:
+    ends = spread(run, figure)
+    least, most = map(figure.unit.brief, ends) if ends else ("", "")
     return f"{least} to {most}" if least != most else ""

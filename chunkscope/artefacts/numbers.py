@@ -1,8 +1,4 @@
-"""How numbers are written, and where they are not about all rows."""
-
-from collections.abc import Iterator
-
-from chunkscope.lengths.profile import Profile
+"""How numbers are written for people."""
 
 NOT_MEASURED = "not measured"
 
@@ -83,11 +79,3 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def samples(profile: Profile) -> Iterator[str]:
-    """A sentence for each dataset of which only a sample was counted."""
-    for dataset in profile.datasets:
-        if (part := dataset.sample) is not None:
-            of = f"{part.rows:,} of {part.out_of:,} rows of {dataset.name}"
-            yield f"Sampled: {of} (seed {part.seed})"

@@ -4,11 +4,13 @@ A bare number is taken only where there is one unit it can mean: tokens, request
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isclose, isfinite
 from typing import Any
+
+from chunkscope.artefacts.numbers import gib, number, seconds, share
 
 _WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
 MOST_DIGITS = 12
@@ -24,6 +26,7 @@ class Unit:
     whole: bool = False
     shown: tuple[tuple[float, str], ...] = field(default=((1.0, ""),))  # smallest unit first
     digits: int = 2
+    brief: Callable[[float | None], str] = number  # in three digits or so, for a table
 
     def read(self, given: Any) -> float:
         """The number in its base unit; ValueError says what would have been right."""
@@ -111,8 +114,13 @@ TOKENS = Unit(
     shown=((1.0, "tokens"),),
 )
 COUNT = Unit(scales={"": _ONE}, accepted="850", bare=True, whole=True)
+MANY = replace(COUNT, whole=False, brief="{:,.1f}".format)  # on average, so a part of one counts
 SHARE = Unit(
-    scales={"%": Fraction(1, 100)}, accepted='"5%" (with the %)', shown=((0.01, "%"),), digits=1
+    scales={"%": Fraction(1, 100)},
+    accepted='"5%" (with the %)',
+    shown=((0.01, "%"),),
+    digits=1,
+    brief=share,
 )
 SECONDS = Unit(
     scales={
@@ -124,6 +132,7 @@ SECONDS = Unit(
     },
     accepted='"200ms" or "1.5s" (us, ms, s, min, h)',
     shown=((0.001, "ms"), (1.0, "s")),
+    brief=seconds,
 )
 SIZE = Unit(  # in GiB
     scales={
@@ -135,6 +144,7 @@ SIZE = Unit(  # in GiB
     },
     accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
     shown=((1.0, "GiB"),),
+    brief=gib,
 )
 RATE = Unit(
     scales={"": _ONE, "/s": _ONE, "tokens/s": _ONE},
