@@ -8,12 +8,14 @@ from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs, check_args
+from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy
-from chunkscope.simulation.request import RequestState
 from chunkscope.simulation.request_checks import check_requests
+from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.result import Chunk, SimulatedRun, TimelineStep, spread
-from chunkscope.simulation.scheduler import Scheduler, Step
+from chunkscope.simulation.scheduler import Scheduler
+from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
 
 
@@ -29,12 +31,14 @@ class Circumstances:
     policy: ChunkPolicy = ChunkPolicy.VLLM
 
 
-def run_setting(c: Circumstances, args: EngineArgs, *, watch: int = 0) -> SimulatedRun:
-    """One setting; the first `watch` steps are kept to be shown."""
+def run_setting(
+    c: Circumstances, args: EngineArgs, *, watch: int = 0, fast: bool = True
+) -> SimulatedRun:
+    """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else."""
     check_args(args, c.rules)
     check_requests(c.requests, args)
-    policy = make_policy(c.policy)
-    scheduler = Scheduler(args, c.rules, policy)
+    policy = make_policy(c.policy, args, c.rules)
+    scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy)
     graphed_tokens = min(c.step.graphed_tokens, 2 * args.max_num_seqs)
     model = replace(c.step, graphed_tokens=graphed_tokens)
     states = [
@@ -63,19 +67,6 @@ class _Log:
     peak_blocks: int = 0
     timeline: list[TimelineStep] = field(default_factory=list)
 
-    def end(self, now: float, going_on: int) -> float:
-        """A step ended; so many requests had a token in the one before, and have one now."""
-        if going_on:
-            gap = now - self.ends[-1]
-            self.gaps.append((gap, going_on))
-            self.slowest_s = max(self.slowest_s, gap)
-        self.ends.append(now)
-        return now
-
-    def look(self, scheduler: Scheduler) -> None:
-        used = scheduler.pool.num_blocks - scheduler.pool.num_free
-        self.peak_blocks = max(self.peak_blocks, used)
-
 
 def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, log: _Log) -> None:
     """With async scheduling a step is launched before the one before is asked for its result."""
@@ -83,15 +74,15 @@ def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, lo
     flying: deque[Step] = deque()
     now = coming[0].arrival_s
     pipeline = Pipeline(model, now)
-    while coming or scheduler or flying:
+    while coming or flying or scheduler.has_requests():
         while coming and coming[0].arrival_s <= now:
-            scheduler.add(coming.popleft())
+            scheduler.add_request(coming.popleft())
         step = scheduler.schedule()
         if step:
             flying.append(step)
             pipeline.launch(step, now)
             now = pipeline.host_free
-            log.look(scheduler)
+            log.peak_blocks = max(log.peak_blocks, scheduler.kv_cache.num_used)
             if step.number < log.watch:
                 log.timeline.append(_seen(step, len(scheduler.waiting)))
         elif not flying:
@@ -100,64 +91,21 @@ def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, lo
             now = coming[0].arrival_s
         while len(flying) > (lag if step else 0):
             now = _finish(flying.popleft(), pipeline, scheduler, log)
-        if len(log.ends) >= log.watch and step:
-            until = coming[0].arrival_s if coming else float("inf")
-            now = _decode_on(scheduler, flying, now, until, pipeline, log)
-
-
-def _decode_on(
-    scheduler: Scheduler,
-    flying: deque[Step],
-    now: float,
-    until: float,
-    pipeline: Pipeline,
-    log: _Log,
-) -> float:
-    """Pass over the steps that only decode, until somebody ends or comes.
-
-    It is what `_run` would do, but nobody is asked: the time of a step follows from the number of
-    requests and their context. A step that flies is the last one scheduled.
-    """
-    steps = scheduler.steps_of_decoding
-    if steps < 2:
-        return now
-    requests = len(scheduler.decoding)
-    flown = flying.pop() if flying else None  # launched, and not yet finished
-    lagging, launched, context = flown is not None, 0, 0
-    launch = pipeline.decoder(requests)
-    for _ in range(steps):
-        if until <= now or (scheduled := scheduler.decode_on()) is None:
-            break
-        launched, context = launched + 1, scheduled
-        launch(context, now)
-        if flown is not None:
-            now, flown = _finish(flown, pipeline, scheduler, log), None
-        else:
-            now = log.end(pipeline.finish(), requests)
-    if lagging:
-        last = _decoding_step(len(log.ends), requests, context) if launched else flown
-        flying.extend([last] if last else [])
-    log.look(scheduler)
-    return now
-
-
-def _decoding_step(number: int, requests: int, context: int) -> Step:
-    step = Step(number)
-    step.going_on = step.decode_requests = requests
-    step.decode_context_tokens = context
-    return step
 
 
 def _finish(step: Step, pipeline: Pipeline, scheduler: Scheduler, log: _Log) -> float:
     """The tokens that a step gives are there at its end."""
     end = pipeline.finish()
-    seconds = end - max([step.launched, *log.ends[-1:]])
-    log.end(end, step.going_on)
+    before = log.ends[-1] if log.ends else step.launched
+    seconds = end - max(step.launched, before)
     log.slowest_s = max(log.slowest_s, seconds)
-    for _, last_step in step.resumed:
+    if step.going_on:
+        log.gaps.append((end - before, step.going_on))
+    for last_step in step.resumed:
         log.gaps.append((end - log.ends[last_step], 1))
+    log.ends.append(end)
     log.preemptions += len(step.preempted)
-    scheduler.update(step)
+    scheduler.update_from_output(step)
     scheduler.policy.after_step(step, seconds)
     return end
 
@@ -175,14 +123,14 @@ def _seen(step: Step, waiting: int) -> TimelineStep:
 
 
 def _chunks(step: Step) -> Iterator[Chunk]:
-    for request, tokens in step.tokens.items():
-        if request.computed <= request.prompt:
-            start = request.computed - tokens
+    for request, tokens in step.num_scheduled_tokens.items():
+        end = request.num_computed_tokens
+        if end <= request.num_prompt_tokens:
             yield Chunk(
                 request=request.id,
-                start=start,
-                end=request.computed,
-                prompt_tokens=request.prompt,
+                start=end - tokens,
+                end=end,
+                prompt_tokens=request.num_prompt_tokens,
             )
 
 
@@ -210,8 +158,8 @@ def _result(
         itl_s=spread(log.gaps),
         e2e_s=e2e,
         requests=len(states),
-        input_tokens=sum(state.prompt for state in states),
-        output_tokens=sum(state.output for state in states),
+        input_tokens=sum(state.num_prompt_tokens for state in states),
+        output_tokens=sum(state.max_tokens for state in states),
         steps=len(log.ends),
         slowest_step_s=log.slowest_s,
         chunked_prompts=sum(state.chunks > 1 for state in states),

@@ -5,10 +5,9 @@ two work side by side, and a token is late by whatever the host does first.
 """
 
 from collections import deque
-from collections.abc import Callable
 
 from chunkscope.costs.step_time import StepModel
-from chunkscope.simulation.scheduler import Step
+from chunkscope.simulation.step import Step
 
 
 class Pipeline:
@@ -21,22 +20,12 @@ class Pipeline:
         self._launched: deque[tuple[float, float]] = deque()  # its end on the GPU, then handing out
 
     def launch(self, step: Step, now: float) -> None:
+        """Kernel by kernel, the GPU cannot be done before the last of them is launched."""
         model, tokens = self._model, step.total_num_scheduled_tokens
         requests, context = step.prefill_requests + step.decode_requests, step.decode_context_tokens
         gpu_s = model.gpu_s(tokens, step.prefill_pairs, context, requests)
+        prepare, launch, hand_out = model.host_parts(tokens, requests, step.prefill_requests)
         step.launched = now
-        self._launch(gpu_s, model.host_parts(tokens, requests, step.prefill_requests), now)
-
-    def decoder(self, requests: int) -> Callable[[int, float], None]:
-        """`launch` for steps that only decode the same requests, by their context."""
-        host = self._model.host_parts(requests, requests, 0)
-        rest = self._model.gpu_s(requests, 0, 0, requests)
-        per_context = self._model.per_decode_context_s
-        return lambda context, now: self._launch(rest + context * per_context, host, now)
-
-    def _launch(self, gpu_s: float, host: tuple[float, float, float], now: float) -> None:
-        """Kernel by kernel, the GPU cannot be done before the last of them is launched."""
-        prepare, launch, hand_out = host
         ready = now + prepare
         self.host_free = ready + launch
         computed = max(self._gpu_free, ready) + gpu_s

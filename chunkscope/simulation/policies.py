@@ -5,13 +5,12 @@ the literature, to see what they would bring.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.simulation.request import RequestState
-
-if TYPE_CHECKING:
-    from chunkscope.simulation.scheduler import Scheduler, Step
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
+from chunkscope.simulation.request_state import RequestState
+from chunkscope.simulation.step import Step
 
 BY_LENGTH = ((4_096, 512), (16_384, 1_024))  # prompts below -> chunk; longer ones: LONGEST_CHUNK
 LONGEST_CHUNK = 2_048
@@ -27,13 +26,16 @@ class Policy:
 
     by_priority = False
 
-    def start_step(self, scheduler: "Scheduler") -> None:
-        """Look at the queues once, before anything is scheduled."""
+    def __init__(self, args: EngineArgs, rules: Rules) -> None:
+        self.args, self.rules = args, rules
+
+    def start_step(self, requests: int) -> None:
+        """So many are running or waiting, before anything is scheduled."""
 
     def threshold_of(self, request: RequestState) -> int:
         raise NotImplementedError
 
-    def after_step(self, step: "Step", seconds: float) -> None:
+    def after_step(self, step: Step, seconds: float) -> None:
         """Learn how long it took."""
 
     def priority_of(self, request: RequestState) -> int:
@@ -43,33 +45,35 @@ class Policy:
 class VllmPolicy(Policy):
     """long_prefill_token_threshold, with the two rules that 0.31 brought."""
 
-    def __init__(self, *, by_priority: bool = False) -> None:
-        self.by_priority = by_priority
-        self._threshold = 0
+    def __init__(self, args: EngineArgs, rules: Rules) -> None:
+        super().__init__(args, rules)
+        unchunked = not (args.enable_chunked_prefill or args.enable_prefix_caching)
+        dropped = unchunked and rules.unchunked_drops_the_threshold
+        self._asked = 0 if dropped else args.long_prefill_token_threshold
+        self._threshold = self._asked
 
-    def start_step(self, scheduler: "Scheduler") -> None:
-        args = scheduler.args
-        self._threshold = args.long_prefill_token_threshold
-        if not self._threshold or scheduler.rules.lone_request_is_capped:
+    def start_step(self, requests: int) -> None:
+        if not self._asked or self.rules.lone_request_is_capped:
             return
-        requests = len(scheduler.running) + len(scheduler.waiting)
-        if requests <= 1:
-            self._threshold = 0
-        elif args.long_prefill_token_threshold_adaptive:
-            self._threshold = max(self._threshold, args.max_num_batched_tokens // requests)
+        self._threshold = self._asked if requests > 1 else 0
+        if requests > 1 and self.args.long_prefill_token_threshold_adaptive:
+            self._threshold = max(self._asked, self.args.max_num_batched_tokens // requests)
 
     def threshold_of(self, request: RequestState) -> int:  # noqa: ARG002
         return self._threshold
 
 
-class InteractiveFirst(VllmPolicy):
+class VllmPriorityPolicy(VllmPolicy):
+    """The same with `--scheduling-policy priority`."""
+
+    by_priority = True
+
+
+class InteractiveFirst(VllmPriorityPolicy):
     """Short prompts are somebody waiting, long ones are batch work and give way."""
 
-    def __init__(self) -> None:
-        super().__init__(by_priority=True)
-
     def priority_of(self, request: RequestState) -> int:
-        return int(request.prompt > INTERACTIVE_TOKENS)
+        return int(request.num_prompt_tokens > INTERACTIVE_TOKENS)
 
 
 class ByLength(Policy):
@@ -82,32 +86,29 @@ class ByLength(Policy):
     """
 
     def threshold_of(self, request: RequestState) -> int:
-        return next((c for below, c in BY_LENGTH if request.prompt < below), LONGEST_CHUNK)
+        return next(
+            (c for below, c in BY_LENGTH if request.num_prompt_tokens < below), LONGEST_CHUNK
+        )
 
 
 class Adaptive(Policy):
     """Half the chunk when a step was slow or decodes crowd; twice when there is time to spare."""
 
-    def __init__(self, target_s: float = TARGET_STEP_S) -> None:
-        self._target_s = target_s
+    def __init__(self, args: EngineArgs, rules: Rules) -> None:
+        super().__init__(args, rules)
         self._chunk = LONGEST_CHUNK
-        self._most = LONGEST_CHUNK
-        self._crowd = 0.0
-
-    def start_step(self, scheduler: "Scheduler") -> None:
-        self._most = scheduler.args.max_num_batched_tokens
-        self._crowd = CROWDED_SHARE * scheduler.args.max_num_seqs
+        self._crowd = CROWDED_SHARE * args.max_num_seqs
 
     def threshold_of(self, request: RequestState) -> int:  # noqa: ARG002
         return self._chunk
 
-    def after_step(self, step: "Step", seconds: float) -> None:
+    def after_step(self, step: Step, seconds: float) -> None:
         if not step.prefill_requests:
             return
-        if step.decode_requests and (seconds > self._target_s or step.going_on > self._crowd):
+        if step.decode_requests and (seconds > TARGET_STEP_S or step.going_on > self._crowd):
             self._chunk = max(SMALLEST_CHUNK, self._chunk // 2)
-        elif seconds < self._target_s / 2:
-            self._chunk = min(self._most, self._chunk * 2)
+        elif seconds < TARGET_STEP_S / 2:
+            self._chunk = min(self.args.max_num_batched_tokens, self._chunk * 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +143,15 @@ DESCRIBED = {
 }
 
 
-def make_policy(name: ChunkPolicy) -> Policy:
+_POLICIES: dict[ChunkPolicy, type[Policy]] = {
+    ChunkPolicy.VLLM: VllmPolicy,
+    ChunkPolicy.FIXED: VllmPolicy,
+    ChunkPolicy.INTERACTIVE_FIRST: InteractiveFirst,
+    ChunkPolicy.BY_LENGTH: ByLength,
+    ChunkPolicy.ADAPTIVE: Adaptive,
+}
+
+
+def make_policy(name: ChunkPolicy, args: EngineArgs, rules: Rules) -> Policy:
     """A fresh one: the adaptive policy remembers."""
-    if name is ChunkPolicy.BY_LENGTH:
-        return ByLength()
-    if name is ChunkPolicy.ADAPTIVE:
-        return Adaptive()
-    if name is ChunkPolicy.INTERACTIVE_FIRST:
-        return InteractiveFirst()
-    return VllmPolicy()
+    return _POLICIES[name](args, rules)

@@ -13,7 +13,7 @@ from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError, UsageError
-from chunkscope.simulation.result import SimulatedRun, spread
+from chunkscope.simulation.result import spread
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.workload import Request
 
@@ -268,28 +268,6 @@ def test_every_token_is_given_once_and_time_only_passes(
     )
     again = simulate(requests, args, STEP, policy=policy, timeline=100_000).run
     assert json.dumps(run.to_json()) == json.dumps(again.to_json())
-
-
-@settings(max_examples=100, deadline=None)
-@given(requests=workloads, blocks=st.sampled_from([62, 400]), lag=st.booleans())
-def test_passing_over_decodes_is_the_same_as_stepping_through_them(requests, blocks, lag):
-    costly = dataclasses.replace(STEP, per_decode_context_s=1e-5, per_prefill_pair_s=1e-6)
-    args = dataclasses.replace(ARGS, kv_cache_tokens=blocks * 16, async_scheduling=lag)
-    passed = simulate(requests, args, costly).run
-    # Steps that are watched are gone through one by one.
-    stepped = simulate(requests, args, costly, timeline=100_000).run
-    exact, near = asdict_split(passed), asdict_split(stepped)
-    assert exact[0] == near[0]
-    assert exact[1] == pytest.approx(near[1], rel=1e-9)
-
-
-def asdict_split(run: SimulatedRun) -> tuple[dict[str, object], list[float]]:
-    """Whole numbers, which must be the same, and times, which may differ in the last bits."""
-    plain = {k: v for k, v in run.to_json().items() if k != "timeline"}
-    spreads = [plain.pop(name) or {} for name in ("ttft_s", "itl_s", "e2e_s")]
-    times = [value for one in spreads for value in one.values()]
-    times += [plain.pop(name) for name in [n for n, v in plain.items() if isinstance(v, float)]]
-    return plain, times
 
 
 @settings(max_examples=100, deadline=None)

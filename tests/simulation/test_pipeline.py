@@ -4,7 +4,7 @@ import pytest
 
 from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.simulation.pipeline import Pipeline
-from chunkscope.simulation.scheduler import Step
+from chunkscope.simulation.step import Step
 
 
 def pipeline(*, gpu_s: float, host: Host, graphed_tokens: int = 512) -> Pipeline:
@@ -50,11 +50,3 @@ def test_launching_kernel_by_kernel_is_the_hosts_work_too():
 
 def test_without_a_host_steps_follow_each_other():
     assert ends(pipeline(gpu_s=2.0, host=Host()), 3) == pytest.approx([2.0, 4.0, 6.0])
-
-
-def test_a_decoder_launches_what_launch_does():
-    host = Host(fixed_s=0.3, per_request_s=0.01)
-    one, other = pipeline(gpu_s=1.0, host=host), pipeline(gpu_s=1.0, host=host)
-    one.launch(decoding(), 0.5)
-    other.decoder(10)(0, 0.5)
-    assert one.finish() == other.finish()

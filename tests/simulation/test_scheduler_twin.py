@@ -88,20 +88,22 @@ def real(asked_vllm):
     ]
 
 
-def twin(asked: Workload, vllm: dict[str, Any]) -> list[dict[str, Any]]:
+def twin(asked: Workload, vllm: dict[str, Any], *, fast: bool) -> list[dict[str, Any]]:
     return trace(
         asked["requests"],
         {name: value for name, value in asked["engine"].items() if name not in vllm["unknown"]},
         rules=rules_of(release(vllm["vllm"])),
         shared_prefix=asked["shared_prefix"],
+        fast=fast,
     )
 
 
-def test_every_step_of_every_workload_is_the_same(asked_vllm, workloads, real):
+@pytest.mark.parametrize("fast", [False, True], ids=["plain", "fast"])
+def test_every_step_of_every_workload_is_the_same(asked_vllm, workloads, real, fast):
     assert len(workloads) >= 300
     wrong = []
     for place, (asked, expected) in enumerate(zip(workloads, real, strict=True)):
-        mine = twin(asked, asked_vllm)
+        mine = twin(asked, asked_vllm, fast=fast)
         if mine != expected:
             pairs = zip(mine, expected, strict=False)
             first = next((i for i, (a, b) in enumerate(pairs) if a != b), "length")

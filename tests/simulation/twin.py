@@ -5,9 +5,11 @@ from typing import Any
 
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.simulation.policies import VllmPolicy
-from chunkscope.simulation.request import RequestState
-from chunkscope.simulation.scheduler import Scheduler, Step
+from chunkscope.simulation.fast_scheduler import FastScheduler
+from chunkscope.simulation.policies import VllmPolicy, VllmPriorityPolicy
+from chunkscope.simulation.request_state import RequestState
+from chunkscope.simulation.scheduler import Scheduler
+from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
 
 Seen = dict[str, Any]
@@ -20,34 +22,45 @@ def trace(
     *,
     rules: Rules | None = None,
     shared_prefix: int = 0,
+    fast: bool = True,
 ) -> list[Seen]:
     """Each step: the tokens of each request by its place, and who was preempted."""
     engine = dict(engine)
     size, blocks = engine.pop("block_size", 16), engine.pop("num_blocks", 10_000)
-    by_priority = engine.pop("policy", "fcfs") == "priority"
+    rules = rules or Rules()
+    kind = VllmPriorityPolicy if engine.pop("policy", "fcfs") == "priority" else VllmPolicy
     args = EngineArgs(block_size=size, kv_cache_tokens=blocks * size, **engine)
-    scheduler = Scheduler(args, rules or Rules(), VllmPolicy(by_priority=by_priority))
+    scheduler = (FastScheduler if fast else Scheduler)(args, rules, kind(args, rules))
     coming = deque(enumerate(requests))
     steps: list[Seen] = []
     flying: deque[Step] = deque()
     for turn in range(MOST_STEPS):
         while coming and coming[0][1].get("comes_at", 0) <= turn:
-            scheduler.add(_state(*coming.popleft(), shared_prefix, size))
-        if not scheduler and not coming:
+            scheduler.add_request(_state(*coming.popleft(), shared_prefix, size))
+        if not scheduler.has_requests() and not coming:
             break
-        decoding = tuple(scheduler.decoding)
+        decoding = tuple(scheduler.decoding) if isinstance(scheduler, FastScheduler) else ()
         step = scheduler.schedule()
-        # None of them goes on without being asked where all were asked one by one.
-        stay = [r for r in decoding if step.going_on and r not in step.preempted]
-        going_on = {request.id: 1 for request in stay}
-        own = {request.id: tokens for request, tokens in step.tokens.items()}
         if step:
             preempted = sorted(request.id for request in step.preempted)
-            steps.append({"tokens": {**going_on, **own}, "preempted": preempted})
+            steps.append({"tokens": _tokens(scheduler, step, decoding), "preempted": preempted})
         flying.append(step)
         while len(flying) > int(args.async_scheduling):
-            scheduler.update(flying.popleft())
+            scheduler.update_from_output(flying.popleft())
     return steps
+
+
+def _tokens(scheduler: Scheduler, step: Step, decoding: tuple[RequestState, ...]) -> dict[int, int]:
+    """The fast scheduler names no request that just goes on decoding."""
+    asked = step.num_scheduled_tokens
+    unasked = [
+        request
+        for request in decoding
+        if request not in asked
+        and isinstance(scheduler, FastScheduler)
+        and (request in scheduler.decoding or request in step.ended)
+    ]
+    return {request.id: tokens for request, tokens in [*((r, 1) for r in unasked), *asked.items()]}
 
 
 def _state(place: int, asked: dict[str, Any], shared: int, size: int) -> RequestState:

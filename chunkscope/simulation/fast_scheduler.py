@@ -1,0 +1,166 @@
+"""The scheduler's steps, sooner: requests that go on decoding are counted together.
+
+A step with a thousand of them costs what a step with one of them does. Where one of them must wait
+or give way, each is asked in its turn again, as the plain scheduler does it in every step;
+tests/simulation/test_fast_scheduler.py holds the two side by side.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
+from chunkscope.simulation.policies import Policy
+from chunkscope.simulation.request_state import RequestState
+from chunkscope.simulation.scheduler import Scheduler
+from chunkscope.simulation.step import Step
+
+
+class FastScheduler(Scheduler):
+    """`running` is split in two: the `decoding` group, and those that must be asked."""
+
+    def __init__(self, args: EngineArgs, rules: Rules, policy: Policy) -> None:
+        super().__init__(args, rules, policy)
+        self.decoding = DecodingGroup(args.block_size)
+        self._asked: dict[RequestState, None] = {}
+
+    def _in_turn(self) -> Iterable[RequestState]:
+        return tuple(self._asked)
+
+    def schedule(self) -> Step:
+        """Where nobody must be asked and nobody can come, the step only decodes."""
+        can_come = self.waiting and len(self.running) < self.args.max_num_seqs
+        if self._asked or can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
+            return super().schedule()
+        step = Step(self.num_steps)
+        self._decode(step, 0)
+        self.num_steps += bool(step)
+        return step
+
+    def _schedule_running(self, step: Step, token_budget: int) -> int:
+        taken = 0
+        if not self._all_can_go_on(token_budget):
+            if self._asked or self.policy.by_priority:
+                self._disband()
+            else:
+                taken = self._make_room(step)
+        self._decode(step, taken)
+        return super()._schedule_running(step, token_budget - step.going_on)
+
+    def _all_can_go_on(self, token_budget: int) -> bool:
+        """Does every running request get what it asks for, in whatever order they are asked?"""
+        left = token_budget - len(self.decoding)
+        blocks = self.decoding.blocks_to_come
+        last = next(reversed(self.running), None)
+        for request in self._asked:
+            tokens = self._num_new_tokens(request)
+            if tokens > left:
+                if request is not last:
+                    return False
+                tokens = left  # nobody is behind it
+            left -= tokens
+            after = self.kv_cache.blocks_for(request.num_computed_tokens + tokens)
+            blocks += after - self.kv_cache.blocks_for(request.num_computed_tokens)
+        return left >= 0 and blocks <= self.kv_cache.num_free
+
+    def _disband(self) -> None:
+        self.decoding.disband(self.num_steps - 1)
+        self._asked = {request: None for request in self.running if not request.has_ended}
+
+    def _make_room(self, step: Step) -> int:
+        """All ask for one token: the first have taken the free blocks when the last give way."""
+        taken = 0
+        while self.decoding.blocks_to_come - taken > self.kv_cache.num_free:
+            taken += self.kv_cache.num_free
+            self.kv_cache.get_new_blocks(self.kv_cache.num_free)
+            self._preempt(self._victim(), step)
+        return taken
+
+    def _decode(self, step: Step, taken: int) -> None:
+        """One token for each request that goes on decoding; so many blocks they have already."""
+        if not self.decoding:
+            return
+        self.kv_cache.get_new_blocks(self.decoding.blocks_to_come - taken)
+        step.decode_requests = step.going_on = len(self.decoding)
+        step.ended = self.decoding.advance()
+        step.decode_context_tokens = self.decoding.context_tokens
+        for request in step.ended:
+            self.decoding.leave(request, step.number)
+
+    def _preempt(self, victim: RequestState, step: Step) -> int:
+        if victim in self.decoding:
+            self.decoding.leave(victim, self.num_steps - 1)
+        self._asked.pop(victim, None)
+        return super()._preempt(victim, step)
+
+    def _update_after_schedule(self, step: Step) -> None:
+        super()._update_after_schedule(step)
+        for request in step.num_scheduled_tokens:
+            if request.last_step != step.number:
+                self._asked[request] = None  # there is more to read
+                continue
+            self._asked.pop(request, None)
+            if not request.has_ended:
+                self.decoding.join(request)
+
+
+class DecodingGroup:
+    """All advance at once: the tokens computed of each are its `born` plus the group's clock."""
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._members: dict[RequestState, None] = {}
+        self._clock = 0
+        self._born = 0  # the sum over all members
+        self._phases = [0] * block_size  # members by `born`, modulo the block size
+        self._ends: dict[int, dict[RequestState, None]] = {}  # by the clock of their last token
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, request: RequestState) -> bool:
+        return request in self._members
+
+    def __iter__(self) -> Iterator[RequestState]:
+        return iter(self._members)
+
+    @property
+    def blocks_to_come(self) -> int:
+        """How many of them begin a new block with their next token."""
+        return self._phases[-self._clock % self._block_size]
+
+    @property
+    def context_tokens(self) -> int:
+        """What they look back on, each at itself too, in the step that was just scheduled."""
+        return self._born + len(self._members) * self._clock
+
+    def join(self, request: RequestState) -> None:
+        request.born = request.num_computed_tokens - self._clock
+        self._members[request] = None
+        self._born += request.born
+        self._phases[request.born % self._block_size] += 1
+        self._ends.setdefault(self._end_of(request), {})[request] = None
+
+    def advance(self) -> list[RequestState]:
+        """One token more for all; those whose last it was are still members."""
+        self._clock += 1
+        return list(self._ends.get(self._clock, ()))
+
+    def leave(self, request: RequestState, last_step: int) -> None:
+        """`last_step` is the one in which it got its latest token."""
+        del self._members[request]
+        self._born -= request.born
+        self._phases[request.born % self._block_size] -= 1
+        end = self._end_of(request)
+        del self._ends[end][request]
+        if not self._ends[end]:
+            del self._ends[end]
+        request.num_computed_tokens = request.born + self._clock
+        request.num_tokens = request.num_computed_tokens + 1
+        request.last_step = last_step
+
+    def disband(self, last_step: int) -> None:
+        for request in tuple(self._members):
+            self.leave(request, last_step)
+
+    def _end_of(self, request: RequestState) -> int:
+        return request.most_computed - request.born
