@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import MADE_BY as MAKES_PROFILE
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import DEFAULT_OUTPUT
@@ -27,7 +26,7 @@ class Evidence:
 
     @property
     def profile(self) -> Profile:
-        return self._need(self.findings.profile, "profile.json", MAKES_PROFILE)
+        return self._need(self.findings.profile, "profile.json", Profile.made_by)
 
     @property
     def plan(self) -> Plan:

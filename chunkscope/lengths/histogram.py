@@ -8,6 +8,8 @@ from functools import cached_property
 from itertools import accumulate
 from math import floor
 
+from chunkscope.artefacts.schema import Count
+
 PERCENTILES = (50, 75, 90, 95, 99)
 
 
@@ -19,7 +21,7 @@ class LengthHistogram:
     3.0
     """
 
-    counts: Mapping[int, int]
+    counts: Mapping[Count, Count]
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> "LengthHistogram":

@@ -1,21 +1,20 @@
 """The profile: what `analyze` found, as a value, an artefact and a table."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts import codec
+from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.sources.base import BadRow
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = "chunkscope/profile/1"
-MADE_BY = "chunkscope analyze data/"
-DEFAULT_PATH = Path("reports/profile.json")
 LONG_LENGTHS = {"1K": 1024, "2K": 2048, "4K": 4096, "8K": 8192, "32K": 32768}
 
 
@@ -35,22 +34,16 @@ class TokenizerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongPrompt:
-    tokens: int
+    tokens: Count
     position: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadRow:
-    position: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """Only `rows` of `out_of` rows were counted, chosen by `seed`."""
 
-    rows: int
-    out_of: int
+    rows: Count
+    out_of: Count
     seed: int
 
 
@@ -66,7 +59,7 @@ class DatasetProfile:
     group: str = ""
     kind: str = "text"
     unit: str = "row"
-    skipped: int = 0
+    skipped: Count = 0
     bytes: int | None = None
     sha256: str | None = None
     chars: int | None = None
@@ -89,60 +82,56 @@ class DatasetProfile:
 
     def to_json(self) -> dict[str, Any]:
         outputs = self.output_lengths
-        return {
-            "name": self.name,
-            "group": self.group,
-            "path": self.path,
-            "format": self.format,
-            "kind": self.kind,
-            "field": self.field,
-            "rows": self.rows,
-            "skipped": self.skipped,
-            "bytes": self.bytes,
-            "sha256": self.sha256,
-            "chars": self.chars,
-            "chars_per_token": self.chars_per_token,
+        figures = {
             "tokens": self.lengths.summary(),
             "over": shares(self.lengths),
-            "output_field": self.output_field,
             "output_tokens": outputs.summary() if outputs else None,
-            "unit": self.unit,
-            "engine": self.engine,
-            "longest": [{"tokens": x.tokens, "position": x.position} for x in self.longest],
-            "bad_rows": [{"position": x.position, "reason": x.reason} for x in self.bad_rows],
-            "failure": self.failure,
-            "notes": list(self.notes),
-            "sample": (
-                {"rows": self.sample.rows, "out_of": self.sample.out_of, "seed": self.sample.seed}
-                if self.sample
-                else None
-            ),
             "histogram": _histogram_json(self.lengths),
             "output_histogram": _histogram_json(outputs) if outputs else None,
         }
+        return {
+            name: figures[name] if name in figures else getattr(self, name) for name in _WRITTEN
+        }
+
+    @classmethod
+    def fields_of(cls, written: dict[str, Any]) -> dict[str, Any]:
+        """The reverse of `to_json`, of values that are not checked yet: figures are left out."""
+        counts = {"lengths": "histogram", "output_lengths": "output_histogram"}
+        kept = {f.name: written[f.name] for f in fields(cls) if f.name not in counts}
+        found = {name: written[key] for name, key in counts.items()}
+        return kept | {n: None if c is None else {"counts": c} for n, c in found.items()}
 
 
-def dataset_from_json(found: dict[str, Any]) -> DatasetProfile:
-    """Build a dataset from what its `to_json` gave; the figures follow from the histograms."""
-    plain = (
-        *("name", "group", "path", "format", "kind", "field", "skipped", "bytes", "sha256"),
-        *("chars", "output_field", "unit", "failure", "engine"),
-    )
-    outputs = found["output_histogram"]
-    return DatasetProfile(
-        **{name: found[name] for name in plain},
-        lengths=_histogram(found["histogram"]),
-        output_lengths=_histogram(outputs) if outputs is not None else None,
-        longest=tuple(LongPrompt(**prompt) for prompt in found["longest"]),
-        bad_rows=tuple(BadRow(**row) for row in found["bad_rows"]),
-        notes=tuple(found["notes"]),
-        sample=Sample(**found["sample"]) if found["sample"] else None,
-    )
+_WRITTEN = (
+    *("name", "group", "path", "format", "kind", "field", "rows", "skipped", "bytes", "sha256"),
+    *("chars", "chars_per_token", "tokens", "over", "output_field", "output_tokens", "unit"),
+    *("engine", "longest", "bad_rows", "failure", "notes", "sample"),
+    *("histogram", "output_histogram"),
+)
+
+
+def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
+    """Build a dataset from what its `to_json` gave, unchecked: for files with a checksum."""
+    found = DatasetProfile.fields_of(written)
+    lengths = {name: found[name] for name in ("lengths", "output_lengths")}
+    made = {
+        **{name: _histogram(part["counts"]) if part else None for name, part in lengths.items()},
+        "longest": tuple(LongPrompt(**prompt) for prompt in found["longest"]),
+        "bad_rows": tuple(BadRow(**row) for row in found["bad_rows"]),
+        "notes": tuple(found["notes"]),
+        "sample": Sample(**found["sample"]) if found["sample"] else None,
+    }
+    return DatasetProfile(**found | made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Artefact):
     """What is known about all datasets together."""
+
+    title: ClassVar = "profile"
+    schema: ClassVar = "chunkscope/profile/1"
+    made_by: ClassVar = "chunkscope analyze data/"
+    default_path: ClassVar = Path("reports/profile.json")
 
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]
@@ -186,14 +175,10 @@ class Profile:
             datasets=_uniquely_named([*self.datasets, *other.datasets]),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        from chunkscope._version import __version__
-
+    def _document(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA,
-            "chunkscope": self.version or __version__,
             "created": self.created,
-            "tokenizer": _tokenizer_json(self.tokenizer),
+            "tokenizer": self.tokenizer,
             "options": self.options,
             "overall": _group_json(self.datasets),
             "groups": [{"name": n, **_group_json(d)} for n, d in self.groups.items()],
@@ -201,18 +186,10 @@ class Profile:
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Profile":
-        """Read back what `to_json` wrote; InputError when it is not that."""
-        from chunkscope.lengths.profile_file import parse
-
-        return parse(document)
-
-    def save(self, path: Path = DEFAULT_PATH) -> None:
-        codec.write_atomically(path, codec.dump(self.to_json()))
-
-    @classmethod
-    def load(cls, path: Path = DEFAULT_PATH) -> "Profile":
-        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))
+    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
+        datasets = [DatasetProfile.fields_of(dataset) for dataset in document["datasets"]]
+        derived = ("overall", "groups")
+        return {n: v for n, v in document.items() if n not in derived} | {"datasets": datasets}
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per dataset, one column per figure."""
@@ -284,16 +261,3 @@ def _histogram(counts: dict[str, int]) -> LengthHistogram:
 
 def _histogram_json(lengths: LengthHistogram) -> dict[str, int]:
     return {str(length): lengths.counts[length] for length in sorted(lengths.counts)}
-
-
-def _tokenizer_json(info: TokenizerInfo) -> dict[str, Any]:
-    return {
-        "name": info.name,
-        "digest": info.digest,
-        "kind": info.kind,
-        "engine": info.engine,
-        "reference": info.reference,
-        "special_tokens_added": info.special_tokens_added,
-        "chat_template": info.chat_template,
-        "notes": list(info.notes),
-    }

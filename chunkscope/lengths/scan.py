@@ -18,7 +18,7 @@ from chunkscope.console import ScanProgress
 from chunkscope.errors import ChunkscopeError, MissingError, UsageError
 from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import BadRow, DatasetProfile, Sample
+from chunkscope.lengths.profile import DatasetProfile, Sample
 from chunkscope.lengths.tally import Tally
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import (
@@ -278,7 +278,7 @@ class _Dataset:
             output_field=selection.output_label if selection else None,
             output_lengths=tally.output_lengths,
             longest=tally.longest,
-            bad_rows=_bad_rows(self.problems),
+            bad_rows=tuple(self.problems.rows),
             failure=_sentence(self.failure),
             notes=tuple(self._notes()),
             sample=self.sample,
@@ -450,13 +450,9 @@ def _failed(
         bytes=source.bytes,
         sha256=sha256,
         skipped=problems.count,
-        bad_rows=_bad_rows(problems),
+        bad_rows=tuple(problems.rows),
         failure=_sentence(error),
     )
-
-
-def _bad_rows(problems: Problems) -> tuple[BadRow, ...]:
-    return tuple(BadRow(position=row.position, reason=row.reason) for row in problems.rows)
 
 
 def _sentence(error: ChunkscopeError | None) -> str | None:

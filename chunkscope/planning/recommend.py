@@ -6,7 +6,6 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from chunkscope._version import __version__
-from chunkscope.artefacts import codec
 from chunkscope.costs.gpus import Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models import ModelShape, find_model
@@ -210,7 +209,7 @@ def _inputs(
 
 
 def profile_digest(profile: Profile) -> str:
-    return codec.digest(profile.to_json())
+    return profile.digest()
 
 
 # -- the result --------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Reader(Protocol):
     ) -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class BadRow:
     position: int
     reason: str
