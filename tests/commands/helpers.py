@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from chunkscope import cli
+from tests.processes import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def analyze_apart(
         env=environment(**(env or {})),
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
         **how,
     )
     return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), written(place))
@@ -125,7 +126,7 @@ def engines_loaded(place: Path, *words: str | Path, **env: str) -> set[str]:
         capture_output=True,
         check=False,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode in (0, 3), done.stderr
     return ENGINES & {*done.stderr.rpartition("modules:")[2].split()}

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.commands.helpers import (
     prompts,
     write_jsonl,
 )
+from tests.processes import PATIENCE_S, started
 
 
 @pytest.fixture(autouse=True)
@@ -251,19 +253,13 @@ def test_runs_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None
         write_jsonl(tmp_path / "data" / f"{name}.jsonl", prompts(50 + ord(name)))
     folder = tmp_path / "cache"
     env = environment(CHUNKSCOPE_CACHE_DIR=str(folder))
-    runs = [
-        subprocess.Popen(
-            command("data", "-o", f"{n}.json"),
-            cwd=tmp_path,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for n in range(4)
-    ]
-    for run in runs:
-        _, err = run.communicate(timeout=60)
-        assert run.returncode == 0, err.decode()
+    with ExitStack() as running:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        words = [command("data", "-o", f"{n}.json") for n in range(4)]
+        runs = [running.enter_context(started(w, cwd=tmp_path, env=env, **pipes)) for w in words]
+        for run in runs:
+            _, err = run.communicate(timeout=PATIENCE_S)
+            assert run.returncode == 0, err.decode()
     found = [json.loads((tmp_path / f"{n}.json").read_text())["datasets"] for n in range(4)]
     assert found[0] == found[1] == found[2] == found[3]
     assert len(entries(folder)) == 4

@@ -1,12 +1,14 @@
 """What comes from outside: Ctrl-C, a full disk, a closed pipe, and files larger than memory."""
 
+import fcntl
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
-import time
+import termios
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,36 +26,33 @@ from tests.commands.helpers import (
     write_jsonl,
     written,
 )
+from tests.processes import (
+    PATIENCE_S,
+    ended_by_ctrl_c,
+    has_open,
+    started,
+    wait_until,
+    wait_until_idle,
+)
 
 MIB = 1 << 20
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 
 
-def interrupted(process: "subprocess.Popen[bytes]") -> str:
-    """Send Ctrl-C; it must end soon, with the right code and without a traceback."""
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=5)
-    assert process.returncode == 130, err.decode()
-    assert out == b""
-    assert b"Traceback" not in err
-    assert b"interrupted" in err
-    return err.decode()
+def scanning(place: Path, *words: str) -> "AbstractContextManager[subprocess.Popen[bytes]]":
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return started(command(*words), cwd=place, env=environment(), **pipes)
 
 
-def start(place: Path, *words: str, **env: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        command(*words),
-        cwd=place,
-        env=environment(**env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+def is_drained(pipe: int) -> bool:
+    """Whether all that was written to it has been read."""
+    return fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4)
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 
+@on_linux
 def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> None:
     """A pipe that nobody closes makes a scan as long as can be; the file beside it is done soon."""
     write_jsonl(tmp_path / "done.jsonl", prompts(50))
@@ -61,12 +60,15 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
     analyze(tmp_path, "done.jsonl", "--field", "prompt", "-o", "first.json")  # has the tokenizer
     results = Path(os.environ["CHUNKSCOPE_CACHE_DIR"]) / "results"
     before = {*results.rglob("*.json")}
-    scan = start(tmp_path, "done.jsonl", "endless.jsonl")
-    with open(tmp_path / "endless.jsonl", "wb") as pipe:
+    # Opened both ways, it waits for no reader and does not end when there is none.
+    with (
+        scanning(tmp_path, "done.jsonl", "endless.jsonl") as scan,
+        open(tmp_path / "endless.jsonl", "rb+", buffering=0) as pipe,
+    ):
         pipe.write(b'{"prompt": "and on"}\n' * 1000)
-        pipe.flush()
-        time.sleep(2)  # the other file takes a tenth of that
-        interrupted(scan)
+        wait_until(lambda: is_drained(pipe.fileno()))
+        wait_until_idle(scan)
+        ended_by_ctrl_c(scan)
     assert not (tmp_path / "reports").exists()
     assert len({*results.rglob("*.json")} - before) == 1
     assert not [*results.rglob(".chunkscope-*")]
@@ -75,24 +77,26 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
     assert "recounted" not in again.err  # it came from the cache
 
 
+@on_linux
 def test_ctrl_c_ends_a_scan_that_waits_for_standard_input(tmp_path: Path) -> None:
-    scan = start(tmp_path, "-")
-    assert scan.stdin
-    scan.stdin.write(b'{"prompt": "and then"}\n' * 1000)
-    scan.stdin.flush()
-    time.sleep(1)
-    interrupted(scan)
+    with scanning(tmp_path, "-") as scan:
+        assert scan.stdin
+        scan.stdin.write(b'{"prompt": "and then"}\n' * 1000)
+        scan.stdin.flush()
+        wait_until(lambda: is_drained(scan.stdin.fileno()))
+        wait_until_idle(scan)
+        ended_by_ctrl_c(scan)
 
 
+@on_linux
 def test_ctrl_c_in_the_middle_of_a_large_file(tmp_path: Path) -> None:
     row = json.dumps({"prompt": "and on and on " * 400}).encode() + b"\n"
     with (tmp_path / "large.jsonl").open("wb") as file:
         for _ in range(100):
             file.write(row * 500)
-    scan = start(tmp_path, "large.jsonl", "--no-cache")
-    time.sleep(0.7)
-    if scan.poll() is None:
-        interrupted(scan)
+    with scanning(tmp_path, "large.jsonl", "--no-cache") as scan:
+        wait_until(lambda: has_open(scan.pid, "large.jsonl"))
+        ended_by_ctrl_c(scan)
 
 
 # --- nobody reads, nobody listens -----------------------------------------------------------------
@@ -235,7 +239,7 @@ def measured(place: Path, *words: str) -> tuple[Run, float]:
         capture_output=True,
         check=False,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     peak_mib = int(done.stderr.splitlines()[-1]) / 1024
     return Run(done.returncode, done.stdout, done.stderr, written(place)), peak_mib

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.commands.helpers import (
     prompts,
     write_jsonl,
 )
+from tests.processes import PATIENCE_S, started
 
 ODD_NAMES = (
     "[red]",
@@ -138,18 +140,14 @@ def on_a_terminal(place: Path, *words: str, **env: str) -> str:
     settings = environment(**env)
     if not settings["NO_COLOR"]:
         del settings["NO_COLOR"]
-    process = subprocess.Popen(
-        command(*words), cwd=place, env=settings, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while more := os.read(ours, 1 << 16):
-            shown += more
-    except OSError:  # how Linux says that the other side is closed
-        pass
-    os.close(ours)
-    assert process.wait(20) == 0
+    with started(command(*words), cwd=place, env=settings, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # how Linux says that the other side is closed
+            while more := os.read(ours, 1 << 16):
+                shown += more
+        os.close(ours)
+        assert process.wait(PATIENCE_S) == 0
     return shown.decode()
 
 

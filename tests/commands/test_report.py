@@ -13,6 +13,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.report.markdown import as_markdown, text
 from chunkscope.report.tradeoff import tradeoff
 from tests.conftest import REPOSITORY
+from tests.processes import PATIENCE_S
 from tests.report import examples
 from tests.test_architecture import HEAVY, HELP, loaded_by
 
@@ -25,7 +26,7 @@ def report(place: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -167,7 +168,7 @@ def test_the_steps_that_simulate_keeps_are_drawn(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     found = tradeoff(load_findings(folder))
     assert found is not None

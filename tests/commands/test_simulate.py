@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from chunkscope.simulation.result import Simulation
 from tests.commands.test_recommend import chunkscope
 from tests.conftest import REPOSITORY
 from tests.costs.test_cost_model import calibration
+from tests.processes import ended_by_ctrl_c, hears_ctrl_c, members, started, wait_until
 
 TRACE = (
     '{"timestamp": 0, "input_length": 4000, "output_length": 20}\n'
@@ -179,29 +178,17 @@ def test_ctrl_c_ends_a_sweep_soon_and_leaves_nothing(folder: Path) -> None:
         for n in range(30_000)
     )
     (folder / "long.jsonl").write_text(rows)
-    process = subprocess.Popen(
+    with started(
         [sys.executable, "-m", "chunkscope", "simulate", "--sweep", "--trace", "long.jsonl"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    time.sleep(2.5)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=10)
-    assert process.returncode == 130, err.decode()
-    assert out == b""
-    assert b"Traceback" not in err
-    assert b"interrupted" in err
-    with pytest.raises(ProcessLookupError):
-        _wait_until_gone(process.pid)
-
-
-def _wait_until_gone(group: int) -> None:
-    for _ in range(50):
-        os.killpg(group, 0)
-        time.sleep(0.1)
+    ) as process:
+        # It is deaf while it starts the processes of the sweep, so that they are.
+        wait_until(lambda: len(members(process.pid)) > 2 and hears_ctrl_c(process.pid))
+        ended_by_ctrl_c(process)
+        wait_until(lambda: not members(process.pid))
 
 
 def test_a_sweep_can_watch_the_plans_first_steps_too(folder: Path) -> None:

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from chunkscope.verification.process import INSIDE
+from tests.processes import PATIENCE_S, members, started, wait_until
 
 GUARD = INSIDE / "chunkscope_guard.py"
 # A child that ignores the polite signal and has a child of its own.
@@ -25,48 +27,21 @@ STUBBORN = (
 @pytest.fixture
 def guarded(tmp_path):
     """Start a guard over some Python; give it and its log."""
-    started = []
+    with ExitStack() as running:
 
-    def start(program):
-        read, write = os.pipe()
-        log = tmp_path / "log"
-        guard = subprocess.Popen(
-            [sys.executable, "-I", str(GUARD), str(log), sys.executable, "-c", program],
-            stdin=subprocess.PIPE,
-            env={**os.environ, "CHUNKSCOPE_EVENTS_FD": str(write)},
-            pass_fds=[write],
-            start_new_session=True,
-        )
-        os.close(write)
-        os.close(read)
-        started.append(guard)
-        return guard, log
+        def start(program):
+            read, write = os.pipe()
+            log = tmp_path / "log"
+            words = [sys.executable, "-I", str(GUARD), str(log), sys.executable, "-c", program]
+            env = {**os.environ, "CHUNKSCOPE_EVENTS_FD": str(write)}
+            guard = running.enter_context(
+                started(words, stdin=subprocess.PIPE, env=env, pass_fds=[write])
+            )
+            os.close(write)
+            os.close(read)
+            return guard, log
 
-    yield start
-    for guard in started:
-        guard.stdin.close()
-        guard.wait(20)
-
-
-def wait_until(condition, seconds=15):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
-
-
-def members(group):
-    """Live processes of a group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                state, _, member_of = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-            except OSError:
-                continue
-            if int(member_of) == group and state not in "ZX":
-                found.append(int(entry.name))
-    return found
+        yield start
 
 
 def is_up(log):
@@ -78,13 +53,13 @@ def test_the_end_of_stdin_ends_everything_even_the_stubborn(guarded) -> None:
     wait_until(is_up(log))
     wait_until(lambda: len(members(guard.pid)) == 3)
     guard.stdin.close()
-    guard.wait(20)
+    guard.wait(PATIENCE_S)
     assert members(guard.pid) == []
 
 
 def test_when_the_engine_ends_its_children_do_too(guarded) -> None:
     guard, _ = guarded("import subprocess; subprocess.Popen(['sleep', '600'])")
-    assert guard.wait(20) == 0
+    assert guard.wait(PATIENCE_S) == 0
     assert members(guard.pid) == []
 
 
@@ -103,7 +78,7 @@ def test_shared_memory_of_the_killed_is_removed(guarded) -> None:
     segment = Path("/dev/shm") / log.read_text().split()[1]
     assert segment.exists()
     guard.stdin.close()
-    guard.wait(20)
+    guard.wait(PATIENCE_S)
     assert not segment.exists()
 
 
@@ -115,7 +90,7 @@ def test_shared_memory_of_the_killed_is_removed(guarded) -> None:
     ],
 )
 def test_how_the_engine_ended_is_passed_on(guarded, program, code) -> None:
-    assert guarded(program)[0].wait(20) == code
+    assert guarded(program)[0].wait(PATIENCE_S) == code
 
 
 def test_ctrl_c_is_not_for_the_engine(guarded) -> None:
@@ -128,5 +103,5 @@ def test_ctrl_c_is_not_for_the_engine(guarded) -> None:
 
 def test_what_the_engine_prints_is_in_the_log(guarded) -> None:
     guard, log = guarded("import sys; print('to stdout'); print('to stderr', file=sys.stderr)")
-    guard.wait(20)
+    guard.wait(PATIENCE_S)
     assert set(log.read_text().splitlines()) == {"to stdout", "to stderr"}

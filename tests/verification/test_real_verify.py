@@ -8,9 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from chunkscope.simulation.simulate import simulate
 from chunkscope.verification.calibration_steps import BURSTS
 from chunkscope.verification.result import Verification
 from tests.plans import profile
+from tests.processes import PATIENCE_S, started, wait_until
 
 pytestmark = pytest.mark.vllm
 
@@ -65,8 +66,8 @@ class Workplace:
             "COLUMNS": "100",
         }
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+    def start(self, *words: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+        return started(
             [sys.executable, "-m", "chunkscope", "verify", *ALWAYS, *words],
             cwd=self.folder,
             env=self.environment,
@@ -77,7 +78,7 @@ class Workplace:
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         with self.start(*words) as process:
-            out, err = process.communicate(timeout=400)
+            out, err = process.communicate(timeout=2 * PATIENCE_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def result(self) -> Verification:
@@ -92,11 +93,8 @@ class Workplace:
         ours = [p for p in alive if p["session"] in self.sessions]
         return [p["id"] for p in ours if name.encode() in p["words"]]
 
-    def nothing_is_left(self, within_s: float = 10) -> bool:
-        deadline = time.monotonic() + within_s
-        while self.processes() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return not self.processes()
+    def wait_until_nothing_is_left(self) -> None:
+        wait_until(lambda: not self.processes())
 
 
 def _look_at(entry: Path) -> "dict | None":
@@ -125,11 +123,8 @@ def wait_for(process: "subprocess.Popen[str]", words: str) -> str:
 
 def signal_engine(place: Workplace, what: signal.Signals) -> None:
     """Send it to the process that runs the engine, as soon as there is one."""
-    deadline = time.monotonic() + 60
-    while not (engines := place.processes("EngineCore")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert engines
-    for engine in engines:
+    wait_until(lambda: place.processes("EngineCore"))
+    for engine in place.processes("EngineCore"):
         os.kill(engine, what)
 
 
@@ -167,7 +162,7 @@ def test_each_setting_is_a_row_and_nothing_is_left_running(measured) -> None:
     assert result.machine.device == "cpu"
     assert result.verdict
     assert result.verdict in " ".join(done.stdout.split())
-    assert place.nothing_is_left()
+    place.wait_until_nothing_is_left()
 
 
 def test_chunks_are_as_many_as_the_scheduler_must_make(measured) -> None:
@@ -244,7 +239,7 @@ def test_an_engine_that_is_killed_is_a_row_and_can_be_measured_again(place) -> N
     with place.start(*words, "--arrivals", "1/s") as process:
         wait_for(process, "measuring")
         signal_engine(place, signal.SIGKILL)
-        process.communicate(timeout=300)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 5
     died, fine = place.result().runs
     assert died.status is Status.DIED
@@ -266,11 +261,11 @@ def test_an_engine_that_hangs_is_ended_when_its_time_is_over(place) -> None:
     with place.start("--only", "plan", "--requests", "11", "--timeout", "45") as process:
         wait_for(process, "loading")
         signal_engine(place, signal.SIGSTOP)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 5
     assert "no end within 45 s: it was loading" in said
     assert place.result().run("plan").status is Status.TIMEOUT
-    assert place.nothing_is_left()
+    place.wait_until_nothing_is_left()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "a kill"])
@@ -280,9 +275,9 @@ def test_nothing_outlives_chunkscope(place, how) -> None:
         signal_engine(place, signal.SIGCONT)  # that is: wait until there is one
         assert len(place.processes()) >= 3  # the guard, vLLM, its engine
         process.send_signal(how)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
-    assert place.nothing_is_left()
+    place.wait_until_nothing_is_left()
 
 
 def test_what_vllm_refuses_and_what_does_not_fit_are_rows_too(place) -> None:
