@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar
 
-from chunkscope.artefacts import codec
+from annotated_types import Gt, Lt
+
+from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.errors import InputError
 
-SCHEMA = "chunkscope/calibration/1"
-MADE_BY = "chunkscope verify"
-DEFAULT_PATH = Path("reports/calibration.json")
+Seconds = Annotated[float, Gt(0), Lt(1e6)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +28,16 @@ class StepSamples:
     """
 
     setting: tuple[str, ...]  # which run it came from
-    prefill_tokens: tuple[int, ...]
-    prefill_pairs: tuple[int, ...]
-    prefill_requests: tuple[int, ...]
-    decode_requests: tuple[int, ...]
-    decode_context_tokens: tuple[int, ...]
-    duration_s: tuple[float, ...]
+    prefill_tokens: tuple[Count, ...]
+    prefill_pairs: tuple[Count, ...]
+    prefill_requests: tuple[Count, ...]
+    decode_requests: tuple[Count, ...]
+    decode_context_tokens: tuple[Count, ...]
+    duration_s: tuple[Seconds, ...]
+
+    def __post_init__(self) -> None:
+        if len({len(getattr(self, column.name)) for column in fields(self)}) != 1:
+            raise InputError("the columns of steps differ in length")
 
     def __len__(self) -> int:
         return len(self.duration_s)
@@ -49,49 +54,36 @@ class CalibratedModel:
 
     name: str
     hub_id: str | None
-    weight_bytes: int
-    active_parameters: int
-    kv_bytes_per_token: int
-    pair_flops: int
-    read_bytes: int
+    weight_bytes: Positive
+    active_parameters: Positive
+    kv_bytes_per_token: Positive
+    pair_flops: Count
+    read_bytes: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(Artefact):
     """The steps of one model on one kind of GPU. `method` says how durations were taken."""
 
+    title: ClassVar = "calibration"
+    schema: ClassVar = "chunkscope/calibration/1"
+    made_by: ClassVar = "chunkscope verify"
+    default_path: ClassVar = Path("reports/calibration.json")
+
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
     gpu: str  # its title, as torch names it
-    gpu_memory_gib: float | None
+    gpu_memory_gib: Annotated[float, Gt(0)] | None
     device: str  # "cuda" or "cpu"
     model: CalibratedModel
-    tp: int
+    tp: Positive
     vllm: str
     torch: str | None
     eager: bool
     async_scheduling: bool | None
     method: str
     steps: StepSamples
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     version: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        from chunkscope.costs.calibration_file import document
-
-        return document(self)
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Calibration":
-        """Read back what `to_json` wrote; InputError when it is not that."""
-        from chunkscope.costs.calibration_file import parse
-
-        return parse(document)
-
-    def save(self, path: Path = DEFAULT_PATH) -> None:
-        codec.write_atomically(path, codec.dump(self.to_json()))
-
-    @classmethod
-    def load(cls, path: Path = DEFAULT_PATH) -> "Calibration":
-        return cls.from_json(codec.read(path, SCHEMA, made_by=MADE_BY))
 
 
 SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
