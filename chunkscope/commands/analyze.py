@@ -215,11 +215,12 @@ def _print_profile(
 
         return console.emit(dump(profile.to_json()))
     if output_format is not Format.TABLE:
-        from chunkscope.report.plain import as_csv, as_markdown
+        from chunkscope.report.markdown import profile_as_markdown
+        from chunkscope.report.profile_csv import as_csv
 
-        render = as_csv if output_format is Format.CSV else as_markdown
+        render = as_csv if output_format is Format.CSV else profile_as_markdown
         return console.emit(render(profile).encode())
-    from chunkscope.report.terminal import show_profile
+    from chunkscope.report.terminal.profile import show_profile
 
     return console.show(lambda out: show_profile(profile, out, longest=longest))
 

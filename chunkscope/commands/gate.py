@@ -101,17 +101,17 @@ def _print(result: "GateResult", output_format: GateFormat, *, as_json: bool) ->
 
         return console.emit(dump(result.to_json()))
     if output_format is GateFormat.JUNIT:
-        from chunkscope.gating.junit import as_junit
+        from chunkscope.report.junit import as_junit
 
         return console.emit(as_junit(result))
     if output_format is GateFormat.GITHUB:
-        from chunkscope.gating.github import annotations, append_summary
+        from chunkscope.report.github import annotations, append_summary
 
         console.emit(annotations(result).encode("utf-8", "replace"))
         if problem := append_summary(result):
             console.say(f"note: {problem}")
         return None
-    from chunkscope.report.gate_terminal import show_gate
+    from chunkscope.report.terminal.gate import show_gate
 
     return console.show(lambda out: show_gate(result, out))
 
@@ -120,7 +120,7 @@ def _sentence(result: "GateResult", most: int = 3) -> str:
     from chunkscope.sources.base import printable
 
     broken = result.broken
-    named = ", ".join(printable(f"{v.promise} of {v.subject}") for v in broken[:most])
+    named = ", ".join(printable(v.title) for v in broken[:most])
     more = f" and {len(broken) - most:,} more" if len(broken) > most else ""
     are = "promise is" if len(broken) == 1 else "promises are"
     return f"{len(broken):,} {are} broken: {named}{more}"

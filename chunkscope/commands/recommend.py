@@ -142,7 +142,7 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
 
         console.emit(dump(plan.to_json()))
     else:
-        from chunkscope.report.plan_terminal import show_plan
+        from chunkscope.report.terminal.plan import show_plan
 
         console.show(lambda out: show_plan(plan, out))
     for line in (*plan.lost, *plan.warnings):

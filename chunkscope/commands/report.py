@@ -98,7 +98,7 @@ def _made(form: ReportFormat, findings: "Findings", comparison: "Comparison | No
 
 
 def _show(findings: "Findings", comparison: "Comparison | None") -> None:
-    from chunkscope.report.brief import show_comparison, show_findings
+    from chunkscope.report.terminal.findings import show_comparison, show_findings
 
     if comparison is not None:
         console.show(lambda out: show_comparison(comparison, out))

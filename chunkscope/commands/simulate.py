@@ -120,7 +120,7 @@ def _print(simulation: "Simulation", *, as_json: bool) -> None:
 
         console.emit(dump(simulation.to_json()))
     else:
-        from chunkscope.report.simulation_terminal import show_simulation
+        from chunkscope.report.terminal.simulation import show_simulation
 
         console.show(lambda out: show_simulation(simulation, out))
     for line in simulation.warnings:

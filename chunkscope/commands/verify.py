@@ -238,7 +238,7 @@ def _show(verification: "Verification", *, as_json: bool) -> None:
 
         console.emit(dump(verification.to_json()))
         return
-    from chunkscope.report.verify_terminal import show_verification
+    from chunkscope.report.terminal.verification import show_verification
 
     console.show(lambda out: show_verification(verification, out))
 

@@ -26,6 +26,18 @@ class Verdict:
     where: tuple[str, ...] = ()
 
     @property
+    def title(self) -> str:
+        return f"{self.promise} of {self.subject}"
+
+    @property
+    def both(self) -> str:
+        return f"promised {self.promised}, found {self.found}"
+
+    @property
+    def told(self) -> str:
+        return f"{self.both} ({self.note})" if self.note else self.both
+
+    @property
     def key(self) -> tuple[str, ...]:
         return self.where or tuple(self.promise.split("."))
 
@@ -86,6 +98,13 @@ class GateResult:
     @property
     def broken(self) -> tuple[Verdict, ...]:
         return tuple(verdict for verdict in self.verdicts if not verdict.kept)
+
+    @property
+    def headline(self) -> str:
+        count, broken = len(self.verdicts), len(self.broken)
+        if not broken:
+            return f"{count:,} promises kept" if count > 1 else "the one promise is kept"
+        return f"{broken:,} of {count:,} promises broken"
 
     def to_json(self) -> dict[str, Any]:
         from chunkscope._version import __version__

@@ -1,1 +1,1 @@
-"""Artefacts -> what people and machines read: terminal, CSV, Markdown."""
+"""Artefacts and verdicts -> what people and machines read: terminal, page, Markdown, CSV, XML."""

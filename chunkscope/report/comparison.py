@@ -13,7 +13,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report.outcomes import Outcome, fate, judge, shown
-from chunkscope.report.story import measured_on
+from chunkscope.report.summary import measured_on
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import value
 

@@ -1,16 +1,18 @@
-"""The report, or what changed, as Markdown: for a comment on a pull request."""
+"""The report, what changed, or the profile as Markdown: for a comment on a pull request."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from chunkscope.artefacts.figures import Figure
 from chunkscope.artefacts.numbers import change, number, seconds, share
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import Profile
-from chunkscope.report.bill import PARTS, Bills, bills
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.report.comparison import Comparison, Part
+from chunkscope.report.memory_bill import PARTS, Bills, bills
 from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
 from chunkscope.report.provenance import origins
-from chunkscope.report.story import lengths_in_short, measured_on, tell
+from chunkscope.report.sentences import samples
+from chunkscope.report.summary import lengths_in_short, measured_on, summarize
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import value
@@ -64,16 +66,16 @@ def comparison_as_markdown(comparison: Comparison) -> str:
 
 
 def _verdict(findings: Findings) -> Iterator[str]:
-    story, plan = tell(findings), findings.plan
-    yield f"## chunkscope: {text(story.headline)}"
-    basis = f"**{story.basis}** {text(story.basis_text)}" if story.basis else ""
-    yield "  \n".join(filter(None, (text(story.title), basis)))
+    summary, plan = summarize(findings), findings.plan
+    yield f"## chunkscope: {text(summary.headline)}"
+    basis = f"**{summary.basis}** {text(summary.basis_text)}" if summary.basis else ""
+    yield "  \n".join(filter(None, (text(summary.title), basis)))
     if plan is not None:
         yield f"```sh\n{' '.join(plan.cli_args()) or '# nothing to set'}\n```"
-    said = (*story.why, *story.gains, *filter(None, (story.refused,)))
+    said = (*summary.why, *summary.gains, *filter(None, (summary.refused,)))
     if said:
         yield _list(said)
-    notes = (*filter(None, (story.overruled,)), *story.cautions)
+    notes = (*filter(None, (summary.overruled,)), *summary.cautions)
     if notes:
         yield "\n".join(f"> {text(line)}  " for line in notes)
 
@@ -167,6 +169,33 @@ def _provenance(findings: Findings) -> Iterator[str]:
         lines += [f"  - {text(name)}: {text(value)}" for name, value in origin.facts]
     listed = "\n".join(lines)
     yield f"<details><summary>Provenance</summary>\n\n{listed}\n\n</details>"
+
+
+# -- the profile alone -----------------------------------------------------------------------
+
+
+def profile_as_markdown(profile: Profile) -> str:
+    """For a pull request or a wiki page."""
+    headings = ["dataset", "prompt", "rows", "p50", "p90", "p95", "p99", "max"]
+    rows = [
+        [text(_sampled_name(dataset)), text(dataset.field), *_length_cells(dataset.lengths)]
+        for dataset in profile.datasets
+    ]
+    if len(profile.datasets) > 1:
+        rows.append(["**all together**", "", *_length_cells(profile.overall)])
+    about = [f"Tokenizer: {profile.tokenizer.name}", *samples(profile)]
+    lines = table([*headings, "over 2K", "over 8K"], rows, left=2)
+    return "\n".join([lines, "", "  \n".join(map(text, about)), ""])
+
+
+def _sampled_name(dataset: DatasetProfile) -> str:
+    return dataset.name + (" (sample)" if dataset.sample else "")
+
+
+def _length_cells(lengths: LengthHistogram) -> list[str]:
+    percentiles = [number(lengths.percentile(p)) for p in (50, 90, 95, 99)]
+    over = [share(lengths.share_over(limit)) for limit in (2048, 8192)]
+    return [number(lengths.count), *percentiles, number(lengths.max), *over]
 
 
 # -- Markdown itself -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from chunkscope.commands.verify import _doubts
 from chunkscope.engine.logs import Status
-from chunkscope.report.verify_terminal import show_verification
+from chunkscope.report.terminal.verification import show_verification
 from chunkscope.verification.result import Machine
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import failed, run, verification

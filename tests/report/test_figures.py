@@ -10,11 +10,11 @@ from rich.console import Console
 from chunkscope.artefacts.figures import DECISIVE, FIGURES, Figure, Group
 from chunkscope.findings import Findings
 from chunkscope.gating.budget import parse_budget
-from chunkscope.report.brief import show_findings
 from chunkscope.report.comparison import compare
 from chunkscope.report.markdown import as_markdown
 from chunkscope.report.page import render
-from chunkscope.report.verify_terminal import show_verification
+from chunkscope.report.terminal.findings import show_findings
+from chunkscope.report.terminal.verification import show_verification
 from chunkscope.verification.result import Verification
 from tests.report import examples
 

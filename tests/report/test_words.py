@@ -10,11 +10,11 @@ from chunkscope.artefacts.labels import Label
 from chunkscope.engine.logs import Status
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
-from chunkscope.report.bill import bills
 from chunkscope.report.markdown import as_markdown
+from chunkscope.report.memory_bill import bills
 from chunkscope.report.outcomes import Outcome, judge, shown
 from chunkscope.report.provenance import data_files, origins
-from chunkscope.report.story import against, tell, verdict
+from chunkscope.report.summary import against, summarize, verdict
 from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.verification.verdict import spread
 from tests.plans import SHORT
@@ -25,32 +25,32 @@ from tests.report.examples import repeated, run, worker
 
 
 def test_a_plan_that_nobody_ran_is_predicted(tmp_path: Path) -> None:
-    story = tell(load_findings(examples.write(tmp_path, found=examples.profile())))
-    assert story.headline.startswith("Aggressive chunking, ")
-    assert story.title == "llama-3.1-8b on NVIDIA H200"
-    assert story.basis is Label.PREDICTED
+    summary = summarize(load_findings(examples.write(tmp_path, found=examples.profile())))
+    assert summary.headline.startswith("Aggressive chunking, ")
+    assert summary.title == "llama-3.1-8b on NVIDIA H200"
+    assert summary.basis is Label.PREDICTED
     assert (
-        story.refused
+        summary.refused
         == "No prompt would be refused: there is room for 33,536 tokens and the answer."
     )
 
 
 def test_a_plan_that_was_run_is_measured(tmp_path: Path) -> None:
-    story = tell(examples.everything(tmp_path))
-    assert story.basis is Label.MEASURED
-    assert story.basis_text == "on NVIDIA H200, vLLM 0.24.0, dummy weights, 6 requests x 3"
+    summary = summarize(examples.everything(tmp_path))
+    assert summary.basis is Label.MEASURED
+    assert summary.basis_text == "on NVIDIA H200, vLLM 0.24.0, dummy weights, 6 requests x 3"
     assert any(
-        "longest gap between tokens 400 ms instead of 620 ms (-35 %)" in g for g in story.gains
+        "longest gap between tokens 400 ms instead of 620 ms (-35 %)" in g for g in summary.gains
     )
-    assert "off: out of memory at 32,768 tokens." in story.gains
+    assert "off: out of memory at 32,768 tokens." in summary.gains
 
 
 def test_measurements_of_another_plan_do_not_count(tmp_path: Path) -> None:
     folder = examples.write(tmp_path, found=examples.profile())
     replace(examples.verification(), plan_digest="of another").save(folder / "verify.json")
-    story = tell(load_findings(folder))
-    assert story.basis is Label.PREDICTED
-    assert any("belong to another plan" in caution for caution in story.cautions)
+    summary = summarize(load_findings(folder))
+    assert summary.basis is Label.PREDICTED
+    assert any("belong to another plan" in caution for caution in summary.cautions)
 
 
 def test_a_plan_of_another_profile_is_called_out(tmp_path: Path) -> None:
@@ -58,15 +58,17 @@ def test_a_plan_of_another_profile_is_called_out(tmp_path: Path) -> None:
     examples.profile(examples.dataset("other", examples.lengths(50, 10, 0.1, 1))).save(
         folder / "profile.json"
     )
-    assert any("another profile" in caution for caution in tell(load_findings(folder)).cautions)
+    assert any(
+        "another profile" in caution for caution in summarize(load_findings(folder)).cautions
+    )
 
 
 def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
     verified = examples.verification(better="default", verdict="default is better than the plan.")
     folder = examples.write(tmp_path, found=examples.profile(), verified=verified)
-    story = tell(load_findings(folder))
-    assert story.headline.endswith(", but default did better")
-    assert story.overruled == (
+    summary = summarize(load_findings(folder))
+    assert summary.headline.endswith(", but default did better")
+    assert summary.overruled == (
         "On the engine default did better than this plan. Its arguments: max_model_len=23552"
     )
     assert "> On the engine default did better" in as_markdown(load_findings(folder))
@@ -74,9 +76,9 @@ def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
 
 def test_measurements_alone_have_a_short_headline(tmp_path: Path) -> None:
     verified = examples.verification(verdict="Keep the plan: it took 41.00 s; off is a tie.")
-    story = tell(load_findings(examples.write(tmp_path, verified=verified)))
-    assert story.headline == "Keep the plan"
-    assert "Keep the plan: it took 41.00 s; off is a tie." in story.gains
+    summary = summarize(load_findings(examples.write(tmp_path, verified=verified)))
+    assert summary.headline == "Keep the plan"
+    assert "Keep the plan: it took 41.00 s; off is a tie." in summary.gains
 
 
 def test_the_headline_names_what_ends_a_chunk(tmp_path: Path) -> None:
@@ -106,22 +108,22 @@ def test_prompts_that_would_be_refused_are_counted(tmp_path: Path) -> None:
         examples.dataset("long", examples.lengths(200_000, 50, 0.1, 1)),
         examples.dataset("short", examples.lengths(200, 50, 0.1, 1)),
     )
-    story = tell(load_findings(examples.write(tmp_path, found=long)))
-    assert story.refused is not None
-    assert story.refused.startswith("50 of 100 prompts (50 %) would be refused")
+    summary = summarize(load_findings(examples.write(tmp_path, found=long)))
+    assert summary.refused is not None
+    assert summary.refused.startswith("50 of 100 prompts (50 %) would be refused")
 
 
 def test_short_prompts_need_no_chunks(tmp_path: Path) -> None:
     short = examples.profile(examples.dataset("short", examples.LengthHistogram.of(SHORT)))
-    story = tell(load_findings(examples.write(tmp_path, found=short)))
-    assert story.headline == "Chunking off"
-    assert "No prompt is split." in story.why
+    summary = summarize(load_findings(examples.write(tmp_path, found=short)))
+    assert summary.headline == "Chunking off"
+    assert "No prompt is split." in summary.why
 
 
 def test_without_a_model_nothing_is_said_of_memory(tmp_path: Path) -> None:
     folder = examples.write(tmp_path, found=examples.profile(), model=None, gpu=None)
     findings = load_findings(folder)
-    assert any("not known" in gain for gain in tell(findings).gains)
+    assert any("not known" in gain for gain in summarize(findings).gains)
     assert bills(findings) is None
 
 
@@ -131,7 +133,7 @@ def test_bad_rows_and_failures_are_called_out(tmp_path: Path) -> None:
             "cut", examples.lengths(90, 20, 0.1, 1), failure="gzip ended early", skipped=2
         )
     )
-    cautions = tell(load_findings(examples.write(tmp_path, found=found))).cautions
+    cautions = summarize(load_findings(examples.write(tmp_path, found=found))).cautions
     assert "cut was not read to its end: gzip ended early" in cautions
     assert any("2 rows" in caution for caution in cautions)
 

@@ -10,7 +10,7 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.bill import PARTS, Bill, bills
+from chunkscope.report.memory_bill import PARTS, Bill, bills
 from chunkscope.report.outcomes import fate, shown, titled
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Figures, Latency, Run, Verification

@@ -12,12 +12,12 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning import emit
 from chunkscope.planning.plan import Plan
-from chunkscope.report.bill import PARTS, Bills, bills
 from chunkscope.report.comparison import Comparison, Part
+from chunkscope.report.memory_bill import PARTS, Bills, bills
 from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
 from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.provenance import data_files, origins
-from chunkscope.report.story import lengths_in_short, measured_on, measurements, tell
+from chunkscope.report.summary import lengths_in_short, measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import spread, value
@@ -50,7 +50,7 @@ def view(
     found = bills(findings)
     return {
         "version": __version__,
-        "story": tell(findings),
+        "summary": summarize(findings),
         "tiles": list(_tiles(findings)),
         "plan": findings.plan,
         "forms": list(_forms(findings.plan)) if findings.plan else [],

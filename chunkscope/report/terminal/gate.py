@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.gating.github import headline
 from chunkscope.gating.verdict import ALL, GateResult, Verdict
+from chunkscope.report.terminal.tables import bare_table
 from chunkscope.sources.base import printable
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ MOST_KEPT = 20  # of one table: a hundred datasets, three figures each, are read
 
 
 def show_gate(result: GateResult, console: "Console") -> None:
-    console.print(Text(f"{headline(result)}, by {result.budget}"))
+    console.print(Text(f"{result.headline}, by {result.budget}"))
     console.print()
     # The figures need 51 columns; names give way, and are whole in the sentences below.
     console.print(_table(result, names=max(16, console.width - 51)))
@@ -28,7 +28,7 @@ def show_gate(result: GateResult, console: "Console") -> None:
 
 
 def _table(result: GateResult, names: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = bare_table(gap=1)
     table.add_column("", no_wrap=True)
     table.add_column("promise", no_wrap=True, overflow="ellipsis", max_width=names)
     table.add_column("promised")
@@ -63,6 +63,4 @@ def _cells(verdict: Verdict) -> list[Text]:
 
 
 def _sentence(verdict: Verdict) -> Text:
-    note = f" ({verdict.note})" if verdict.note else ""
-    told = f"promised {verdict.promised}, found {verdict.found}{note}"
-    return Text(printable(f"{verdict.promise} of {verdict.subject}: {told}"))
+    return Text(printable(f"{verdict.title}: {verdict.told}"))

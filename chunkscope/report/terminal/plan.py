@@ -9,6 +9,7 @@ from rich.text import Text
 from chunkscope.artefacts.numbers import number, plural, seconds, share
 from chunkscope.planning.plan import Argument, Forecast, Plan
 from chunkscope.planning.policy import Chunks, Decision
+from chunkscope.report.terminal.tables import bare_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,7 +82,7 @@ def _cells(decision: Decision) -> list[str]:
 
 
 def _arguments(plan: Plan) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = bare_table()
     table.add_column("argument", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("why")
@@ -141,7 +142,7 @@ def _took(value: float | None) -> str:
 
 def _table(*headings: str, left: int, names: int | None = None) -> Table:
     """A column of names, then figures; from column `left` on, text again."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = bare_table(gap=1)
     table.add_column(headings[0], no_wrap=True, overflow="ellipsis", max_width=names)
     for place, heading in enumerate(headings[1:], start=1):
         side: Literal["left", "right"] = "right" if place < left else "left"

@@ -17,7 +17,7 @@ from chunkscope.verification.verdict import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Summary:
     """`basis` is how the gains are known; None where there is no verdict yet.
 
     `overruled` says what did better on an engine than the plan that the headline names.
@@ -34,10 +34,10 @@ class Story:
     cautions: tuple[str, ...] = ()
 
 
-def tell(findings: Findings) -> Story:
+def summarize(findings: Findings) -> Summary:
     plan, verification = findings.plan, measurements(findings)
     basis = _basis(plan, verification)
-    return Story(
+    return Summary(
         title=_title(findings),
         headline=_headline(findings),
         why=tuple(_why(plan)) if plan else (),

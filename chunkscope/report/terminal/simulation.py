@@ -5,7 +5,7 @@ All of it is predicted, and says so.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -14,6 +14,7 @@ from rich.text import Text
 from chunkscope.artefacts.numbers import change, number, plural, seconds, share
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
+from chunkscope.report.terminal.tables import add_figures, bare_table
 from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import Chunk, SimulatedRun, Simulation, TimelineStep
 
@@ -91,13 +92,11 @@ def _host(cost: CostModel) -> str:
 
 
 def _beside(runs: Sequence[SimulatedRun]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = bare_table()
     table.add_column("", no_wrap=True)
-    for run in runs:
-        name = TITLES.get(run.setting, run.setting or "setting")
-        table.add_column(name, justify="right", no_wrap=True)
+    add_figures(table, (TITLES.get(run.setting, run.setting or "setting") for run in runs))
     if len(runs) == 2:
-        table.add_column("change", justify="right", no_wrap=True)
+        add_figures(table, ["change"])
     for name, *cells in _rows(runs):
         table.add_row(name, *cells)
     return table
@@ -167,11 +166,11 @@ def _show_sweep(simulation: Simulation, console: "Console") -> None:
 
 
 def _sweep_table(simulation: Simulation) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    headings = ("", "budget", "threshold", "makespan", "TTFT p95", "gap p50", "longest gap", "")
-    for place, heading in enumerate(headings):
-        side: Literal["left", "right"] = "right" if 0 < place < 7 else "left"
-        table.add_column(heading, justify=side, no_wrap=True)
+    table = bare_table()
+    table.add_column("", no_wrap=True)
+    figures = ("budget", "threshold", "makespan", "TTFT p95", "gap p50", "longest gap")
+    add_figures(table, figures)
+    table.add_column("", no_wrap=True)
     for place, run in enumerate(simulation.runs):
         gap = seconds(run.itl_s.p50) if run.itl_s else "-"
         longest = seconds(run.itl_s.max) if run.itl_s else "-"
@@ -250,9 +249,8 @@ MOST_NAMED = 2
 
 
 def _timeline(run: SimulatedRun, width: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in ("step", "start", "took", "decodes"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = bare_table(gap=1)
+    add_figures(table, ("step", "start", "took", "decodes"))
     table.add_column("budget", no_wrap=True, width=BAR_CELLS)
     table.add_column("prompts", overflow="fold", max_width=max(20, width - 50))
     names = _names(run.timeline)

@@ -13,7 +13,8 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.report.comparison import Change, Comparison, Part
 from chunkscope.report.outcomes import Outcome, judge, shown, titled
-from chunkscope.report.story import Story, failure, lengths_in_short, tell
+from chunkscope.report.summary import Summary, failure, lengths_in_short, summarize
+from chunkscope.report.terminal.tables import add_figures, bare_table
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import value
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def show_findings(findings: Findings, console: "Console") -> None:
-    story = tell(findings)
-    console.print(Text(f"{story.headline}: {story.title}"), style="bold")
-    for sentence in _sentences(story):
+    summary = summarize(findings)
+    console.print(Text(f"{summary.headline}: {summary.title}"), style="bold")
+    for sentence in _sentences(summary):
         console.print(sentence)
     if findings.profile is not None:
         console.print(Text(_lengths(findings.profile)))
@@ -36,22 +37,22 @@ def show_findings(findings: Findings, console: "Console") -> None:
     if findings.verification is not None and findings.verification.runs:
         console.print()
         console.print(_measured(findings.verification))
-        for failed in _failures(findings.verification, story):
+        for failed in _failures(findings.verification, summary):
             console.print(failed)
     if (simulated := tradeoff(findings)) is not None and simulated.points:
         console.print()
         console.print(_simulated(simulated))
         console.print(Text(f"Step times: {simulated.source}."))
-    for line in (*filter(None, (story.overruled,)), *story.cautions):
+    for line in (*filter(None, (summary.overruled,)), *summary.cautions):
         console.print(Text(f"note: {line}"))
 
 
-def _sentences(story: Story) -> Iterator[Text]:
-    if story.basis is not None:
-        yield Text(f"{story.basis.value.capitalize()} {story.basis_text}.")
-    yield from map(Text, (*story.why, *story.gains))
-    if story.refused is not None:
-        yield Text(story.refused)
+def _sentences(summary: Summary) -> Iterator[Text]:
+    if summary.basis is not None:
+        yield Text(f"{summary.basis.value.capitalize()} {summary.basis_text}.")
+    yield from map(Text, (*summary.why, *summary.gains))
+    if summary.refused is not None:
+        yield Text(summary.refused)
 
 
 def _lengths(profile: Profile) -> str:
@@ -70,10 +71,10 @@ def _measured(verification: Verification) -> Table:
     return table
 
 
-def _failures(verification: Verification, story: Story) -> Iterator[Text]:
+def _failures(verification: Verification, summary: Summary) -> Iterator[Text]:
     """Settings that did not run, unless the verdict has said so."""
     said = (failure(run) for run in verification.runs if not run.ok)
-    yield from (Text(sentence) for sentence in said if sentence not in story.gains)
+    yield from (Text(sentence) for sentence in said if sentence not in summary.gains)
 
 
 def _cell(figure: Figure, run: Run, first: Run) -> str:
@@ -115,11 +116,10 @@ def show_comparison(comparison: Comparison, console: "Console") -> None:
 
 
 def _changes(part: Part, changes: tuple[Change, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = bare_table()
     table.add_column(part.value, overflow="ellipsis", no_wrap=True, max_width=28)
     table.add_column("", overflow="fold")
-    for heading in ("before", "now", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_figures(table, ("before", "now", ""))
     for found in changes:
         by = found.by
         if found.outcome in (Outcome.BETTER, Outcome.WORSE):
@@ -130,8 +130,7 @@ def _changes(part: Part, changes: tuple[Change, ...]) -> Table:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = bare_table(gap=1)
     table.add_column(headings[0], overflow="ellipsis", no_wrap=True)
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right")
+    add_figures(table, headings[1:], wrap=True)
     return table

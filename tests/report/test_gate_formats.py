@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from chunkscope.gating.github import MOST_ROWS, annotations, append_summary, headline, summary
-from chunkscope.gating.junit import as_junit
 from chunkscope.gating.verdict import GateResult, Verdict
-from chunkscope.report.gate_terminal import show_gate
+from chunkscope.report.github import MOST_ROWS, annotations, append_summary, summary
+from chunkscope.report.junit import as_junit
+from chunkscope.report.terminal.gate import show_gate
 
 EVIL = "a:b,c%d\r\n::error::[/b]<script>|`x`\x1b[31m"
 
@@ -143,7 +143,7 @@ def test_the_summary_is_appended_where_github_wants_it(tmp_path, monkeypatch):
     ],
 )
 def test_the_headline_counts(kept, said):
-    assert headline(result(*(verdict(kept=k) for k in kept))) == said
+    assert result(*(verdict(kept=k) for k in kept)).headline == said
 
 
 # -- terminal ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from chunkscope.gating.verdict import GateResult, Verdict
+from chunkscope.report.markdown import table, text
 
 MOST_ROWS = 500  # a summary over 1 MiB is thrown away as a whole
 
@@ -12,7 +13,7 @@ def annotations(result: GateResult) -> str:
     """Workflow commands, one per line."""
     lines = [_annotation(verdict, result) for verdict in result.broken]
     if result.kept:
-        lines = [f"::notice title=chunkscope gate::{_data(headline(result))}"]
+        lines = [f"::notice title=chunkscope gate::{_data(result.headline)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -21,11 +22,10 @@ def _annotation(verdict: Verdict, result: GateResult) -> str:
     properties = {
         "file": _in_repository(result.budget),
         **({"line": str(line)} if line else {}),
-        "title": f"{verdict.promise} of {verdict.subject}",
+        "title": verdict.title,
     }
     told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    note = f" ({verdict.note})" if verdict.note else ""
-    return f"::error {told}::{_data(f'promised {verdict.promised}, found {verdict.found}{note}')}"
+    return f"::error {told}::{_data(verdict.told)}"
 
 
 def _line_of(key: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> int | None:
@@ -50,13 +50,6 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def headline(result: GateResult) -> str:
-    count, broken = len(result.verdicts), len(result.broken)
-    if not broken:
-        return f"{count:,} promises kept" if count > 1 else "the one promise is kept"
-    return f"{broken:,} of {count:,} promises broken"
-
-
 def summary(result: GateResult) -> str:
     """Markdown: what is broken first."""
     ordered = [*result.broken, *(verdict for verdict in result.verdicts if verdict.kept)]
@@ -64,31 +57,22 @@ def summary(result: GateResult) -> str:
     left = len(ordered) - len(rows)
     return "\n".join(
         [
-            f"### chunkscope gate: {headline(result)}",
+            f"### chunkscope gate: {result.headline}",
             "",
-            "| | promise | of | promised | found |",
-            "|---|---|---|---|---|",
-            *rows,
+            table(["", "promise", "of", "promised", "found"], rows, left=5),
             *([f"\n... and {left:,} more."] if left else []),
             "",
-            f"Budget: {_cell(str(result.budget))}. Artefacts: {_cell(str(result.folder))}.",
+            f"Budget: {text(str(result.budget))}. Artefacts: {text(str(result.folder))}.",
             "",
         ]
     )
 
 
-def _row(verdict: Verdict) -> str:
+def _row(verdict: Verdict) -> list[str]:
     mark = "kept" if verdict.kept else "**broken**"
     found = verdict.found + (f" ({verdict.note})" if verdict.note else "")
     cells = (verdict.promise, verdict.subject, verdict.promised, found)
-    return f"| {mark} | {' | '.join(map(_cell, cells))} |"
-
-
-def _cell(text: str) -> str:
-    """Text from users must not end the cell, nor become markup."""
-    escaped = "".join(f"\\{c}" if c in "\\`*_[]|#~!@" else c for c in text)
-    safe = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return " ".join(safe.split())
+    return [mark, *map(text, cells)]
 
 
 def append_summary(result: GateResult) -> str | None:

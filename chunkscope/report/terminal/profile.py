@@ -11,6 +11,7 @@ from chunkscope.artefacts.numbers import number, plural, ratio, share
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.report.sentences import samples
+from chunkscope.report.terminal.tables import add_figures, bare_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,10 +63,9 @@ def _meaning(lengths: LengthHistogram) -> Text:
 
 
 def _table(profile: Profile, *, wide: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = bare_table()
     table.add_column("tokens per prompt", overflow="ellipsis", no_wrap=True, ratio=1)
-    for heading in _headings(wide=wide):
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_figures(table, _headings(wide=wide))
     if wide:
         table.add_column("prompt field", overflow="ellipsis", no_wrap=True, max_width=28)
     room = _MOST_DATASETS

@@ -21,6 +21,7 @@ from chunkscope.artefacts.figures import (
 from chunkscope.artefacts.numbers import number, plural, seconds
 from chunkscope.artefacts.units import SIZE
 from chunkscope.report.outcomes import titled
+from chunkscope.report.terminal.tables import bare_table
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import is_tie, spread, value
 
@@ -91,7 +92,7 @@ class FigureRow:
 
 
 def _table(v: Verification, runs: Sequence[Run]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), show_header=True, header_style="dim")
+    table = bare_table(gap=1, heading="dim")
     table.add_column("", no_wrap=True)
     for run in runs:
         table.add_column(_heading(run), justify="right", overflow="fold")

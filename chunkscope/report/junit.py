@@ -32,14 +32,13 @@ def _counts(verdicts: Iterable[Verdict]) -> dict[str, str]:
 
 
 def _case(suite: Element, verdict: Verdict) -> None:
-    name = _xml(f"{verdict.promise} of {verdict.subject}")
+    name = _xml(verdict.title)
     case = SubElement(suite, "testcase", classname="chunkscope.gate", name=name, time="0")
-    both = f"promised {verdict.promised}, found {verdict.found}"
     if not verdict.kept:
-        failure = SubElement(case, "failure", type="broken", message=_xml(both))
-        failure.text = _xml("\n".join(filter(None, (both, verdict.note))))
+        failure = SubElement(case, "failure", type="broken", message=_xml(verdict.both))
+        failure.text = _xml("\n".join(filter(None, (verdict.both, verdict.note))))
     else:
-        SubElement(case, "system-out").text = _xml(both)
+        SubElement(case, "system-out").text = _xml(verdict.both)
 
 
 def _xml(text: str) -> str:

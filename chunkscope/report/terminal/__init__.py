@@ -1,0 +1,1 @@
+"""What each command shows on a terminal: one file for each thing that is shown."""
