@@ -24,7 +24,6 @@ from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import (
     Chunk,
     Problems,
-    Reader,
     ReadOptions,
     Source,
     cannot_read,
@@ -32,6 +31,7 @@ from chunkscope.sources.base import (
 )
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.prompt_field import select
+from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import Prompts, Selection, SelectOptions
 from chunkscope.tokenizers.chat_template import TemplateRefused
@@ -197,7 +197,7 @@ class _Dataset:
         self.tally = Tally(run.options.keep_longest)
         self.sample: Sample | None = None
         self.failure: ChunkscopeError | None = None
-        self.reader: Reader | None = None
+        self.reader: RecordReader | None = None
         self.selection: Selection | None = None
         self._bytes_told = 0
 

@@ -10,7 +10,8 @@ from typing import IO, TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, Source, cannot_read
-from chunkscope.sources.opening import ByteStream, as_utf8, decompressed, open_bytes
+from chunkscope.sources.byte_stream import ByteStream
+from chunkscope.sources.opening import open_bytes, unwrapped
 
 if TYPE_CHECKING:  # at run time they are imported where an archive is met: most runs meet none
     import tarfile
@@ -101,17 +102,12 @@ def open_member(source: Source, *, encoding: str, text: bool) -> ByteStream:
     """A member's data, decompressed once more where the member itself is compressed."""
     if source.file is None or source.member is None:
         raise InputError(f"{source.path} is no member of an archive", hint=_HINT)
-    raw = ByteStream(
+    raw = (
         _ZipMember(source.file, source.member, source.path)
         if source.offset is None
         else _TarMember(source.file, source.offset, source.bytes or 0, source.path)
     )
-    try:
-        plain = decompressed(raw, source.path)
-        return as_utf8(plain, source.path, encoding) if text else plain
-    except BaseException:
-        raw.close()
-        raise
+    return unwrapped(raw, source.path, encoding=encoding, text=text)
 
 
 # --- open archives ---------------------------------------------------------------------------
@@ -194,12 +190,12 @@ class _Zip:
         self.file.close()
 
 
-class _ZipMember:
+class _ZipMember(ByteStream):
     def __init__(self, archive: Path, member: str, shown: str) -> None:
         import zipfile
 
+        super().__init__()
         self._shown = shown
-        self.bytes_read = 0
         try:
             self._zip = _idle_zips.take(archive, before=0) or _Zip(archive)
         except OSError as error:
@@ -212,13 +208,11 @@ class _ZipMember:
             self._zip.close()
             raise self._damaged(error) from error
 
-    def read(self, size: int = -1, /) -> bytes:
+    def _more(self, size: int) -> bytes:
         try:
-            data = self._file.read(size)
+            return self._file.read(size)
         except Exception as error:  # each compression in a zip has an error class of its own
             raise self._damaged(error) from error
-        self.bytes_read += len(data)
-        return data
 
     def _damaged(self, error: Exception) -> InputError:
         said = str(error).strip("'\"") or type(error).__name__
@@ -250,11 +244,11 @@ class _Tar:
         self.stream.close()
 
 
-class _TarMember:
+class _TarMember(ByteStream):
     def __init__(self, archive: Path, offset: int, size: int, shown: str) -> None:
+        super().__init__()
         self._left = size
         self._shown = shown
-        self.bytes_read = 0
         self._tar: _Tar | None = None
         try:
             tar = _idle_tars.take(archive, before=offset) or _Tar(archive)
@@ -272,14 +266,13 @@ class _TarMember:
             if not tar.read(min(CHUNK_BYTES, offset - tar.at)):
                 raise self._short()
 
-    def read(self, size: int = -1, /) -> bytes:
-        if self._tar is None or not self._left or not size:
+    def _more(self, size: int) -> bytes:
+        if self._tar is None or not self._left:
             return b""
-        data = self._tar.read(self._left if size < 0 else min(size, self._left))
+        data = self._tar.read(min(size, self._left))
         if not data:
             raise self._short()
         self._left -= len(data)
-        self.bytes_read += len(data)
         return data
 
     def _short(self) -> InputError:

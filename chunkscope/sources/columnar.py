@@ -10,8 +10,9 @@ from typing import IO, Any
 
 import orjson
 
-from chunkscope.errors import ChunkscopeError, InputError, MissingError
-from chunkscope.sources.base import HEAD_RECORDS, Chunk, Problems, RecordReader, Source
+from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.sources.base import Chunk, Problems, Source
+from chunkscope.sources.reader import ColumnReader
 
 # About what one chunk holds, in Arrow's memory; as Python objects it is somewhat more.
 _BATCH_BYTES = 2 << 20
@@ -24,17 +25,7 @@ _FEATHER_1_MAGIC = b"FEA1"
 Opener = Callable[[], Any]
 
 
-def needs_pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingError(
-            "parquet and arrow files need the package pyarrow", hint="pip install pyarrow"
-        ) from error
-    return pyarrow
-
-
-class ColumnarReader(RecordReader):
+class ColumnarReader(ColumnReader):
     """Reads record batches; only the columns that are asked for, once it is known which.
 
     `files` open the parts of the dataset; `spool` is a temporary file to close with the reader.
@@ -60,28 +51,13 @@ class ColumnarReader(RecordReader):
         if self._spool is not None:
             self._spool.close()
 
-    def head(self) -> list[Any]:
-        """Reads the first batch with all its columns; `chunks` begins again with fewer."""
-        counted, self.problems = self.problems, Problems()
-        try:
-            for chunk in self._guarded(None):
-                if chunk.records:
-                    return chunk.records[:HEAD_RECORDS]
-        finally:
-            self.problems = counted
-        return []
-
-    def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
-        return self._guarded(columns)
-
-    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
-        needs_pyarrow()
+    def _read(self, columns: Sequence[str] | None, problems: Problems) -> Iterator[Chunk]:
         self._bytes_read = 0
         row = 1
         for opener in self._openers:
             with opener() as file:
                 for batch, sound in self._safe_batches(file, columns):
-                    yield self._chunk(batch, row) if sound else self._row_by_row(batch, row)
+                    yield (_chunk if sound else _row_by_row)(batch, row, problems)
                     row += batch.num_rows
                     self._bytes_read += batch.nbytes if sound else 0
 
@@ -97,27 +73,29 @@ class ColumnarReader(RecordReader):
                 hint="the file may be damaged or cut off; fetch or write it again",
             ) from error
 
-    def _chunk(self, batch: Any, first: int) -> Chunk:
-        try:
-            records = batch.to_pylist()
-        except Exception:  # see above; row by row it is found out which
-            return self._row_by_row(batch, first)
-        return Chunk(range(first, first + len(records)), records)
 
-    def _row_by_row(self, batch: Any, first: int) -> Chunk:
-        positions: list[int] = []
-        records: list[Any] = []
-        for index in range(batch.num_rows):
-            row = batch.slice(index, 1)
-            try:
-                row.validate(full=True)
-                records += row.to_pylist()
-            except Exception as error:  # the row is lost, the file is not
-                said = str(error).strip().split("\n")[0] or type(error).__name__
-                self.problems.bad(first + index, f"not readable: {said}")
-            else:
-                positions.append(first + index)
-        return Chunk(positions, records)
+def _chunk(batch: Any, first: int, problems: Problems) -> Chunk:
+    try:
+        records = batch.to_pylist()
+    except Exception:  # pyarrow raises all sorts; row by row it is found out which row it is
+        return _row_by_row(batch, first, problems)
+    return Chunk(range(first, first + len(records)), records)
+
+
+def _row_by_row(batch: Any, first: int, problems: Problems) -> Chunk:
+    positions: list[int] = []
+    records: list[Any] = []
+    for index in range(batch.num_rows):
+        row = batch.slice(index, 1)
+        try:
+            row.validate(full=True)
+            records += row.to_pylist()
+        except Exception as error:  # the row is lost, the file is not
+            said = str(error).strip().split("\n")[0] or type(error).__name__
+            problems.bad(first + index, f"not readable: {said}")
+        else:
+            positions.append(first + index)
+    return Chunk(positions, records)
 
 
 def _batches(file: Any, columns: Sequence[str] | None, shown: str) -> Iterator[tuple[Any, bool]]:

@@ -19,7 +19,10 @@ from pathlib import Path, PurePosixPath
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.archives import Member, members
 from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
+from chunkscope.sources.byte_stream import FileStream
 from chunkscope.sources.columnar import saved_files, saved_splits
+from chunkscope.sources.compression import compression_of, decompressed
+from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.formats import (
     FORMATS,
     archive_suffix,
@@ -29,13 +32,7 @@ from chunkscope.sources.formats import (
     peek_stdin,
 )
 from chunkscope.sources.hub import hub_source
-from chunkscope.sources.opening import (
-    ByteStream,
-    compression_of,
-    decompressed,
-    looks_binary,
-    open_bytes,
-)
+from chunkscope.sources.opening import open_bytes
 from chunkscope.sources.tables import looks_like_table
 
 _ABOUT_THE_DATA = ("readme", "license", "licence", "changelog")
@@ -428,7 +425,8 @@ def _plain_start(start: bytes) -> bytes:
     if compression_of(start) is None:
         return start
     try:
-        return decompressed(ByteStream(io.BytesIO(start)), "standard input").read(_SNIFF_BYTES)
+        stream = FileStream(io.BytesIO(start), "standard input")
+        return decompressed(stream, "standard input").read(_SNIFF_BYTES)
     except InputError:
         return b""
 

@@ -7,7 +7,7 @@ read element by element, so that memory stays bounded and the rows before a mist
 import codecs
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -18,20 +18,20 @@ from chunkscope.sources.base import (
     MOST_ROW_BYTES,
     Chunk,
     Problems,
-    RecordReader,
     Source,
     printable,
     too_long,
 )
+from chunkscope.sources.byte_stream import ByteStream, DerivedStream
 from chunkscope.sources.lines import LinesReader, in_words, parse_line
-from chunkscope.sources.opening import ByteStream, Pieces
+from chunkscope.sources.reader import StreamReader, in_chunks
 
 WHOLE_BYTES = 64 << 20
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
 _BROKEN_HINT = "check it with `python -m json.tool`; the rows before that place were read"
 
 
-class DocumentReader(RecordReader):
+class DocumentReader(StreamReader):
     """Reads .json. `rows_at` names the key the rows were under, if they were under one."""
 
     def __init__(
@@ -42,18 +42,10 @@ class DocumentReader(RecordReader):
         *,
         whole_bytes: int = WHOLE_BYTES,
     ) -> None:
-        super().__init__(source, problems)
-        self._stream = stream
+        super().__init__(source, problems, stream)
         self._whole_bytes = whole_bytes
 
-    @property
-    def bytes_read(self) -> int:
-        return self._stream.bytes_read
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
+    def _read(self) -> Iterator[Chunk]:
         data = _read_up_to(self._stream, self._whole_bytes + 1)
         if len(data) <= self._whole_bytes:
             if not data.strip():
@@ -65,17 +57,17 @@ class DocumentReader(RecordReader):
             else:
                 yield from self._shaped(value, len(data))
                 return
-        rest = ByteStream(Pieces(_chained(data, self._stream)), below=self._stream)
+        rest = DerivedStream(_chained(data, self._stream), self._stream)
         if is_json_lines(data):
-            yield from self._as_lines(rest, columns)
+            yield from self._as_lines(rest)
         else:
             del data
             yield from self._streamed(rest)
 
-    def _as_lines(self, stream: ByteStream, columns: Sequence[str] | None) -> Iterator[Chunk]:
+    def _as_lines(self, stream: ByteStream) -> Iterator[Chunk]:
         lines = LinesReader(self.source, self.problems, stream)
         self.unit, self.format = lines.unit, lines.format
-        return lines.chunks(columns)
+        return lines.chunks()
 
     def _shaped(self, value: Any, size: int) -> Iterator[Chunk]:
         self.rows_at, records = rows_of(value)
@@ -89,47 +81,35 @@ class DocumentReader(RecordReader):
         text = _Text(stream, self.source.path)
         opener = text.next_char()
         if opener == "[":
-            yield from self._elements(text, first_row=1)
+            yield from self._elements(text)
         elif opener == "{":
             yield from self._object(text)
         else:
-            yield from self._checked(1, *text.value())
+            value, source_text = text.value()
+            if self._is_utf8(1, source_text):
+                yield Chunk([1], [value])
         if text.next_char():
             raise text.broken("something more after the end of the document")
 
-    def _elements(self, text: "_Text", first_row: int) -> Iterator[Chunk]:
+    def _elements(self, text: "_Text") -> Iterator[Chunk]:
         """The elements of the array that starts here, in chunks."""
-        positions: list[int] = []
-        records: list[Any] = []
-        size, row = 0, first_row
-        try:
-            for value, source_text in text.array():
-                for chunk in self._checked(row, value, source_text):
-                    positions += chunk.positions
-                    records += chunk.records
-                row += 1
-                size += len(source_text)
-                if size >= CHUNK_BYTES:
-                    yield Chunk(positions, records)
-                    positions, records, size = [], [], 0
-        except InputError:
-            if records:
-                yield Chunk(positions, records)
-            raise
-        if records:
-            yield Chunk(positions, records)
+        return in_chunks(
+            (row, value, len(source_text))
+            for row, (value, source_text) in enumerate(text.array(), start=1)
+            if self._is_utf8(row, source_text)
+        )
 
-    def _checked(self, row: int, value: Any, text: str) -> Iterator[Chunk]:
-        """The row, unless it cannot be text at all."""
-        if not text.isascii() and (bad := _BAD_BYTE.search(text)):
+    def _is_utf8(self, row: int, text: str) -> bool:
+        """Whether the row is text at all; if not, that is said."""
+        bad = None if text.isascii() else _BAD_BYTE.search(text)
+        if bad:
             byte, column = ord(bad[0]) - 0xDC00, bad.start() + 1
             self.problems.bad(
                 row,
                 f"byte 0x{byte:02x} at character {column} of the row is not UTF-8 "
                 "(try --encoding latin-1)",
             )
-        else:
-            yield Chunk([row], [value])
+        return bad is None
 
     def _object(self, text: "_Text") -> Iterator[Chunk]:
         """An object: rows stream from the one list of objects in it; all else is kept."""
@@ -144,11 +124,11 @@ class DocumentReader(RecordReader):
                         hint="put each of them into a file of its own",
                     )
                 self.rows_at = key
-                yield from self._elements(text, first_row=1)
+                yield from self._elements(text)
             else:
                 kept[key], source_text = text.value()
                 kept_text += key, source_text
-        if self.rows_at is None and [*self._checked(1, kept, "".join(kept_text))]:
+        if self.rows_at is None and self._is_utf8(1, "".join(kept_text)):
             yield from self._shaped(kept, size=CHUNK_BYTES)
 
 
@@ -293,7 +273,7 @@ class _Text:
                 return
 
     def object_keys(self) -> Iterator[str]:
-        """The keys of the object that starts here; whoever asks takes the value after each."""
+        """The keys of the object that starts here; the caller takes the value after each."""
         self._at += 1
         if self.next_char() == "}":
             self._at += 1

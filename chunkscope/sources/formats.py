@@ -6,7 +6,8 @@ from typing import IO
 
 from chunkscope.errors import InputError
 from chunkscope.sources.archives import is_tar, is_zip
-from chunkscope.sources.opening import ARCHIVE_SUFFIXES, COMPRESSED_SUFFIXES, looks_binary
+from chunkscope.sources.compression import ARCHIVE_SUFFIXES, COMPRESSED_SUFFIXES
+from chunkscope.sources.encodings import looks_binary
 
 SUFFIXES = {
     ".jsonl": "jsonl",

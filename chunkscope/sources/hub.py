@@ -13,14 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import (
-    HEAD_RECORDS,
-    Chunk,
-    Problems,
-    ReadOptions,
-    RecordReader,
-    Source,
-)
+from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
+from chunkscope.sources.reader import ColumnReader
 
 _SPEC = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^:@]+))?(?:@(?P<split>.+))?")
 _BATCH_ROWS = 256
@@ -54,7 +48,7 @@ def hub_source(text: str, options: ReadOptions) -> Source:
     """The source for `hf:...`; a split that was not given is chosen here, so that it shows."""
     name = HubName.parse(text)
     if name.split is None:
-        with _in_our_words(name):
+        with _explaining_errors(name):
             datasets = _datasets()
             splits = datasets.get_dataset_split_names(
                 _repo_path(name.repo), name.config, **_remote_code(datasets, options)
@@ -71,7 +65,7 @@ def _default_split(splits: Sequence[str]) -> str:
     return next((split for split in ("test", "validation") if split in splits), splits[0])
 
 
-class HubReader(RecordReader):
+class HubReader(ColumnReader):
     """Reads a split batch by batch; pictures and sounds in it are never decoded."""
 
     def __init__(self, source: Source, problems: Problems, options: ReadOptions) -> None:
@@ -79,18 +73,16 @@ class HubReader(RecordReader):
         self._name = HubName.parse(source.path)
         self._options = options
 
-    def head(self) -> list[Any]:
-        """Reads the first batch with all its columns; `chunks` begins again with fewer."""
-        for chunk in self._guarded(None):
-            return chunk.records[:HEAD_RECORDS]
-        return []
+    @property
+    def bytes_read(self) -> int:
+        return 0  # `datasets` does not tell
 
-    def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
-        return self._guarded(columns)
+    def close(self) -> None:
+        pass  # `datasets` closes what it opens
 
-    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
+    def _read(self, columns: Sequence[str] | None, problems: Problems) -> Iterator[Chunk]:  # noqa: ARG002
         row = 1
-        with _in_our_words(self._name):
+        with _explaining_errors(self._name):
             for table in self._tables(columns):
                 records = table.to_pylist()
                 yield Chunk(range(row, row + len(records)), records)
@@ -114,10 +106,8 @@ class HubReader(RecordReader):
 
 def _datasets() -> Any:
     """The library, quiet, and told at once when there is no way to the hub."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingError("hf: needs the package datasets", hint="pip install datasets") from error
+    import datasets
+
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     if not datasets.config.HF_HUB_OFFLINE and not _hub_answers(datasets.config.HF_ENDPOINT):
@@ -158,7 +148,7 @@ def _remote_code(datasets: Any, options: ReadOptions) -> dict[str, bool]:
 
 
 @contextmanager
-def _in_our_words(name: HubName) -> Iterator[None]:
+def _explaining_errors(name: HubName) -> Iterator[None]:
     try:
         yield
     except (ChunkscopeError, GeneratorExit, MemoryError):

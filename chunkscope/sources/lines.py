@@ -5,7 +5,7 @@ that holds something odd is looked at line by line.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -15,33 +15,25 @@ from chunkscope.sources.base import (
     MOST_ROW_BYTES,
     Chunk,
     Problems,
-    RecordReader,
     Source,
     too_long,
 )
-from chunkscope.sources.opening import ByteStream
+from chunkscope.sources.byte_stream import ByteStream
+from chunkscope.sources.reader import StreamReader
 
-Line = bytes | bytearray
+LineBytes = bytes | bytearray
 
 
-class LinesReader(RecordReader):
+class LinesReader(StreamReader):
     """Reads JSON Lines; positions are line numbers, blank lines included."""
 
     unit = "line"
 
     def __init__(self, source: Source, problems: Problems, stream: ByteStream) -> None:
-        super().__init__(source, problems)
+        super().__init__(source, problems, stream)
         self.format = "jsonl"
-        self._stream = stream
 
-    @property
-    def bytes_read(self) -> int:
-        return self._stream.bytes_read
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
+    def _read(self) -> Iterator[Chunk]:
         for first, lines, ended in line_blocks(self._stream, self.source.path):
             try:
                 records = list(map(orjson.loads, lines))
@@ -49,9 +41,9 @@ class LinesReader(RecordReader):
                 yield self._carefully(first, lines, ended)
                 continue
             yield Chunk(range(first, first + len(records)), records)
-            del records  # whoever took them may be done with them: rows can be 100 MB long
+            del records  # they may be done with: rows can be 100 MB long
 
-    def _carefully(self, first: int, lines: list[Line], ended: bool) -> Chunk:
+    def _carefully(self, first: int, lines: list[LineBytes], ended: bool) -> Chunk:
         """Parse what the hot path refused: leave out blank lines, report bad ones."""
         numbered = [(first + i, line) for i, line in enumerate(lines) if line.strip()]
         positions: list[int] = []
@@ -69,7 +61,7 @@ class LinesReader(RecordReader):
         return Chunk(positions, records)
 
 
-def line_blocks(stream: ByteStream, path: str) -> Iterator[tuple[int, list[Line], bool]]:
+def line_blocks(stream: ByteStream, path: str) -> Iterator[tuple[int, list[LineBytes], bool]]:
     """Lines in blocks of about a megabyte: the first one's number, the lines, and whether the
     last of them ended in a newline.
 
@@ -79,7 +71,7 @@ def line_blocks(stream: ByteStream, path: str) -> Iterator[tuple[int, list[Line]
     number = 1
     begun = bytearray()  # the start of a line whose end has not come yet
     while block := stream.read(CHUNK_BYTES):
-        lines: list[Line] = [*block.split(b"\n")]
+        lines: list[LineBytes] = [*block.split(b"\n")]
         last = lines.pop()
         if lines:
             begun += lines[0]
@@ -94,7 +86,7 @@ def line_blocks(stream: ByteStream, path: str) -> Iterator[tuple[int, list[Line]
         yield number, [begun], False
 
 
-def parse_line(line: Line) -> Any:
+def parse_line(line: LineBytes) -> Any:
     """One JSON value; a ValueError says in plain words what is wrong with it.
 
     Python's own parser gets a second try: NaN, Infinity, lone surrogates and integers of more than

@@ -2,23 +2,25 @@
 
 import os
 from functools import partial
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.archives import open_member
-from chunkscope.sources.base import Problems, Reader, ReadOptions, Source
-from chunkscope.sources.columnar import ColumnarReader, needs_pyarrow, saved_files
+from chunkscope.sources.base import Problems, ReadOptions, Source
+from chunkscope.sources.byte_stream import ByteStream, FileStream
+from chunkscope.sources.columnar import ColumnarReader, saved_files
 from chunkscope.sources.documents import DocumentReader
+from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.formats import FORMATS, kind_of_bytes, stdin_bytes
 from chunkscope.sources.hub import HubReader
 from chunkscope.sources.lines import LinesReader
-from chunkscope.sources.opening import ByteStream, looks_binary, open_bytes, spooled
+from chunkscope.sources.opening import open_bytes, spooled
+from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.tables import TableReader
 from chunkscope.sources.text import TextReader
 
 
-def open_reader(source: Source, options: ReadOptions, problems: Problems) -> Reader:
+def open_reader(source: Source, options: ReadOptions, problems: Problems) -> RecordReader:
     """Open a source for reading once: `with open_reader(...) as reader`."""
     if source.format == "hub":
         return HubReader(source, problems, options)
@@ -41,7 +43,7 @@ def open_reader(source: Source, options: ReadOptions, problems: Problems) -> Rea
 
 def _text_reader(
     source: Source, options: ReadOptions, problems: Problems, stream: ByteStream
-) -> Reader:
+) -> RecordReader:
     if source.format == "json":
         return DocumentReader(source, problems, stream)
     if source.format == "csv":
@@ -69,19 +71,17 @@ def _refuse_binary(stream: ByteStream, source: Source) -> None:
 
 
 def _columnar_reader(source: Source, problems: Problems) -> ColumnarReader:
-    pyarrow = needs_pyarrow()
+    import pyarrow
+
     stream = _open(source, "utf-8", text=False)
     try:
-        if _is_plain_file(source.file) and source.member is None and stream.is_plain:
+        # Neither a pipe, nor in an archive, nor compressed: pyarrow may jump about in it.
+        if isinstance(stream, FileStream) and source.file is not None and source.file.is_file():
             return ColumnarReader(source, problems, [partial(pyarrow.OSFile, str(source.file))])
         spool = spooled(stream, source.path)
     finally:
         stream.close()
     return ColumnarReader(source, problems, [partial(_again, spool)], spool)
-
-
-def _is_plain_file(path: Path | None) -> bool:
-    return path is not None and path.is_file()
 
 
 def _again(spool: IO[bytes]) -> IO[bytes]:
@@ -92,7 +92,8 @@ def _again(spool: IO[bytes]) -> IO[bytes]:
 
 
 def _saved_reader(source: Source, problems: Problems) -> ColumnarReader:
-    pyarrow: Any = needs_pyarrow()
+    import pyarrow
+
     if source.file is None:
         raise InputError(f"{source.path} is no folder", hint="name a folder from save_to_disk")
     files = saved_files(source.file, source.path)

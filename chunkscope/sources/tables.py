@@ -22,12 +22,13 @@ from chunkscope.sources.base import (
     Chunk,
     Problems,
     ReadOptions,
-    RecordReader,
     Source,
     too_long,
 )
+from chunkscope.sources.byte_stream import ByteStream
 from chunkscope.sources.lines import not_utf8
-from chunkscope.sources.opening import ByteStream
+from chunkscope.sources.names import unique_names
+from chunkscope.sources.reader import StreamReader, in_chunks
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SAMPLE_BYTES = 1 << 16
@@ -47,7 +48,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class TableDialect:
     delimiter: str
     quoted: bool = True
 
@@ -57,7 +58,7 @@ class Dialect:
         return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
 
 
-class TableReader(RecordReader):
+class TableReader(StreamReader):
     """Reads .csv and .tsv; positions are the line numbers on which rows start."""
 
     unit = "line"
@@ -65,19 +66,11 @@ class TableReader(RecordReader):
     def __init__(
         self, source: Source, problems: Problems, stream: ByteStream, options: ReadOptions
     ) -> None:
-        super().__init__(source, problems)
-        self._stream = stream
+        super().__init__(source, problems, stream)
         self._options = options
         self._ended = False
 
-    @property
-    def bytes_read(self) -> int:
-        return self._stream.bytes_read
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
+    def _read(self) -> Iterator[Chunk]:
         start = self._stream.peek(_SAMPLE_BYTES)
         if not start.strip():
             return
@@ -108,36 +101,22 @@ class TableReader(RecordReader):
         self._ended = True
         yield _END
 
-    def _dialect(self, sample: str, cut: bool) -> Dialect:
+    def _dialect(self, sample: str, cut: bool) -> TableDialect:
         if self._options.delimiter is not None:
-            return Dialect(checked_delimiter(self._options.delimiter))
+            return TableDialect(checked_delimiter(self._options.delimiter))
         is_tsv = ".tsv" in PurePath(self.source.path.lower()).suffixes
         return find_dialect(sample, cut=cut, likely="\t" if is_tsv else ",")
 
     def _records(self, reader: Rows, sample: list[list[str]], has_header: bool) -> Iterator[Chunk]:
         names = column_names(sample, has_header=has_header)
-        positions: list[int] = []
-        rows: list[list[str]] = []
-        size = 0
-        try:
-            for line, row in self._data_rows(reader, len(names), has_header):
-                positions.append(line)
-                rows.append(row)
-                size += sum(map(len, row))
-                if size >= CHUNK_BYTES:
-                    yield self._chunk(names, positions, rows)
-                    positions, rows, size = [], [], 0
-        except InputError:  # the file ends early: what came before still counts
-            if rows:
-                yield self._chunk(names, positions, rows)
-            raise
-        if rows:
-            yield self._chunk(names, positions, rows)
+        for chunk in in_chunks(self._data_rows(reader, len(names), has_header)):
+            positions, rows = self._without_bad_bytes(chunk)
+            yield Chunk(positions, [dict(zip(names, row, strict=True)) for row in rows])
 
     def _data_rows(
         self, reader: Rows, width: int, header_due: bool
-    ) -> Iterator[tuple[int, list[str]]]:
-        """Rows as wide as the table, each with the line it starts on."""
+    ) -> Iterator[tuple[int, list[str], int]]:
+        """Rows as wide as the table, each with the line it starts on and its size."""
         line = 1
         for row in self._rows(reader):
             start, line = line, reader.line_num + 1
@@ -150,9 +129,10 @@ class TableReader(RecordReader):
             if header_due:
                 header_due = False
             elif len(row) == width:
-                yield start, row
+                yield start, row, sum(map(len, row))
             elif len(row) == width + 1 and not row[-1]:
-                yield start, row[:-1]  # a delimiter at the end of each line
+                row.pop()  # a delimiter at the end of each line
+                yield start, row, sum(map(len, row))
             else:
                 cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
                 self.problems.bad(start, f"{cells} where the table has {width}")
@@ -172,16 +152,14 @@ class TableReader(RecordReader):
             else:
                 return
 
-    def _chunk(self, names: list[str], positions: list[int], rows: list[list[str]]) -> Chunk:
+    def _without_bad_bytes(self, chunk: Chunk) -> tuple[Sequence[int], list[list[str]]]:
+        positions, rows = chunk
         try:
             "".join(map("".join, rows)).encode("utf-8")
         except UnicodeEncodeError:
-            positions, rows = self._without_bad_bytes(positions, rows)
-        return Chunk(positions, [dict(zip(names, row, strict=True)) for row in rows])
-
-    def _without_bad_bytes(
-        self, positions: list[int], rows: list[list[str]]
-    ) -> tuple[list[int], list[list[str]]]:
+            pass
+        else:
+            return positions, rows
         good: list[tuple[int, list[str]]] = []
         for position, row in zip(positions, rows, strict=True):
             try:
@@ -227,7 +205,7 @@ def checked_delimiter(given: str) -> str:
     return delimiter
 
 
-def sample_rows(sample: str, dialect: Dialect, *, cut: bool) -> list[list[str]]:
+def sample_rows(sample: str, dialect: TableDialect, *, cut: bool) -> list[list[str]]:
     """The first rows; where the sample was cut off the last one is not whole and left out."""
     rows: list[list[str]] = []
     lines = io.StringIO(sample, newline="")
@@ -242,20 +220,20 @@ def sample_rows(sample: str, dialect: Dialect, *, cut: bool) -> list[list[str]]:
     return rows[:-1] if cut and len(rows) > 1 else rows
 
 
-def find_dialect(sample: str, *, cut: bool, likely: str) -> Dialect:
+def find_dialect(sample: str, *, cut: bool, likely: str) -> TableDialect:
     """The delimiter that gives most rows the same number of cells, more than one.
 
     Cells are counted as csv would split them, so that commas in quoted prose do not vote.
     """
-    best, best_share = Dialect(likely), 0.0
+    best, best_share = TableDialect(likely), 0.0
     for delimiter in (likely, *(d for d in _DELIMITERS if d != likely)):
-        share, rows = _consistency(sample, Dialect(delimiter), cut)
+        share, rows = _consistency(sample, TableDialect(delimiter), cut)
         if share > best_share:
-            best, best_share, best_rows = Dialect(delimiter), share, rows
+            best, best_share, best_rows = TableDialect(delimiter), share, rows
     if best_share and best.delimiter == "\t":
         # Tabs often come without any quoting: a quote at the start of a cell is then just text,
         # and taking it for quoting would glue lines together that are fine by themselves.
-        unquoted = Dialect("\t", quoted=False)
+        unquoted = TableDialect("\t", quoted=False)
         share, rows = _consistency(sample, unquoted, cut)
         if share >= best_share and rows > best_rows:
             return unquoted
@@ -273,7 +251,7 @@ def looks_like_table(sample: str, *, cut: bool) -> bool:
     return bool(known) and share > 0.9 and count > 1 and looks_like_header(rows)
 
 
-def _consistency(sample: str, dialect: Dialect, cut: bool) -> tuple[float, int]:
+def _consistency(sample: str, dialect: TableDialect, cut: bool) -> tuple[float, int]:
     """The share of rows that are as wide as most, 0 for a single column; and the number of rows."""
     widths = Counter(map(len, sample_rows(sample, dialect, cut=cut)))
     if not widths:
@@ -325,12 +303,5 @@ def column_names(sample: list[list[str]], *, has_header: bool) -> list[str]:
     if not has_header:
         width = Counter(map(len, sample)).most_common(1)[0][0]
         return [f"column{index}" for index in range(width)]
-    names: list[str] = []
-    for index, cell in enumerate(sample[0]):
-        clean = cell.strip().encode("utf-8", "replace").decode("utf-8")  # names get printed
-        name = base = clean or f"column{index}"
-        copy = 2
-        while name in names:
-            name, copy = f"{base}_{copy}", copy + 1
-        names.append(name)
-    return names
+    cells = [cell.strip().encode("utf-8", "replace").decode("utf-8") for cell in sample[0]]
+    return unique_names([cell or f"column{i}" for i, cell in enumerate(cells)], "_")

@@ -2,37 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 
-from chunkscope.sources.base import (
-    MOST_ROW_BYTES,
-    Chunk,
-    Problems,
-    RecordReader,
-    Source,
-    too_long,
-)
-from chunkscope.sources.lines import Line, line_blocks, not_utf8
-from chunkscope.sources.opening import ByteStream
+from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, Problems, Source, too_long
+from chunkscope.sources.byte_stream import ByteStream
+from chunkscope.sources.lines import LineBytes, line_blocks, not_utf8
+from chunkscope.sources.reader import StreamReader
 
 
-class TextReader(RecordReader):
+class TextReader(StreamReader):
     """Reads .txt and .md as they are: nothing is stripped but the newline of a `per_line` row."""
 
     def __init__(
         self, source: Source, problems: Problems, stream: ByteStream, *, per_line: bool
     ) -> None:
-        super().__init__(source, problems)
-        self._stream = stream
+        super().__init__(source, problems, stream)
         self._per_line = per_line
         self.unit = "line" if per_line else "row"
 
-    @property
-    def bytes_read(self) -> int:
-        return self._stream.bytes_read
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def _read(self, columns: Sequence[str] | None) -> Iterator[Chunk]:  # noqa: ARG002
+    def _read(self) -> Iterator[Chunk]:
         if self._per_line:
             for first, lines, _ in line_blocks(self._stream, self.source.path):
                 yield self._decoded(first, [line.removesuffix(b"\r") for line in lines])
@@ -45,7 +31,7 @@ class TextReader(RecordReader):
             if data:
                 yield self._decoded(1, [data])
 
-    def _decoded(self, first: int, lines: Sequence[Line]) -> Chunk:
+    def _decoded(self, first: int, lines: Sequence[LineBytes]) -> Chunk:
         positions: list[int] = []
         records: list[str] = []
         for number, line in enumerate(lines, first):
@@ -59,7 +45,7 @@ class TextReader(RecordReader):
                 records.append(text)
         return Chunk(positions, records)
 
-    def _bad_byte(self, data: Line, at: int) -> str:
+    def _bad_byte(self, data: LineBytes, at: int) -> str:
         if self._per_line:
             return not_utf8(data[at], at + 1)
         line, start = data.count(b"\n", 0, at) + 1, data.rfind(b"\n", 0, at)

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from chunkscope.sources.base import CHUNK_BYTES, Source
+from chunkscope.sources.base import CHUNK_BYTES, Problems, Source
+from chunkscope.sources.byte_stream import ByteStream
 from chunkscope.sources.lines import LinesReader
 from tests.sources.helpers import read, shared
 
@@ -139,22 +140,23 @@ def test_rows_longer_than_a_block_come_alone_and_in_order(jsonl):
     assert result.positions == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_line_cut_because_the_file_is_growing_is_nobodys_mistake():
-    class Growing:
-        grew, bytes_read = True, 0
+def test_a_line_cut_because_the_file_is_growing_is_no_mistake():
+    class Growing(ByteStream):
+        grew = True
 
         def __init__(self):
+            super().__init__()
             self.blocks = [b'{"a": 1}\n{"a": ', b""]
 
-        def read(self, _size):
+        def _more(self, _size):
             return self.blocks.pop(0)
 
-    from chunkscope.sources.base import Problems
-    from chunkscope.sources.opening import ByteStream
+        def close(self):
+            pass
 
     problems = Problems()
     source = Source(name="x", group="", path="x.jsonl", format="jsonl", file=None)
-    chunks = list(LinesReader(source, problems, ByteStream(Growing())).chunks())
+    chunks = list(LinesReader(source, problems, Growing()).chunks())
     assert [record for chunk in chunks for record in chunk.records] == [{"a": 1}]
     assert problems.count == 0
 

@@ -9,7 +9,8 @@ import zstandard
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES
-from chunkscope.sources.opening import looks_binary, open_bytes, spooled
+from chunkscope.sources.encodings import looks_binary
+from chunkscope.sources.opening import open_bytes, spooled
 from tests.sources.helpers import read
 
 PACKERS = {
