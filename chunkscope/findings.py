@@ -4,16 +4,15 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from chunkscope.artefacts import codec
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
+from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
 
 DEFAULT_FOLDER = Path("reports")
-SIMULATION = "chunkscope/simulation/1"
 T = TypeVar("T")
 
 
@@ -25,7 +24,7 @@ class Findings:
     profile: Profile | None = None
     plan: Plan | None = None
     verification: Verification | None = None
-    simulation: dict[str, Any] | None = None
+    simulation: Simulation | None = None
     digests: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -61,7 +60,7 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
         profile=read("profile.json", Profile.load),
         plan=read("plan.json", Plan.load),
         verification=read("verify.json", Verification.load),
-        simulation=read("simulation.json", _simulation),
+        simulation=read("simulation.json", Simulation.load),
         digests=digests,
     )
     if not digests:
@@ -69,7 +68,3 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
             f"there are no artefacts in {folder}", hint="run `chunkscope analyze data/` first"
         )
     return findings
-
-
-def _simulation(path: Path) -> dict[str, Any]:
-    return codec.read(path, SIMULATION, made_by="chunkscope simulate")

@@ -93,7 +93,7 @@ def reading(what: Path | str, made_by: str) -> Iterator[None]:
         raise _damaged(what, str(error), made_by) from None
     except KeyError as error:
         raise _damaged(what, f"{error.args[0]} is missing", made_by) from None
-    except (TypeError, AttributeError) as error:  # something else where a dictionary should be
+    except (TypeError, ValueError, AttributeError) as error:  # a text where a dictionary should be
         raise _damaged(what, f"it is built differently ({error})", made_by) from None
 
 

@@ -11,7 +11,8 @@ def joined(findings: Findings) -> dict[str, Any]:
     """What is not there is null, as is what follows from it."""
     from chunkscope._version import __version__
 
-    profile, plan, verification = findings.profile, findings.plan, findings.verification
+    profile, plan = findings.profile, findings.plan
+    simulation, verification = findings.simulation, findings.verification
     return {
         "schema": SCHEMA,
         "chunkscope": __version__,
@@ -20,6 +21,6 @@ def joined(findings: Findings) -> dict[str, Any]:
         "verification_is_of_this_plan": findings.verification_is_of_this_plan,
         "profile": profile.to_json() if profile else None,
         "plan": plan.to_json() if plan else None,
-        "simulation": findings.simulation,
+        "simulation": simulation.to_json() if simulation else None,
         "verify": verification.to_json() if verification else None,
     }

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from chunkscope.artefacts.numbers import plural
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
+from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Machine, Verification
 
 UNKNOWN = "not recorded"
@@ -58,7 +59,7 @@ def _origins(findings: Findings) -> Iterator[Origin]:
             file="simulation.json",
             sha256=digests.get("simulation.json", UNKNOWN),
             created=UNDATED,
-            version=str(simulation.get("chunkscope", UNKNOWN)),
+            version=simulation.version or UNKNOWN,
             facts=tuple(_of_simulation(simulation)),
         )
     if (verification := findings.verification) is not None:
@@ -122,16 +123,13 @@ def _of_plan(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "step times", plan.step.origin
 
 
-def _of_simulation(simulation: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if command := simulation.get("command"):
-        yield "command", _written(command)
-    yield "for vLLM", str(simulation.get("vllm", UNKNOWN))
-    cost = simulation.get("cost_model")
-    if isinstance(cost, dict):
-        yield "step times", str(cost.get("origin") or cost.get("source", UNKNOWN))
-    if isinstance(workload := simulation.get("workload"), dict):
-        said = (f"{name.replace('_', ' ')} {value}" for name, value in workload.items())
-        yield "workload", ", ".join(said)
+def _of_simulation(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    if simulation.command:
+        yield "command", shlex.join(simulation.command)
+    yield "for vLLM", simulation.vllm
+    yield "step times", simulation.cost_model.step.origin
+    said = asdict(simulation.workload).items()
+    yield "workload", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in said)
 
 
 def _of_verification(verification: Verification) -> Iterator[tuple[str, str]]:

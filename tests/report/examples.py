@@ -10,14 +10,24 @@ from typing import Any
 
 import orjson
 
-from chunkscope.artefacts import codec
-from chunkscope.engine.choices import Task
+from chunkscope.costs.cost_model import CostModel, CostSource
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.choices import ChunkPolicy, Task
 from chunkscope.engine.logs import Status
-from chunkscope.findings import SIMULATION, Findings, load_findings
+from chunkscope.engine.settings import EngineArgs
+from chunkscope.findings import Findings, load_findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import recommend
+from chunkscope.simulation.result import (
+    Chunk,
+    SimulatedRun,
+    Simulation,
+    Spread,
+    TimelineStep,
+    WorkloadInfo,
+)
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,
@@ -225,7 +235,7 @@ def write(
     found: Profile | None = None,
     planned: bool = True,
     verified: Verification | None = None,
-    simulated: dict[str, Any] | None = None,
+    simulated: Simulation | None = None,
     **plan_options: Any,
 ) -> Path:
     """Artefacts that belong together, as the commands would leave them."""
@@ -241,8 +251,7 @@ def write(
         plan_digest = artefact_digest(folder / "plan.json") if planned and found else None
         replace(verified, plan_digest=plan_digest).save(folder / "verify.json")
     if simulated is not None:
-        data = codec.dump({"schema": SIMULATION, **simulated})
-        codec.write_atomically(folder / "simulation.json", data)
+        simulated.save(folder / "simulation.json")
     return folder
 
 
@@ -258,42 +267,70 @@ def artefact_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def simulation() -> dict[str, Any]:
-    """As `simulate --sweep` leaves it, with the first steps of one setting kept."""
-
-    def one(budget: int, makespan: float, gap: float, **more: Any) -> dict[str, Any]:
-        return {
-            "args": {"max_num_batched_tokens": budget, "max_num_seqs": 256},
-            "policy": "vllm",
-            "makespan_s": makespan,
-            "ttft_s": {"p50": 3.0, "p95": 9.0, "p99": 11.0, "max": 12.0, "mean": 4.0},
-            "itl_s": {"p50": 0.02, "p95": 0.05, "p99": 0.1, "max": gap, "mean": 0.03},
-            "e2e_s": {"p50": 5.0, "p95": 12.0, "p99": 14.0, "max": 15.0, "mean": 6.0},
-            "steps": 900,
-            "chunked_prompts": 41,
-            "preemptions": 0,
-            "kv_peak_tokens": 400_000,
-            "timeline": [],
-            **more,
-        }
-
-    return {
-        "chunkscope": "0.1.0",
-        "cost_model": {"source": "roofline", "origin": "an H200's data sheet", "coefficients": {}},
-        "runs": [
-            one(512, 60.0, 0.04),
-            one(2_048, 45.0, 0.09, timeline=list(timeline(2_048))),
-            one(8_192, 41.0, 0.35),
-            one(16_384, 40.5, 0.7),
-            one(4_096, 50.0, 0.4, policy="adaptive"),
-        ],
-        "pareto": [0, 1, 2, 3],
-        "knee": 1,
-        "warnings": [],
+def simulated(
+    budget: int,
+    makespan_s: float = 45.0,
+    gap_s: float = 0.1,
+    *,
+    seqs: int = 256,
+    threshold: int = 0,
+    **more: Any,
+) -> SimulatedRun:
+    args = EngineArgs(
+        max_num_batched_tokens=budget,
+        max_num_seqs=seqs,
+        kv_cache_tokens=900_000,
+        long_prefill_token_threshold=threshold,
+    )
+    about = {
+        "policy": ChunkPolicy.VLLM,
+        "ttft_s": Spread(p50=3.0, p95=9.0, p99=11.0, max=12.0, mean=4.0),
+        "itl_s": Spread(p50=0.02, p95=0.05, p99=0.1, max=gap_s, mean=0.03),
+        "e2e_s": Spread(p50=5.0, p95=12.0, p99=14.0, max=15.0, mean=6.0),
+        "requests": 500,
+        "input_tokens": 1_000_000,
+        "output_tokens": 64_000,
+        "steps": 900,
+        "slowest_step_s": gap_s,
+        "chunked_prompts": 41,
+        "most_chunks": 8,
+        "preemptions": 0,
+        "cached_tokens": 0,
+        "kv_peak_tokens": 400_000,
     }
+    return SimulatedRun(args=args, makespan_s=makespan_s, **about | more)
 
 
-def timeline(budget: int) -> Iterator[dict[str, Any]]:
+def simulation(**more: Any) -> Simulation:
+    """As `simulate --sweep` leaves it, with the first steps of one setting kept."""
+    step = StepModel(
+        fixed_s=0.01,
+        per_token_s=4e-5,
+        per_prefill_pair_s=1e-9,
+        per_decode_context_s=1e-8,
+        origin="an H200's data sheet",
+    )
+    cost = CostModel(source=CostSource.ROOFLINE, step=step, gpu="H200", model="m", vllm=None)
+    about = {
+        "version": "0.1.0",
+        "vllm": "0.24.0",
+        "workload": WorkloadInfo(
+            source="profile.json", requests=500, seed=0, arrivals="batch", task="generate"
+        ),
+        "runs": (
+            simulated(512, 60.0, 0.04),
+            simulated(2_048, 45.0, 0.09, timeline=tuple(timeline(2_048))),
+            simulated(8_192, 41.0, 0.35),
+            simulated(16_384, 40.5, 0.7),
+            simulated(4_096, 50.0, 0.4, policy=ChunkPolicy.ADAPTIVE),
+        ),
+        "pareto": (0, 1, 2, 3),
+        "knee": 1,
+    }
+    return Simulation(cost_model=cost, **about | more)
+
+
+def timeline(budget: int) -> Iterator[TimelineStep]:
     """Two long prompts and some short ones, a chunk of one of them in each step."""
     now, done = 0.0, {0: 0, 5: 0}
     for number in range(24):
@@ -301,19 +338,19 @@ def timeline(budget: int) -> Iterator[dict[str, Any]]:
         start = done[reading]
         end = min(start + budget - 4 * number, 14_000)
         done[reading] = end
-        chunks = [{"request": reading, "start": start, "end": end, "prompt_tokens": 14_000}]
+        chunks = [Chunk(request=reading, start=start, end=end, prompt_tokens=14_000)]
         if number % 5 == 0:
-            chunks.append({"request": 100 + number, "start": 0, "end": 180, "prompt_tokens": 180})
+            chunks.append(Chunk(request=100 + number, start=0, end=180, prompt_tokens=180))
         took = 0.01 + 0.00004 * (end - start)
-        yield {
-            "number": number,
-            "start_s": now,
-            "duration_s": took,
-            "decode_requests": 4 * number,
-            "chunks": [chunk for chunk in chunks if chunk["end"] > chunk["start"]],
-            "waiting": 10,
-            "preempted": [],
-        }
+        yield TimelineStep(
+            number=number,
+            start_s=now,
+            duration_s=took,
+            decode_requests=4 * number,
+            chunks=tuple(chunk for chunk in chunks if chunk.end > chunk.start),
+            waiting=10,
+            preempted=(),
+        )
         now += took
 
 

@@ -106,7 +106,10 @@ def test_no_chart_is_left_empty(show: Opener, everything: Path) -> None:
         ),
         pytest.param({"verified": examples.verification(runs=(frozen(),))}, id="gaps of no time"),
         pytest.param({"simulated": examples.simulation()}, id="a simulation alone"),
-        pytest.param({"simulated": {"runs": [{}]}}, id="a simulation that says nothing"),
+        pytest.param(
+            {"simulated": examples.simulation(runs=(), pareto=(), knee=None)},
+            id="a simulation of nothing",
+        ),
         pytest.param(
             {"found": examples.profile(), "model": None, "gpu": None}, id="a plan without a model"
         ),

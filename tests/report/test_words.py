@@ -1,5 +1,6 @@
 """What the report says: the verdict, the bill, the figures, and where they come from."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 
 from chunkscope.artefacts.figures import ACTIVATION, FIGURES, ITL_MAX, MAKESPAN
 from chunkscope.artefacts.labels import Label
+from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.logs import Status
+from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
 from chunkscope.report.markdown import as_markdown
@@ -246,19 +249,17 @@ def test_every_input_has_its_digest(tmp_path: Path) -> None:
 
 def test_simulated_settings_are_named_by_what_differs() -> None:
     runs = [
-        {"args": {"max_num_batched_tokens": 2_048, "max_num_seqs": 64}},
-        {"args": {"max_num_batched_tokens": 2_048, "max_num_seqs": 128}},
-        {"args": {"max_num_batched_tokens": 8_192, "long_prefill_token_threshold": 512}},
-        {"args": {}, "policy": "adaptive"},
-        {},
-        {"setting": "plan", "args": {"max_num_batched_tokens": 8_192}},
+        examples.simulated(2_048, seqs=64),
+        examples.simulated(2_048, seqs=128),
+        examples.simulated(8_192, threshold=512),
+        examples.simulated(8_192, policy=ChunkPolicy.ADAPTIVE),
+        examples.simulated(8_192, setting="plan"),
     ]
     assert setting_names(runs) == [
         "2,048, 64 requests",
         "2,048, 128 requests",
         "8,192, threshold 512",
-        "adaptive",
-        "run 5",
+        "8,192, adaptive",
         "plan",
     ]
 
@@ -278,26 +279,38 @@ def test_the_simulation_is_read_with_its_best_points_and_its_timeline(tmp_path: 
     }
 
 
-@pytest.mark.parametrize(
-    "simulation",
-    [
-        pytest.param({}, id="nothing"),
-        pytest.param({"runs": None, "cost_model": "x", "pareto": 3}, id="other types"),
-        pytest.param({"runs": [{"itl_s": None, "makespan_s": "slow"}]}, id="other figures"),
-    ],
-)
-def test_a_simulation_that_says_little_is_no_error(tmp_path: Path, simulation: dict) -> None:
+def test_a_simulation_in_which_nobody_got_a_second_token_has_no_gap(tmp_path: Path) -> None:
+    runs = tuple(examples.simulated(budget, itl_s=None) for budget in (512, 1_024, 2_048))
+    simulation = examples.simulation(runs=runs, pareto=(), knee=None)
     found = tradeoff(load_findings(examples.write(tmp_path, simulated=simulation)))
     assert found is not None
     assert not found.has_tradeoff
-    assert all(point.makespan_s is None for point in found.points)
+    assert all(point.longest_gap_s is None for point in found.points)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param({"runs": None}, id="no runs"),
+        pytest.param({"runs": [{"itl_s": None, "makespan_s": "slow"}]}, id="other figures"),
+        pytest.param({"cost_model": "x"}, id="no cost model"),
+        pytest.param({"knee": 9}, id="a knee that is not there"),
+        pytest.param({"label": "measured"}, id="it calls itself measured"),
+        pytest.param({"more": 1}, id="a field nobody knows"),
+    ],
+)
+def test_a_damaged_simulation_is_refused(tmp_path: Path, damage: dict) -> None:
+    path = examples.write(tmp_path, simulated=examples.simulation()) / "simulation.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    with pytest.raises(InputError, match=r"simulation\.json is damaged"):
+        load_findings(tmp_path)
 
 
 def test_each_artefact_tells_the_command_that_made_it(tmp_path: Path) -> None:
     command = ("chunkscope", "analyze", "data with a space")
     found = replace(examples.profile(), options={"command": list(command), "sample": 5})
     folder = examples.write(
-        tmp_path, found=found, simulated={"command": ["chunkscope", "simulate"]}
+        tmp_path, found=found, simulated=examples.simulation(command=("chunkscope", "simulate"))
     )
     plan = Plan.load(folder / "plan.json")
     asked = replace(plan.inputs, command=("chunkscope", "recommend", "--gpu", "h200"))
