@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
     from chunkscope.verification.engine_run import Measured
     from chunkscope.verification.result import Verification
+    from chunkscope.verification.rows import Report
     from chunkscope.verification.verify import VerifyOptions
 
 
@@ -99,8 +100,9 @@ def verify(
     from chunkscope.costs.gpus import parse_memory
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
+    from chunkscope.verification.rows import Report
     from chunkscope.verification.settings import parse_engine_args
-    from chunkscope.verification.verify import VerifyOptions
+    from chunkscope.verification.verify import VerifyOptions, verify_endpoint
 
     options = VerifyOptions(
         against=_chosen(against, only),
@@ -123,10 +125,19 @@ def verify(
         command=console.command(),
     )
     loaded = Plan.load(plan), Profile.load(shared.profile_for(plan, profile))
-    if endpoint is not None:
-        verification = _attach(endpoint, *loaded, model, options, output, quiet=quiet)
-    else:
-        verification = _launch(*loaded, model, options, output, resume=resume, quiet=quiet)
+    with console.verify_progress(quiet=quiet) as listener:
+        report = Report(output=output, listener=listener, on_failure=_tell_failure)
+        if endpoint is not None:
+            verification = verify_endpoint(
+                endpoint,
+                *loaded,
+                model=model,
+                key=_key_for(endpoint),
+                options=options,
+                report=report,
+            )
+        else:
+            verification = _launch(*loaded, model, options, report, resume=resume)
     _show(verification, as_json=as_json)
     for line in _doubts(loaded[0], verification):
         console.say(f"note: {line}")
@@ -151,24 +162,18 @@ def _launch(
     profile: "Profile",
     model: str | None,
     options: "VerifyOptions",
-    output: Path,
+    report: "Report",
     *,
     resume: bool,
-    quiet: bool,
 ) -> "Verification":
-    from chunkscope.verification.rows import Report
     from chunkscope.verification.verify import verify
 
-    earlier = _earlier(output) if resume else None
-    with console.verify_progress(quiet=quiet) as listener:
-        report = Report(output=output, listener=listener, on_failure=_tell_failure)
-        try:
-            return verify(
-                plan, profile, model=model, options=options, report=report, resume=earlier
-            )
-        except KeyboardInterrupt:
-            _tell_what_is_kept(output)
-            raise
+    earlier = _earlier(report.output) if resume else None
+    try:
+        return verify(plan, profile, model=model, options=options, report=report, resume=earlier)
+    except KeyboardInterrupt:
+        _tell_what_is_kept(report.output)
+        raise
 
 
 def _earlier(output: Path) -> "Verification | None":
@@ -197,31 +202,6 @@ def _tell_failure(measured: "Measured") -> None:
         console.say(f"  | {line}")
     if run.log:
         console.say(f"  (the end of {run.log})")
-
-
-def _attach(
-    endpoint: str,
-    plan: "Plan",
-    profile: "Profile",
-    model: str | None,
-    options: "VerifyOptions",
-    output: Path,
-    *,
-    quiet: bool,
-) -> "Verification":
-    from chunkscope.verification.verify import verify_endpoint
-
-    with console.verify_progress(quiet=quiet) as listener:
-        return verify_endpoint(
-            endpoint,
-            plan,
-            profile,
-            model=model,
-            key=_key_for(endpoint),
-            options=options,
-            output=output,
-            listener=listener,
-        )
 
 
 def _key_for(endpoint: str) -> str | None:

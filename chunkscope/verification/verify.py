@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.console import VerifyProgress
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.check import version_in, vllm_python
 from chunkscope.engine.choices import Task
@@ -105,13 +103,12 @@ def verify_endpoint(
     model: str | None = None,
     key: str | None = None,
     options: VerifyOptions | None = None,
-    output: Path = Verification.default_path,
-    listener: VerifyProgress | None = None,
+    report: Report | None = None,
 ) -> Verification:
     """One row: the server as it is. The key is sent to it and kept nowhere."""
     from chunkscope.verification.endpoint.session import measure_endpoint
 
-    options = options or VerifyOptions()
+    options, report = options or VerifyOptions(), report or Report()
     check_options(options)
     workload, prompts = workload_for(plan, profile, options)
     machine, subject, run = measure_endpoint(
@@ -122,11 +119,11 @@ def verify_endpoint(
         key=key,
         prompts=prompts,
         timeout_s=options.timeout_s,
-        listener=listener or VerifyProgress(),
+        listener=report.listener,
     )
     verification = _begun(plan, profile, options, workload, prompts, subject)
     verification = replace(verification, runs=(run,), machine=machine)
-    verification.save(output)
+    verification.save(report.output)
     return verification
 
 

@@ -439,9 +439,9 @@ def test_any_plan_is_one_its_vllm_accepts(
 
 def test_a_hundred_datasets_take_well_under_a_second():
     data = profile(**{f"d{i}": range(10 + i, 6_000 + i, 2) for i in range(100)})
-    started = time.perf_counter()
+    started = time.process_time()  # of this process: a busy machine is no fault of it
     recommend(data, model="llama-3.1-8b", gpu="h200")
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_recommend_loads_no_heavy_library():
