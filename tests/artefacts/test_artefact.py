@@ -1,5 +1,6 @@
 """Artefacts of every kind: read back as they were written, refused when they were changed."""
 
+import contextlib
 import copy
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,22 +83,23 @@ def test_what_is_written_is_read_back_equal(made: Artefact, tmp_path: Path) -> N
     assert found.digest() == made.digest()
 
 
-@pytest.mark.parametrize(
-    "value", [{"strange": [1.5]}, "strange", -1.5], ids=["dict", "text", "number"]
-)
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
-def test_a_strange_value_is_an_input_error_or_what_was_meant(made: Artefact, value: Any) -> None:
+def test_a_value_of_another_type_is_found(made: Artefact) -> None:
+    document = made.to_json()
+    for path in places(document):
+        with pytest.raises(InputError, match=f"^the {made.title} is damaged: ") as raised:
+            type(made).from_json(changed(document, path, {"strange": [1.5]}))
+        assert raised.value.hint == f"make it again: `{made.made_by}`"
+
+
+@pytest.mark.parametrize("value", ["strange", -1.5, None, []], ids=repr)
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_a_strange_value_is_found_or_kept(made: Artefact, value: Any) -> None:
     document = made.to_json()
     for path in places(document):
         strange = changed(document, path, value)
-        try:
-            found = type(made).from_json(strange)
-        except InputError as error:
-            assert error.message.startswith(f"the {made.title} is damaged: ")
-            assert error.hint == f"make it again: `{made.made_by}`"
-        else:
-            assert type(found.to_json()[path[0]]) is type(strange[path[0]])
-            assert not isinstance(value, dict), path
+        with contextlib.suppress(InputError):
+            assert type(made).from_json(strange).to_json() == strange
 
 
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
