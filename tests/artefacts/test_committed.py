@@ -37,3 +37,14 @@ def test_a_committed_artefact_is_written_as_it_was_read(path: Path, tmp_path: Pa
     assert codec.digest(found.to_json()) == hashlib.sha256(data).hexdigest()
     found.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == data
+
+
+def test_a_plan_of_the_first_version_is_read_and_gains_what_came_later() -> None:
+    plan = Plan.load(REPORTS / "h200/llama-3.1-8b-mixed/plan.json").to_json()
+    first = {**plan, "plan": {n: v for n, v in plan["plan"].items() if n != "forecast"}}
+    later = ("read_bytes", "active_parameters", "pair_flops")
+    first["plan"]["model"] = {n: v for n, v in plan["plan"]["model"].items() if n not in later}
+    found = Plan.from_json(first)
+    assert found.model is not None
+    assert (found.forecast, found.model.pair_flops) == (None, None)
+    assert found.to_json()["plan"].keys() == plan["plan"].keys()
