@@ -13,7 +13,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
 from chunkscope.lengths.scan import ScanOptions, scan
 from chunkscope.sources.base import ReadOptions, Skipped, Source, printable
-from chunkscope.sources.discover import discover
+from chunkscope.sources.discovery import discover
 from chunkscope.sources.selection import SelectOptions
 from chunkscope.tokenizers.tokenizer import Tokenizer
 

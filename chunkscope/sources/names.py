@@ -1,6 +1,14 @@
 """Names that differ: of datasets, and of a table's columns."""
 
-from collections.abc import Iterable
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from chunkscope.errors import UsageError
+from chunkscope.sources.base import Source, printable
+from chunkscope.sources.formats import known_suffix
 
 
 def unique_names(names: Iterable[str], mark: str) -> list[str]:
@@ -16,3 +24,46 @@ def unique_names(names: Iterable[str], mark: str) -> list[str]:
             name, copy = f"{base}{mark}{copy}", copy + 1
         taken[name] = None
     return list(taken)
+
+
+def named_sources(sources: list[Source], names: Sequence[str]) -> list[Source]:
+    """The sources with the names that were given, or else with names that differ."""
+    if not names:
+        return _with_unique_names(sources)
+    if len(names) != len(sources):
+        raise UsageError(
+            f"{len(names)} --name for {len(sources)} datasets",
+            hint="give one for each, in order: " + ", ".join(source.name for source in sources),
+        )
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UsageError(f"--name {twice[0]} is given twice", hint="names must differ")
+    return [
+        replace(source, name=printable(name)) for source, name in zip(sources, names, strict=True)
+    ]
+
+
+def _with_unique_names(sources: list[Source]) -> list[Source]:
+    """Where names clash: add the suffix, then the parent folder, then count."""
+    for longer in (_with_suffix, _with_parent):
+        sources = _where_clashing(sources, longer)
+    unique = unique_names((source.name for source in sources), "#")
+    return [replace(source, name=name) for source, name in zip(sources, unique, strict=True)]
+
+
+def _where_clashing(sources: list[Source], longer: Callable[[Source], str]) -> list[Source]:
+    count = Counter(source.name for source in sources)
+    return [
+        replace(source, name=longer(source)) if count[source.name] > 1 else source
+        for source in sources
+    ]
+
+
+def _with_suffix(source: Source) -> str:
+    return source.name + known_suffix(source.member or source.path)
+
+
+def _with_parent(source: Source) -> str:
+    """The folder above what the name already says."""
+    depth = len(PurePosixPath(source.name).parts)
+    where = PurePosixPath(os.path.abspath(source.path) if source.file else source.path)  # noqa: PTH100
+    return "/".join([*where.parts[-depth - 1 : -depth], source.name])

@@ -18,7 +18,7 @@ from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.chat import Conversation
-from chunkscope.sources.discover import discover
+from chunkscope.sources.discovery import discover
 from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import SelectOptions

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.discover import discover
+from chunkscope.sources.discovery import discover
 from tests.sources.helpers import read, shared
 
 ROWS = [{"question": f"why {i}?", "n": i} for i in range(10_000)]

@@ -9,7 +9,7 @@ import pytest
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.sources import hub
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.discover import discover
+from chunkscope.sources.discovery import discover
 from tests.sources.helpers import read
 
 datasets = pytest.importorskip("datasets")
@@ -149,7 +149,7 @@ def test_what_the_library_raises_becomes_one_of_our_errors(error, kind):
 
 def test_importing_the_readers_loads_nothing_heavy():
     code = (
-        "import sys; import chunkscope.sources.readers, chunkscope.sources.discover;"
+        "import sys; import chunkscope.sources.readers, chunkscope.sources.discovery;"
         "heavy = {'pyarrow', 'datasets', 'pandas', 'zstandard', 'isal', 'ijson', 'numpy'};"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.chat import Conversation
-from chunkscope.sources.discover import discover
+from chunkscope.sources.discovery import discover
 from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import SelectOptions

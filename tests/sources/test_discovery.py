@@ -12,7 +12,7 @@ import zstandard
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.discover import discover
+from chunkscope.sources.discovery import discover
 from tests.sources.helpers import read
 
 ROW = b'{"question": "why?"}\n'
