@@ -7,12 +7,12 @@ from chunkscope.artefacts.numbers import change, number, seconds, share
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.memory_bill import PARTS, Bills, bills
 from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
 from chunkscope.report.provenance import origins
-from chunkscope.report.sentences import samples
-from chunkscope.report.summary import lengths_in_short, measured_on, summarize
+from chunkscope.report.summary import measured_on, summarize
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import value
@@ -38,7 +38,7 @@ def comparison_as_markdown(comparison: Comparison) -> str:
     old, new = text(comparison.old_name), text(comparison.new_name)
     blocks = [f"## chunkscope: what changed from {old} to {new}"]
     if not comparison.changes:
-        blocks.append("Nothing that was compared changed.")
+        blocks.append(sentences.NOTHING_CHANGED)
     if comparison.notes:
         blocks.append(_list(comparison.notes))
     for part in Part:
@@ -56,9 +56,7 @@ def comparison_as_markdown(comparison: Comparison) -> str:
             blocks += [f"### {part.value.capitalize()}"]
             blocks += [table(["", "figure", "before", "now", ""], rows, left=2)]
     if comparison.ties:
-        blocks.append(
-            f"Measured figures that differ by no more than the spread: {comparison.ties}."
-        )
+        blocks.append(sentences.ties(comparison.ties))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -82,7 +80,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
 
 def _lengths(profile: Profile) -> Iterator[str]:
     tokens = f"in tokens of {text(profile.tokenizer.name)}"
-    yield f"### Lengths\n\n{text(lengths_in_short(profile))}, {tokens}."
+    yield f"### Lengths\n\n{text(sentences.prompts(profile))}, {tokens}."
     longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))
     few = longest[:MOST_DATASETS]
     counted = [(text(d.name), d.lengths) for d in few]
@@ -183,7 +181,7 @@ def profile_as_markdown(profile: Profile) -> str:
     ]
     if len(profile.datasets) > 1:
         rows.append(["**all together**", "", *_length_cells(profile.overall)])
-    about = [f"Tokenizer: {profile.tokenizer.name}", *samples(profile)]
+    about = [f"Tokenizer: {profile.tokenizer.name}", *sentences.samples(profile)]
     lines = table([*headings, "over 2K", "over 8K"], rows, left=2)
     return "\n".join([lines, "", "  \n".join(map(text, about)), ""])
 

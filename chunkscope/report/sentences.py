@@ -1,8 +1,19 @@
-"""What is said about chunks, capacity, refused prompts, forecasts and samples, in every format."""
+"""What is said about chunks, refusals, capacity, forecasts and samples: once, for every format."""
 
 from collections.abc import Iterator
 
+from chunkscope.artefacts.numbers import change, number, plural, seconds, share
 from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Forecast, Plan, Refused
+from chunkscope.planning.policy import Chunks
+
+NOTHING_TO_SET = "(nothing to set)"
+NOTHING_CHANGED = "Nothing that was compared changed."
+
+
+def prompts(profile: Profile) -> str:
+    datasets = plural(len(profile.datasets), "dataset")
+    return f"{plural(profile.overall.count, 'prompt')} in {datasets}"
 
 
 def samples(profile: Profile) -> Iterator[str]:
@@ -11,3 +22,63 @@ def samples(profile: Profile) -> Iterator[str]:
         if (part := dataset.sample) is not None:
             of = f"{part.rows:,} of {part.out_of:,} rows of {dataset.name}"
             yield f"Sampled: {of} (seed {part.seed})"
+
+
+def arguments(plan: Plan) -> str:
+    return " ".join(plan.cli_args()) or NOTHING_TO_SET
+
+
+def chunks(found: Chunks) -> str:
+    if not found.prompts:
+        return "No prompt is split."
+    return (
+        f"{share(found.share)} of the prompts are over {number(found.size)} tokens and are read "
+        f"in chunks: the median of them in {found.median}, the longest in {found.longest}."
+    )
+
+
+def refused(found: Refused) -> str:
+    room = f"{found.room_tokens:,} tokens"
+    if not found.prompts:
+        return f"No prompt would be refused: there is room for {room} and the answer."
+    return (
+        f"{found.prompts:,} of {plural(found.of, 'prompt')} ({share(found.share)}) would be "
+        f"refused: they are over {room}."
+    )
+
+
+def capacity(plan: Plan) -> str | None:
+    fits = plan.capacity
+    if plan.memory is None or fits is None:
+        return None
+    return (
+        f"The KV cache has room for {plan.memory.kv_cache_tokens:,} tokens: "
+        f"{plural(fits.p50, 'request')} of median length at once, {fits.p95:,} of p95 length, "
+        f"{fits.longest:,} of the longest."
+    )
+
+
+def forecast(said: Forecast) -> str:
+    lead = f"Simulated with {plural(said.requests, 'request')}"
+    if said.default_makespan_s is None:
+        gap = said.longest_gap_s
+        gaps = "" if gap is None else f", longest gap between tokens {seconds(gap)}"
+        done = f"{lead}: all done in {seconds(said.makespan_s)}{gaps}"
+        return f"{done}; vLLM's own setting would not run."
+    parts = [
+        _instead("all done in", said.makespan_s, said.default_makespan_s),
+        _instead("longest gap between tokens", said.longest_gap_s, said.default_longest_gap_s),
+    ]
+    return f"{lead}, against vLLM's own setting: {'; '.join(filter(None, parts))}."
+
+
+def _instead(what: str, mine: float | None, other: float | None) -> str:
+    if mine is None or other is None:
+        return ""
+    if seconds(mine) == seconds(other):
+        return f"{what} {seconds(mine)}, no difference"
+    return f"{what} {seconds(mine)} instead of {seconds(other)} ({change(other, mine)})"
+
+
+def ties(count: int) -> str:
+    return f"Measured figures that differ by no more than the spread: {count:,}."

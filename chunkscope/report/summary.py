@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from chunkscope.artefacts.figures import DECISIVE, Figure
 from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.numbers import change, gib, number, plural, seconds, share
+from chunkscope.artefacts.numbers import change, gib, number, plural
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.choices import Mode
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import Forecast, Plan
+from chunkscope.planning.plan import Plan
+from chunkscope.report import sentences
 from chunkscope.report.outcomes import Outcome, fate, judge, shown
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import value
@@ -42,7 +43,7 @@ def summarize(findings: Findings) -> Summary:
         headline=_headline(findings),
         why=tuple(_why(plan)) if plan else (),
         gains=tuple(_gains(plan, verification)),
-        refused=_refused(plan) if plan else None,
+        refused=sentences.refused(plan.refused) if plan else None,
         basis=basis,
         basis_text=_basis_text(verification, basis),
         overruled=_overruled(verification) if plan and verification else None,
@@ -61,13 +62,8 @@ def _title(findings: Findings) -> str:
         gpu = verification.machine.gpu if verification.machine else None
         return verification.model.name + (f" on {gpu}" if gpu else "")
     if findings.profile:
-        return lengths_in_short(findings.profile)
+        return sentences.prompts(findings.profile)
     return "simulation" if findings.simulation else "settings for vLLM"
-
-
-def lengths_in_short(profile: Profile) -> str:
-    datasets = plural(len(profile.datasets), "dataset")
-    return f"{plural(profile.overall.count, 'prompt')} in {datasets}"
 
 
 def _headline(findings: Findings) -> str:
@@ -111,26 +107,7 @@ def _why(plan: Plan) -> Iterator[str]:
     limit = next((a for a in plan.arguments if a.name == "long_prefill_token_threshold"), None)
     if plan.threshold and limit is not None and not limit.set:
         yield f"No threshold is set: {limit.reason}."
-    chunks = plan.chunks
-    if chunks.prompts:
-        yield (
-            f"{share(chunks.share)} of the prompts are over {number(chunks.size)} tokens and are "
-            f"read in chunks: the median of them in {chunks.median}, the longest in "
-            f"{chunks.longest}."
-        )
-    else:
-        yield "No prompt is split."
-
-
-def _refused(plan: Plan) -> str:
-    refused = plan.refused
-    room = f"{refused.room_tokens:,} tokens"
-    if not refused.prompts:
-        return f"No prompt would be refused: there is room for {room} and the answer."
-    return (
-        f"{refused.prompts:,} of {plural(refused.of, 'prompt')} ({share(refused.share)}) would be "
-        f"refused: they are over {room}."
-    )
+    yield sentences.chunks(plan.chunks)
 
 
 def _gains(plan: Plan | None, verification: Verification | None) -> Iterator[str]:
@@ -205,36 +182,13 @@ def _predicted_gains(plan: Plan) -> Iterator[str]:
         yield "What it gains in memory is not known: the plan was made without a model and a GPU."
         return
     yield from _step_memory(plan)
-    fits = plan.capacity
-    if fits is not None:
-        yield (
-            f"The KV cache has room for {plan.memory.kv_cache_tokens:,} tokens: "
-            f"{plural(fits.p50, 'request')} of median length at once, {fits.p95:,} of p95 length."
-        )
+    if (held := sentences.capacity(plan)) is not None:
+        yield held
     if plan.forecast is not None:
-        yield _forecast(plan.forecast)
+        yield sentences.forecast(plan.forecast)
     elif plan.step is not None:
         longest = f"{plan.step.slowest_step_ms:,.0f} ms"
         yield f"The slowest step takes about {longest}: the longest gap between two tokens."
-
-
-def _forecast(said: Forecast) -> str:
-    lead = f"Simulated with {plural(said.requests, 'request')}"
-    if said.default_makespan_s is None:
-        return f"{lead}: all done in {seconds(said.makespan_s)}; vLLM's own setting would not run."
-    parts = [
-        _instead("all done in", said.makespan_s, said.default_makespan_s),
-        _instead("longest gap between tokens", said.longest_gap_s, said.default_longest_gap_s),
-    ]
-    return f"{lead}, against vLLM's own setting: {'; '.join(filter(None, parts))}."
-
-
-def _instead(what: str, mine: float | None, other: float | None) -> str:
-    if mine is None or other is None:
-        return ""
-    if seconds(mine) == seconds(other):
-        return f"{what} {seconds(mine)}, no difference"
-    return f"{what} {seconds(mine)} instead of {seconds(other)} ({change(other, mine)})"
 
 
 def _step_memory(plan: Plan) -> Iterator[str]:

@@ -12,12 +12,13 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning import emit
 from chunkscope.planning.plan import Plan
+from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.memory_bill import PARTS, Bills, bills
 from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
 from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.provenance import data_files, origins
-from chunkscope.report.summary import lengths_in_short, measured_on, measurements, summarize
+from chunkscope.report.summary import measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import spread, value
@@ -55,7 +56,7 @@ def view(
         "plan": findings.plan,
         "forms": list(_forms(findings.plan)) if findings.plan else [],
         "profile": findings.profile,
-        "lengths": lengths_in_short(findings.profile) if findings.profile else "",
+        "lengths": sentences.prompts(findings.profile) if findings.profile else "",
         "drawn": len(drawn(findings.profile)) if findings.profile else 0,
         "datasets": [_dataset(d, findings.plan) for d in _datasets(findings.profile)],
         "dataset_heads": DATASET_HEADS if findings.plan else DATASET_HEADS[:-3],
@@ -72,6 +73,7 @@ def view(
         "curves": curves(findings.verification) if findings.verification else {},
         "tradeoff": tradeoff,
         "comparison": comparison,
+        "sentences": sentences,
         "parts": list(Part),
         "origins": origins(findings),
         "data_files": data_files(findings.profile),
@@ -129,9 +131,7 @@ def _forms(plan: Plan) -> Iterator[tuple[str, str]]:
             text = emit.emit(plan, target).text.rstrip("\n")
         except ChunkscopeError:
             continue
-        if target is Target.VLLM_ARGS:
-            text = text or "(nothing to set)"
-        yield target.value, text
+        yield target.value, text or sentences.NOTHING_TO_SET
 
 
 # -- datasets ------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from chunkscope.artefacts.figures import DECISIVE, Figure
 from chunkscope.artefacts.numbers import change, number, seconds
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
+from chunkscope.report import sentences
 from chunkscope.report.comparison import Change, Comparison, Part
 from chunkscope.report.outcomes import Outcome, judge, shown, titled
-from chunkscope.report.summary import Summary, failure, lengths_in_short, summarize
+from chunkscope.report.summary import Summary, failure, summarize
 from chunkscope.report.terminal.tables import add_figures, bare_table
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
@@ -32,8 +33,7 @@ def show_findings(findings: Findings, console: "Console") -> None:
         console.print(Text(_lengths(findings.profile)))
     if findings.plan is not None:
         console.print()
-        words = " ".join(findings.plan.cli_args()) or "(nothing to set)"
-        console.print(Text(words, overflow="fold"))
+        console.print(Text(sentences.arguments(findings.plan), overflow="fold"))
     if findings.verification is not None and findings.verification.runs:
         console.print()
         console.print(_measured(findings.verification))
@@ -58,7 +58,7 @@ def _sentences(summary: Summary) -> Iterator[Text]:
 def _lengths(profile: Profile) -> str:
     lengths = profile.overall
     figures = ", ".join(f"p{p} {number(lengths.percentile(p))}" for p in (50, 95, 99))
-    return f"{lengths_in_short(profile)}: {figures}, longest {number(lengths.max)} tokens."
+    return f"{sentences.prompts(profile)}: {figures}, longest {number(lengths.max)} tokens."
 
 
 def _measured(verification: Verification) -> Table:
@@ -104,15 +104,14 @@ def show_comparison(comparison: Comparison, console: "Console") -> None:
     for note in comparison.notes:
         console.print(Text(note))
     if not comparison.changes:
-        console.print(Text("Nothing that was compared changed."))
+        console.print(Text(sentences.NOTHING_CHANGED))
     for part in Part:
         if changes := comparison.of(part):
             console.print()
             console.print(_changes(part, changes))
     if comparison.ties:
         console.print()
-        ties = f"Measured figures that differ by no more than the spread: {comparison.ties}."
-        console.print(Text(ties))
+        console.print(Text(sentences.ties(comparison.ties)))
 
 
 def _changes(part: Part, changes: tuple[Change, ...]) -> Table:

@@ -1,15 +1,17 @@
 """The plan on a terminal: the mode, why, the arguments with their reasons, where memory goes."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.artefacts.numbers import number, plural, seconds, share
-from chunkscope.planning.plan import Argument, Forecast, Plan
-from chunkscope.planning.policy import Chunks, Decision
-from chunkscope.report.terminal.tables import bare_table
+from chunkscope.artefacts.numbers import number, share
+from chunkscope.planning.plan import Argument, Plan
+from chunkscope.planning.policy import Decision
+from chunkscope.report import sentences
+from chunkscope.report.terminal.tables import add_figures, bare_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,11 +28,11 @@ def show_plan(plan: Plan, console: "Console") -> None:
     if plan.memory is not None:
         console.print()
         console.print(_memory(plan))
-        console.print(_capacity(plan))
+        console.print(Text(sentences.capacity(plan) or ""))
     if plan.forecast is not None:
-        console.print(Text(_forecast(plan.forecast)))
+        console.print(Text(sentences.forecast(plan.forecast)))
     console.print()
-    console.print(Text(" ".join(plan.cli_args()) or "(nothing to set)", overflow="fold"))
+    console.print(Text(sentences.arguments(plan), overflow="fold"))
 
 
 def _headline(plan: Plan) -> Text:
@@ -40,28 +42,12 @@ def _headline(plan: Plan) -> Text:
     return Text(f"{plan.mode}{threshold}{where}{card}, vLLM {plan.release.text}")
 
 
-def _why(plan: Plan) -> list[Text]:
-    lines = [Text(f"Because {plan.decision.reason}.")]
-    lines += [Text(f"But {reason.text}.") for reason in plan.adjustments]
-    lines.append(Text(_chunks(plan.chunks)))
+def _why(plan: Plan) -> Iterator[Text]:
+    yield Text(f"Because {plan.decision.reason}.")
+    yield from (Text(f"But {reason.text}.") for reason in plan.adjustments)
+    yield Text(f"Chunking rate: {plan.chunks.rate}. {sentences.chunks(plan.chunks)}")
     if plan.refused.prompts:
-        lines.append(
-            Text(
-                f"{plan.refused.prompts:,} of {plural(plan.refused.of, 'prompt')} would be "
-                f"refused: over {plan.refused.room_tokens:,} tokens."
-            )
-        )
-    return lines
-
-
-def _chunks(chunks: Chunks) -> str:
-    if not chunks.prompts:
-        return f"Chunking rate: {chunks.rate}; no prompt is split."
-    return (
-        f"Chunking rate: {chunks.rate}; {share(chunks.share)} of the prompts are over "
-        f"{number(chunks.size)} tokens. The median of them becomes {chunks.median} chunks, the "
-        f"longest {chunks.longest}."
-    )
+        yield Text(sentences.refused(plan.refused))
 
 
 def _decisions(plan: Plan, width: int) -> Table:
@@ -112,39 +98,11 @@ def _memory(plan: Plan) -> Table:
     return table
 
 
-def _capacity(plan: Plan) -> Text:
-    fits = plan.capacity
-    if fits is None:
-        return Text("")
-    return Text(
-        f"At once it holds {plural(fits.p50, 'request')} of median length, {fits.p95:,} of p95 "
-        f"length, {fits.longest:,} of the longest."
-    )
-
-
-def _forecast(forecast: Forecast) -> str:
-    said = (
-        f"Simulated with {plural(forecast.requests, 'request')}: {_took(forecast.makespan_s)}, "
-        f"longest gap between tokens {_took(forecast.longest_gap_s)}."
-    )
-    default, gain = forecast.default_makespan_s, forecast.gain
-    if default is None or gain is None:
-        return f"{said} vLLM's own setting would not run."
-    own = f"vLLM's own setting: {_took(default)} and {_took(forecast.default_longest_gap_s)}"
-    if abs(gain) < 0.005:
-        return f"{said} {own}: no difference in throughput."
-    return f"{said} {own}: the throughput is predicted to be {gain:+.1%}."
-
-
-def _took(value: float | None) -> str:
-    return "-" if value is None else seconds(value)
-
-
 def _table(*headings: str, left: int, names: int | None = None) -> Table:
     """A column of names, then figures; from column `left` on, text again."""
     table = bare_table(gap=1)
     table.add_column(headings[0], no_wrap=True, overflow="ellipsis", max_width=names)
-    for place, heading in enumerate(headings[1:], start=1):
-        side: Literal["left", "right"] = "right" if place < left else "left"
-        table.add_column(heading, justify=side, no_wrap=bool(heading))
+    add_figures(table, headings[1:left])
+    for heading in headings[left:]:
+        table.add_column(heading, no_wrap=bool(heading))
     return table

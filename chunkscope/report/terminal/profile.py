@@ -10,7 +10,7 @@ from rich.text import Text
 from chunkscope.artefacts.numbers import number, plural, ratio, share
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
-from chunkscope.report.sentences import samples
+from chunkscope.report import sentences
 from chunkscope.report.terminal.tables import add_figures, bare_table
 
 if TYPE_CHECKING:
@@ -44,9 +44,8 @@ def show_profile(profile: Profile, console: "Console", *, longest: int = 0) -> N
 def _headline(profile: Profile) -> Text:
     lengths = profile.overall
     sampled = " (a sample, see below)" if any(d.sample for d in profile.datasets) else ""
-    datasets = plural(len(profile.datasets), "dataset")
     return Text(
-        f"{plural(lengths.count, 'prompt')} in {datasets}{sampled}: "
+        f"{sentences.prompts(profile)}{sampled}: "
         f"half are at most {number(lengths.percentile(50))} tokens long, "
         f"the longest is {number(lengths.max)}."
     )
@@ -185,7 +184,7 @@ def _about(profile: Profile) -> list[Text]:
     lines.append(Text(f"Prompt field: {_fields(profile)}."))
     if added := tokenizer.special_tokens_added:
         lines.append(Text(f"Each text prompt includes {plural(added, 'special token')}."))
-    return [*lines, *map(Text, samples(profile))]
+    return [*lines, *map(Text, sentences.samples(profile))]
 
 
 def _engines(names: str) -> str:
