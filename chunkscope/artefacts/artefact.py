@@ -5,12 +5,18 @@ it has to follow from them again.
 """
 
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from chunkscope._version import __version__
 from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import SchemaError, check_same, plain, validated
+
+
+def now() -> str:
+    """When an artefact is `created`."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Artefact:

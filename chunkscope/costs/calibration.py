@@ -5,13 +5,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from annotated_types import Gt, Lt
 
-from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.errors import InputError
 
@@ -70,7 +69,7 @@ class Calibration(Artefact):
     made_by: ClassVar = "chunkscope verify"
     default_path: ClassVar = Path("reports/calibration.json")
 
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = field(default_factory=now)
 
     gpu: str  # its title, as torch names it
     gpu_memory_gib: Annotated[float, Gt(0)] | None

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
@@ -136,7 +135,7 @@ class Profile(Artefact):
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]
     options: dict[str, Any] = field(default_factory=dict)
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = field(default_factory=now)
     version: str = ""
 
     @property

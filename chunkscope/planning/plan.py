@@ -1,11 +1,10 @@
 """The plan: mode, engine arguments and what they cost, as a value and an artefact."""
 
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.schema import plain
 from chunkscope.costs.gpus import Gpu
@@ -168,7 +167,7 @@ class Plan(Artefact):
     capacity: Capacity | None = None
     step: StepEstimate | None = None
     forecast: Forecast | None = None
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = field(default_factory=now)
     version: str = ""
 
     @property

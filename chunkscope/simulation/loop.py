@@ -13,7 +13,7 @@ from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.request_checks import check_requests
 from chunkscope.simulation.request_state import RequestState
-from chunkscope.simulation.result import Chunk, SimulatedRun, TimelineStep, spread
+from chunkscope.simulation.result import PromptChunk, SimulatedRun, TimelineStep, spread
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
@@ -122,11 +122,11 @@ def _seen(step: Step, waiting: int) -> TimelineStep:
     )
 
 
-def _chunks(step: Step) -> Iterator[Chunk]:
+def _chunks(step: Step) -> Iterator[PromptChunk]:
     for request, tokens in step.num_scheduled_tokens.items():
         end = request.num_computed_tokens
         if end <= request.num_prompt_tokens:
-            yield Chunk(
+            yield PromptChunk(
                 request=request.id,
                 start=end - tokens,
                 end=end,

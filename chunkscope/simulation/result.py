@@ -52,7 +52,7 @@ def _percentile(ordered: list[tuple[float, int]], up_to: list[int], percent: flo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class PromptChunk:
     """Tokens `start` to `end` of a request's prompt, read in one step."""
 
     request: int
@@ -67,7 +67,7 @@ class TimelineStep:
     start_s: float
     duration_s: float
     decode_requests: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[PromptChunk, ...]
     waiting: int
     preempted: tuple[int, ...]
 

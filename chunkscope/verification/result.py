@@ -1,12 +1,11 @@
 """What was measured: one run per setting, and the artefact that holds them."""
 
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import plain
 from chunkscope.engine.flags import Value
 from chunkscope.engine.logs import Status
@@ -177,7 +176,7 @@ class Verification(Artefact):
     plan_digest: str | None = None
     profile_digest: str | None = None
     command: tuple[str, ...] = ()
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = field(default_factory=now)
     version: str = ""
 
     def run(self, setting: str) -> Run | None:

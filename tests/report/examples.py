@@ -21,7 +21,7 @@ from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.result import (
-    Chunk,
+    PromptChunk,
     SimulatedRun,
     Simulation,
     Spread,
@@ -338,9 +338,9 @@ def timeline(budget: int) -> Iterator[TimelineStep]:
         start = done[reading]
         end = min(start + budget - 4 * number, 14_000)
         done[reading] = end
-        chunks = [Chunk(request=reading, start=start, end=end, prompt_tokens=14_000)]
+        chunks = [PromptChunk(request=reading, start=start, end=end, prompt_tokens=14_000)]
         if number % 5 == 0:
-            chunks.append(Chunk(request=100 + number, start=0, end=180, prompt_tokens=180))
+            chunks.append(PromptChunk(request=100 + number, start=0, end=180, prompt_tokens=180))
         took = 0.01 + 0.00004 * (end - start)
         yield TimelineStep(
             number=number,

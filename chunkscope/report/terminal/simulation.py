@@ -16,7 +16,7 @@ from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
 from chunkscope.report.terminal.tables import add_figures, bare_table
 from chunkscope.simulation.policies import DESCRIBED
-from chunkscope.simulation.result import Chunk, SimulatedRun, Simulation, TimelineStep
+from chunkscope.simulation.result import PromptChunk, SimulatedRun, Simulation, TimelineStep
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -274,7 +274,7 @@ def _names(steps: Sequence[TimelineStep]) -> dict[int, str]:
     return {request: LETTERS[place % 26].upper() for place, request in enumerate(split)}
 
 
-def _is_whole(chunk: Chunk) -> bool:
+def _is_whole(chunk: PromptChunk) -> bool:
     return chunk.start == 0 and chunk.end == chunk.prompt_tokens
 
 
