@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from chunkscope._version import __version__
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
@@ -13,6 +14,7 @@ from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
 
 DEFAULT_FOLDER = Path("reports")
+SCHEMA = "chunkscope/report/1"
 T = TypeVar("T")
 
 
@@ -39,6 +41,23 @@ class Findings:
         if self.verification is None or self.plan is None:
             return None
         return self.verification.plan_digest == self.digests["plan.json"]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of them as one document. What is not there is null, as is what follows from it."""
+        parts = {
+            "profile": self.profile,
+            "plan": self.plan,
+            "simulation": self.simulation,
+            "verify": self.verification,
+        }
+        return {
+            "schema": SCHEMA,
+            "chunkscope": __version__,
+            "digests": dict(sorted(self.digests.items())),
+            "plan_is_of_this_profile": self.plan_is_of_this_profile,
+            "verification_is_of_this_plan": self.verification_is_of_this_plan,
+            **{name: part.to_json() if part else None for name, part in parts.items()},
+        }
 
 
 def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:

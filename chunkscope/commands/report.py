@@ -88,9 +88,8 @@ def _made(form: ReportFormat, findings: "Findings", comparison: "Comparison | No
         return render(findings, comparison)
     if form is ReportFormat.JSON:
         from chunkscope.artefacts.codec import dump
-        from chunkscope.report.joined import joined
 
-        return dump(joined(findings) if comparison is None else comparison.to_json())
+        return dump((comparison or findings).to_json())
     from chunkscope.report.markdown import as_markdown, comparison_as_markdown
 
     shown = as_markdown(findings) if comparison is None else comparison_as_markdown(comparison)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from chunkscope.artefacts.figures import Figure
-from chunkscope.artefacts.numbers import change, number, seconds, share
+from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, TTFT_P95, Figure
+from chunkscope.artefacts.numbers import change, number, share
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
@@ -146,18 +146,16 @@ def _by(by: str, outcome: Outcome) -> str:
 
 
 def _simulated(simulated: Tradeoff) -> Iterator[str]:
+    figures = (MAKESPAN, TTFT_P95, ITL_MAX)
     yield f"### Simulated\n\nNot measured. Step times: {text(simulated.source)}."
     rows = [
         [
             text(point.setting) + (" (best)" if point.best else ""),
-            *(
-                "not simulated" if value is None else seconds(value)
-                for value in (point.makespan_s, point.ttft_s.get("p95"), point.longest_gap_s)
-            ),
+            *map(point.shown, figures),
         ]
         for point in simulated.points
     ]
-    yield table(["setting", "all done in", "p95 first token", "longest gap"], rows)
+    yield table(["setting", *(figure.heading for figure in figures)], rows)
 
 
 def _provenance(findings: Findings) -> Iterator[str]:

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chunkscope.artefacts.figures import ITL_MAX, Figure
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.findings import Findings
 from chunkscope.simulation.policies import DESCRIBED
-from chunkscope.simulation.result import SimulatedRun, Spread, TimelineStep
+from chunkscope.simulation.result import SimulatedRun, TimelineStep
 
-QUANTILES = ("p50", "p95", "p99", "max")
 MOST_STEPS = 200  # more would be thinner than a pixel
 
 
@@ -23,20 +23,18 @@ class Point:
 
     setting: str
     details: str  # in arguments
-    makespan_s: float
-    ttft_s: dict[str, float]
-    itl_s: dict[str, float]
-    steps: int
-    chunked_prompts: int
-    preemptions: int
-    kv_peak_tokens: int
+    run: SimulatedRun
     best: bool = False
     knee: bool = False
     experiment: bool = False
 
     @property
     def longest_gap_s(self) -> float | None:
-        return self.itl_s.get("max")
+        return ITL_MAX.of(self.run)
+
+    def shown(self, figure: Figure) -> str:
+        value = figure.of(self.run)
+        return "not simulated" if value is None else figure.unit.brief(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,18 @@ class Tradeoff:
         return next((point for point in self.points if point.knee), None)
 
     def points_json(self) -> list[dict[str, Any]]:
-        return [asdict(point) for point in self.points] if self.has_tradeoff else []
+        """What the chart draws: a setting without gaps has no place in it."""
+        return [
+            {
+                "setting": point.setting,
+                "makespan_s": point.run.makespan_s,
+                "gap": point.longest_gap_s,
+                "best": point.best,
+                "knee": point.knee,
+            }
+            for point in self.points
+            if self.has_tradeoff and point.longest_gap_s is not None
+        ]
 
     def timeline_json(self) -> list[dict[str, Any]]:
         return [asdict(piece) for piece in self.timeline]
@@ -84,7 +93,14 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
     return Tradeoff(
         source=_source(cost.source, cost.step.origin),
         points=tuple(
-            _point(run, name, best=at in simulation.pareto, knee=at == simulation.knee)
+            Point(
+                setting=name,
+                details=", ".join(_details(run)),
+                run=run,
+                best=at in simulation.pareto,
+                knee=at == simulation.knee,
+                experiment=not DESCRIBED[run.policy].runs_in_vllm,
+            )
             for at, (run, name) in enumerate(zip(runs, names, strict=True))
         ),
         timeline=tuple(_timeline(runs[watched])) if watched is not None else (),
@@ -124,23 +140,6 @@ def _details(run: SimulatedRun, *, with_seqs: bool = False) -> Iterator[str]:
         yield run.policy
 
 
-def _point(run: SimulatedRun, name: str, *, best: bool, knee: bool) -> Point:
-    return Point(
-        setting=name,
-        details=", ".join(_details(run)),
-        makespan_s=run.makespan_s,
-        ttft_s=_quantiles(run.ttft_s),
-        itl_s=_quantiles(run.itl_s) if run.itl_s else {},
-        steps=run.steps,
-        chunked_prompts=run.chunked_prompts,
-        preemptions=run.preemptions,
-        kv_peak_tokens=run.kv_peak_tokens,
-        best=best,
-        knee=knee,
-        experiment=not DESCRIBED[run.policy].runs_in_vllm,
-    )
-
-
 def _timeline(run: SimulatedRun) -> Iterator[TimelinePiece]:
     for step in run.timeline[:MOST_STEPS]:
         for kind, tokens in _tokens_by_kind(step).items():
@@ -161,7 +160,3 @@ def _tokens_by_kind(step: TimelineStep) -> dict[str, int]:
         kind = "whole prompts" if is_whole else f"prompt {chunk.request}"
         found[kind] = found.get(kind, 0) + chunk.end - chunk.start
     return {kind: tokens for kind, tokens in found.items() if tokens}
-
-
-def _quantiles(spread: Spread) -> dict[str, float]:
-    return {at: getattr(spread, at) for at in QUANTILES}

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,7 +95,7 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "setting": _setting, "known": _known, "nobreak": nobreak}
+    made.filters |= {"number": number, "setting": _setting, "nobreak": nobreak}
     made.globals |= {"number": number, "seconds": seconds}
     return made
 
@@ -114,7 +113,3 @@ def _setting(value: Value | None) -> str:
     if value is None:
         return "not known"
     return f"{value:,}" if type(value) is int else str(value)
-
-
-def _known(value: float | None, write: Callable[[float], str]) -> str:
-    return "not simulated" if value is None else write(value)

@@ -7,8 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.artefacts.figures import DECISIVE, Figure
-from chunkscope.artefacts.numbers import change, number, seconds
+from chunkscope.artefacts.figures import DECISIVE, ITL_MAX, MAKESPAN, Figure
+from chunkscope.artefacts.numbers import change, number
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.report import sentences
@@ -86,12 +86,11 @@ def _cell(figure: Figure, run: Run, first: Run) -> str:
 
 
 def _simulated(simulated: Tradeoff) -> Table:
-    table = _table("simulated, not measured", "all done", "longest gap", "")
+    figures = (MAKESPAN, ITL_MAX)
+    table = _table("simulated, not measured", *(figure.heading for figure in figures), "")
     for point in simulated.points:
         mark = "the knee" if point.knee else "best" if point.best else ""
-        figures = (point.makespan_s, point.longest_gap_s)
-        cells = ["not simulated" if value is None else seconds(value) for value in figures]
-        table.add_row(escape(point.setting), *cells, mark)
+        table.add_row(escape(point.setting), *map(point.shown, figures), mark)
     return table
 
 

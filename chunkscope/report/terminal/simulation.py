@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.figures import BY_PROMISE, MAKESPAN
 from chunkscope.artefacts.numbers import change, number, plural, seconds, share
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
@@ -26,6 +27,8 @@ NO_GAPS = "* The fastest. Nobody gets a second token, so there are no gaps to we
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BAR_CELLS = 20
 TITLES = {"default": "vLLM's own"}
+MOST_TELLING = ("ttft_p50", "ttft_p95", "itl_p50", "itl_p99", "itl_max", "e2e_p95")
+TIMES = (MAKESPAN, *(BY_PROMISE[name] for name in MOST_TELLING))
 
 
 def show_simulation(simulation: Simulation, console: "Console") -> None:
@@ -108,30 +111,20 @@ def _rows(runs: Sequence[SimulatedRun]) -> Iterator[list[str]]:
     yield ["max_num_seqs", *(number(r.args.max_num_seqs) for r in runs)]
     yield ["KV cache, tokens", *(number(r.args.kv_cache_tokens) for r in runs)]
     yield [""]
-    yield _times("makespan", [r.makespan_s for r in runs])
-    yield _times("time to first token, p50", [r.ttft_s.p50 for r in runs])
-    yield _times("time to first token, p95", [r.ttft_s.p95 for r in runs])
-    for name, at in (("p50", "p50"), ("p99", "p99"), ("longest", "max")):
-        gaps = [getattr(r.itl_s, at) if r.itl_s else None for r in runs]
-        yield _times(f"gap between tokens, {name}", gaps)
-    yield _times("request from start to end, p95", [r.e2e_s.p95 for r in runs])
+    for figure in TIMES:
+        values = [figure.of(run) for run in runs]
+        by = [change(values[1], values[0])] if len(values) == 2 else []
+        yield [figure.title, *("-" if v is None else seconds(v) for v in values), *by]
     yield ["tokens per second, in and out", *(number(round(r.tokens_per_s)) for r in runs)]
-    yield ["engine steps", *(number(r.steps) for r in runs)]
+    yield ["steps", *(number(r.steps) for r in runs)]
     yield ["prompts read in chunks", *(number(r.chunked_prompts) for r in runs)]
-    yield ["most chunks of a prompt", *(number(r.most_chunks) for r in runs)]
+    yield ["most chunks of one prompt", *(number(r.most_chunks) for r in runs)]
     yield ["preemptions", *(number(r.preemptions) for r in runs)]
     yield ["KV cache at its fullest", *(share(_fullest(r)) for r in runs)]
 
 
 def _threshold(run: SimulatedRun) -> str:
     return number(run.args.long_prefill_token_threshold or None)
-
-
-def _times(name: str, values: Sequence[float | None]) -> list[str]:
-    cells = ["-" if value is None else seconds(value) for value in values]
-    if len(values) == 2:
-        cells.append(change(values[1], values[0]))
-    return [name, *cells]
 
 
 def _fullest(run: SimulatedRun) -> float:

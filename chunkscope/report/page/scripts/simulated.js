@@ -1,9 +1,7 @@
 /* The trade-off between settings, and the first steps of one. */
 
 function tradeoff(width) {
-  const points = data.tradeoff
-    .filter((p) => p.makespan_s !== null && "max" in p.itl_s)
-    .map((p) => ({ ...p, gap: p.itl_s.max }));
+  const points = data.tradeoff;
   const bare = tradeoffPlot(width, points, []);
   return tradeoffPlot(width, points, readable(points, bare.scale("x"), bare.scale("y"), width));
 }
