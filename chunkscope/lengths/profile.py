@@ -1,6 +1,6 @@
 """The profile: what `analyze` found, as a value, an artefact and a table."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,7 +9,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.sources.base import BadRow
+from chunkscope.sources.base import BadRow, unique_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,17 +241,9 @@ def _frame_row(dataset: DatasetProfile) -> dict[str, Any]:
     }
 
 
-def _uniquely_named(datasets: Iterable[DatasetProfile]) -> tuple[DatasetProfile, ...]:
-    taken: set[str] = set()
-    result = []
-    for dataset in datasets:
-        name, number = dataset.name, 1
-        while name in taken:
-            number += 1
-            name = f"{dataset.name}#{number}"
-        taken.add(name)
-        result.append(dataset if name == dataset.name else replace(dataset, name=name))
-    return tuple(result)
+def _uniquely_named(datasets: Sequence[DatasetProfile]) -> tuple[DatasetProfile, ...]:
+    names = unique_names((dataset.name for dataset in datasets), "#")
+    return tuple(replace(dataset, name=name) for dataset, name in zip(datasets, names, strict=True))
 
 
 def _histogram(counts: dict[str, int]) -> LengthHistogram:

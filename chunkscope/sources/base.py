@@ -6,7 +6,7 @@ each with its position, so that a bad or a very long row can be looked up.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,6 +101,26 @@ def printable(text: str) -> str:
     """
     valid = text.encode("utf-8", "replace").decode("utf-8")
     return _ACTED_ON.sub(lambda c: c[0].encode("unicode_escape").decode(), valid)
+
+
+def unique_names(names: Iterable[str], mark: str) -> list[str]:
+    """Number what comes again.
+
+    >>> unique_names(["a", "b", "a"], "#")
+    ['a', 'b', 'a#2']
+    """
+    taken: dict[str, None] = {}
+    for base in names:
+        name, copy = base, 2
+        while name in taken:
+            name, copy = f"{base}{mark}{copy}", copy + 1
+        taken[name] = None
+    return list(taken)
+
+
+def first_line(error: Exception) -> str:
+    """The start of what a library says, as part of a sentence of ours."""
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
 def too_long(path: str, what: str) -> InputError:

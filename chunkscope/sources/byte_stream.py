@@ -22,6 +22,7 @@ class ByteStream(ABC):
 
     def __init__(self) -> None:
         self._ahead = b""
+        self._at = 0  # how much of it was read
         self._ended = False  # a terminal would have to say it twice
         self._error: InputError | None = None
         self._taken = 0
@@ -45,18 +46,21 @@ class ByteStream(ABC):
     def peek(self, size: int) -> bytes:
         """The next `size` bytes, or fewer at the end; they stay unread."""
         self._fill(size)
-        return self._ahead[:size]
+        return self._ahead[self._at : self._at + size]
 
     def read(self, size: int = CHUNK_BYTES, /) -> bytes:
         """The next `size` bytes, or fewer at the end."""
-        self._fill(size)
-        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        data = self.peek(size)
+        self._at += len(data)
         return data
 
     def _fill(self, size: int) -> None:
         """Have that many bytes ahead. An error waits until what came before it was read."""
-        parts = [self._ahead] if self._ahead else []
-        have = len(self._ahead)
+        have = len(self._ahead) - self._at
+        if have >= size:
+            return
+        parts = [self._ahead[self._at :]] if have else []
+        self._ahead, self._at = b"", 0
         while have < size and not self._ended:
             try:
                 more = self._more(size - have)
@@ -82,8 +86,7 @@ class FileStream(ByteStream):
         self._size = _size_of_regular_file(file)
 
     def _more(self, size: int) -> bytes:
-        if self._size is not None:
-            size = min(size, self._size - self._taken)
+        size = min(size, CHUNK_BYTES if self._size is None else self._size - self._taken)
         try:
             return self._file.read(size) if size else b""
         except OSError as error:

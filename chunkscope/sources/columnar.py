@@ -11,8 +11,8 @@ from typing import IO, Any
 import orjson
 
 from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.base import Chunk, Problems, Source
-from chunkscope.sources.reader import ColumnReader
+from chunkscope.sources.base import Chunk, Problems, Source, first_line
+from chunkscope.sources.reader import RestartingReader
 
 # About what one chunk holds, in Arrow's memory; as Python objects it is somewhat more.
 _BATCH_BYTES = 2 << 20
@@ -25,7 +25,7 @@ _FEATHER_1_MAGIC = b"FEA1"
 Opener = Callable[[], Any]
 
 
-class ColumnarReader(ColumnReader):
+class ColumnarReader(RestartingReader):
     """Reads record batches; only the columns that are asked for, once it is known which.
 
     `files` open the parts of the dataset; `spool` is a temporary file to close with the reader.
@@ -67,9 +67,8 @@ class ColumnarReader(ColumnReader):
         except (ChunkscopeError, MemoryError, GeneratorExit):
             raise
         except Exception as error:  # pyarrow borrows from all over Python's own error tree
-            said = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
             raise InputError(
-                f"cannot read {self.source.path} as {self.format}: {said}",
+                f"cannot read {self.source.path} as {self.format}: {first_line(error)}",
                 hint="the file may be damaged or cut off; fetch or write it again",
             ) from error
 
@@ -91,8 +90,7 @@ def _row_by_row(batch: Any, first: int, problems: Problems) -> Chunk:
             row.validate(full=True)
             records += row.to_pylist()
         except Exception as error:  # the row is lost, the file is not
-            said = str(error).strip().split("\n")[0] or type(error).__name__
-            problems.bad(first + index, f"not readable: {said}")
+            problems.bad(first + index, f"not readable: {first_line(error)}")
         else:
             positions.append(first + index)
     return Chunk(positions, records)

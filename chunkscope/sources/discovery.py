@@ -31,8 +31,8 @@ from chunkscope.sources.formats import (
     peek_stdin,
 )
 from chunkscope.sources.hub import hub_source
-from chunkscope.sources.names import named_sources
 from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
+from chunkscope.sources.source_names import named_sources
 
 _SEARCH_HINT = "name a file or a folder, a glob in quotes, `-`, or hf:org/name"
 

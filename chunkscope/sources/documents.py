@@ -22,7 +22,7 @@ from chunkscope.sources.base import (
     printable,
     too_long,
 )
-from chunkscope.sources.byte_stream import ByteStream, DerivedStream
+from chunkscope.sources.byte_stream import ByteStream
 from chunkscope.sources.lines import LinesReader, in_words, parse_line
 from chunkscope.sources.reader import StreamReader, in_chunks
 
@@ -46,7 +46,7 @@ class DocumentReader(StreamReader):
         self._whole_bytes = whole_bytes
 
     def _read(self) -> Iterator[Chunk]:
-        data = _read_up_to(self._stream, self._whole_bytes + 1)
+        data = self._stream.peek(self._whole_bytes + 1)
         if len(data) <= self._whole_bytes:
             if not data.strip():
                 return
@@ -57,15 +57,14 @@ class DocumentReader(StreamReader):
             else:
                 yield from self._shaped(value, len(data))
                 return
-        rest = DerivedStream(_chained(data, self._stream), self._stream)
         if is_json_lines(data):
-            yield from self._as_lines(rest)
+            yield from self._as_lines()
         else:
             del data
-            yield from self._streamed(rest)
+            yield from self._streamed()
 
-    def _as_lines(self, stream: ByteStream) -> Iterator[Chunk]:
-        lines = LinesReader(self.source, self.problems, stream)
+    def _as_lines(self) -> Iterator[Chunk]:
+        lines = LinesReader(self.source, self.problems, self._stream)
         self.unit, self.format = lines.unit, lines.format
         return lines.chunks()
 
@@ -76,9 +75,9 @@ class DocumentReader(StreamReader):
             part = records[start : start + per_chunk]
             yield Chunk(range(start + 1, start + 1 + len(part)), part)
 
-    def _streamed(self, stream: ByteStream) -> Iterator[Chunk]:
+    def _streamed(self) -> Iterator[Chunk]:
         """Element by element; how far it got decides whether a mistake costs all rows."""
-        text = _Text(stream, self.source.path)
+        text = _Text(self._stream, self.source.path)
         opener = text.next_char()
         if opener == "[":
             yield from self._elements(text)
@@ -130,21 +129,6 @@ class DocumentReader(StreamReader):
                 kept_text += key, source_text
         if self.rows_at is None and self._is_utf8(1, "".join(kept_text)):
             yield from self._shaped(kept, size=CHUNK_BYTES)
-
-
-def _read_up_to(stream: ByteStream, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size and (block := stream.read(min(CHUNK_BYTES, size - len(data)))):
-        data += block
-    return bytes(data)
-
-
-def _chained(data: bytes, stream: ByteStream) -> Iterator[bytes]:
-    view = memoryview(data)
-    for start in range(0, len(data), CHUNK_BYTES):
-        yield bytes(view[start : start + CHUNK_BYTES])
-    while block := stream.read(CHUNK_BYTES):
-        yield block
 
 
 def is_json_lines(data: bytes) -> bool:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
-from chunkscope.sources.reader import ColumnReader
+from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source, first_line
+from chunkscope.sources.reader import RestartingReader
 
 _SPEC = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^:@]+))?(?:@(?P<split>.+))?")
 _BATCH_ROWS = 256
@@ -65,7 +65,7 @@ def _default_split(splits: Sequence[str]) -> str:
     return next((split for split in ("test", "validation") if split in splits), splits[0])
 
 
-class HubReader(ColumnReader):
+class HubReader(RestartingReader):
     """Reads a split batch by batch; pictures and sounds in it are never decoded."""
 
     def __init__(self, source: Source, problems: Problems, options: ReadOptions) -> None:
@@ -158,7 +158,7 @@ def _explaining_errors(name: HubName) -> Iterator[None]:
 
 
 def _explained(name: HubName, error: Exception) -> ChunkscopeError:
-    said = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+    said = first_line(error)
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "gated" in said or "GatedRepoError" in kinds:
         return MissingError(f"{name} is gated: {said}", hint="ask for access, then set HF_TOKEN")

@@ -1,7 +1,7 @@
 """The base of all readers: look at the first records, pass all of them on, close, fail in words.
 
-Text formats derive from `StreamReader`, formats with columns from `ColumnReader`; both only say
-how records are read, in `_read`.
+Text formats derive from `StreamReader`, formats with columns from `RestartingReader`; each only
+says how its records are read, in `_read`.
 """
 
 from abc import ABC, abstractmethod
@@ -128,7 +128,7 @@ class StreamReader(RecordReader):
         self._stream.close()
 
 
-class ColumnReader(RecordReader):
+class RestartingReader(RecordReader):
     """Reads anew each time: all columns for the head, then only those that are needed."""
 
     @abstractmethod

@@ -24,10 +24,10 @@ from chunkscope.sources.base import (
     ReadOptions,
     Source,
     too_long,
+    unique_names,
 )
 from chunkscope.sources.byte_stream import ByteStream
 from chunkscope.sources.lines import not_utf8
-from chunkscope.sources.names import unique_names
 from chunkscope.sources.reader import StreamReader, in_chunks
 
 _DELIMITERS = (",", "\t", ";", "|")
@@ -39,7 +39,7 @@ _CELL_CHARS = 256 << 20
 _END = "\0"
 
 
-class Rows(Protocol):
+class CsvRows(Protocol):
     """What csv.reader returns; its class has no public name."""
 
     line_num: int
@@ -52,7 +52,7 @@ class TableDialect:
     delimiter: str
     quoted: bool = True
 
-    def rows(self, lines: Iterator[str]) -> Rows:
+    def rows(self, lines: Iterator[str]) -> CsvRows:
         if self.quoted:
             return csv.reader(lines, delimiter=self.delimiter)
         return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
@@ -107,14 +107,16 @@ class TableReader(StreamReader):
         is_tsv = ".tsv" in PurePath(self.source.path.lower()).suffixes
         return find_dialect(sample, cut=cut, likely="\t" if is_tsv else ",")
 
-    def _records(self, reader: Rows, sample: list[list[str]], has_header: bool) -> Iterator[Chunk]:
+    def _records(
+        self, reader: CsvRows, sample: list[list[str]], has_header: bool
+    ) -> Iterator[Chunk]:
         names = column_names(sample, has_header=has_header)
         for chunk in in_chunks(self._data_rows(reader, len(names), has_header)):
             positions, rows = self._without_bad_bytes(chunk)
             yield Chunk(positions, [dict(zip(names, row, strict=True)) for row in rows])
 
     def _data_rows(
-        self, reader: Rows, width: int, header_due: bool
+        self, reader: CsvRows, width: int, header_due: bool
     ) -> Iterator[tuple[int, list[str], int]]:
         """Rows as wide as the table, each with the line it starts on and its size."""
         line = 1
@@ -137,7 +139,7 @@ class TableReader(StreamReader):
                 cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
                 self.problems.bad(start, f"{cells} where the table has {width}")
 
-    def _rows(self, reader: Rows) -> Iterator[list[str]]:
+    def _rows(self, reader: CsvRows) -> Iterator[list[str]]:
         """The reader's rows; what it cannot parse is a bad row, and it goes on after it."""
         # The limit is one for the whole process, and other threads may be reading tables too: it
         # is raised and left so.

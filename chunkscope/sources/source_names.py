@@ -1,29 +1,14 @@
-"""Names that differ: of datasets, and of a table's columns."""
+"""Names for the datasets that were found: as given, or such that no two are alike."""
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from chunkscope.errors import UsageError
-from chunkscope.sources.base import Source, printable
+from chunkscope.sources.base import Source, printable, unique_names
 from chunkscope.sources.formats import known_suffix
-
-
-def unique_names(names: Iterable[str], mark: str) -> list[str]:
-    """Number what comes again.
-
-    >>> unique_names(["a", "b", "a"], "#")
-    ['a', 'b', 'a#2']
-    """
-    taken: dict[str, None] = {}
-    for base in names:
-        name, copy = base, 2
-        while name in taken:
-            name, copy = f"{base}{mark}{copy}", copy + 1
-        taken[name] = None
-    return list(taken)
 
 
 def named_sources(sources: list[Source], names: Sequence[str]) -> list[Source]:
