@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, Source, cannot_read
@@ -113,19 +113,21 @@ def open_member(source: Source, *, encoding: str, text: bool) -> ByteStream:
 # --- open archives ---------------------------------------------------------------------------
 
 
-class _Open(Protocol):
-    """An archive that was opened, and how far it was read."""
+class _OpenArchive:
+    """An archive that was opened: a ZipFile, or a decompressed tar that was read up to `at`."""
 
-    key: tuple[int, ...]
-    at: int
+    def __init__(self, archive: Path, content: Any) -> None:
+        self.key = _identity(archive)
+        self.content = content
+        self.at = 0
 
-    def close(self) -> None: ...
+    def read_on(self, size: int) -> bytes:
+        data: bytes = self.content.read(size)
+        self.at += len(data)
+        return data
 
 
-_A = TypeVar("_A", bound=_Open)
-
-
-class _Idle(Generic[_A]):
+class _Idle:
     """Archives that were opened and are not in use: one per reading thread is enough.
 
     Opening one again for each of its members would list a zip, or decompress a tar, from the
@@ -135,10 +137,10 @@ class _Idle(Generic[_A]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._archives: list[_A] = []
+        self._archives: list[_OpenArchive] = []
         self._lock = threading.Lock()
 
-    def take(self, archive: Path, before: int) -> _A | None:
+    def take(self, archive: Path, before: int) -> _OpenArchive | None:
         """One that has been read up to `before` or less far, but as far as any."""
         key = _identity(archive)
         with self._lock:
@@ -149,19 +151,19 @@ class _Idle(Generic[_A]):
             self._archives.remove(found)
             return found
 
-    def give(self, archive: _A) -> None:
+    def give(self, archive: _OpenArchive) -> None:
         with self._lock:
             self._archives.append(archive)
             unused = self._archives[: -self._most]
             del self._archives[: -self._most]
         for old in unused:
-            old.close()
+            old.content.close()
 
     def close(self) -> None:
         with self._lock:
             unused, self._archives = self._archives, []
         for archive in unused:
-            archive.close()
+            archive.content.close()
 
 
 def _identity(archive: Path) -> tuple[int, ...]:
@@ -171,23 +173,7 @@ def _identity(archive: Path) -> tuple[int, ...]:
 
 def close_idle() -> None:
     """To be called when all members are read."""
-    _idle_zips.close()
-    _idle_tars.close()
-
-
-# --- zip -------------------------------------------------------------------------------------
-
-
-class _Zip:
-    def __init__(self, archive: Path) -> None:
-        import zipfile
-
-        self.key = _identity(archive)
-        self.at = 0  # a zip can be read anywhere
-        self.file = zipfile.ZipFile(archive)
-
-    def close(self) -> None:
-        self.file.close()
+    _idle.close()
 
 
 class _ZipMember(ByteStream):
@@ -197,22 +183,25 @@ class _ZipMember(ByteStream):
         super().__init__()
         self._shown = shown
         try:
-            self._zip = _idle_zips.take(archive, before=0) or _Zip(archive)
+            self._zip = _idle.take(archive, before=0) or _OpenArchive(
+                archive, zipfile.ZipFile(archive)
+            )
         except OSError as error:
             raise cannot_read(shown, error) from error
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise self._damaged(error) from error
         try:
-            self._file = self._zip.file.open(member)
+            self._file = self._zip.content.open(member)
         except (KeyError, RuntimeError, zipfile.BadZipFile, OSError, ValueError) as error:
-            self._zip.close()
+            self._zip.content.close()
             raise self._damaged(error) from error
 
     def _more(self, size: int) -> bytes:
         try:
-            return self._file.read(size)
+            data: bytes = self._file.read(size)
         except Exception as error:  # each compression in a zip has an error class of its own
             raise self._damaged(error) from error
+        return data
 
     def _damaged(self, error: Exception) -> InputError:
         said = str(error).strip("'\"") or type(error).__name__
@@ -221,27 +210,7 @@ class _ZipMember(ByteStream):
     def close(self) -> None:
         if not self._file.closed:
             self._file.close()
-            _idle_zips.give(self._zip)
-
-
-# --- tar -------------------------------------------------------------------------------------
-
-
-class _Tar:
-    """A decompressed tar, somewhere in the middle."""
-
-    def __init__(self, archive: Path) -> None:
-        self.key = _identity(archive)
-        self.stream = open_bytes(archive, shown=archive.name, text=False)
-        self.at = 0
-
-    def read(self, size: int) -> bytes:
-        data = self.stream.read(size)
-        self.at += len(data)
-        return data
-
-    def close(self) -> None:
-        self.stream.close()
+            _idle.give(self._zip)
 
 
 class _TarMember(ByteStream):
@@ -249,27 +218,29 @@ class _TarMember(ByteStream):
         super().__init__()
         self._left = size
         self._shown = shown
-        self._tar: _Tar | None = None
+        self._tar: _OpenArchive | None = None
         try:
-            tar = _idle_tars.take(archive, before=offset) or _Tar(archive)
+            tar = _idle.take(archive, before=offset) or _OpenArchive(
+                archive, open_bytes(archive, shown=archive.name, text=False)
+            )
         except OSError as error:
             raise cannot_read(shown, error) from error
         try:
             self._go_to(tar, offset)
         except BaseException:
-            tar.close()
+            tar.content.close()
             raise
         self._tar = tar
 
-    def _go_to(self, tar: _Tar, offset: int) -> None:
+    def _go_to(self, tar: _OpenArchive, offset: int) -> None:
         while tar.at < offset:
-            if not tar.read(min(CHUNK_BYTES, offset - tar.at)):
+            if not tar.read_on(min(CHUNK_BYTES, offset - tar.at)):
                 raise self._short()
 
     def _more(self, size: int) -> bytes:
         if self._tar is None or not self._left:
             return b""
-        data = self._tar.read(min(size, self._left))
+        data = self._tar.read_on(min(size, self._left))
         if not data:
             raise self._short()
         self._left -= len(data)
@@ -280,10 +251,9 @@ class _TarMember(ByteStream):
 
     def close(self) -> None:
         if self._tar is not None:
-            _idle_tars.give(self._tar)
+            _idle.give(self._tar)
             self._tar = None
 
 
-_idle_zips: _Idle[_Zip] = _Idle(os.cpu_count() or 1)
-_idle_tars: _Idle[_Tar] = _Idle(os.cpu_count() or 1)
+_idle = _Idle(os.cpu_count() or 1)
 atexit.register(close_idle)

@@ -1,4 +1,4 @@
-"""What the reader tests share: read a file to its end and keep all that was said about it."""
+"""What the tests of sources share: a file read to its end, records turned into prompts."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from chunkscope.errors import ChunkscopeError
-from chunkscope.sources.base import Problems, ReadOptions, Source
+from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
+from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
+from chunkscope.sources.selection import Prompts, Selection, SelectOptions
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -53,3 +55,23 @@ def read(place: Path | str | Source, columns: list[str] | None = None, **options
     assert result.error is None or result.error.hint, "every error says what to do"
     result.bad = [(row.position, row.reason) for row in problems.rows]
     return result
+
+
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+def choose(*head: Any, rows_at: str | None = None, **options: Any) -> Selection:
+    return select(list(head), SelectOptions(**options), rows_at=rows_at)
+
+
+def extract(selection: Selection, *records: Any) -> tuple[Prompts, list[str]]:
+    problems = Problems()
+    prompts = selection.extract(Chunk(range(1, len(records) + 1), list(records)), problems)
+    assert problems.count == len(problems.rows) == len(records) - len(prompts.items)
+    return prompts, [f"{row.position}: {row.reason}" for row in problems.rows]
+
+
+def items(selection: Selection, *records: Any) -> list[Any]:
+    prompts, problems = extract(selection, *records)
+    assert not problems
+    return prompts.items
