@@ -1,15 +1,12 @@
 """Time stamps of one repeat -> latencies and throughput; several repeats -> their median."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
-from statistics import median
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from statistics import median, median_low
+from typing import Any, cast
 
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Distribution, Figures, Latency, Quantiles
-
-LATENCIES = ("ttft_s", "itl_s", "e2e_s")
-COUNTS = ("steps", "chunked_prompts", "chunks_max", "preemptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,42 +123,15 @@ def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
 
 def median_of(repeats: Sequence[Figures]) -> Figures:
     """Figure by figure. Counts stay whole numbers: the lower of two in the middle."""
-    made: dict[str, Any] = {}
-    for field in fields(Figures):
-        values = [getattr(figures, field.name) for figures in repeats]
-        if field.name in LATENCIES:
-            made[field.name] = _median_latency(values)
-        elif field.name in COUNTS:
-            made[field.name] = _median_count(values)
-        else:
-            made[field.name] = _median(values)
-    return Figures(**made)
+    return cast("Figures", _median(repeats))
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def _median(values: Sequence[Any]) -> Any:
+    """Of numbers, or part by part of what holds numbers; of those that are known."""
     known = [value for value in values if value is not None]
-    return median(known) if known else None
-
-
-def _median_count(values: Iterable[int | None]) -> int | None:
-    known = sorted(value for value in values if value is not None)
-    return known[(len(known) - 1) // 2] if known else None
-
-
-def _median_latency(latencies: Sequence[Latency | None]) -> Latency | None:
-    known = [latency for latency in latencies if latency is not None]
     if not known:
         return None
-    parts = {
-        part: [q for latency in known if (q := getattr(latency, part)) is not None]
-        for part in ("all", "short", "long")
-    }
-    merged = {part: _median_quantiles(found) for part, found in parts.items()}
-    return Latency(**merged)  # type: ignore[arg-type]  # `all` is there wherever a latency is
-
-
-def _median_quantiles(found: Sequence[Quantiles]) -> Quantiles | None:
-    if not found:
-        return None
-    names = [field.name for field in fields(Quantiles)]
-    return Quantiles(**{name: median(getattr(q, name) for q in found) for name in names})
+    kind = type(known[0])
+    if is_dataclass(kind):
+        return kind(**{f.name: _median([getattr(v, f.name) for v in known]) for f in fields(kind)})
+    return median_low(known) if kind is int else median(known)

@@ -118,7 +118,7 @@ def prefix_hit_rate(before: Metrics, after: Metrics) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KvCache:
+class ServerKvCache:
     """All engines of the server together; None where it does not tell."""
 
     engine: dict[str, Any]
@@ -127,10 +127,10 @@ class KvCache:
     is_upper_bound: bool = False  # tokens worked out of blocks: too many for a hybrid model
 
 
-def kv_cache(metrics: Metrics, max_model_len: int | None) -> KvCache:
+def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
     found = metrics.caches
     if not found:
-        return KvCache(engine={})
+        return ServerKvCache(engine={})
     facts = {
         "num_gpu_blocks": _whole(found[0].get("num_gpu_blocks")),
         "block_size": _whole(found[0].get("block_size")),
@@ -141,13 +141,15 @@ def kv_cache(metrics: Metrics, max_model_len: int | None) -> KvCache:
     tokens = _sum(_whole(labels.get("kv_cache_size_tokens")) for labels in found)  # since 0.24
     concurrency = _sum(_number(labels.get("kv_cache_max_concurrency")) for labels in found)
     if tokens is not None:
-        return KvCache(engine=facts, tokens=int(tokens), concurrency=concurrency)
+        return ServerKvCache(engine=facts, tokens=int(tokens), concurrency=concurrency)
     sizes = [(_whole(c.get("num_gpu_blocks")), _whole(c.get("block_size"))) for c in found]
     tokens = _sum(blocks * size if blocks and size else None for blocks, size in sizes)
     if tokens is None:
-        return KvCache(engine=facts)
+        return ServerKvCache(engine=facts)
     concurrency = tokens / max_model_len if max_model_len else None
-    return KvCache(engine=facts, tokens=int(tokens), concurrency=concurrency, is_upper_bound=True)
+    return ServerKvCache(
+        engine=facts, tokens=int(tokens), concurrency=concurrency, is_upper_bound=True
+    )
 
 
 def _sum(values: Iterator[float | None]) -> float | None:
