@@ -2,131 +2,103 @@
 
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
+from chunkscope.engine.rules import Rules, rules_of
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.workload import Request
+from tests.simulation.generated import Workload, crowd, workload
 from tests.simulation.twin import trace
 
 VERSIONS = ["0.10.2", "0.11.2", "0.16.0", "0.20.0", "0.24.0", "0.28.0", "0.32.0"]
 EVERY_STEP = 1_000_000
-STEP = StepModel(
-    fixed_s=1.0,
-    per_token_s=1e-3,
-    per_prefill_pair_s=1e-6,
-    per_decode_context_s=1e-5,
-    per_request_s=1e-4,
-    host=Host(fixed_s=0.3, per_request_s=0.2, per_prompt_s=0.1, ungraphed_s=0.7),
-    origin="test",
-)
+seeds = st.integers(0, 2**32)
+rules = st.sampled_from(VERSIONS).map(lambda version: rules_of(release(version)))
 
 
-@st.composite
-def engines(draw: st.DrawFn, longest: int, version: str, *, by_priority: bool) -> dict[str, Any]:
-    """A setting that vLLM would start with, for requests of up to `longest` tokens."""
-    rules = rules_of(release(version))
-    size = draw(st.sampled_from([2, 4, 16]))
-    least = -(-longest // size) + 1
-    chunked = draw(st.booleans())
-    budget = draw(st.sampled_from([8, 16, 100, 512, 4_096]))
-    budget = budget if chunked else max(budget, longest)
-    threshold = draw(st.sampled_from([0, 0, 5, 40]))
-    return {
-        "max_num_batched_tokens": budget,
-        "max_num_seqs": min(budget, draw(st.sampled_from([1, 3, 8, 64]))),
-        "long_prefill_token_threshold": threshold,
-        "long_prefill_token_threshold_adaptive": bool(threshold)
-        and rules.has_adaptive_threshold
-        and draw(st.booleans()),
-        "enable_chunked_prefill": chunked,
-        "enable_prefix_caching": draw(st.booleans()),
-        "async_scheduling": draw(st.booleans()),
-        "watermark": draw(st.sampled_from([0.0, 0.2])) if rules.has_watermark else 0.0,
-        "block_size": size,
-        "num_blocks": draw(st.sampled_from([least, least + 1, least * 2, least * 20])),
-        **({"policy": draw(st.sampled_from(["fcfs", "priority"]))} if by_priority else {}),
+def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
+    """Without what this version knows nothing of."""
+    unknown = {
+        "watermark": not rules.has_watermark,
+        "long_prefill_token_threshold_adaptive": not rules.has_adaptive_threshold,
     }
+    return {name: value for name, value in engine.items() if not unknown.get(name)}
 
 
-lengths = st.tuples(st.integers(1, 120), st.integers(1, 60))
-shared = st.sampled_from([0, 30, 120])
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    asked=st.lists(st.tuples(lengths, st.integers(0, 4), st.integers(0, 2)), min_size=1),
-    version=st.sampled_from(VERSIONS),
-    shared_prefix=shared,
-    data=st.data(),
-)
-def test_every_step_holds_the_same_tokens(asked, version, shared_prefix, data):
-    comes_at, requests = 0, []
-    for (prompt, output), pause, priority in asked:
-        comes_at += pause
-        requests.append(
-            {"prompt": prompt, "output": output, "comes_at": comes_at, "priority": priority}
-        )
-    engine = data.draw(engines(180, version, by_priority=True))
+@settings(max_examples=200, deadline=None)
+@given(seed=seeds, rules=rules, lag=st.booleans())
+def test_every_step_holds_the_same_tokens(seed, rules, lag):
+    asked = workload(seed, lag=lag)
+    engine, shared = known(asked["engine"], rules), asked["shared_prefix"]
     plain, fast = (
-        trace(
-            requests,
-            engine,
-            rules=rules_of(release(version)),
-            shared_prefix=shared_prefix,
-            fast=fast,
-        )
+        trace(asked["requests"], engine, rules=rules, shared_prefix=shared, fast=fast)
         for fast in (False, True)
     )
     assert fast == plain
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    asked=st.lists(st.tuples(lengths, st.sampled_from([0.0, 0.3, 1.0, 7.5])), min_size=1),
-    version=st.sampled_from(VERSIONS),
-    policy=st.sampled_from(ChunkPolicy),
-    shared_prefix=shared,
-    prompt_logprobs=st.booleans(),
-    data=st.data(),
-)
-def test_every_time_and_every_request_is_the_same(
-    asked, version, policy, shared_prefix, prompt_logprobs, data
-):
-    arrival_s, requests = 0.0, []
-    for (prompt, output), pause in asked:
-        arrival_s += pause
-        requests.append(Request(prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s))
-    engine = data.draw(engines(180, version, by_priority=False))
-    blocks, size = engine.pop("num_blocks"), engine["block_size"]
-    if policy is ChunkPolicy.BY_LENGTH and not engine["enable_chunked_prefill"]:
-        engine["enable_chunked_prefill"] = True
+def both(asked: Workload, rules: Rules, policy: ChunkPolicy, pace: float) -> list[SimulatedRun]:
+    """Plain and fast, every step watched. `pace`: about the seconds of a step."""
+    engine = known(asked["engine"], rules)
+    engine.pop("policy", None)
+    tokens = engine.pop("num_blocks") * engine["block_size"]
+    requests = tuple(
+        Request(
+            prompt_tokens=r["prompt"], output_tokens=r["output"], arrival_s=r["comes_at"] * pace
+        )
+        for r in asked["requests"]
+    )
+    step = StepModel(
+        fixed_s=pace,
+        per_token_s=pace / 500,
+        per_prefill_pair_s=pace * 1e-7,
+        per_decode_context_s=pace * 1e-6,
+        per_request_s=pace / 1_000,
+        host=Host(fixed_s=pace / 2, per_request_s=pace / 100, ungraphed_s=pace / 2),
+        origin="test",
+    )
     circumstances = Circumstances(
-        requests=tuple(requests),
-        rules=rules_of(release(version)),
-        step=STEP,
-        shared_prefix=shared_prefix,
-        prompt_logprobs=prompt_logprobs,
+        requests=requests,
+        rules=rules,
+        step=step,
+        shared_prefix=asked["shared_prefix"],
         policy=policy,
     )
-    args = EngineArgs(kv_cache_tokens=blocks * size, **engine)
-    plain, fast = (
-        run_setting(circumstances, args, watch=watch, fast=fast)
-        for watch, fast in ((EVERY_STEP, False), (EVERY_STEP, True))
-    )
+    args = EngineArgs(kv_cache_tokens=tokens, **engine)
+    return [run_setting(circumstances, args, watch=EVERY_STEP, fast=fast) for fast in (False, True)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=seeds,
+    rules=rules,
+    lag=st.booleans(),
+    policy=st.sampled_from(ChunkPolicy),
+    pace=st.sampled_from([1e-3, 0.02, 0.2]),
+)
+# The free blocks are taken before those of the request that gives way are there.
+@example(seed=165, rules=rules_of(release("0.24.0")), lag=True, policy=ChunkPolicy.VLLM, pace=1e-3)
+def test_every_time_is_the_same(seed, rules, lag, policy, pace):
+    plain, fast = both(workload(seed, lag=lag), rules, policy, pace)
     assert fast == plain
 
 
-def test_a_thousand_that_decode_are_one_to_the_fast_scheduler(monkeypatch):
-    """What the fast path is for: requests that only decode are not asked one by one."""
-    from chunkscope.simulation.scheduler import Scheduler
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds)
+def test_chunks_that_grow_and_leave_nothing_to_those_behind_are_the_same(seed):
+    plain, fast = both(crowd(seed), Rules(), ChunkPolicy.ADAPTIVE, 1e-3)
+    assert fast == plain
 
+
+def test_requests_that_only_decode_are_not_asked_one_by_one(monkeypatch):
+    """What the fast path is for."""
     asked = []
     plain = Scheduler._num_new_tokens
     monkeypatch.setattr(
@@ -136,10 +108,7 @@ def test_a_thousand_that_decode_are_one_to_the_fast_scheduler(monkeypatch):
     )
     requests = [{"prompt": 4, "output": 100} for _ in range(50)]
     engine = {"max_num_batched_tokens": 1_000, "max_num_seqs": 64}
-    counts = []
-    for fast in (True, False):
-        asked.clear()
-        trace(requests, engine, fast=fast)
-        counts.append(len(asked))
-    assert counts[0] == 50
-    assert counts[1] == pytest.approx(50 * 100)
+    trace(requests, engine, fast=True)
+    assert len(asked) == 50
+    trace(requests, engine, fast=False)
+    assert len(asked) == 50 + 50 * 100
