@@ -1,6 +1,6 @@
 """What became of a promise: kept or broken, with both numbers."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,7 @@ class Verdict:
         return self.where or tuple(self.promise.split("."))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "promise": self.promise,
-            "subject": self.subject,
-            "kept": self.kept,
-            "promised": self.promised,
-            "found": self.found,
-            "promised_value": self.promised_value,
-            "found_value": self.found_value,
-            "note": self.note,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "where"}
 
 
 def at_most(promise: str, limit: float, found: float | None, unit: Unit, **more: Any) -> Verdict:

@@ -1,11 +1,11 @@
 """What changed between two runs: lengths, mode, arguments, memory, measured figures."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from chunkscope.artefacts.figures import FIGURES, Figure
+from chunkscope.artefacts.figures import FIGURES, KV_TOKENS, Figure
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import NOT_MEASURED, change, gib, number
 from chunkscope.findings import Findings
@@ -162,9 +162,9 @@ def _measured_otherwise(old: Verification, new: Verification) -> Iterator[str]:
 def _lengths(old: Profile, new: Profile) -> Iterator[Change]:
     before = {dataset.name: dataset.lengths for dataset in old.datasets}
     after = {dataset.name: dataset.lengths for dataset in new.datasets}
-    for name in [*after, *(name for name in before if name not in after)]:
+    for name in dict.fromkeys((*after, *before)):
         if name not in before or name not in after:
-            yield _came_or_went(name, before.get(name), after.get(name))
+            yield from _came_or_went(name, before.get(name), after.get(name))
         else:
             yield from _length_figures(name, before[name], after[name])
     yield from _length_figures(ALL, old.overall, new.overall)
@@ -172,101 +172,73 @@ def _lengths(old: Profile, new: Profile) -> Iterator[Change]:
 
 def _came_or_went(
     name: str, before: LengthHistogram | None, after: LengthHistogram | None
-) -> Change:
-    return Change(
-        part=Part.LENGTHS,
-        subject=name,
-        figure="prompts",
-        old=number(before.count) if before is not None else ABSENT,
-        new=number(after.count) if after is not None else ABSENT,
-        old_value=before.count if before is not None else None,
-        new_value=after.count if after is not None else None,
-    )
+) -> Iterator[Change]:
+    counts = (found.count if found is not None else None for found in (before, after))
+    return _changed(Part.LENGTHS, name, "prompts", *counts, write=_or(ABSENT, number))
 
 
 def _length_figures(name: str, old: LengthHistogram, new: LengthHistogram) -> Iterator[Change]:
     if old == new:
         return
-    figures: Iterable[tuple[str, float | None, float | None]] = (
+    for figure, before, after in (
         ("prompts", old.count, new.count),
         ("p50", old.percentile(50), new.percentile(50)),
         ("p95", old.percentile(95), new.percentile(95)),
         ("longest", old.max, new.max),
-    )
-    for figure, before, after in figures:
-        if before != after:
-            yield _numbers(Part.LENGTHS, name, figure, before, after)
+    ):
+        yield from _changed(Part.LENGTHS, name, figure, before, after, write=number)
 
 
-def _numbers(
-    part: Part, subject: str, figure: str, before: float | None, after: float | None
-) -> Change:
-    return Change(
-        part=part,
-        subject=subject,
-        figure=figure,
-        old=number(before),
-        new=number(after),
-        old_value=before,
-        new_value=after,
-    )
+def _changed(
+    part: Part, subject: str, figure: str, before: Any, after: Any, *, write: Callable[[Any], str]
+) -> Iterator[Change]:
+    if before != after:
+        yield Change(
+            part=part,
+            subject=subject,
+            figure=figure,
+            old=write(before),
+            new=write(after),
+            old_value=before,
+            new_value=after,
+        )
+
+
+def _or(absent: str, write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: absent if value is None else write(value)
 
 
 def _mode(old: Plan, new: Plan) -> Iterator[Change]:
-    said = (
+    for figure, before, after in (
         ("mode", old.mode.value, new.mode.value),
         ("threshold", old.threshold, new.threshold),
         ("prompts refused", old.refused.prompts, new.refused.prompts),
         ("vLLM", old.release.text, new.release.text),
         ("model", old.model.name if old.model else None, new.model.name if new.model else None),
         ("GPU", old.gpu.title if old.gpu else None, new.gpu.title if new.gpu else None),
-    )
-    for figure, before, after in said:
-        if before != after:
-            yield _values(Part.MODE, figure, before, after, absent="none")
+    ):
+        yield from _changed(Part.MODE, "plan", figure, before, after, write=_or("none", _written))
 
 
 def _arguments(old: Plan, new: Plan) -> Iterator[Change]:
     before, after = old.args, new.args
-    for name in [*after, *(name for name in before if name not in after)]:
-        if before.get(name) != after.get(name):
-            yield _values(Part.ARGUMENTS, name, before.get(name), after.get(name), absent=DEFAULT)
+    for name in dict.fromkeys((*after, *before)):
+        values = before.get(name), after.get(name)
+        yield from _changed(Part.ARGUMENTS, "plan", name, *values, write=_or(DEFAULT, _written))
 
 
-def _values(part: Part, figure: str, before: Any, after: Any, *, absent: str) -> Change:
-    def written(value: Any) -> str:
-        if value is None:
-            return absent
-        return f"{value:,}" if type(value) is int else str(value)
-
-    return Change(
-        part=part,
-        subject="plan",
-        figure=figure,
-        old=written(before),
-        new=written(after),
-        old_value=before,
-        new_value=after,
-    )
+def _written(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _memory(old: Plan, new: Plan) -> Iterator[Change]:
     if old.memory is None or new.memory is None:
         return
-    before, after = old.memory.line("activation").gib, new.memory.line("activation").gib
-    if before != after:
-        yield Change(
-            part=Part.MEMORY,
-            subject=Label.PREDICTED.value,
-            figure="activation",
-            old=gib(before),
-            new=gib(after),
-            old_value=before,
-            new_value=after,
-        )
-    tokens = (old.memory.kv_cache_tokens, new.memory.kv_cache_tokens)
-    if tokens[0] != tokens[1]:
-        yield _numbers(Part.MEMORY, Label.PREDICTED.value, "KV cache tokens", *tokens)
+    subject = Label.PREDICTED.value
+    peaks = (memory.line("activation").gib for memory in (old.memory, new.memory))
+    yield from _changed(Part.MEMORY, subject, "activation", *peaks, write=gib)
+    tokens = old.memory.kv_cache_tokens, new.memory.kv_cache_tokens
+    yield from _changed(Part.MEMORY, subject, KV_TOKENS.title, *tokens, write=number)
 
 
 def _measured(old: Verification, new: Verification) -> Iterator[Change]:

@@ -3,19 +3,18 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import change, number, share
+from chunkscope.artefacts.numbers import number
 from chunkscope.findings import Findings
-from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.profile import Profile
 from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
-from chunkscope.report.memory_bill import PARTS, Bills, bills
-from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
+from chunkscope.report.length_columns import length_cells
+from chunkscope.report.memory_bill import Bills, bills
+from chunkscope.report.outcomes import Outcome, beside, fate, measured, titled
 from chunkscope.report.provenance import origins
 from chunkscope.report.summary import measured_on, summarize
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import value
 
 MOST_DATASETS = 30  # a comment is read on a screen; the longest prompts decide
 MARKUP = "\\`*_{}[]<>|#~@&!"
@@ -86,34 +85,24 @@ def _lengths(profile: Profile) -> Iterator[str]:
     counted = [(text(d.name), d.lengths) for d in few]
     if len(profile.datasets) > 1:
         counted.append(("**all together**", profile.overall))
-    rows = [
-        [
-            name,
-            number(lengths.count),
-            *(number(lengths.percentile(p)) for p in (50, 95, 99)),
-            number(lengths.max),
-            share(lengths.share_over(2_048)),
-            share(lengths.share_over(8_192)),
-        ]
-        for name, lengths in counted
-    ]
-    yield table(["dataset", "prompts", "p50", "p95", "p99", "max", ">2K", ">8K"], rows)
+    columns = ("p50", "p95", "p99", "max", ">2K", ">8K")
+    rows = [[name, *length_cells(lengths, ("count", *columns))] for name, lengths in counted]
+    yield table(["dataset", "prompts", *columns], rows)
     if len(few) < len(longest):
         yield f"The {len(few)} datasets with the longest prompts, of {len(longest)}."
 
 
 def _memory(found: Bills) -> Iterator[str]:
-    used = [part for part in PARTS if any(part in bill.parts for bill in found.bills)]
     limit = f", which has {found.limit_gib:,.1f}" if found.limit_gib else ""
     yield f"### Memory\n\nGiB of one GPU{limit}."
     rows = []
     for bill in found.bills:
         missing = f"not {bill.label}"
-        parts = [f"{bill.parts[p]:,.2f}" if p in bill.parts else missing for p in used]
+        parts = [f"{bill.parts[p]:,.2f}" if p in bill.parts else missing for p in found.parts]
         tokens = missing if bill.kv_cache_tokens is None else number(bill.kv_cache_tokens)
         what = f"**{bill.fate}**" if bill.fate else bill.label.value
         rows.append([text(bill.setting), what, *parts, tokens])
-    yield table(["setting", "", *used, "KV tokens"], rows, left=2)
+    yield table(["setting", "", *found.parts, "KV tokens"], rows, left=2)
 
 
 def _measured(verification: Verification) -> Iterator[str]:
@@ -134,10 +123,8 @@ def _measured(verification: Verification) -> Iterator[str]:
 
 
 def _measured_cell(figure: Figure, run: Run, first: Run) -> str:
-    cell, mine, other = shown(figure, run), value(run, figure), value(first, figure)
-    if run is first or mine in (None, other):
-        return cell
-    return f"{cell} ({_by(change(other, mine), judge(figure, run, first))})"
+    cell, by, outcome = beside(figure, run, first)
+    return f"{cell} ({_by(by, outcome)})" if by else cell
 
 
 def _by(by: str, outcome: Outcome) -> str:
@@ -172,26 +159,21 @@ def _provenance(findings: Findings) -> Iterator[str]:
 
 def profile_as_markdown(profile: Profile) -> str:
     """For a pull request or a wiki page."""
-    headings = ["dataset", "prompt", "rows", "p50", "p90", "p95", "p99", "max"]
+    columns = ("p50", "p90", "p95", "p99", "max", ">2K", ">8K")
     rows = [
-        [text(_sampled_name(dataset)), text(dataset.field), *_length_cells(dataset.lengths)]
+        [
+            text(dataset.name + (" (sample)" if dataset.sample else "")),
+            text(dataset.field),
+            *length_cells(dataset.lengths, ("count", *columns)),
+        ]
         for dataset in profile.datasets
     ]
     if len(profile.datasets) > 1:
-        rows.append(["**all together**", "", *_length_cells(profile.overall)])
+        cells = length_cells(profile.overall, ("count", *columns))
+        rows.append(["**all together**", "", *cells])
     about = [f"Tokenizer: {profile.tokenizer.name}", *sentences.samples(profile)]
-    lines = table([*headings, "over 2K", "over 8K"], rows, left=2)
-    return "\n".join([lines, "", "  \n".join(map(text, about)), ""])
-
-
-def _sampled_name(dataset: DatasetProfile) -> str:
-    return dataset.name + (" (sample)" if dataset.sample else "")
-
-
-def _length_cells(lengths: LengthHistogram) -> list[str]:
-    percentiles = [number(lengths.percentile(p)) for p in (50, 90, 95, 99)]
-    over = [share(lengths.share_over(limit)) for limit in (2048, 8192)]
-    return [number(lengths.count), *percentiles, number(lengths.max), *over]
+    headings = ["dataset", "prompt", "rows", *(c.replace(">", "over ") for c in columns)]
+    return "\n".join([table(headings, rows, left=2), "", "  \n".join(map(text, about)), ""])
 
 
 # -- Markdown itself -----------------------------------------------------------------------------

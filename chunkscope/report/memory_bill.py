@@ -34,6 +34,11 @@ class Bills:
     allowed_gib: float | None = None
     gpu: str | None = None
 
+    @property
+    def parts(self) -> list[str]:
+        """Those that at least one setting has, in the order they are stacked."""
+        return [part for part in PARTS if any(part in bill.parts for bill in self.bills)]
+
 
 def bills(findings: Findings) -> Bills | None:
     """None when nothing is known of any memory."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from chunkscope.artefacts.figures import FIGURES, Better, Figure
-from chunkscope.artefacts.numbers import NOT_MEASURED
+from chunkscope.artefacts.numbers import NOT_MEASURED, change
 from chunkscope.engine.logs import Status
 from chunkscope.verification.result import Run
 from chunkscope.verification.verdict import is_tie, value
@@ -37,6 +37,14 @@ def judge(figure: Figure, run: Run, against: Run) -> Outcome:
 def shown(figure: Figure, run: Run) -> str:
     found = value(run, figure)
     return NOT_MEASURED if found is None else figure.unit.brief(found)
+
+
+def beside(figure: Figure, run: Run, first: Run) -> tuple[str, str, Outcome]:
+    """As it is written, by how much it differs from the first run's, and how to take that."""
+    mine, other = value(run, figure), value(first, figure)
+    outcome = judge(figure, run, first)
+    by = "" if mine == other else "tie" if outcome is Outcome.TIE else change(other, mine)
+    return shown(figure, run), by if mine is not None else "", outcome
 
 
 def measured(runs: Sequence[Run]) -> Iterator[Figure]:

@@ -10,7 +10,7 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.memory_bill import PARTS, Bill, bills
+from chunkscope.report.memory_bill import Bill, bills
 from chunkscope.report.outcomes import fate, shown, titled
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Figures, Latency, Run, Verification
@@ -120,9 +120,8 @@ def _memory(findings: Findings) -> dict[str, Any] | None:
     found = bills(findings)
     if found is None:
         return None
-    used = [part for part in PARTS if any(part in bill.parts for bill in found.bills)]
     return {
-        "parts": used,
+        "parts": found.parts,
         "limit": found.limit_gib,
         "allowed": found.allowed_gib,
         "gpu": found.gpu,

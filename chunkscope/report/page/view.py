@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.artefacts.figures import Figure
-from chunkscope.artefacts.numbers import change, gib, number, plural, share
+from chunkscope.artefacts.numbers import gib, number, plural, share
 from chunkscope.engine.choices import Target
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
@@ -14,8 +14,9 @@ from chunkscope.planning import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
-from chunkscope.report.memory_bill import PARTS, Bills, bills
-from chunkscope.report.outcomes import Outcome, fate, judge, measured, shown, titled
+from chunkscope.report.length_columns import length, written
+from chunkscope.report.memory_bill import Bills, bills
+from chunkscope.report.outcomes import Outcome, beside, fate, measured, titled
 from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.provenance import data_files, origins
 from chunkscope.report.summary import measured_on, measurements, summarize
@@ -160,16 +161,11 @@ def _dataset(dataset: DatasetProfile, plan: Plan | None) -> list[Cell]:
         Cell(text=dataset.name, sort=dataset.name.lower(), note=_remark(dataset)),
         Cell(text=dataset.field or "-", sort=dataset.field.lower()),
         *(
-            _numeric(number, value)
-            for value in (lengths.count, *map(lengths.percentile, (50, 95, 99)), lengths.max)
+            Cell(text=written(lengths, column), sort=length(lengths, column), kind="n")
+            for column in ("count", "p50", "p95", "p99", "max", ">2K", ">8K")
         ),
-        *(_numeric(share, lengths.share_over(limit)) for limit in (2_048, 8_192)),
     ]
     return cells if plan is None else [*cells, *_decision(dataset, plan)]
-
-
-def _numeric(write: Any, value: float | None) -> Cell:
-    return Cell(text=write(value), sort=value, kind="n")
 
 
 def _remark(dataset: DatasetProfile) -> str:
@@ -188,7 +184,7 @@ def _decision(dataset: DatasetProfile, plan: Plan) -> list[Cell]:
         return [Cell(text="-", sort=""), Cell(text="-", kind="n"), Cell(text="-")]
     return [
         Cell(text=found.mode.value, sort=found.mode.value, kind=f"mode {found.mode.value}"),
-        _numeric(number, found.threshold),
+        Cell(text=number(found.threshold), sort=found.threshold, kind="n"),
         Cell(text=found.tier.value, sort=TIERS.index(found.tier.value)),
     ]
 
@@ -198,15 +194,14 @@ def _decision(dataset: DatasetProfile, plan: Plan) -> list[Cell]:
 
 def _bill_rows(found: Bills) -> Iterator[list[Cell]]:
     """One row per bill: setting, label, each part, KV tokens."""
-    used = [part for part in PARTS if any(part in bill.parts for bill in found.bills)]
     peaks = any(bill.peak_gib is not None for bill in found.bills)
     last = ("most held", "KV tokens") if peaks else ("KV tokens",)
-    yield [Cell(text=title) for title in ("setting", "", *used, *last)]
+    yield [Cell(text=title) for title in ("setting", "", *found.parts, *last)]
     for bill in found.bills:
         if bill.fate and not bill.parts:
             yield [Cell(text=bill.setting), Cell(text=f"{bill.fate}: not measured", kind="bad")]
             continue
-        parts = [_part(bill.parts.get(part), bill.label.value) for part in used]
+        parts = [_part(bill.parts.get(part), bill.label.value) for part in found.parts]
         what = Cell(text=bill.fate, kind="bad") if bill.fate else Cell(text=bill.label.value)
         tokens = number(bill.kv_cache_tokens) if bill.kv_cache_tokens is not None else None
         held = [_part(bill.peak_gib, bill.label.value)] if peaks else []
@@ -234,16 +229,11 @@ def _run_rows(verification: Verification) -> Iterator[tuple[str, list[Cell]]]:
 
 
 def _measured_cell(figure: Figure, run: Run, first: Run) -> Cell:
-    text, mine, other = shown(figure, run), value(run, figure), value(first, figure)
-    if mine is None:
+    text, by, outcome = beside(figure, run, first)
+    if value(run, figure) is None:
         return Cell(text=text, kind="n none")
-    note = _spread(figure, run)
-    if run is first or mine == other:
-        return Cell(text=text, kind="n", note=note)
-    outcome = judge(figure, run, first)
-    by = "tie" if outcome is Outcome.TIE else change(other, mine)
-    kind = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}.get(outcome, "")
-    return Cell(text=text, sort=by, kind=f"n {kind}", note=note)
+    kind = {Outcome.BETTER: "n good", Outcome.WORSE: "n worse"}.get(outcome, "n")
+    return Cell(text=text, sort=by, kind=kind, note=_spread(figure, run))
 
 
 def _spread(figure: Figure, run: Run) -> str:

@@ -8,17 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from chunkscope.artefacts.figures import DECISIVE, ITL_MAX, MAKESPAN, Figure
-from chunkscope.artefacts.numbers import change, number
+from chunkscope.artefacts.numbers import number
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.report import sentences
 from chunkscope.report.comparison import Change, Comparison, Part
-from chunkscope.report.outcomes import Outcome, judge, shown, titled
+from chunkscope.report.outcomes import Outcome, beside, titled
 from chunkscope.report.summary import Summary, failure, summarize
 from chunkscope.report.terminal.tables import add_figures, bare_table
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,11 +77,10 @@ def _failures(verification: Verification, summary: Summary) -> Iterator[Text]:
 
 
 def _cell(figure: Figure, run: Run, first: Run) -> str:
-    cell, outcome = shown(figure, run), judge(figure, run, first)
+    cell, by, outcome = beside(figure, run, first)
     if run is first or outcome is Outcome.UNKNOWN:
         return cell
-    by = "tie" if outcome is Outcome.TIE else change(value(first, figure), value(run, figure))
-    return f"{cell}\n{by}"
+    return f"{cell}\n{'tie' if outcome is Outcome.TIE else by}"
 
 
 def _simulated(simulated: Tradeoff) -> Table:

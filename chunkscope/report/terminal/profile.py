@@ -11,12 +11,15 @@ from chunkscope.artefacts.numbers import number, plural, ratio, share
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.report import sentences
+from chunkscope.report.length_columns import length_cells
 from chunkscope.report.terminal.tables import add_figures, bare_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDE = 112
+_COLUMNS = ("p50", "p95", "p99", "max", ">2K", ">8K")
+_WIDE_COLUMNS = ("mean", "p50", "p75", "p90", "p95", "p99", "max", ">2K", ">8K")
 _MOST_DATASETS = 100  # a folder may hold thousands of prompts, one per file
 _EIGHTHS: tuple[str, ...] = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _BUCKETS = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -64,7 +67,8 @@ def _meaning(lengths: LengthHistogram) -> Text:
 def _table(profile: Profile, *, wide: bool) -> Table:
     table = bare_table()
     table.add_column("tokens per prompt", overflow="ellipsis", no_wrap=True, ratio=1)
-    add_figures(table, _headings(wide=wide))
+    headings = (*_WIDE_COLUMNS, "char/tok") if wide else _COLUMNS
+    add_figures(table, ("rows", *headings))
     if wide:
         table.add_column("prompt field", overflow="ellipsis", no_wrap=True, max_width=28)
     room = _MOST_DATASETS
@@ -97,22 +101,9 @@ def _name_in(group: str, dataset: DatasetProfile) -> str:
     return dataset.name.removeprefix(f"{folder}/") if group else dataset.name
 
 
-def _headings(*, wide: bool) -> tuple[str, ...]:
-    if wide:
-        return ("rows", "mean", "p50", "p75", "p90", "p95", "p99", "max", ">2K", ">8K", "char/tok")
-    return ("rows", "p50", "p95", "p99", "max", ">2K", ">8K")
-
-
 def _cells(lengths: LengthHistogram, members: Sequence[DatasetProfile], *, wide: bool) -> list[str]:
-    def p(percent: float) -> str:
-        return number(lengths.percentile(percent))
-
-    over = [share(lengths.share_over(limit)) for limit in (2048, 8192)]
-    if not wide:
-        return [number(lengths.count), p(50), p(95), p(99), number(lengths.max), *over]
-    percentiles = [p(percent) for percent in (50, 75, 90, 95, 99)]
-    figures = [number(lengths.count), number(lengths.mean), *percentiles, number(lengths.max)]
-    return [*figures, *over, ratio(_chars_per_token(members))]
+    cells = length_cells(lengths, ("count", *(_WIDE_COLUMNS if wide else _COLUMNS)))
+    return [*cells, ratio(_chars_per_token(members))] if wide else cells
 
 
 def _chars_per_token(members: Sequence[DatasetProfile]) -> float | None:

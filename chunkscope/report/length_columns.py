@@ -1,0 +1,29 @@
+"""Columns of a table of lengths, by their headings: `p95` is a percentile, `>2K` a share."""
+
+from collections.abc import Iterable
+
+from chunkscope.artefacts.numbers import number, share
+from chunkscope.lengths.histogram import LengthHistogram
+
+OVER = {">2K": 2_048, ">8K": 8_192}
+
+
+def length(lengths: LengthHistogram, column: str) -> float | None:
+    if column in OVER:
+        return lengths.share_over(OVER[column])
+    if column.startswith("p"):
+        return lengths.percentile(float(column[1:]))
+    found: float | None = getattr(lengths, column)
+    return found
+
+
+def written(lengths: LengthHistogram, column: str) -> str:
+    return (share if column in OVER else number)(length(lengths, column))
+
+
+def length_cells(lengths: LengthHistogram, columns: Iterable[str]) -> list[str]:
+    """
+    >>> length_cells(LengthHistogram.of([10, 20, 3000]), ["count", "p50", "max", ">2K"])
+    ['3', '20', '3,000', '33 %']
+    """
+    return [written(lengths, column) for column in columns]
