@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,7 @@ from chunkscope.costs.models.shape import ModelShape
 from chunkscope.costs.step_time import model_work
 from chunkscope.verification.engine_run import Measured
 
-COLUMNS = (
-    *("prefill_tokens", "prefill_pairs", "prefill_requests"),
-    *("decode_requests", "decode_context_tokens", "duration_s"),
-)
+COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
 # Enough to fit a dozen numbers, and small enough to commit.
 STEPS_PER_RUN = 3_000
 BURSTS = "bursts"  # in place of a setting's name

@@ -82,7 +82,6 @@ class EngineRecord:
     steps: list[dict[str, Any]] = field(default_factory=list)
     bursts: list[dict[str, Any]] = field(default_factory=list)  # steps, as above
     notes: tuple[str, ...] = ()
-    accepted: bool = False
     measured: bool = False  # all repeats: what comes then only helps to calibrate
     done: bool = False
     failed: dict[str, Any] | None = None
@@ -155,7 +154,7 @@ def _follow(
         case "versions":
             record.versions = {"vllm": event["vllm"], "torch": event["torch"]}
         case "accepted":
-            record.accepted, record.engine = True, event["engine"]
+            record.engine = event["engine"]
         case "ready":
             record.start_s, record.engine = event["start_s"], event["engine"]
             record.workers = event["workers"]
