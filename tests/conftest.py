@@ -29,6 +29,12 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers, what asks a real vLLM comes first: it takes longest to end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("vllm") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One cache for the whole session: tokenizers are compiled once, and the user's is safe."""
