@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.units import Unit, exceeds
+from chunkscope.lengths.profile import ALL
 
 SCHEMA = "chunkscope/gate/1"
-ALL = "all together"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

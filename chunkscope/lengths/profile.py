@@ -14,6 +14,7 @@ from chunkscope.sources.base import BadRow, unique_names
 if TYPE_CHECKING:
     import pandas as pd
 
+ALL = "all together"  # as tables call what is said of all datasets at once
 LONG_LENGTHS = {"1K": 1024, "2K": 2048, "4K": 4096, "8K": 8192, "32K": 32768}
 
 

@@ -10,7 +10,7 @@ from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import NOT_MEASURED, change, gib, number
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.profile import ALL, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report.outcomes import Outcome, fate, judge, shown
 from chunkscope.report.summary import measured_on
@@ -18,7 +18,6 @@ from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import value
 
 SCHEMA = "chunkscope/comparison/1"
-ALL = "all together"
 ABSENT = "not there"
 DEFAULT = "default"
 

@@ -4,21 +4,24 @@ from collections.abc import Iterable
 
 from chunkscope.artefacts.numbers import number, share
 from chunkscope.lengths.histogram import LengthHistogram
-
-OVER = {">2K": 2_048, ">8K": 8_192}
+from chunkscope.lengths.profile import LONG_LENGTHS
 
 
 def length(lengths: LengthHistogram, column: str) -> float | None:
-    if column in OVER:
-        return lengths.share_over(OVER[column])
+    if _is_share(column):
+        return lengths.share_over(LONG_LENGTHS[column[1:]])
     if column.startswith("p"):
         return lengths.percentile(float(column[1:]))
     found: float | None = getattr(lengths, column)
     return found
 
 
+def _is_share(column: str) -> bool:
+    return column.startswith(">")
+
+
 def written(lengths: LengthHistogram, column: str) -> str:
-    return (share if column in OVER else number)(length(lengths, column))
+    return (share if _is_share(column) else number)(length(lengths, column))
 
 
 def length_cells(lengths: LengthHistogram, columns: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import number
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.profile import ALL, Profile
 from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.length_columns import length_cells
@@ -84,7 +84,7 @@ def _lengths(profile: Profile) -> Iterator[str]:
     few = longest[:MOST_DATASETS]
     counted = [(text(d.name), d.lengths) for d in few]
     if len(profile.datasets) > 1:
-        counted.append(("**all together**", profile.overall))
+        counted.append((f"**{ALL}**", profile.overall))
     columns = ("p50", "p95", "p99", "max", ">2K", ">8K")
     rows = [[name, *length_cells(lengths, ("count", *columns))] for name, lengths in counted]
     yield table(["dataset", "prompts", *columns], rows)
@@ -170,7 +170,7 @@ def profile_as_markdown(profile: Profile) -> str:
     ]
     if len(profile.datasets) > 1:
         cells = length_cells(profile.overall, ("count", *columns))
-        rows.append(["**all together**", "", *cells])
+        rows.append([f"**{ALL}**", "", *cells])
     about = [f"Tokenizer: {profile.tokenizer.name}", *sentences.samples(profile)]
     headings = ["dataset", "prompt", "rows", *(c.replace(">", "over ") for c in columns)]
     return "\n".join([table(headings, rows, left=2), "", "  \n".join(map(text, about)), ""])

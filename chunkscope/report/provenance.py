@@ -27,25 +27,8 @@ class Origin:
     facts: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFile:
-    """One dataset as it lay on disk; None where a stream or a hub has no file."""
-
-    name: str
-    path: str
-    bytes: int | None
-    sha256: str | None
-
-
 def origins(findings: Findings) -> tuple[Origin, ...]:
     return tuple(_origins(findings))
-
-
-def data_files(profile: Profile | None) -> tuple[DataFile, ...]:
-    datasets = profile.datasets if profile else ()
-    return tuple(
-        DataFile(name=d.name, path=d.path, bytes=d.bytes, sha256=d.sha256) for d in datasets
-    )
 
 
 def _origins(findings: Findings) -> Iterator[Origin]:

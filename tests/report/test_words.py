@@ -16,7 +16,8 @@ from chunkscope.planning.plan import Plan
 from chunkscope.report.markdown import as_markdown
 from chunkscope.report.memory_bill import bills
 from chunkscope.report.outcomes import Outcome, judge, shown
-from chunkscope.report.provenance import data_files, origins
+from chunkscope.report.page import render
+from chunkscope.report.provenance import origins
 from chunkscope.report.summary import against, summarize, verdict
 from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.verification.verdict import spread
@@ -241,7 +242,7 @@ def test_every_input_has_its_digest(tmp_path: Path) -> None:
     assert {file: origin.sha256 for file, origin in found.items()} == findings.digests
     assert ("command", "chunkscope verify --model llama-3.1-8b") in found["verify.json"].facts
     assert ("GPU", "1 x NVIDIA H200, 139.8 GiB") in found["verify.json"].facts
-    assert [file.sha256 for file in data_files(findings.profile)] == ["ab" * 32] * 3
+    assert render(findings).decode().count(f"<code>{'ab' * 32}</code>") == 3
 
 
 # -- the simulation ------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any
 from chunkscope.artefacts.units import COUNT, TOKENS
 from chunkscope.gating.budget import DataPromises, LengthPromises
 from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.verdict import ALL, Verdict, at_least, at_most
-from chunkscope.lengths.profile import DatasetProfile, together
+from chunkscope.gating.verdict import Verdict, at_least, at_most
+from chunkscope.lengths.profile import ALL, DatasetProfile, together
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 

@@ -6,9 +6,9 @@ from chunkscope.artefacts.units import COUNT, SHARE, exceeds
 from chunkscope.errors import InputError
 from chunkscope.gating.budget import DriftPromises
 from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.verdict import ALL, Verdict, at_most
+from chunkscope.gating.verdict import Verdict, at_most
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import Profile, TokenizerInfo
+from chunkscope.lengths.profile import ALL, Profile, TokenizerInfo
 
 
 def check_drift(limits: DriftPromises, evidence: Evidence) -> Iterator[Verdict]:

@@ -8,7 +8,7 @@ from typing import Any
 from chunkscope.artefacts.figures import INPUT_RATE, KV_TOKENS, MAKESPAN, OUTPUT_RATE, QUANTILES
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report.memory_bill import Bill, bills
 from chunkscope.report.outcomes import fate, shown, titled
@@ -19,7 +19,6 @@ from chunkscope.verification.verdict import spread, value
 BINS_PER_DOUBLING = 4
 # Where the cumulative curve is exact: every percent, and closer where the long prompts are.
 PERCENTS = (*range(100), 99.5, 99.9, 100)
-OVERALL = "all together"
 MARKS = {
     "long_prefill_token_threshold": "threshold",
     "max_num_batched_tokens": "step budget",
@@ -57,7 +56,7 @@ def charts(
 def _lengths(profile: Profile, before: Profile | None) -> dict[str, Any]:
     overall = profile.overall
     edges = bin_edges(max(1, overall.min or 1), max(1, overall.max or 1))
-    sets = [{"name": OVERALL, **_curve(overall, edges)}]
+    sets = [{"name": ALL, **_curve(overall, edges)}]
     if len(profile.datasets) > 1:
         sets += [{"name": d.name, **_curve(d.lengths, edges)} for d in drawn(profile)]
     comparable = before is not None and before.overall.count > 0

@@ -18,7 +18,7 @@ from chunkscope.report.length_columns import length, written
 from chunkscope.report.memory_bill import Bills, bills
 from chunkscope.report.outcomes import Outcome, beside, fate, measured, titled
 from chunkscope.report.page.charts import curves, drawn
-from chunkscope.report.provenance import data_files, origins
+from chunkscope.report.provenance import origins
 from chunkscope.report.summary import measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.result import Run, Verification
@@ -77,7 +77,6 @@ def view(
         "sentences": sentences,
         "parts": list(Part),
         "origins": origins(findings),
-        "data_files": data_files(findings.profile),
     }
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.gating.verdict import ALL, GateResult, Verdict
+from chunkscope.gating.verdict import GateResult, Verdict
+from chunkscope.lengths.profile import ALL
 from chunkscope.report.terminal.tables import bare_table
 from chunkscope.sources.base import printable
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from chunkscope.artefacts.numbers import number, plural, ratio, share
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import DatasetProfile, Profile, together
+from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.report import sentences
 from chunkscope.report.length_columns import length_cells
 from chunkscope.report.terminal.tables import add_figures, bare_table
@@ -91,7 +91,7 @@ def _table(profile: Profile, *, wide: bool) -> Table:
     if len(profile.datasets) > 1:
         table.add_section()
         cells = _cells(profile.overall, profile.datasets, wide=wide)
-        table.add_row("all together", *cells, style="bold")
+        table.add_row(ALL, *cells, style="bold")
     return table
 
 
