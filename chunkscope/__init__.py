@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from chunkscope.errors import ChunkscopeError
     from chunkscope.gating.check import gate
     from chunkscope.gating.verdict import GateResult
-    from chunkscope.lengths.analyze import AnalyzeOptions, analyze
+    from chunkscope.lengths.analyze import analyze
     from chunkscope.lengths.histogram import LengthHistogram
+    from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.recommend import recommend
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AnalyzeOptions": "lengths.analyze",
+    "AnalyzeOptions": "lengths.options",
     "ChunkscopeError": "errors",
     "DatasetProfile": "lengths.profile",
     "GateResult": "gating.verdict",

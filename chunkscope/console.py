@@ -78,8 +78,8 @@ class ScanProgress:
     def begin(self, total_bytes: int) -> None:
         """What there is to read is known; 0 where it is not."""
 
-    def advance(self, *, rows: int, tokens: int, bytes_read: int) -> None:
-        """So much more is done."""
+    def at(self, *, rows: int, tokens: int, bytes_read: int) -> None:
+        """So much is done by now."""
 
     def stop(self) -> None:
         pass
@@ -97,7 +97,6 @@ class _ScanBar(ScanProgress):
             TransferSpeedColumn,
         )
 
-        self._rows = self._tokens = 0
         self._bar = Progress(
             TextColumn("counting"),
             BarColumn(bar_width=24),
@@ -112,11 +111,9 @@ class _ScanBar(ScanProgress):
         self._task = self._bar.add_task("", total=total_bytes or None, done="")
         self._bar.start()
 
-    def advance(self, *, rows: int, tokens: int, bytes_read: int) -> None:
-        self._rows += rows
-        self._tokens += tokens
-        done = f"{self._rows:,} rows  {self._tokens:,} tokens"
-        self._bar.update(self._task, advance=bytes_read, done=done)
+    def at(self, *, rows: int, tokens: int, bytes_read: int) -> None:
+        done = f"{rows:,} rows  {tokens:,} tokens"
+        self._bar.update(self._task, completed=bytes_read, done=done)
 
     def stop(self) -> None:
         self._bar.stop()

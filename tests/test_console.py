@@ -47,8 +47,8 @@ def test_when_quiet_nothing_is_said(capsys, monkeypatch, terminal) -> None:
 
 def scan(progress):
     progress.begin(1_000)
-    progress.advance(rows=1_500, tokens=40_000, bytes_read=600)
-    progress.advance(rows=500, tokens=2_000, bytes_read=400)
+    progress.at(rows=1_500, tokens=40_000, bytes_read=600)
+    progress.at(rows=2_000, tokens=42_000, bytes_read=1_000)
 
 
 @pytest.mark.parametrize(("terminal", "quiet"), [(False, False), (True, True)])

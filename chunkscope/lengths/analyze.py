@@ -1,20 +1,19 @@
 """`analyze`: paths -> profile. The one function behind the command and the Python API."""
 
-import datetime
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.console import ScanProgress
 from chunkscope.errors import InputError
-from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
-from chunkscope.lengths.scan import ScanOptions, scan
-from chunkscope.sources.base import ReadOptions, Skipped, Source, printable
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.profile import Profile, TokenizerInfo
+from chunkscope.lengths.scan import scan
+from chunkscope.lengths.tally import Counted
+from chunkscope.sources.base import Skipped, Source, printable
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.selection import SelectOptions
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 
@@ -26,27 +25,6 @@ class Listener:
     preparing: Callable[[str], None] = lambda _: None
     recounting: Callable[[str], None] = lambda _: None
     progress: ScanProgress = field(default_factory=ScanProgress)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzeOptions:
-    """Everything `analyze` can be told."""
-
-    tokenizer: str | None = None
-    names: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    read: ReadOptions = field(default_factory=ReadOptions)
-    select: SelectOptions = field(default_factory=SelectOptions)
-    apply_chat_template: bool = False
-    chat_template: Path | None = None
-    chat_date: datetime.date | None = None
-    special_tokens: bool = True
-    sample: int | None = None
-    seed: int = 0
-    keep_longest: int = 10
-    exact_check: bool = False
-    use_cache: bool = True
 
 
 def analyze(
@@ -78,12 +56,23 @@ def analyze(
     try:
         listener.skipped(skipped)
         listener.progress.begin(sum(source.bytes or 0 for source in sources))
-        datasets = _counted(sources, counter, options, memo, listener)
-        info = _info(counter, datasets, options, template)
+        counted = scan(
+            sources,
+            counter,
+            options,
+            memo=memo,
+            progress=listener.progress,
+            recounting=listener.recounting,
+        )
+        info = _info(counter, counted, options, template)
     finally:
         memo.save()
-    _refuse_nothing(datasets)
-    return Profile(tokenizer=info, datasets=tuple(datasets), options=_recorded(options, given))
+    _refuse_nothing(counted)
+    return Profile(
+        tokenizer=info,
+        datasets=tuple(dataset.profile for dataset in counted),
+        options={"paths": [printable(str(path)) for path in given], **options.recorded()},
+    )
 
 
 def _tokenizer(
@@ -101,40 +90,6 @@ def _tokenizer(
     )
 
 
-def _counted(
-    sources: Sequence[Source],
-    tokenizer: Tokenizer,
-    options: AnalyzeOptions,
-    memo: DigestMemo,
-    listener: Listener,
-) -> list[DatasetProfile]:
-    """Scan; and once more with the reference if a sample of the rows shows a difference."""
-    how = ScanOptions(
-        read=options.read,
-        select=options.select,
-        apply_chat_template=options.apply_chat_template,
-        special_tokens=options.special_tokens,
-        exact_check=options.exact_check,
-        sample=options.sample,
-        seed=options.seed,
-        keep_longest=options.keep_longest,
-        use_cache=options.use_cache and not options.exact_check,
-    )
-    datasets, commit = scan(sources, tokenizer, how, memo=memo, progress=listener.progress)
-    if tokenizer.was_loaded and not tokenizer.counting.sample_agrees():
-        if gone := [source.path for source in sources if source.is_read_once]:
-            raise InputError(
-                f"a fast engine and the reference differ on this data, and {gone[0]} is read "
-                "already",
-                hint="run the same command again: the reference will be used from now on",
-            )
-        listener.recounting(", ".join(sorted(tokenizer.counting.used)))
-        tokenizer.counting.use_reference()
-        datasets, commit = scan(sources, tokenizer, how, memo=memo, progress=listener.progress)
-    commit()
-    return datasets
-
-
 def _digest_of_template(path: Path | None) -> str | None:
     """None also where it comes through a pipe, which can be read only once."""
     if path is None or not path.is_file():
@@ -147,17 +102,17 @@ def _digest_of_template(path: Path | None) -> str | None:
 
 def _info(
     tokenizer: Tokenizer,
-    datasets: Sequence[DatasetProfile],
+    datasets: Sequence[Counted],
     options: AnalyzeOptions,
     template: str | None,
 ) -> TokenizerInfo:
-    counted = [dataset for dataset in datasets if dataset.kind != "lengths"]
+    counted = [dataset for dataset in datasets if dataset.profile.kind != "lengths"]
     if not counted:
         return TokenizerInfo(
             name="none (the lengths came with the data)", digest="", kind="none", engine="none",
             reference="none", special_tokens_added=0,
         )  # fmt: skip
-    engines = {part for d in counted if d.engine for part in d.engine.split(" + ")}
+    engines = {engine for dataset in counted for engine in dataset.engines}
     compiled = tokenizer.compiled
     return TokenizerInfo(
         name=printable(tokenizer.name),
@@ -193,14 +148,14 @@ def _check_notes(tokenizer: Tokenizer) -> list[str]:
     return []
 
 
-def _refuse_nothing(datasets: Sequence[DatasetProfile]) -> None:
+def _refuse_nothing(counted: Sequence[Counted]) -> None:
     """When not one prompt was counted, that is an error and not a profile."""
+    datasets = [dataset.profile for dataset in counted]
     if any(dataset.rows for dataset in datasets):
         return
-    for dataset in datasets:
-        if dataset.failure:
-            message, _, hint = dataset.failure.partition("\n\nhint: ")
-            raise InputError(message, hint=hint or None)
+    for failed in counted:
+        if failed.error:
+            raise failed.error
     for dataset in datasets:
         if dataset.bad_rows:
             first = dataset.bad_rows[0]
@@ -211,27 +166,3 @@ def _refuse_nothing(datasets: Sequence[DatasetProfile]) -> None:
             )
     names = ", ".join(dataset.path for dataset in datasets[:3])
     raise InputError(f"there are no rows in {names}", hint="is the file empty?")
-
-
-def _recorded(options: AnalyzeOptions, paths: Sequence[str | Path]) -> dict[str, Any]:
-    """What is needed to repeat the run."""
-    return {
-        "paths": [printable(str(path)) for path in paths],
-        "tokenizer": printable(options.tokenizer) if options.tokenizer else None,
-        "fields": list(options.select.fields),
-        "template": options.select.template,
-        "prefix_sha256": (
-            hashlib.sha256(options.select.prefix.encode()).hexdigest()
-            if options.select.prefix
-            else None
-        ),
-        "output_field": options.select.output_field,
-        "chat": options.select.chat,
-        "apply_chat_template": options.apply_chat_template,
-        "chat_date": options.chat_date.isoformat() if options.chat_date else None,
-        "special_tokens": options.special_tokens,
-        "sample": options.sample,
-        "seed": options.seed if options.sample else None,
-        "include": [printable(pattern) for pattern in options.include],
-        "exclude": [printable(pattern) for pattern in options.exclude],
-    }

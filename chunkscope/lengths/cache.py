@@ -1,12 +1,13 @@
 """Datasets counted before: content-addressed, so an unchanged file is never counted twice.
 
-The key is the file's digest, the tokenizer's digest and every option that changes the result.
+The key is the file's digest, what the tokenizer is, and every option that changes the result.
 Entries are written in one step and read without locks. Each begins with its own checksum: a
-damaged one counts as absent.
+damaged one counts as absent. Old ones go.
 """
 
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,45 +15,80 @@ from typing import Any
 
 import orjson
 
-from chunkscope._version import __version__
-from chunkscope.artefacts import codec
+from chunkscope.artefacts import codec, pruning
 from chunkscope.artefacts.folders import cache_folder
 from chunkscope.errors import ChunkscopeError
-from chunkscope.lengths.profile import DatasetProfile, dataset_from_json
+from chunkscope.lengths.profile import dataset_from_json
+from chunkscope.lengths.tally import Counted
 from chunkscope.sources.base import Source
 from chunkscope.sources.formats import known_suffix
 
-_LAYOUT = 2  # raise when the same bytes would be counted or described differently
+# Of what is kept and what it means, not of the package: raise it when the same bytes would be
+# read, counted or described differently.
+_LAYOUT = 3
+_MOST_BYTES = 256 << 20
+
+Stamp = list[tuple[int, ...]]
 
 
 def key(source: Source, sha256: str, tokenizer: str, options: dict[str, Any]) -> str:
     suffix = known_suffix(source.path)  # a .tsv is more likely to be split at tabs than a .csv
     what = [sha256, source.member, source.format, suffix]
-    parts = [_LAYOUT, __version__, *what, tokenizer, options]
     # Not orjson: names and options may hold what is no Unicode, or numbers of any size.
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    parts = json.dumps([_LAYOUT, *what, tokenizer, options], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def load(source: Source, entry: str) -> DatasetProfile | None:
+def load(source: Source, entry: str) -> Counted | None:
     """What an earlier run found, under the name the dataset has in this one."""
+    place = _folder() / entry[:2] / f"{entry}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        checksum, _, found = _place(entry).read_bytes().partition(b"\n")
+        checksum, _, found = place.read_bytes().partition(b"\n")
         if checksum == _checksum(found):
-            dataset = dataset_from_json(orjson.loads(found))
-            return replace(dataset, name=source.name, group=source.group, path=source.path)
+            engines, dataset = orjson.loads(found)
+            profile = dataset_from_json(dataset)
+            pruning.mark_used(place)
+            named = replace(profile, name=source.name, group=source.group, path=source.path)
+            return Counted(profile=named, engines=tuple(engines))
     return None
 
 
-def store(entry: str, dataset: DatasetProfile) -> None:
-    data = orjson.dumps(dataset.to_json())
+def store(fresh: Iterable[tuple[str, Counted]]) -> None:
+    """Keep new results, and make room for them."""
+    fresh = list(fresh)
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
-        whole = _checksum(data) + b"\n" + data
-        codec.write_atomically(_place(entry), whole, durable=False)
+        for entry, counted in fresh:
+            data = orjson.dumps([counted.engines, counted.profile.to_json()])
+            place = _folder() / entry[:2] / f"{entry}.json"
+            codec.write_atomically(place, _checksum(data) + b"\n" + data, durable=False)
+    if fresh:
+        pruning.prune(_folder(), "*/*", most_bytes=_MOST_BYTES)
 
 
 def _checksum(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest().encode()
 
 
-def _place(entry: str) -> Path:
-    return cache_folder() / "results" / entry[:2] / f"{entry}.json"
+def _folder() -> Path:
+    return cache_folder() / "results"
+
+
+def stamp(source: Source) -> Stamp | None:
+    """What changes when the source's files do; None for a pipe, which can be read only once."""
+    if source.file is None:
+        return None
+    files = [source.file]
+    if source.file.is_dir():
+        files = sorted(source.file.iterdir())
+    elif not source.file.is_file():
+        return None
+    stats = [file.stat() for file in files]
+    return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats]
+
+
+def is_unchanged(source: Source, before: Stamp | None) -> bool:
+    """Whether what was counted is what was hashed: others may have been writing to the file."""
+    try:
+        return stamp(source) == before
+    except OSError:
+        return False

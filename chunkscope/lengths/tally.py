@@ -1,22 +1,34 @@
-"""Adds up the lengths of one dataset while it is read."""
+"""Adds up the lengths of one dataset while it is read, and what came of it."""
 
 import heapq
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 
+from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import LongPrompt
+from chunkscope.lengths.profile import DatasetProfile, LongPrompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A dataset's profile, with its engines and its error as values."""
+
+    profile: DatasetProfile
+    engines: tuple[str, ...] = ()
+    error: ChunkscopeError | None = None
 
 
 class Tally:
     """Counts, characters and the longest prompts of the rows seen so far."""
 
     def __init__(self, keep_longest: int) -> None:
-        self._untold = 0
+        self.rows = 0
+        self.tokens = 0
         self.chars: int | None = None
         self.media_rows = 0
-        self.engine: str | None = None
+        self.engines: tuple[str, ...] = ()
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None
@@ -27,7 +39,8 @@ class Tally:
         if not lengths:
             return
         self._counts.update(lengths)
-        self._untold += sum(lengths)
+        self.rows += len(lengths)
+        self.tokens += sum(lengths)
         # Most chunks hold none of the longest prompts; one `max` tells.
         room = len(self._longest) < self._keep
         if room or (self._keep and max(lengths) > self._shortest_kept):
@@ -40,11 +53,6 @@ class Tally:
         self._longest = heapq.nlargest(self._keep, self._longest, key=itemgetter(0))
         if self._longest:
             self._shortest_kept = self._longest[-1][0]
-
-    def untold_tokens(self) -> int:
-        """Tokens since the last call, for progress."""
-        told, self._untold = self._untold, 0
-        return told
 
     def add_chars(self, chars: int) -> None:
         self.chars = (self.chars or 0) + chars

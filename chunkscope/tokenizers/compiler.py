@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from chunkscope.artefacts import pruning
 from chunkscope.artefacts.codec import write_atomically
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.folders import cache_folder
@@ -37,6 +38,7 @@ from chunkscope.tokenizers.relevant import build_index, build_rank_index
 
 _LAYOUT = "4"  # raise when the files below change their meaning
 _SIZES = "sizes"
+_MOST_BYTES = 2 << 30  # some sixty tokenizers
 
 
 def digest(found: TokenizerFiles, memo: DigestMemo) -> str:
@@ -56,6 +58,7 @@ def compile_once(
     try:
         compiled = _read(folder, key, found)
         if not compiled.remote_code or trust_remote_code:  # each run is asked anew
+            pruning.mark_used(folder)
             return compiled
     except (OSError, ValueError, TypeError, KeyError):
         pass  # not there yet, or damaged: make it (again)
@@ -70,6 +73,7 @@ def compile_once(
         read_document.cache_clear()
     meta = {**_meta(compiled), _SIZES: _sizes(folder)}
     write_atomically(folder / "meta.json", orjson.dumps(meta))
+    pruning.prune(folder.parent, "*", most_bytes=_MOST_BYTES)
     return compiled
 
 

@@ -85,6 +85,10 @@ class Tokenizer:
     def was_loaded(self) -> bool:
         return self._counting is not None
 
+    def sample_agrees(self) -> bool:
+        """Whether a sample of the rows it counted, if any, has the reference's lengths."""
+        return self._counting is None or self._counting.sample_agrees()
+
     @property
     def reference(self) -> str:
         return reference_name(self.compiled)

@@ -4,7 +4,6 @@ The data is read again as the profile says it was read. Lengths are known of a s
 each request gets the row that comes nearest, and its true length.
 """
 
-import datetime
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +12,15 @@ from typing import Any, NamedTuple
 
 from chunkscope.errors import InputError
 from chunkscope.lengths import sampling
+from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_idle
-from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
+from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.selection import SelectOptions
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -108,21 +107,7 @@ def _said(sources: Sequence[Source], paths: Sequence[str], *, again: int) -> str
 # -- as the profile was made ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """What the profile says about how its data was read."""
-
-    read: ReadOptions
-    select: SelectOptions
-    tokenizer: str | None
-    apply_chat_template: bool
-    chat_date: datetime.date | None
-    special_tokens: bool
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-
-
-def _repeatable(profile: Profile) -> _Options:
+def _repeatable(profile: Profile) -> AnalyzeOptions:
     if profile.tokenizer.kind == "none":
         raise InputError(
             "the profile was made of traces, which hold only lengths: there are no texts to send",
@@ -139,20 +124,13 @@ def _repeatable(profile: Profile) -> _Options:
             "the profile was made with --chat-template, which it does not keep",
             hint=f"put it into the tokenizer's folder and analyze again, or {RANDOM_INSTEAD}",
         )
-    date = known.get("chat_date")
-    return _Options(
-        read=ReadOptions(per_line=_was_per_line(profile)),
-        select=SelectOptions(
-            fields=tuple(known.get("fields") or ()),
-            template=known.get("template"),
-            chat=bool(known.get("chat", True)),
-        ),
-        tokenizer=known.get("tokenizer"),
-        apply_chat_template=bool(known.get("apply_chat_template", False)),
-        chat_date=datetime.date.fromisoformat(date) if date else None,
-        special_tokens=bool(known.get("special_tokens", True)),
-        include=tuple(known.get("include") or ()),
-        exclude=tuple(known.get("exclude") or ()),
+    options = AnalyzeOptions.from_record(known)
+    # Older profiles do not record how lines were read.
+    per_line = options.read.per_line or _was_per_line(profile)
+    return replace(
+        options,
+        read=replace(options.read, per_line=per_line),
+        select=replace(options.select, output_field=None),  # answers are not sent
     )
 
 
@@ -160,7 +138,7 @@ def _was_per_line(profile: Profile) -> bool:
     return any(d.format == "text" and d.unit == "line" for d in profile.datasets)
 
 
-def _same_tokenizer(profile: Profile, name: str | None, options: _Options) -> Tokenizer:
+def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions) -> Tokenizer:
     tokenizer = Tokenizer(name or options.tokenizer, chat_date=options.chat_date)
     if tokenizer.digest != profile.tokenizer.digest:
         raise InputError(
@@ -172,7 +150,7 @@ def _same_tokenizer(profile: Profile, name: str | None, options: _Options) -> To
 
 
 def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
-    """Options that a profile does not keep (an encoding, a delimiter) show in the lengths."""
+    """Options that an older profile does not keep (an encoding) show in the lengths."""
     if any(dataset.sample for dataset in profile.datasets):
         return  # a sample need not have every length
     known = profile.overall.counts
@@ -195,7 +173,9 @@ class _Drawn(NamedTuple):
     is_chat: bool
 
 
-def _sampled(sources: Sequence[Source], options: _Options, most: int, seed: int) -> list[_Drawn]:
+def _sampled(
+    sources: Sequence[Source], options: AnalyzeOptions, most: int, seed: int
+) -> list[_Drawn]:
     """A seeded sample over all datasets, each row as likely as any other."""
     try:
         sample, seen = sampling.draw(
@@ -212,7 +192,7 @@ def _sampled(sources: Sequence[Source], options: _Options, most: int, seed: int)
     return sample.records
 
 
-def _prompts(source: Source, options: _Options) -> Iterator[Chunk]:
+def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
     problems = Problems()
     with open_reader(source, options.read, problems) as reader:
         head = reader.head()
@@ -228,7 +208,7 @@ def _prompts(source: Source, options: _Options) -> Iterator[Chunk]:
             yield Chunk(prompts.positions, [_Drawn(item, is_chat) for item in prompts.items])
 
 
-def _rows(drawn: Iterable[_Drawn], tokenizer: Tokenizer, options: _Options) -> Iterator[Row]:
+def _rows(drawn: Iterable[_Drawn], tokenizer: Tokenizer, options: AnalyzeOptions) -> Iterator[Row]:
     """As they are sent. What the chat template refuses is left out, as it was in the profile."""
     for item, is_chat in drawn:
         if not (is_chat or options.apply_chat_template):

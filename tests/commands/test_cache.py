@@ -94,6 +94,7 @@ def test_what_did_not_change_is_not_counted_again(
         ["--sample", "5"],
         ["--sample", "5", "--seed", "1"],
         ["--encoding", "latin-1"],
+        ["--no-chat-template"],
         ["--show-longest", "15"],
         ["--input-format", "text"],
         ["--no-cache"],
@@ -284,3 +285,71 @@ def test_the_key_takes_any_option_there_is() -> None:
 
     source = Source(name="a", group="", path="a\udcff", format="jsonl", file=None, member="\udcff")
     assert len(cache.key(source, "0" * 64, "1" * 64, {"seed": 10**40, "field": "\udcff"})) == 64
+
+
+DAY_S = 24 * 3600
+
+
+def age(path: Path, days: float) -> None:
+    then = time.time() - days * DAY_S
+    os.utime(path, (then, then))
+
+
+def test_what_nobody_used_for_months_goes(tmp_path: Path, own: Path) -> None:
+    write_jsonl(tmp_path / "old.jsonl", prompts(5))
+    write_jsonl(tmp_path / "used.jsonl", prompts(6))
+    analyze(tmp_path, "old.jsonl")
+    (old,) = entries(own)
+    analyze(tmp_path, "used.jsonl")
+    (used,) = {*entries(own)} - {old}
+    for entry in (old, used, own / "results" / ".pruned"):
+        age(entry, 100)
+    analyze(tmp_path, "used.jsonl")  # from the cache: that is a use, and nothing is tidied
+    assert entries(own) == sorted([old, used])
+    write_jsonl(tmp_path / "new.jsonl", prompts(7))
+    analyze(tmp_path, "new.jsonl")
+    assert not old.exists()
+    assert used.exists()
+    assert len(entries(own)) == 2
+
+
+def test_the_oldest_of_too_much_goes(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+    for days in (30, 20, 10):
+        write_jsonl(tmp_path / f"{days}.jsonl", prompts(days))
+        analyze(tmp_path, f"{days}.jsonl")
+        made += {*entries(own)} - {*made}
+        age(made[-1], days)
+    age(own / "results" / ".pruned", 2)
+    write_jsonl(tmp_path / "now.jsonl", prompts(40))
+    monkeypatch.setattr(cache, "_MOST_BYTES", 3 * made[-1].stat().st_size)
+    analyze(tmp_path, "now.jsonl")
+    assert [entry.exists() for entry in made] == [False, False, True]
+
+
+def test_the_cache_is_tidied_once_a_day(tmp_path: Path, own: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts(5))
+    analyze(tmp_path, "a.jsonl")
+    (old,) = entries(own)
+    age(old, 100)
+    write_jsonl(tmp_path / "b.jsonl", prompts(6))
+    analyze(tmp_path, "b.jsonl")
+    assert old.exists()
+
+
+def test_another_release_of_the_package_keeps_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the layout's own number says that old entries no longer count."""
+    write_jsonl(tmp_path / "a.jsonl", prompts(5))
+    analyze(tmp_path, "a.jsonl")
+    read = counted(monkeypatch)
+    monkeypatch.setattr("chunkscope._version.__version__", "99.0")
+    monkeypatch.setattr(cache, "__version__", "99.0", raising=False)
+    analyze(tmp_path, "a.jsonl")
+    assert read == []
+    monkeypatch.setattr(cache, "_LAYOUT", cache._LAYOUT + 1)
+    analyze(tmp_path, "a.jsonl")
+    assert read == ["a.jsonl"]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -363,6 +364,24 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
     assert count(path, ["the x"]) == expected
+
+
+@pytest.mark.usefixtures("fewer_strings")
+def test_what_nobody_used_for_months_goes_when_another_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    for number, name in enumerate(("unused", "used", "another")):
+        bpe(*["t h", "h e", "e r"][: number + 1]).save(str(tmp_path / f"{name}.json"))
+    unused, used = (Tokenizer(str(tmp_path / f"{n}.json")).compiled for n in ("unused", "used"))
+    months_ago = time.time() - 100 * 24 * 3600
+    for place in (unused.folder, used.folder, used.folder.parent / ".pruned"):
+        os.utime(place, (months_ago, months_ago))
+    assert Tokenizer(str(tmp_path / "used.json")).compiled == used
+    another = Tokenizer(str(tmp_path / "another.json")).compiled
+    assert not unused.folder.exists()
+    assert (used.folder / JSON_FILE).is_file()
+    assert (another.folder / JSON_FILE).is_file()
 
 
 @pytest.mark.usefixtures("fewer_strings")

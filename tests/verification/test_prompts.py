@@ -93,6 +93,25 @@ def test_lines_of_a_text_file_are_prompts_if_they_were(tmp_path):
     assert_as_analyzed([file], AnalyzeOptions(read=ReadOptions(per_line=True)))
 
 
+def test_a_table_is_read_as_it_was(tmp_path):
+    """Its encoding, delimiter and header can all be wrong by themselves."""
+    file = tmp_path / "data.csv"
+    lines = ["how many?, said the café; yes", "the naïve one; no, it is not", "häh?; no"]
+    file.write_text("\n".join(lines), encoding="latin-1")
+    read = ReadOptions(encoding="latin-1", delimiter=";", header=False)
+    real = assert_as_analyzed([file], AnalyzeOptions(read=read))
+    assert sorted(real.texts) == sorted(line.split(";")[0] for line in lines)
+
+
+def test_what_is_no_table_by_its_name_is_read_as_it_was(tmp_path):
+    file = tmp_path / "data.log"
+    file.write_text("prompt,answer\none two three,4\nfive,6\n", encoding="utf-16")
+    read = ReadOptions(input_format="csv", encoding="utf-16")
+    assert set(assert_as_analyzed([file], AnalyzeOptions(read=read)).texts) == {
+        *("one two three", "five")
+    }
+
+
 def test_a_folder_is_read_with_its_filters(tmp_path):
     jsonl(tmp_path / "a.jsonl", {"prompt": "kept"})
     jsonl(tmp_path / "b.jsonl", {"prompt": "left out, and much longer"})
@@ -226,6 +245,13 @@ def test_other_data_is_refused(data, tmp_path):
         again([other], chunkscope.analyze(data), workload(5, 99))
     sampled = chunkscope.analyze(data, options=AnalyzeOptions(sample=1))
     assert again([other], sampled, workload(5, 99))[1].texts
+
+
+def test_a_damaged_record_is_refused(data):
+    profile = chunkscope.analyze(data)
+    damaged = replace(profile, options={**profile.options, "fields": [1]})
+    with pytest.raises(InputError, match=r"the profile is damaged: options\.select\.fields"):
+        again([data], damaged, workload(5))
 
 
 def test_a_day_that_was_pinned_stays_pinned(data):

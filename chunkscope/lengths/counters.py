@@ -1,0 +1,183 @@
+"""The kinds of counter: prompts in, lengths into the tally. Which one is decided per dataset.
+
+Texts are counted by a pool of threads (the engines release the interpreter lock). Only a few lists
+of texts are on their way at any time, so memory does not depend on the size of a file.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from chunkscope.errors import ChunkscopeError
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.tally import Tally
+from chunkscope.sources.base import Problems
+from chunkscope.sources.chat import Conversation
+from chunkscope.sources.selection import Prompts
+from chunkscope.tokenizers.chat_template import TemplateRefused
+from chunkscope.tokenizers.counting import Counting
+from chunkscope.tokenizers.engines import version
+from chunkscope.tokenizers.mistral import ChatRefused
+from chunkscope.tokenizers.shared_prefixes import SharedPrefixes
+from chunkscope.tokenizers.tokenizer import Tokenizer
+
+_BATCH_CHARS = 1 << 20
+_BATCH_ROWS = 2000
+_MOST_ON_THEIR_WAY = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedBy:
+    """What counts the texts of all datasets."""
+
+    tokenizer: Tokenizer
+    options: AnalyzeOptions
+    pool: ThreadPoolExecutor
+
+
+class PromptCounter(Protocol):
+    def add(self, prompts: Prompts) -> None: ...
+    def finish(self) -> None:
+        """Wait for what is on its way."""
+
+
+def counter_for(kind: str, by: CountedBy, tally: Tally, problems: Problems) -> PromptCounter:
+    if kind == "lengths":
+        return _Lengths(tally)
+    if kind == "chat":
+        return _Chats(by, tally, problems)
+    if by.options.apply_chat_template:
+        return _WrappedTexts(by, tally, problems)
+    return _Texts(by, tally)
+
+
+class NoTokenizer(Exception):  # noqa: N818  (it carries the error)
+    """The tokenizer cannot be loaded: that is not about one dataset, so the scan ends."""
+
+    def __init__(self, error: ChunkscopeError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _loaded(tokenizer: Tokenizer) -> Counting:
+    try:
+        return tokenizer.counting
+    except ChunkscopeError as error:
+        raise NoTokenizer(error) from error
+
+
+class _Lengths:
+    """Rows that bring their lengths along."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def add(self, prompts: Prompts) -> None:
+        self.tally.add(prompts.positions, prompts.items)
+        if prompts.outputs is not None:
+            self.tally.add_outputs([n for n in prompts.outputs if n is not None])
+
+    def finish(self) -> None:
+        pass
+
+
+class _Texts:
+    """Rows of text, counted by an engine in other threads."""
+
+    def __init__(self, by: CountedBy, tally: Tally, *, special_tokens: bool = True) -> None:
+        self.pool = by.pool
+        self.tally = tally
+        self.counting = _loaded(by.tokenizer)
+        compiled = by.tokenizer.compiled
+        self.added = compiled.special_added if special_tokens and by.options.special_tokens else 0
+        # An exact check counts every row whole: cuts are part of what it checks.
+        self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
+        self.on_their_way: deque[tuple[list[int], Future[list[int]]]] = deque()
+
+    def add(self, prompts: Prompts) -> None:
+        for start, end in _batches(prompts.items):
+            texts = prompts.items[start:end]
+            self.counting.sample(texts)
+            cut = self.shared.cut(texts)
+            chars = sum(map(len, texts))
+            self.tally.add_chars(chars)
+            self.counting.expect(chars, sum(map(len, cut)))
+            future = self.pool.submit(self.counting.count, cut)
+            self.on_their_way.append((prompts.positions[start:end], future))
+            if len(self.on_their_way) > _MOST_ON_THEIR_WAY:
+                self._take()
+        if prompts.outputs is not None:
+            outputs = [text for text in prompts.outputs if text is not None]
+            self.tally.add_outputs(self.counting.count(outputs) if outputs else [])
+
+    def finish(self) -> None:
+        while self.on_their_way:
+            self._take()
+        self.tally.engines = tuple(sorted(self.counting.used))
+
+    def _take(self) -> None:
+        positions, future = self.on_their_way.popleft()
+        lengths = self.shared.lengths(future.result())
+        if self.added:
+            lengths = [length + self.added for length in lengths]
+        self.tally.add(positions, lengths)
+
+
+class _Chats:
+    """Conversations: made into text by the chat template, or counted by mistral-common."""
+
+    def __init__(self, by: CountedBy, tally: Tally, problems: Problems) -> None:
+        self.tokenizer = by.tokenizer
+        self.tally = tally
+        self.problems = problems
+        # The template writes the special tokens itself, as vLLM expects it to.
+        self.texts = _Texts(by, tally, special_tokens=False)
+        self.direct = self.tokenizer.counts_chats_itself
+
+    def add(self, prompts: Prompts) -> None:
+        make = self.tokenizer.count_chat if self.direct else self.tokenizer.chat_text
+        positions: list[int] = []
+        made: list[Any] = []
+        outputs: list[Any] | None = [] if prompts.outputs is not None else None
+        for row, conversation in enumerate(prompts.items):
+            try:
+                made.append(make(conversation))
+            except (TemplateRefused, ChatRefused) as error:
+                self.problems.bad(prompts.positions[row], error.message)
+                continue
+            positions.append(prompts.positions[row])
+            if outputs is not None and prompts.outputs is not None:
+                outputs.append(prompts.outputs[row])
+            self.tally.media_rows += bool(conversation.media)
+        if self.direct:
+            self.tally.add(positions, [tokens for tokens, _ in made])
+            self.tally.add_chars(sum(chars for _, chars in made))
+            positions, made = [], []
+        self.texts.add(Prompts(positions, made, outputs))
+
+    def finish(self) -> None:
+        self.texts.finish()
+        if self.direct:
+            self.tally.engines = (f"mistral-common {version('mistral-common')}",)
+
+
+class _WrappedTexts(_Chats):
+    """Texts that are sent as one user message each."""
+
+    def add(self, prompts: Prompts) -> None:
+        chats = [Conversation([{"role": "user", "content": text}]) for text in prompts.items]
+        super().add(prompts._replace(items=chats))
+
+
+def _batches(texts: list[str]) -> Iterable[tuple[int, int]]:
+    """Slices of at most so many rows and characters, though never less than one row."""
+    start = chars = 0
+    for index, text in enumerate(texts):
+        if index > start and (chars + len(text) > _BATCH_CHARS or index - start >= _BATCH_ROWS):
+            yield start, index
+            start, chars = index, 0
+        chars += len(text)
+    if start < len(texts):
+        yield start, len(texts)

@@ -1,0 +1,120 @@
+"""How analyze was asked: one value is the command line, the cache's key and the profile's record.
+
+An option is added in one place, as a field of `AnalyzeOptions` or of what it says about reading and
+selecting. It then is part of the cache's key and of the record that `verify --data` repeats; the
+exceptions are listed here, each with its reason.
+"""
+
+import datetime
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from chunkscope.artefacts.schema import SchemaError, validated
+from chunkscope.errors import InputError
+from chunkscope.sources.base import ReadOptions, printable
+from chunkscope.sources.selection import SelectOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeOptions:
+    """Everything `analyze` can be told."""
+
+    tokenizer: str | None = None
+    select: SelectOptions = field(default_factory=SelectOptions)
+    apply_chat_template: bool = False  # send text prompts as one user message each
+    chat_template: Path | None = None
+    chat_date: datetime.date | None = None
+    special_tokens: bool = True
+    sample: int | None = None
+    seed: int = 0
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    read: ReadOptions = field(default_factory=ReadOptions)
+    names: tuple[str, ...] = ()
+    keep_longest: int = 10
+    exact_check: bool = False
+    use_cache: bool = True
+
+    def flat(self) -> dict[str, Any]:
+        """Each option by its own name, those about reading and selecting like the others."""
+        values: dict[str, Any] = {}
+        for option in fields(self):
+            value = getattr(self, option.name)
+            parts = fields(value) if option.name in _PARTS else ()
+            values |= {part.name: getattr(value, part.name) for part in parts}
+            if not parts:
+                values[option.name] = value
+        return values | {"seed": self.seed if self.sample else None}
+
+    def cache_key(self) -> dict[str, Any]:
+        """Every option that can change the profile of a dataset."""
+        return {name: value for name, value in self.flat().items() if name not in NOT_IN_THE_KEY}
+
+    def recorded(self) -> dict[str, Any]:
+        """What the profile says of them, in plain values; `from_record` reads it."""
+        defaults = AnalyzeOptions().flat()
+        return {
+            "prefix_sha256" if name == "prefix" else name: _plain(name, value)
+            for name, value in self.flat().items()
+            if name not in NOT_RECORDED and (name in _ALWAYS_RECORDED or value != defaults[name])
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "AnalyzeOptions":
+        """What a profile recorded: the whole of it, apart from a prefix's text."""
+        known = {name: record[name] for name in cls().flat() if record.get(name) is not None}
+        parts = {
+            part: {f.name: known.pop(f.name) for f in fields(kind) if f.name in known}
+            for part, kind in _PARTS.items()
+        }
+        try:
+            return validated(cls, {**known, **parts})
+        except SchemaError as error:
+            raise InputError(
+                f"the profile is damaged: options.{error}",
+                hint="make it again: `chunkscope analyze data/`",
+            ) from None
+
+
+_PARTS: dict[str, Any] = {"select": SelectOptions, "read": ReadOptions}
+
+NOT_IN_THE_KEY = {
+    "tokenizer": "what it is by content is in the key",
+    "chat_template": "likewise",
+    "chat_date": "likewise, where a template prints the date",
+    "input_format": "every dataset has its format, which is in the key",
+    "names": "which datasets there are, not what is in them",
+    "include": "likewise",
+    "exclude": "likewise",
+    "trust_remote_code": "whether a tokenizer may be used, not what it says",
+    "exact_check": "the lengths are the same, whoever counted them",
+    "use_cache": "likewise",
+}
+NOT_RECORDED = {
+    "chat_template": "its digest is, beside the tokenizer",
+    "trust_remote_code": "each run is asked anew",
+    "exact_check": "the tokenizer's notes tell it",
+    "use_cache": "the result is the same",
+}
+# The others are recorded only where they were given: profiles of old stay as they are.
+_ALWAYS_RECORDED = {
+    *("tokenizer", "fields", "template", "prefix", "output_field", "chat", "apply_chat_template"),
+    *("chat_date", "special_tokens", "sample", "seed", "include", "exclude"),
+}
+_NAMES_OF_FILES = {"tokenizer", "include", "exclude", "names"}
+
+
+def _plain(name: str, value: Any) -> Any:
+    """As JSON can hold it."""
+    if name == "prefix":
+        return hashlib.sha256(value.encode()).hexdigest() if value else None
+    if isinstance(value, tuple):
+        return [_plain(name, one) for one in value]
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, str) and name in _NAMES_OF_FILES:
+        return printable(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
