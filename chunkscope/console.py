@@ -216,6 +216,30 @@ def verify_progress(*, quiet: bool) -> AbstractContextManager[VerifyProgress]:
 
 
 @contextmanager
+def sweep_progress(*, quiet: bool) -> Iterator[Callable[[int], Callable[[], None]]]:
+    """A bar over the settings of a sweep; it goes away at the end, also on Ctrl-C."""
+    if quiet or not is_terminal():
+        yield lambda _: lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    with Progress(
+        TextColumn("simulating"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("settings"),
+        console=err(),
+        transient=True,
+    ) as bar:
+
+        def starting(count: int) -> Callable[[], None]:
+            task = bar.add_task("", total=count)
+            return lambda: bar.advance(task)
+
+        yield starting
+
+
+@contextmanager
 def _stopped(told: _Told) -> Iterator[_Told]:
     try:
         yield told

@@ -1,7 +1,5 @@
 """`chunkscope simulate`."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,7 +81,7 @@ def simulate(
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
 
-    with _progress(quiet=quiet) as starting:
+    with console.sweep_progress(quiet=quiet) as starting:
         simulation = predict(
             Plan.load(plan),
             Profile.load(shared.profile_for(plan, profile)) if trace is None else None,
@@ -111,7 +109,7 @@ def simulate(
     simulation = replace(simulation, command=console.command())
     simulation.save(output)
     _print(simulation, as_json=as_json)
-    console.say(f"\nwrote {output}; next: {'chunkscope verify' if sweep else _next()}")
+    console.say(f"\nwrote {output}; next: {_next(sweep=sweep)}")
 
 
 def _print(simulation: "Simulation", *, as_json: bool) -> None:
@@ -127,29 +125,5 @@ def _print(simulation: "Simulation", *, as_json: bool) -> None:
         console.say(f"note: {line}")
 
 
-def _next() -> str:
-    return "chunkscope simulate --sweep, or chunkscope verify"
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[int], Callable[[], None]]]:
-    """A bar over the settings of a sweep; it goes away at the end, also on Ctrl-C."""
-    if quiet or not console.is_terminal():
-        yield lambda _: lambda: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    with Progress(
-        TextColumn("simulating"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("settings"),
-        console=console.err(),
-        transient=True,
-    ) as bar:
-
-        def starting(count: int) -> Callable[[], None]:
-            task = bar.add_task("", total=count)
-            return lambda: bar.advance(task)
-
-        yield starting
+def _next(*, sweep: bool) -> str:
+    return "chunkscope verify" if sweep else "chunkscope simulate --sweep, or chunkscope verify"
