@@ -28,7 +28,7 @@ class Interrupted(Exception):  # noqa: N818  (it is what the user did)
     """Ctrl-C."""
 
 
-class NobodyReads(Exception):  # noqa: N818  (`| head` has seen enough)
+class OutputClosed(Exception):  # noqa: N818  (`| head` has seen enough)
     """Whoever read our output went away."""
 
 
@@ -43,7 +43,7 @@ def _past_typer(command: Callable[P, None]) -> Callable[P, None]:
         except KeyboardInterrupt as error:
             raise Interrupted from error
         except BrokenPipeError as error:
-            raise NobodyReads from error
+            raise OutputClosed from error
 
     return run
 
@@ -92,7 +92,7 @@ def main() -> NoReturn:
         console.say("interrupted; what was finished is kept for the next run")
         # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
         os._exit(EXIT_INTERRUPTED)
-    except NobodyReads:
+    except OutputClosed:
         # Python would try once more while closing stdout, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
