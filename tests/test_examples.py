@@ -28,7 +28,7 @@ def test_the_example_profile_is_the_sample_datas() -> None:
 def test_the_example_plan_follows_from_the_example_profile() -> None:
     profile = chunkscope.Profile.load(EXAMPLE / "profile.json")
     plan = chunkscope.recommend(profile, model="llama-3.1-8b", gpu="h200", vllm_version="0.32.0")
-    assert chunkscope.Plan.load(EXAMPLE / "plan.json").args == plan.args
+    assert chunkscope.Plan.load(EXAMPLE / "plan.json").settings.given() == plan.settings.given()
 
 
 def test_the_example_report_shows_the_examples_beside_it() -> None:

@@ -122,10 +122,10 @@ def _gpu_here() -> "Gpu | None":
 def _check(plan: "Plan") -> None:
     from chunkscope.engine.check import check, vllm_python
 
-    verdict = check(plan, python=vllm_python())
-    if not verdict.accepted:
-        raise EngineError(f"vLLM {verdict.vllm_version} refuses the arguments: {verdict.message}")
-    console.say(f"vLLM {verdict.vllm_version} accepts these arguments")
+    answer = check(plan.deployment, plan.settings, python=vllm_python())
+    if not answer.accepted:
+        raise EngineError(f"vLLM {answer.vllm_version} refuses the arguments: {answer.message}")
+    console.say(f"vLLM {answer.vllm_version} accepts these arguments")
 
 
 def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
@@ -150,6 +150,6 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
 
 
 def _next(plan: "Plan") -> str:
-    named = plan.model.hub_id or plan.model.name if plan.model else "MODEL"
+    named = plan.model.load_name if plan.model else "MODEL"
     same = shlex.join(word for word in sys.argv[2:] if word != "--check")
     return f"vllm serve {named} $(chunkscope recommend {same} --emit vllm-args)".replace("  ", " ")

@@ -77,6 +77,7 @@ def simulate(
     Example: chunkscope simulate --sweep
     """
     from chunkscope.costs.calibration import Calibration, together
+    from chunkscope.engine.settings import Settings
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
@@ -92,9 +93,11 @@ def simulate(
                 seed=seed,
                 max_output=max_output,
                 shared_prefix=shared_prefix,
-                max_num_batched_tokens=max_num_batched_tokens,
-                long_prefill_token_threshold=long_prefill_token_threshold,
-                max_num_seqs=max_num_seqs,
+                asked=Settings(
+                    max_num_batched_tokens=max_num_batched_tokens,
+                    long_prefill_token_threshold=long_prefill_token_threshold,
+                    max_num_seqs=max_num_seqs,
+                ),
                 kv_cache_tokens=kv_cache_tokens,
                 vllm_version=vllm_version,
                 policy=policy,

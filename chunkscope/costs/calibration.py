@@ -12,6 +12,7 @@ from annotated_types import Gt, Lt
 
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count, Positive
+from chunkscope.costs.step_time import ModelWork
 from chunkscope.errors import InputError
 
 Seconds = Annotated[float, Gt(0), Lt(1e6)]
@@ -48,19 +49,6 @@ class StepSamples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedModel:
-    """What another model is scaled by. `pair_flops`: attention, per (token, context token)."""
-
-    name: str
-    hub_id: str | None
-    weight_bytes: Positive
-    active_parameters: Positive
-    kv_bytes_per_token: Positive
-    pair_flops: Count
-    read_bytes: Positive
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(Artefact):
     """The steps of one model on one kind of GPU. `method` says how durations were taken."""
 
@@ -74,7 +62,7 @@ class Calibration(Artefact):
     gpu: str  # its title, as torch names it
     gpu_memory_gib: Annotated[float, Gt(0)] | None
     device: str  # "cuda" or "cpu"
-    model: CalibratedModel
+    model: ModelWork  # what another model is scaled by
     tp: Positive
     vllm: str
     torch: str | None

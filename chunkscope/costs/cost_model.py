@@ -32,7 +32,6 @@ class CostSource(StrEnum):
 class CostTarget:
     """What the steps are to be timed for."""
 
-    model: str
     work: ModelWork
     gpu: Gpu
     tp: int
@@ -89,7 +88,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         source=CostSource.ROOFLINE,
         step=step,
         gpu=target.gpu.title,
-        model=target.model,
+        model=target.work.name,
         vllm=None,
         assumed=tuple(f"host.{field.name}" for field in fields(Host)),
         warnings=(f"step times are a roofline's, fitted on {FITTED_ON}: not measured here",),
@@ -123,7 +122,7 @@ def _fit(calibration: Calibration) -> "StepFit":
     if not (calibration.device == "cuda" and calibration.async_scheduling):
         return fit_steps(calibration.steps, origin)
     card = _card(calibration.gpu)
-    prior = roofline(_work(calibration), card, calibration.tp) if card else None
+    prior = roofline(calibration.model, card, calibration.tp) if card else None
     return fit_steps(calibration.steps, origin, prior=prior, host=ASSUMED_HOST)
 
 
@@ -138,9 +137,10 @@ def calibration_origin(calibration: Calibration) -> str:
 
 def _differences(target: CostTarget, calibration: Calibration) -> list[str]:
     names = {calibration.model.name, calibration.model.hub_id}
-    same_model = target.model in names or _work(calibration) == target.work
+    figures = (replace(work, name="", hub_id=None) for work in (calibration.model, target.work))
+    same_model = target.work.name in names or len(set(figures)) == 1
     found = {
-        f"of {calibration.model.name}, not {target.model}": not same_model,
+        f"of {calibration.model.name}, not {target.work.name}": not same_model,
         f"of {calibration.gpu}, not {target.gpu.title}": calibration.gpu != target.gpu.title,
         f"of {calibration.tp} GPUs, not {target.tp}": calibration.tp != target.tp,
         f"of vLLM {calibration.vllm}, not {target.vllm}": (
@@ -155,16 +155,6 @@ def _minor(version: str) -> list[str]:
     return version.split("+")[0].split(".")[:2]
 
 
-def _work(calibration: Calibration) -> ModelWork:
-    m = calibration.model
-    return ModelWork(
-        read_bytes=m.read_bytes,
-        active_parameters=m.active_parameters,
-        pair_flops=m.pair_flops,
-        kv_bytes_per_token=m.kv_bytes_per_token,
-    )
-
-
 # -- scaled ------------------------------------------------------------------------------------
 
 
@@ -172,7 +162,7 @@ def _scaled(
     model: CostModel, target: CostTarget, calibration: Calibration, others: list[str]
 ) -> CostModel:
     there, here = _speeds(calibration.gpu, target.gpu)
-    old, new = _work(calibration), target.work
+    old, new = calibration.model, target.work
     bytes_per_s, flops_per_s = here[0] / there[0], here[1] / there[1]
     split = target.tp / calibration.tp
     reading = new.read_bytes / old.read_bytes / split / bytes_per_s
@@ -184,7 +174,7 @@ def _scaled(
         model,
         source=CostSource.SCALED,
         gpu=target.gpu.title,
-        model=target.model,
+        model=target.work.name,
         step=replace(
             step,
             fixed_s=launch + (step.fixed_s - launch) * reading,

@@ -12,11 +12,19 @@ higher, by 0.02 and 0.08 GiB: it is a quarter too low there, and why is not know
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.costs.gpus import GIB, Gpu
 from chunkscope.costs.models.shape import BLOCK_TOKENS, BYTES, ModelShape
-from chunkscope.engine.flags import Release, Runner
+
+
+class Runner(StrEnum):
+    """Which of vLLM's model runners computes: they differ in what sampling and logprobs cost."""
+
+    V1 = "v1"
+    V2 = "v2"
+
 
 # What a GPU loses besides: CUDA context and libraries (0.23 GiB in vLLM's own profile on an H200),
 # rotary tables and input buffers. 0.30 GiB closes the books of the Llama-3.1-8B run there.
@@ -82,19 +90,16 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """A model on a GPU under one vLLM version: what the memory model needs to know once."""
+class MemoryModel:
+    """A model on a GPU. `counts_graphs`: are CUDA graphs part of the budget, or outside it?"""
 
     shape: ModelShape
     gpu: Gpu
-    release: Release
+    runner: Runner
+    counts_graphs: bool
     tp: int = 1
     logprobs: bool = False
     cuda_graphs: bool = True
-
-    @property
-    def runner(self) -> Runner:
-        return self.release.runner(self.shape.architecture, dense=self.shape.dense)
 
     def memory(
         self, *, budget: int, seqs: int, utilization: float, chunk: int | None = None
@@ -179,12 +184,11 @@ class Engine:
         return _line("overhead", OVERHEAD_BYTES + several, Label.ASSUMED, note)
 
     def _graphs(self) -> MemoryLine:
-        counted = self.release.counts_graphs(self.runner)
         size = GRAPH_BYTES if self.cuda_graphs else 0
         note = "0.46 GiB, from Qwen2.5-7B on an H200 with vLLM 0.24"
-        if not counted:
+        if not self.counts_graphs:
             note += "; this version takes it from outside its budget"
-        return _line("cuda_graphs", size, Label.ASSUMED, note, profiled=counted)
+        return _line("cuda_graphs", size, Label.ASSUMED, note, profiled=self.counts_graphs)
 
     def _logprobs(self, chunk: int) -> MemoryLine:
         rows = min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk

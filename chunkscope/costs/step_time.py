@@ -9,6 +9,7 @@ of both models in reports/h200, the time per prompt to the mixed one: one H200 a
 
 from dataclasses import dataclass
 
+from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.models.shape import ModelShape
 
@@ -62,27 +63,33 @@ ASSUMED_HOST = Host(
 class ModelWork:
     """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair."""
 
-    read_bytes: int
-    active_parameters: int
-    pair_flops: int
-    kv_bytes_per_token: int  # on one GPU
+    name: str
+    hub_id: str | None
+    weight_bytes: Positive
+    active_parameters: Positive
+    kv_bytes_per_token: Positive  # on one GPU
+    pair_flops: Count  # attention, per (token, context token)
+    read_bytes: Positive
 
 
 def model_work(shape: ModelShape, tp: int = 1) -> ModelWork:
     return ModelWork(
-        read_bytes=read_bytes(shape),
+        name=shape.name,
+        hub_id=shape.hub_id,
+        weight_bytes=shape.weight_bytes,
         active_parameters=shape.active_parameters,
-        pair_flops=pair_flops(shape),
         kv_bytes_per_token=shape.kv_bytes_per_token(tp),
+        pair_flops=_pair_flops(shape),
+        read_bytes=_read_bytes(shape),
     )
 
 
-def read_bytes(shape: ModelShape) -> int:
+def _read_bytes(shape: ModelShape) -> int:
     """Weights that any step reads: all but the look-up in the embedding."""
     return shape.weight_bytes - (0 if shape.tied else shape.parameters.embedding * 2)
 
 
-def pair_flops(shape: ModelShape) -> int:
+def _pair_flops(shape: ModelShape) -> int:
     """Attention's work per (token, context token)."""
     a = shape.attention
     head = a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim

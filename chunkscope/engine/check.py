@@ -19,9 +19,12 @@ from typing import Any
 
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.models import built_in_config, find_model
-from chunkscope.engine.flags import Value, dry_keywords, dry_words
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.engine.choices import Entry
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import command_line, dry_keywords, dry_words
+from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import EngineError, MissingError
-from chunkscope.planning.plan import Plan
 
 SECONDS = 600
 MARK = "chunkscope-check:"
@@ -151,7 +154,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Answer:
     """vLLM's word on one line of arguments, and the settings it would run with."""
 
     accepted: bool
@@ -160,28 +163,31 @@ class Verdict:
     seen: dict[str, Any] | None = None
 
 
-def check(plan: Plan, *, python: str = sys.executable) -> Verdict:
-    """Pass the plan's arguments through vLLM's own parser and validation: as words, as keywords.
+def check(there: Deployment, settings: Settings, *, python: str = sys.executable) -> Answer:
+    """Pass settings through vLLM's own parser and validation: as words, as keywords.
 
-    The verdict is on the words, unless only the keywords are refused.
+    The answer is on the words, unless only the keywords are refused.
     """
-    with model_folder(plan) as folder:
-        verdicts = check_many(cases_of(plan, folder), python=python)
-    return next((verdict for verdict in verdicts if not verdict.accepted), verdicts[0])
+    with model_folder(there.shape) as folder:
+        answers = check_many(cases_of(there, settings, folder), python=python)
+    return next((answer for answer in answers if not answer.accepted), answers[0])
 
 
-def cases_of(plan: Plan, folder: Path) -> list[Case]:
+def cases_of(there: Deployment, settings: Settings, folder: Path) -> list[Case]:
+    served = there.started_as(Entry.SERVE, settings)
+    words = command_line(served, there.release.version)
+    keywords = there.started_as(Entry.LLM, settings).given()
     return [
-        Case(folder=folder, words=plan.cli_args(), gpu=plan.gpu),
-        Case(folder=folder, keywords=plan.llm_kwargs(), gpu=plan.gpu),
+        Case(folder=folder, words=words, gpu=there.gpu),
+        Case(folder=folder, keywords=keywords, gpu=there.gpu),
     ]
 
 
-def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[Verdict]:
+def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[Answer]:
     """One process for all cases: importing vLLM takes most of the time."""
     answer = _ask(python, {"cases": [case.question() for case in cases]})
     return [
-        Verdict(
+        Answer(
             accepted=result["accepted"],
             message=result["message"],
             vllm_version=answer["version"],
@@ -198,11 +204,11 @@ def known_flags(*, python: str = sys.executable) -> tuple[str, frozenset[str]]:
 
 
 @contextmanager
-def model_folder(plan: Plan) -> Iterator[Path]:
+def model_folder(model: ModelShape | None) -> Iterator[Path]:
     """A folder with the model's config.json; a built-in model's is written for the occasion."""
-    if plan.model is None:
+    if model is None:
         raise MissingError("a check needs the model", hint="pass --model to recommend")
-    name = plan.model.hub_id or plan.model.name
+    name = model.load_name
     if (Path(name) / "config.json").is_file():
         yield Path(name)
         return

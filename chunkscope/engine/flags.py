@@ -4,18 +4,18 @@ Read and executed in 0.10.2 to 0.32.0 (docs/VLLM.md of the project's notes, sect
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
 from typing import TypeVar
 
 from chunkscope.costs.gpus import Gpu
+from chunkscope.costs.memory import Runner
 from chunkscope.engine.choices import Entry
+from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import UsageError
 
 Version = tuple[int, int, int]
-Value = int | float | bool
 T = TypeVar("T")
 
 OLDEST: Version = (0, 10, 2)
@@ -28,13 +28,6 @@ class Off(StrEnum):
     IGNORED = "ignored"
     HONOURED = "honoured"
     WARNED = "honoured, with a warning"
-
-
-class Runner(StrEnum):
-    """Which model runner computes: they differ in what prompt_logprobs costs."""
-
-    V1 = "v1"
-    V2 = "v2"
 
 
 class V2Models(StrEnum):
@@ -166,17 +159,12 @@ V2_ARCHITECTURES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchDefaults:
+def _defaults(*rows: tuple[Entry, int, int]) -> dict[Entry, Settings]:
     """What vLLM chooses by itself for the step's budget and the number of running requests."""
-
-    max_num_batched_tokens: int
-    max_num_seqs: int
-
-
-def _defaults(*rows: tuple[Entry, int, int]) -> dict[Entry, BatchDefaults]:
-    made = {e: BatchDefaults(max_num_batched_tokens=b, max_num_seqs=s) for e, b, s in rows}
-    return {Entry.OTHER: BatchDefaults(max_num_batched_tokens=2048, max_num_seqs=128), **made}
+    return {
+        entry: Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
+        for entry, budget, seqs in ((Entry.OTHER, 2048, 128), *rows)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +174,7 @@ class GpuClass:
     at_least_gib: float
     but_not: str | None
     since: Version
-    defaults: dict[Entry, BatchDefaults]
+    defaults: dict[Entry, Settings]
 
 
 GPU_CLASSES = (
@@ -239,7 +227,7 @@ class Release:
     def lone_prompt_is_capped(self) -> bool:
         return at(LONE_PROMPT_IS_CAPPED, self.version)
 
-    def batch_defaults(self, gpu: Gpu, entry: Entry) -> BatchDefaults:
+    def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
         title = f"{gpu.name} {gpu.title}".lower()
         for kind in GPU_CLASSES:
             named = kind.but_not is not None and kind.but_not in title
@@ -260,10 +248,6 @@ class Release:
 
     def counts_graphs(self, runner: Runner) -> bool:
         return at(GRAPHS_COUNTED[runner], self.version)
-
-    def knows(self, name: str) -> bool:
-        flag = BY_NAME.get(name)
-        return flag is not None and flag.emitted and flag.known_to(self.version)
 
 
 def at(table: tuple[tuple[Version, T], ...], version: Version) -> T:
@@ -325,14 +309,14 @@ def dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def command_line(args: Mapping[str, Value], version: Version) -> list[str]:
+def command_line(settings: Settings, version: Version) -> list[str]:
     """Arguments as words of a command line.
 
-    >>> command_line({"max_num_seqs": 8, "enable_chunked_prefill": False}, (0, 24, 0))
+    >>> command_line(Settings(max_num_seqs=8, enable_chunked_prefill=False), (0, 24, 0))
     ['--max-num-seqs', '8', '--no-enable-chunked-prefill']
     """
     words: list[str] = []
-    for name, value in args.items():
+    for name, value in settings.given().items():
         flag = _emittable(name, version)
         if flag.off_spelling is None:
             words += [flag.spelling, str(value)]
@@ -363,10 +347,10 @@ def dry_keywords(model: str) -> dict[str, str | bool]:
 CONFIG_FILE = "--config"
 
 
-def yaml_lines(args: Mapping[str, Value], version: Version) -> list[str]:
+def yaml_lines(settings: Settings, version: Version) -> list[str]:
     """Arguments as `key: value`; vLLM drops `key: false`, so off is its own key set to true."""
     lines = []
-    for name, value in args.items():
+    for name, value in settings.given().items():
         flag = _emittable(name, version)
         if flag.off_spelling is None:
             lines.append(f"{flag.spelling[2:]}: {value}")
@@ -375,10 +359,10 @@ def yaml_lines(args: Mapping[str, Value], version: Version) -> list[str]:
     return lines
 
 
-def underscored(args: Mapping[str, Value], version: Version) -> dict[str, Value]:
+def underscored(settings: Settings, version: Version) -> dict[str, Value]:
     """Arguments as the names a command line is built from: off is `no_...: True`."""
     named: dict[str, Value] = {}
-    for name, value in args.items():
+    for name, value in settings.given().items():
         flag = _emittable(name, version)
         off = flag.off_spelling is not None and not value
         spelling = flag.off_spelling if off and flag.off_spelling else flag.spelling
@@ -391,49 +375,3 @@ def _emittable(name: str, version: Version) -> Flag:
     if not (flag.emitted and flag.known_to(version)):
         raise ValueError(f"{name} must not be emitted for vLLM {dotted(version)}")
     return flag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effective:
-    """The settings an engine ends up with: what was set, else what vLLM chooses."""
-
-    max_model_len: int
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    long_prefill_token_threshold: int
-    enable_chunked_prefill: bool
-    gpu_memory_utilization: float
-    model_limit: int | None = None
-
-
-def broken_rules(settings: Effective, version: Version) -> tuple[str, ...]:
-    """vLLM's own start-up checks, and two of ours where it would silently do something else."""
-    s = settings
-    off = not s.enable_chunked_prefill
-    budget, threshold = s.max_num_batched_tokens, s.long_prefill_token_threshold
-    limit = s.model_limit
-    rules = {
-        f"max_num_batched_tokens ({budget}) is smaller than max_model_len ({s.max_model_len}) "
-        "with chunked prefill off": off and budget < s.max_model_len,
-        f"max_num_batched_tokens ({budget}) must be >= max_num_seqs ({s.max_num_seqs})": (
-            budget < s.max_num_seqs
-        ),
-        f"long_prefill_token_threshold ({threshold}) is over max_model_len ({s.max_model_len})": (
-            threshold > s.max_model_len and at(THRESHOLD_IS_CHECKED, version)
-        ),
-        f"long_prefill_token_threshold ({threshold}) is negative": threshold < 0,
-        f"max_model_len ({s.max_model_len}) is over the model's limit ({limit})": (
-            limit is not None and s.max_model_len > limit
-        ),
-        f"gpu_memory_utilization ({s.gpu_memory_utilization}) is not in (0, 1]": not (
-            0 < s.gpu_memory_utilization <= 1
-        ),
-        "max_model_len, max_num_batched_tokens and max_num_seqs must be at least 1": (
-            min(s.max_model_len, budget, s.max_num_seqs) < 1
-        ),
-        "chunked prefill is off, and a threshold would still chunk": off and threshold > 0,
-        f"vLLM {dotted(version)} ignores chunked prefill off": (
-            off and at(OFF_SWITCH, version) is Off.IGNORED
-        ),
-    }
-    return tuple(rule for rule, broken in rules.items() if broken)

@@ -9,6 +9,8 @@ not its default, it schedules one token too many.
 from dataclasses import dataclass
 
 from chunkscope.engine.flags import LONE_PROMPT_IS_CAPPED, Release, at
+from chunkscope.engine.settings import EngineArgs
+from chunkscope.errors import UsageError
 
 # Chunking off and a prompt over what is left of the budget: is the queue stopped, or is the prompt
 # skipped and the next one tried?
@@ -51,3 +53,25 @@ def rules_of(release: Release) -> Rules:
         has_watermark=at(HAS_WATERMARK, version),
         has_adaptive_threshold=at(HAS_ADAPTIVE_THRESHOLD, version),
     )
+
+
+def check_args(args: EngineArgs, rules: Rules) -> None:
+    """The combinations with which vLLM, or this copy of it, would not start."""
+    for name in ("max_num_batched_tokens", "max_num_seqs", "kv_cache_tokens", "block_size"):
+        if getattr(args, name) < 1:
+            raise UsageError(f"{name} must be at least 1, not {getattr(args, name)}")
+    threshold = args.long_prefill_token_threshold
+    if threshold < 0:
+        raise UsageError(f"long_prefill_token_threshold must not be negative: {threshold}")
+    if args.max_num_batched_tokens < args.max_num_seqs:
+        raise UsageError(
+            f"max_num_batched_tokens ({args.max_num_batched_tokens:,}) must be at least "
+            f"max_num_seqs ({args.max_num_seqs:,}): vLLM refuses to start",
+            hint="raise the budget, or lower max_num_seqs",
+        )
+    if not 0 <= args.watermark < 1:
+        raise UsageError(f"watermark must be in [0, 1), not {args.watermark}")
+    if args.watermark and not rules.has_watermark:
+        raise UsageError("this vLLM version has no watermark")
+    if args.long_prefill_token_threshold_adaptive and not rules.has_adaptive_threshold:
+        raise UsageError("this vLLM version has no adaptive threshold: it came with 0.31")

@@ -1,22 +1,65 @@
-"""The engine arguments that the scheduler obeys, under vLLM's own names."""
+"""One setting of the engine, under vLLM's own names. What is None is left to vLLM.
+
+Nobody else holds a setting in another form; `deployment.py` says what vLLM takes by itself.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from chunkscope.costs.models.shape import BLOCK_TOKENS
-from chunkscope.engine.rules import Rules
 from chunkscope.errors import UsageError
+
+Value = int | float | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineArgs:
-    """One setting. `kv_cache_tokens` is what vLLM logs: its null block, never used, included."""
+class Settings:
+    max_model_len: int | None = None
+    max_num_batched_tokens: int | None = None
+    long_prefill_token_threshold: int | None = None
+    max_num_seqs: int | None = None
+    enable_chunked_prefill: bool | None = None
+    enable_prefix_caching: bool | None = None
+    gpu_memory_utilization: float | None = None
+    tensor_parallel_size: int | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Settings":
+        """Those of the arguments that are settings; others are not looked at.
+
+        >>> Settings.of({"max_num_seqs": 8, "dtype": "auto"}).given()
+        {'max_num_seqs': 8}
+        """
+        return cls(**{name: given[name] for name in NAMES if given.get(name) is not None})
+
+    def given(self) -> dict[str, Value]:
+        """What is set, by name."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def over(self, other: "Settings") -> "Settings":
+        """These, and the other's where nothing is said here.
+
+        >>> Settings(max_num_seqs=8).over(Settings(max_num_seqs=2, max_model_len=64)).given()
+        {'max_model_len': 64, 'max_num_seqs': 8}
+        """
+        return Settings.of({**other.given(), **self.given()})
+
+
+NAMES = tuple(field.name for field in fields(Settings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineArgs(Settings):
+    """Settings as a scheduler obeys them: nothing that it asks for is left open.
+
+    `kv_cache_tokens` is what vLLM logs: its null block, never used, included.
+    """
 
     max_num_batched_tokens: int
     max_num_seqs: int
     kv_cache_tokens: int
-    max_model_len: int | None = None
     long_prefill_token_threshold: int = 0
     long_prefill_token_threshold_adaptive: bool = False
     enable_chunked_prefill: bool = True
@@ -46,25 +89,3 @@ class EngineArgs:
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""
         return self.kv_cache_tokens // self.block_size - 1
-
-
-def check_args(args: EngineArgs, rules: Rules) -> None:
-    """The combinations with which vLLM, or this copy of it, would not start."""
-    for name in ("max_num_batched_tokens", "max_num_seqs", "kv_cache_tokens", "block_size"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"{name} must be at least 1, not {getattr(args, name)}")
-    threshold = args.long_prefill_token_threshold
-    if threshold < 0:
-        raise UsageError(f"long_prefill_token_threshold must not be negative: {threshold}")
-    if args.max_num_batched_tokens < args.max_num_seqs:
-        raise UsageError(
-            f"max_num_batched_tokens ({args.max_num_batched_tokens:,}) must be at least "
-            f"max_num_seqs ({args.max_num_seqs:,}): vLLM refuses to start",
-            hint="raise the budget, or lower max_num_seqs",
-        )
-    if not 0 <= args.watermark < 1:
-        raise UsageError(f"watermark must be in [0, 1), not {args.watermark}")
-    if args.watermark and not rules.has_watermark:
-        raise UsageError("this vLLM version has no watermark")
-    if args.long_prefill_token_threshold_adaptive and not rules.has_adaptive_threshold:
-        raise UsageError("this vLLM version has no adaptive threshold: it came with 0.31")

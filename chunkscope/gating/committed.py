@@ -8,12 +8,13 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from chunkscope.engine.choices import Entry
+from chunkscope.engine.deployment import OWN
 from chunkscope.engine.flags import (
     BY_NAME,
     FLAGS,
@@ -22,8 +23,8 @@ from chunkscope.engine.flags import (
     SHORT,
     TAKE_SUFFIXES,
     Flag,
-    Value,
 )
+from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import InputError
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -31,7 +32,7 @@ ON = {flag.spelling: flag for flag in FLAGS}
 OFF = {flag.off_spelling: flag for flag in FLAGS if flag.off_spelling}
 # What lm-eval (read in 0.4.9 and 0.4.13) calls some of them, and what it sets unasked.
 HARNESS_NAMES = {"max_length": "max_model_len", "max_batch_size": "max_num_seqs"}
-HARNESS_DEFAULTS: dict[str, Value] = {"gpu_memory_utilization": 0.9}
+HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +45,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """Values by vLLM's own names. `named` are all names found, known here or not."""
+    """`named` are all names found, known here or not; `defaults` are those of who starts vLLM."""
 
-    values: dict[str, Value] = field(default_factory=dict)
+    settings: Settings = OWN
     named: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     entry: Entry = Entry.SERVE
-    defaults: dict[str, Value] = field(default_factory=dict)
+    defaults: Settings = OWN
 
 
 def read_committed(path: Path, form: str | None = None) -> Committed:
@@ -105,7 +106,9 @@ def _of_words(words: list[str], faults: Iterable[Fault] = ()) -> Committed:
     reader = _Words(words)
     reader.faults += faults
     reader.run()
-    return Committed(values=reader.values, named=tuple(reader.named), faults=tuple(reader.faults))
+    return Committed(
+        settings=Settings.of(reader.values), named=tuple(reader.named), faults=tuple(reader.faults)
+    )
 
 
 class _Words:
@@ -281,7 +284,7 @@ def from_model_args(text: str) -> Committed:
             faults.append(Fault(what=name, why=str(error)))
     named = tuple(HARNESS_NAMES.get(key, key) for key in pairs)
     return Committed(
-        values=values,
+        settings=Settings.of(values),
         named=named,
         faults=tuple(faults),
         entry=Entry.LLM,

@@ -1,77 +1,109 @@
 """`--objective latency`: budget and requests whose slowest step stays short. All estimates."""
 
 from chunkscope.artefacts.labels import Label
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
-from chunkscope.planning.budget import paying_budget
-from chunkscope.planning.problem import SEQS_IF_UNKNOWN, Choice, Situation
+from chunkscope.planning.plan import Argument
+from chunkscope.planning.problem import LADDER, Problem
 
 STEP_MULTIPLE = 64
+# Judgement, not measurement: a larger budget must make the step model's throughput this much
+# better. It lies between what 4096 -> 8192 (3.1 %) and 8192 -> 16384 (1.6 %) give on the H200.
+WORTH_SPEED = 0.025
+MAX_KV_LOSS = 0.10  # of the KV cache, for a larger budget
 
 
-def latency_budget(s: Situation, *, chunk: int | None, seqs: int) -> Choice:
+def latency_budget(p: Problem, *, cap: int | None, seqs: int) -> Argument:
     """The largest budget whose slowest step stays under the limit, by the step model."""
-    paying = max(seqs, paying_budget(s, chunk=chunk))
-    limit_s = itl_limit(s)
+    paying = max(seqs, _paying_budget(p, cap))
+    limit_s = itl_limit(p)
     best = seqs
     for budget in range(-(-seqs // STEP_MULTIPLE) * STEP_MULTIPLE, paying + 1, STEP_MULTIPLE):
-        if worst_step(s, budget, seqs) > limit_s:
+        if worst_step(p, budget, seqs) > limit_s:
             break
         best = max(best, budget)
-    took = worst_step(s, best, seqs) * 1000
-    reason = f"its slowest step takes about {took:,.0f} ms, under {s.max_itl_ms:g} ms"
+    took = worst_step(p, best, seqs) * 1000
+    reason = f"its slowest step takes about {took:,.0f} ms, under {p.max_itl_ms:g} ms"
     if best >= paying:
         reason = f"{best:,} is the largest budget that pays; {reason}"
-    label = Label.PREDICTED
-    return Choice(value=best, default=s.default_budget, reason=f"{reason} (estimate)", label=label)
+    return Argument.chosen(
+        "max_num_batched_tokens",
+        best,
+        p.own.max_num_batched_tokens,
+        f"{reason} (estimate)",
+        Label.PREDICTED,
+    )
 
 
-def worst_step(s: Situation, budget: int, seqs: int) -> float:
+def _paying_budget(p: Problem, cap: int | None) -> int:
+    """Climb while throughput gains and the KV cache is not eaten."""
+    best, step = LADDER[0], _step(p)
+    first = None
+    for rung in LADDER:
+        memory = p.memory(
+            Settings(max_num_batched_tokens=rung, long_prefill_token_threshold=cap or 0)
+        )
+        if memory is None or not memory.holds(p.context):
+            break
+        first = first if first and rung > LADDER[2] else memory
+        eaten = memory.kv_cache_tokens < (1 - MAX_KV_LOSS) * first.kv_cache_tokens
+        gain = step.tokens_per_second(rung) / step.tokens_per_second(best) - 1
+        if rung > LADDER[2] and (eaten or gain < WORTH_SPEED):
+            break
+        best = rung
+    return best
+
+
+def worst_step(p: Problem, budget: int, seqs: int) -> float:
     """The end of the longest prompt fills the step beside `seqs` decoding requests."""
-    if s.step is None:
-        raise _needs_step_model()
     prefill = max(0, budget - seqs)
-    memory = s.memory(max(budget, seqs), seqs=seqs)
-    held = memory.kv_cache_tokens if memory else seqs * s.typical_tokens
-    return s.step.seconds(
+    memory = p.memory(Settings(max_num_batched_tokens=max(budget, seqs), max_num_seqs=seqs))
+    held = memory.kv_cache_tokens if memory else seqs * p.typical_tokens
+    return _step(p).seconds(
         tokens=max(budget, seqs),
         prefill=prefill,
-        context=s.longest if prefill else 0,
-        decode_context=min(held, seqs * s.typical_tokens),
+        context=p.longest if prefill else 0,
+        decode_context=min(held, seqs * p.typical_tokens),
         requests=seqs,
     )
 
 
-def latency_seqs(s: Situation) -> Choice:
+def latency_seqs(p: Problem) -> Argument:
     """As many running requests as leave half of the step to prefill."""
-    limit_s = itl_limit(s)
-    default = s.default_seqs
-    start = s.seqs or default or SEQS_IF_UNKNOWN
-    candidates = (start >> shift for shift in range(start.bit_length()))
-    for seqs in candidates:
-        if worst_step(s, seqs, seqs) <= limit_s / 2:
-            took = worst_step(s, seqs, seqs) * 1000
-            reason = f"decoding {seqs:,} requests takes about {took:,.1f} ms of the step (estimate)"
-            return Choice(value=seqs, default=default, reason=reason, label=Label.PREDICTED)
-    alone = worst_step(s, 1, 1) * 1000
+    limit_s = itl_limit(p)
+    start = p.base.max_num_seqs or p.own.max_num_seqs or 1
+    for seqs in (start >> shift for shift in range(start.bit_length())):
+        took = worst_step(p, seqs, seqs)
+        if took <= limit_s / 2:
+            reason = (
+                f"decoding {seqs:,} requests takes about {took * 1000:,.1f} ms of the step "
+                "(estimate)"
+            )
+            return Argument.chosen(
+                "max_num_seqs", seqs, p.own.max_num_seqs, reason, Label.PREDICTED
+            )
+    alone = worst_step(p, 1, 1) * 1000
     raise UsageError(
-        f"--max-itl-ms {s.max_itl_ms:g} cannot be met: decoding a single request takes about "
+        f"--max-itl-ms {p.max_itl_ms:g} cannot be met: decoding a single request takes about "
         f"{alone:,.1f} ms, and prefill needs as much again",
         hint=f"allow at least {2 * alone:,.0f} ms, or take a faster GPU, more of them, or --tp",
     )
 
 
-def itl_limit(s: Situation) -> float:
-    if s.max_itl_ms is None or s.max_itl_ms <= 0:
+def itl_limit(p: Problem) -> float:
+    if p.max_itl_ms is None or p.max_itl_ms <= 0:
         raise UsageError(
             "--objective latency needs --max-itl-ms", hint="for example --max-itl-ms 100"
         )
-    if s.step is None:
-        raise _needs_step_model()
-    return s.max_itl_ms / 1000
+    _step(p)
+    return p.max_itl_ms / 1000
 
 
-def _needs_step_model() -> UsageError:
-    return UsageError(
-        "--objective latency needs to know the model and the GPU's speed",
-        hint="pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`",
-    )
+def _step(p: Problem) -> StepModel:
+    if p.step is None:
+        raise UsageError(
+            "--objective latency needs to know the model and the GPU's speed",
+            hint="pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`",
+        )
+    return p.step

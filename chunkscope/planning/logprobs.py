@@ -1,44 +1,56 @@
 """Likelihood evals: prompt_logprobs needs memory that vLLM neither profiles nor sets aside."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
-from chunkscope.planning.budget import FIRST_RUNG
-from chunkscope.planning.problem import Situation
+from chunkscope.planning.problem import Problem
 
 SMALLEST_CHUNK = 256
+USUAL_BUDGET = 2_048
 LOWEST_UTILIZATION = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Safe:
+class SafeChunk:
     """A chunk and a utilization under which prompt_logprobs does not run out of memory."""
 
-    chunk: int | None
+    tokens: int
     utilization: float
     shrunk: bool
 
 
-def safe_logprobs(s: Situation, threshold: int | None) -> Safe:
+def safe_chunk(p: Problem, threshold: int) -> SafeChunk:
     """The largest chunk up to the threshold whose logits fit outside vLLM's budget."""
-    utilization = s.release.gpu_memory_utilization
-    wanted = min(threshold or s.longest, max(1, s.longest))
-    for share in _utilizations(utilization):
+    wanted = min(threshold, max(1, p.longest))
+    for share in _utilizations(p.own.gpu_memory_utilization or 0.0):
         for chunk in _chunks(wanted):
-            if _survives(replace(s, utilization=share), chunk):
+            if _survives(p, chunk, share):
                 shrunk = chunk < wanted
-                return Safe(chunk=chunk if shrunk else threshold, utilization=share, shrunk=shrunk)
+                tokens = chunk if shrunk else threshold
+                return SafeChunk(tokens=tokens, utilization=share, shrunk=shrunk)
     raise InputError(
         "prompt_logprobs would need more memory than this GPU can spare",
         hint="take a larger GPU or more of them with --tp",
     )
 
 
-def _survives(s: Situation, chunk: int) -> bool:
+def _survives(p: Problem, chunk: int, share: float) -> bool:
     """At a small budget and at a large one: a larger step sets more memory aside to reuse."""
-    budgets = (min(FIRST_RUNG, max(SMALLEST_CHUNK, chunk)), max(FIRST_RUNG, chunk))
-    bills = [s.memory(budget, chunk=chunk) for budget in budgets]
+    bills = [
+        p.memory(
+            Settings(
+                max_num_batched_tokens=budget,
+                long_prefill_token_threshold=chunk,
+                gpu_memory_utilization=share,
+            )
+        )
+        for budget in (
+            min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)),
+            max(USUAL_BUDGET, chunk),
+        )
+    ]
     return all(memory is None or memory.survives_logprobs for memory in bills)
 
 

@@ -3,53 +3,56 @@
 from dataclasses import replace
 
 from chunkscope.costs.gpus import GIB
-from chunkscope.costs.memory import Engine, Memory
+from chunkscope.costs.memory import Memory
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
-from chunkscope.planning.problem import SEQS_IF_UNKNOWN, Situation
+from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
 
-SMALLEST_BUDGET = 512
-FEWEST_SEQS = 8
+LEAST = Settings(
+    max_num_batched_tokens=LADDER[0], max_num_seqs=FEWEST_SEQS, long_prefill_token_threshold=1
+)
 
 
-def with_room(s: Situation) -> Situation:
-    """The situation with as many running requests as leave KV cache for one of full length.
+def with_room(p: Problem) -> Problem:
+    """The problem with as many running requests as leave KV cache for one of full length.
 
     InputError when the model cannot run on that GPU at all.
     """
-    start = s.default_seqs or SEQS_IF_UNKNOWN
+    start = p.own.max_num_seqs
+    if not p.knows_memory or start is None:
+        return p
     tried = None
     for shift in range(start.bit_length()):
         seqs = max(FEWEST_SEQS, start >> shift)
-        tried = s.memory(SMALLEST_BUDGET, chunk=1, seqs=seqs)
-        if tried is None or tried.kv_cache_tokens >= s.context:
-            return s if seqs == start else replace(s, seqs=seqs)
-    if tried is None or s.engine is None:
-        return s
-    raise _does_not_fit(s, s.engine, tried)
+        tried = p.memory(replace(LEAST, max_num_seqs=seqs))
+        if tried is None or tried.kv_cache_tokens >= p.context:
+            return p if seqs == start else replace(p, base=replace(p.base, max_num_seqs=seqs))
+    raise _does_not_fit(p, tried) if tried else AssertionError("vLLM runs no request at all")
 
 
-def _does_not_fit(s: Situation, engine: Engine, memory: Memory) -> InputError:
-    many = f"{s.tp} x " if s.tp > 1 else ""
-    what = f"{engine.shape.name} does not fit {many}{engine.gpu.title}"
+def _does_not_fit(p: Problem, memory: Memory) -> InputError:
+    shape, gpu = p.deployment.shape, p.deployment.gpu
+    if shape is None or gpu is None:
+        raise AssertionError("memory is known only with a model and a GPU")
+    many = f"{p.tp} x " if p.tp > 1 else ""
     if memory.kv_cache_tokens:
-        need = s.context * engine.shape.kv_bytes_per_token(s.tp) / GIB
+        need = p.context * shape.kv_bytes_per_token(p.tp) / GIB
         why = (
-            f"one request of {s.context:,} tokens needs {need:,.1f} GiB of KV cache, "
+            f"one request of {p.context:,} tokens needs {need:,.1f} GiB of KV cache, "
             f"{memory.kv_cache_gib:,.1f} GiB are left"
         )
     else:
         weights = memory.line("weights").gib
         why = f"{weights:,.1f} GiB of weights per GPU, {memory.requested_gib:,.1f} GiB to use"
-    return InputError(f"{what}: {why}", hint=_way_out(s, engine))
+    hint = _way_out(p, shape.attention.heads)
+    return InputError(f"{shape.name} does not fit {many}{gpu.title}: {why}", hint=hint)
 
 
-def _way_out(s: Situation, engine: Engine) -> str:
-    utilization = s.release.gpu_memory_utilization
+def _way_out(p: Problem, heads: int) -> str:
     for tp in (2, 4, 8, 16):
-        if tp <= s.tp or engine.shape.attention.heads % tp:
+        if tp <= p.tp or heads % tp:
             continue
-        wider = replace(engine, tp=tp)
-        memory = wider.memory(budget=SMALLEST_BUDGET, seqs=FEWEST_SEQS, utilization=utilization)
-        if memory.kv_cache_tokens >= s.context:
+        memory = p.memory(replace(LEAST, tensor_parallel_size=tp))
+        if memory is not None and memory.kv_cache_tokens >= p.context:
             return f"--tp {tp} would fit; or take a larger GPU, or a quantized checkpoint"
     return "take a larger GPU, a quantized checkpoint or a smaller model; or shorten the prompts"

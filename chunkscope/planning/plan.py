@@ -1,16 +1,20 @@
 """The plan: mode, engine arguments and what they cost, as a value and an artefact."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.schema import SchemaError, plain
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.memory import Memory
+from chunkscope.costs.models.find import built_in
+from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.choices import Entry, Mode, Objective, Task
-from chunkscope.engine.flags import Release, Value, command_line
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import Release, command_line
+from chunkscope.engine.settings import Settings, Value
 from chunkscope.planning.policy import Chunks, Cuts, Decision
 
 
@@ -24,6 +28,19 @@ class Argument:
     set: bool
     reason: str
     label: Label | None = None
+
+    @classmethod
+    def chosen(
+        cls,
+        name: str,
+        value: Value | None,
+        default: Value | None,
+        reason: str,
+        label: Label | None = None,
+    ) -> "Argument":
+        """Set where it differs from what vLLM takes by itself."""
+        is_set = value is not None and value != default
+        return cls(name=name, value=value, default=default, set=is_set, reason=reason, label=label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,26 +109,6 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
-    """The model as far as a reader of the plan needs it."""
-
-    name: str
-    source: str
-    hub_id: str | None
-    parameters: int
-    weight_bytes: int
-    limit: int | None
-    quantization: str | None
-    kv_bytes_per_token: int
-    activation_bytes_per_token: int
-    notes: tuple[str, ...] = ()
-    # For step times; None in plans of older versions.
-    read_bytes: int | None = None
-    active_parameters: int | None = None
-    pair_flops: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """The room left for the answer, and where that number comes from."""
 
@@ -145,9 +142,7 @@ class Plan(Artefact):
     schema: ClassVar = "chunkscope/plan/1"
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
-    added_later: ClassVar = frozenset(
-        {"command", "forecast", "read_bytes", "active_parameters", "pair_flops"}
-    )
+    added_later: ClassVar = frozenset({"command", "forecast"})
 
     mode: Mode
     threshold: int | None
@@ -161,7 +156,7 @@ class Plan(Artefact):
     refused: Refused
     inputs: Inputs
     release: Release
-    model: ModelInfo | None = None
+    model: ModelShape | None = None
     gpu: Gpu | None = None
     memory: Memory | None = None
     capacity: Capacity | None = None
@@ -171,9 +166,20 @@ class Plan(Artefact):
     version: str = ""
 
     @property
-    def args(self) -> dict[str, Value]:
+    def settings(self) -> Settings:
         """What is to be set; everything else is best left to vLLM."""
-        return {a.name: a.value for a in self.arguments if a.set and a.value is not None}
+        return Settings.of({a.name: a.value for a in self.arguments if a.set})
+
+    @property
+    def deployment(self) -> Deployment:
+        """Where it is to run."""
+        return Deployment(
+            release=self.release,
+            entry=self.inputs.entry,
+            shape=self.model,
+            gpu=self.gpu,
+            logprobs=self.inputs.task is Task.LOGLIKELIHOOD,
+        )
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -185,25 +191,17 @@ class Plan(Artefact):
     def argument(self, name: str) -> Argument:
         return next(a for a in self.arguments if a.name == name)
 
-    def args_for(self, entry: Entry) -> dict[str, Value]:
+    def settings_for(self, entry: Entry) -> Settings:
         """The same settings started another way: defaults that differ there are spelled out."""
-        args = self.args
-        if entry is self.inputs.entry or self.gpu is None:
-            return args
-        there = asdict(self.release.batch_defaults(self.gpu, entry))
-        for argument in self.arguments:
-            name, value = argument.name, argument.value
-            if name in there and value is not None and value != there[name]:
-                args[name] = value
-        return {a.name: args[a.name] for a in self.arguments if a.name in args}
+        return self.deployment.started_as(entry, self.settings)
 
     def cli_args(self) -> list[str]:
         """Words for `vllm serve MODEL ...`."""
-        return command_line(self.args_for(Entry.SERVE), self.release.version)
+        return command_line(self.settings_for(Entry.SERVE), self.release.version)
 
     def llm_kwargs(self) -> dict[str, Value]:
         """Keywords for `vllm.LLM(model, ...)`."""
-        return self.args_for(Entry.LLM)
+        return self.settings_for(Entry.LLM).given()
 
     def _document(self) -> dict[str, Any]:
         """The figures people look for first, then everything."""
@@ -218,7 +216,7 @@ class Plan(Artefact):
             "mode": self.mode,
             "threshold": self.threshold,
             "reasons": self.reasons,
-            "args": self.args,
+            "args": self.settings.given(),
             "memory": _memory_summary(self.memory) if self.memory else None,
             "refused_prompts": {
                 "count": refused.prompts,
@@ -232,6 +230,18 @@ class Plan(Artefact):
     @classmethod
     def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
         return {**document["plan"], "version": document["version"], "created": document["created"]}
+
+    @classmethod
+    def _upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """Version 0.1.0 kept figures of the model, not its shape: the table is asked again."""
+        model = document["plan"]["model"]
+        if model is None or "weight_bytes" not in model:
+            return document
+        shape = built_in(model["hub_id"] or model["name"])
+        if shape is None:
+            raise SchemaError("0.1.0 made it, and kept too little of a model from a folder")
+        named = replace(shape, name=model["name"], source=model["source"])
+        return {**document, "plan": {**document["plan"], "model": plain(named)}}
 
 
 _PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]

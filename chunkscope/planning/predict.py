@@ -7,12 +7,12 @@ from pathlib import Path
 from chunkscope._version import __version__
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.cost_model import CostTarget, cost_model
-from chunkscope.costs.gpus import GIB
-from chunkscope.costs.step_time import ModelWork
+from chunkscope.costs.step_time import model_work
 from chunkscope.engine.choices import ChunkPolicy, Task
+from chunkscope.engine.deployment import OWN, Deployment
 from chunkscope.engine.flags import Release, release
 from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
@@ -20,18 +20,25 @@ from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import Simulation, WorkloadInfo
-from chunkscope.simulation.sweep import knee, pareto, run_all, settings
+from chunkscope.simulation.sweep import knee, pareto, points, run_all
 from chunkscope.simulation.trace import read_trace
 from chunkscope.simulation.workload import BATCH, Drawing, Request, arrival_times, draw_workload
 
 # A profile may hold millions of prompts; so many show what a setting does.
 MOST_REQUESTS = 20_000
 PLAN, ASKED, DEFAULT = "plan", "asked", "default"
+# What vLLM's own setting has in common with the one beside it.
+SHARED = (
+    "max_model_len",
+    "enable_prefix_caching",
+    "gpu_memory_utilization",
+    "tensor_parallel_size",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What the command line can say; None is the plan's, or vLLM's own."""
+    """What the command line can say; `asked` goes before the plan's settings."""
 
     trace: Path | None = None
     requests: int | None = None
@@ -39,9 +46,7 @@ class SimulateOptions:
     seed: int = 0
     max_output: int | None = None
     shared_prefix: int = 0
-    max_num_batched_tokens: int | None = None
-    long_prefill_token_threshold: int | None = None
-    max_num_seqs: int | None = None
+    asked: Settings = OWN
     kv_cache_tokens: int | None = None
     vllm_version: str | None = None
     policy: ChunkPolicy = ChunkPolicy.VLLM
@@ -49,10 +54,10 @@ class SimulateOptions:
     timeline: int = 0
 
     @property
-    def is_own_setting(self) -> bool:
-        """Is it something other than the plan's?"""
-        given = (self.max_num_batched_tokens, self.long_prefill_token_threshold, self.max_num_seqs)
-        return any(value is not None for value in given) or self.policy is not ChunkPolicy.VLLM
+    def name(self) -> str:
+        """Of the setting that is simulated: the plan's, or the user's own."""
+        own = self.asked != OWN or self.policy is not ChunkPolicy.VLLM
+        return ASKED if own else PLAN
 
 
 def predict(
@@ -67,45 +72,48 @@ def predict(
 
     `starting` is told how many settings there are, and gives what to call after each.
     """
-    running = release(options.vllm_version or plan.release.text)
-    cost = cost_model(_target(plan, running), calibration)
-    asked = _args(plan, options, running)
+    there = plan.deployment
+    if options.vllm_version:
+        there = replace(there, release=release(options.vllm_version))
+    cost = cost_model(_target(plan, there.release), calibration)
+    settings, lowered = _settings(plan, options, there)
+    bench = _Bench(there=there, kv_cache_tokens=options.kv_cache_tokens)
+    asked = bench.args(settings)
     requests, info, notes = _requests(plan, profile, options, asked)
     circumstances = Circumstances(
         requests=requests,
-        rules=rules_of(running),
+        rules=rules_of(there.release),
         step=cost.step,
         shared_prefix=info.shared_prefix,
         prompt_logprobs=info.task == Task.LOGLIKELIHOOD,
         policy=options.policy,
     )
-    warnings = (*cost.warnings, *notes, *_lowered(options, asked))
     simulation = Simulation(
         cost_model=cost,
-        vllm=running.text,
+        vllm=there.release.text,
         workload=info,
         runs=(),
-        warnings=warnings,
+        warnings=(*cost.warnings, *notes, *lowered),
         version=__version__,
     )
     if options.sweep:
-        return _swept(simulation, circumstances, asked, plan, options, starting)
-    return _beside_default(simulation, circumstances, asked, plan, options)
+        return _swept(simulation, circumstances, asked, bench, options, starting)
+    common = Settings.of({name: getattr(settings, name) for name in SHARED})
+    own = bench.args(common) if plan.gpu else None
+    return _beside_default(simulation, circumstances, asked, own, options)
 
 
 def _beside_default(
     simulation: Simulation,
     c: Circumstances,
     asked: EngineArgs,
-    plan: Plan,
+    own: EngineArgs | None,
     options: SimulateOptions,
 ) -> Simulation:
-    name = ASKED if options.is_own_setting else PLAN
-    runs = [replace(run_setting(c, asked, watch=options.timeline), setting=name)]
-    default = _default(plan, asked, options)
-    if default is not None and (default != asked or c.policy is not ChunkPolicy.VLLM):
+    runs = [replace(run_setting(c, asked, watch=options.timeline), setting=options.name)]
+    if own is not None and (own != asked or c.policy is not ChunkPolicy.VLLM):
         plain = replace(c, policy=ChunkPolicy.VLLM)
-        runs.append(replace(run_setting(plain, default), setting=DEFAULT))
+        runs.append(replace(run_setting(plain, own), setting=DEFAULT))
     return replace(simulation, runs=tuple(runs))
 
 
@@ -113,16 +121,16 @@ def _swept(
     simulation: Simulation,
     c: Circumstances,
     asked: EngineArgs,
-    plan: Plan,
+    bench: "_Bench",
     options: SimulateOptions,
     starting: Callable[[int], Callable[[], None]],
 ) -> Simulation:
-    chosen = tuple(settings(asked, _kv_cache_tokens(plan, options)))
+    chosen = tuple(bench.args(one) for one in points(asked))
     runs = run_all(c, chosen, advance=starting(len(chosen)))
     if options.timeline:
         watched = run_setting(c, asked, watch=options.timeline)
         others = (run for run in runs if run.args != watched.args)
-        runs = (*others, replace(watched, setting=PLAN))
+        runs = (*others, replace(watched, setting=options.name))
     front = pareto(runs)
     return replace(simulation, runs=runs, pareto=front, knee=knee(runs, front))
 
@@ -130,122 +138,64 @@ def _swept(
 # -- the engine --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    """Where settings are tried: larger steps leave less KV cache, unless its size was given."""
+
+    there: Deployment
+    kv_cache_tokens: int | None
+
+    def args(self, settings: Settings) -> EngineArgs:
+        full = self.there.effective(settings)
+        if full.max_num_batched_tokens is None or full.max_num_seqs is None:
+            raise MissingError(
+                "the plan names no GPU, so vLLM's own budget and number of requests are not known",
+                hint="plan for one: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
+            )
+        return self.there.engine_args(full, kv_cache_tokens=self._tokens(full))
+
+    def _tokens(self, settings: Settings) -> int:
+        if self.kv_cache_tokens is not None:
+            if self.kv_cache_tokens < 1:
+                raise UsageError(
+                    f"--kv-cache-tokens must be at least 1, not {self.kv_cache_tokens}"
+                )
+            return self.kv_cache_tokens
+        memory = self.there.memory(settings)
+        if memory is None:
+            raise MissingError(
+                "the plan does not say how large the KV cache is",
+                hint="plan for a model and a GPU, or pass --kv-cache-tokens",
+            )
+        return max(1, memory.kv_cache_tokens)
+
+
 def _target(plan: Plan, running: Release) -> CostTarget | None:
     """None where the plan knows no model or no GPU."""
-    model, gpu = plan.model, plan.gpu
-    if model is None or gpu is None:
+    if plan.model is None or plan.gpu is None:
         return None
-    if model.read_bytes is None or model.active_parameters is None or model.pair_flops is None:
-        raise InputError(
-            "the plan was made by an older chunkscope, which did not note what a step reads",
-            hint=f"make it again: `{Plan.made_by}`",
-        )
-    return CostTarget(
-        model=model.name,
-        work=ModelWork(
-            read_bytes=model.read_bytes,
-            active_parameters=model.active_parameters,
-            pair_flops=model.pair_flops,
-            kv_bytes_per_token=model.kv_bytes_per_token,
-        ),
-        gpu=gpu,
-        tp=plan.inputs.tp,
-        vllm=running.text,
-    )
+    tp = plan.inputs.tp
+    return CostTarget(work=model_work(plan.model, tp), gpu=plan.gpu, tp=tp, vllm=running.text)
 
 
-def _args(plan: Plan, options: SimulateOptions, running: Release) -> EngineArgs:
-    """The plan's arguments, with what was asked for instead."""
-    budget = options.max_num_batched_tokens or _planned(plan, "max_num_batched_tokens")
-    seqs = options.max_num_seqs or _planned(plan, "max_num_seqs")
-    if budget is None or seqs is None:
-        raise MissingError(
-            "the plan names no GPU, so vLLM's own budget and number of requests are not known",
-            hint="plan for one: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
-        )
-    threshold = options.long_prefill_token_threshold
-    if threshold is None:
-        threshold = _planned(plan, "long_prefill_token_threshold") or 0
-    if options.policy is ChunkPolicy.FIXED:
-        threshold = threshold or FIXED_THRESHOLD
-    if options.max_num_seqs is None:
-        seqs = min(seqs, budget)
-    context = _planned(plan, "max_model_len")
-    chunking = bool(plan.argument("enable_chunked_prefill").value)
-    return EngineArgs(
-        max_num_batched_tokens=budget,
-        max_num_seqs=seqs,
-        long_prefill_token_threshold=threshold,
-        kv_cache_tokens=_kv_cache_tokens(plan, options)(budget, seqs),
-        max_model_len=context,
-        # A smaller budget than the plan's may be asked for: then off is off.
-        enable_chunked_prefill=chunking or budget < (context or 0),
-        enable_prefix_caching=bool(plan.argument("enable_prefix_caching").value),
-        async_scheduling=rules_of(running).async_by_default,
-    )
-
-
-def _planned(plan: Plan, name: str) -> int | None:
-    argument = plan.argument(name)
-    value = argument.value if argument.value is not None else argument.default
-    return int(value) if value is not None else None
-
-
-def _lowered(options: SimulateOptions, asked: EngineArgs) -> tuple[str, ...]:
-    budget = options.max_num_batched_tokens
-    if budget is None or options.max_num_seqs is not None or asked.max_num_seqs < budget:
-        return ()
-    return (f"max_num_seqs is lowered to {budget:,}, the budget, as vLLM does",)
-
-
-def _default(plan: Plan, asked: EngineArgs, options: SimulateOptions) -> EngineArgs | None:
-    """What vLLM would take by itself; None where that is not known."""
-    if plan.gpu is None:
-        return None
-    own = plan.release.batch_defaults(plan.gpu, plan.inputs.entry)
-    seqs = own.max_num_seqs
-    budget = min(own.max_num_batched_tokens, seqs * (asked.max_model_len or 1 << 30))
-    return replace(
-        asked,
-        max_num_batched_tokens=budget,
-        max_num_seqs=min(seqs, budget),
-        long_prefill_token_threshold=0,
-        enable_chunked_prefill=True,
-        kv_cache_tokens=_kv_cache_tokens(plan, options)(budget, min(seqs, budget)),
-    )
-
-
-def _kv_cache_tokens(plan: Plan, options: SimulateOptions) -> Callable[[int, int], int]:
-    """How many tokens the KV cache holds at another budget: activations take from it."""
-    if options.kv_cache_tokens is not None:
-        if options.kv_cache_tokens < 1:
-            raise UsageError(f"--kv-cache-tokens must be at least 1, not {options.kv_cache_tokens}")
-        given = options.kv_cache_tokens
-        return lambda budget, seqs: given  # noqa: ARG005
-    memory, model = plan.memory, plan.model
-    if memory is None or model is None:
-        raise MissingError(
-            "the plan does not say how large the KV cache is",
-            hint="plan for a model and a GPU, or pass --kv-cache-tokens",
-        )
-    step = (memory.line("activation").gib + memory.line("sampler").gib) * GIB
-    planned_seqs = min(_planned(plan, "max_num_seqs") or 1, memory_budget(plan))
-    # Beside the activations stands the sampler, where that needs more (memory.py).
-    sampler = step / planned_seqs if memory.line("sampler").gib > 0 else 0.0
-    per_token = model.kv_bytes_per_token
-
-    def tokens(budget: int, seqs: int) -> int:
-        need = max(budget * model.activation_bytes_per_token, sampler * min(seqs, budget))
-        if budget == memory_budget(plan) and seqs == planned_seqs:
-            return memory.kv_cache_tokens
-        left = memory.kv_cache_bytes + step - need
-        return max(1, int(left // per_token))
-
-    return tokens
-
-
-def memory_budget(plan: Plan) -> int:
-    return _planned(plan, "max_num_batched_tokens") or 1
+def _settings(
+    plan: Plan, options: SimulateOptions, there: Deployment
+) -> tuple[Settings, tuple[str, ...]]:
+    """The plan's settings with what was asked for instead, and what had to follow from that."""
+    asked, notes = options.asked, []
+    settings = asked.over(plan.settings)
+    budget = asked.max_num_batched_tokens
+    if budget is not None:
+        before = there.effective(plan.settings)
+        if settings.enable_chunked_prefill is False and budget < (before.max_model_len or 0):
+            # Smaller than the longest request: then off is off.
+            settings = replace(settings, enable_chunked_prefill=None)
+        if asked.max_num_seqs is None and (before.max_num_seqs or 0) > budget:
+            settings = replace(settings, max_num_seqs=budget)
+            notes.append(f"max_num_seqs is lowered to {budget:,}, the budget, as vLLM does")
+    if options.policy is ChunkPolicy.FIXED and not settings.long_prefill_token_threshold:
+        settings = replace(settings, long_prefill_token_threshold=FIXED_THRESHOLD)
+    return settings, tuple(notes)
 
 
 # -- the requests ------------------------------------------------------------------------------

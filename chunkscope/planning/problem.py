@@ -1,78 +1,62 @@
-"""All that is known before choosing, and what a choice looks like."""
+"""All that is known before choosing: the lengths, where they are served, and the aim."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from chunkscope.artefacts.labels import Label
-from chunkscope.costs.gpus import Gpu
-from chunkscope.costs.memory import Engine, Memory
+from chunkscope.costs.memory import Memory
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.costs.step_time import StepModel, step_model
-from chunkscope.engine.choices import Entry, Objective, Task
-from chunkscope.engine.flags import Release, Value
+from chunkscope.engine.choices import Objective, Task
+from chunkscope.engine.deployment import OWN, Deployment
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.planning.plan import Argument
 from chunkscope.simulation.workload import Request
 
-SEQS_IF_UNKNOWN = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A value, what vLLM would take by itself (None: not known), and the reason."""
-
-    value: Value | None
-    default: Value | None
-    reason: str
-    label: Label | None = None
-    pinned: bool = False
-
-    @property
-    def is_set(self) -> bool:
-        return self.value is not None and (self.pinned or self.value != self.default)
+LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
+FEWEST_SEQS = 8
+WORTH = 0.02  # a smaller gain keeps what vLLM does by itself
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
-    """Lengths, engine and aim. Without model or GPU there is no memory and no step model.
-
-    `seqs` and `utilization` are set while choosing, once vLLM's own do not do.
-    """
+class Problem:
+    """`base` is what all settings have in common: first the context and the number of GPUs; then,
+    once vLLM's own do not do, requests at once and the share of memory."""
 
     lengths: LengthHistogram
     output_tokens: int
-    release: Release
-    entry: Entry = Entry.SERVE
+    deployment: Deployment
+    max_model_len: Argument
+    base: Settings
     task: Task = Task.GENERATE
     objective: Objective = Objective.THROUGHPUT
     max_itl_ms: float | None = None
-    shape: ModelShape | None = None
-    gpu: Gpu | None = None
-    tp: int = 1
-    seqs: int | None = None
-    utilization: float | None = None
     requests: tuple[Request, ...] = ()  # to try settings on
-
-    @cached_property
-    def engine(self) -> Engine | None:
-        if self.shape is None or self.gpu is None:
-            return None
-        logprobs = self.task is Task.LOGLIKELIHOOD
-        return Engine(
-            shape=self.shape, gpu=self.gpu, release=self.release, tp=self.tp, logprobs=logprobs
-        )
-
-    @cached_property
-    def step(self) -> StepModel | None:
-        return step_model(self.shape, self.gpu, self.tp) if self.shape and self.gpu else None
-
-    @cached_property
-    def max_model_len(self) -> Choice:
-        return choose_max_model_len(self)
 
     @property
     def context(self) -> int:
-        return int(self.max_model_len.value or 0)
+        return self.base.max_model_len or 0
+
+    @property
+    def tp(self) -> int:
+        return self.base.tensor_parallel_size or 1
+
+    @cached_property
+    def own(self) -> Settings:
+        """What vLLM takes by itself at this context."""
+        shared = Settings(max_model_len=self.context, tensor_parallel_size=self.tp)
+        return self.deployment.effective(shared)
+
+    @cached_property
+    def step(self) -> StepModel | None:
+        """None without a model, or where the GPU's speed is not known."""
+        shape, gpu = self.deployment.shape, self.deployment.gpu
+        return step_model(shape, gpu, self.tp) if shape and gpu else None
+
+    @property
+    def knows_memory(self) -> bool:
+        return self.deployment.shape is not None and self.deployment.gpu is not None
 
     @property
     def longest(self) -> int:
@@ -84,35 +68,12 @@ class Situation:
         """A median request at its end."""
         return round(self.lengths.percentile(50) or 0) + self.output_tokens
 
-    @property
-    def default_seqs(self) -> int | None:
-        if self.gpu is None:
-            return None
-        return self.release.batch_defaults(self.gpu, self.entry).max_num_seqs
+    def memory(self, settings: Settings = OWN) -> Memory | None:
+        return self.deployment.memory(settings.over(self.base), longest=max(1, self.longest))
 
-    @property
-    def default_budget(self) -> int | None:
-        if self.gpu is None or self.default_seqs is None:
-            return None
-        stated = self.release.batch_defaults(self.gpu, self.entry).max_num_batched_tokens
-        return min(stated, self.default_seqs * self.context)
-
-    def memory(
-        self, budget: int, *, chunk: int | None = None, seqs: int | None = None
-    ) -> Memory | None:
-        if self.engine is None:
-            return None
-        running = seqs or self.seqs or self.default_seqs or SEQS_IF_UNKNOWN
-        return self.engine.memory(
-            budget=budget,
-            seqs=min(running, budget),
-            utilization=self.utilization or self.release.gpu_memory_utilization,
-            chunk=min(chunk or budget, budget, max(1, self.longest)),
-        )
-
-    def fits(self, budget: int, *, chunk: int | None = None) -> bool:
+    def fits(self, settings: Settings = OWN) -> bool:
         """Would vLLM start, and survive its prompt_logprobs? Unknown counts as yes."""
-        memory = self.memory(budget, chunk=chunk)
+        memory = self.memory(settings)
         return memory is None or memory.holds(self.context)
 
 
@@ -126,18 +87,18 @@ def round_up(tokens: int) -> int:
     return -(-tokens // step) * step
 
 
-def choose_max_model_len(s: Situation) -> Choice:
-    longest, limit = s.lengths.max or 0, s.shape.limit if s.shape else None
-    need = longest + s.output_tokens
-    said = f"the longest prompt has {longest:,} tokens, plus {s.output_tokens:,} for the output"
+def choose_max_model_len(longest: int, output_tokens: int, shape: ModelShape | None) -> Argument:
+    limit = shape.limit if shape else None
+    need = longest + output_tokens
+    said = f"the longest prompt has {longest:,} tokens, plus {output_tokens:,} for the output"
     value = round_up(need)
     if limit is None or value < limit:
-        return Choice(value=value, default=limit, reason=f"{said}, rounded up")
-    if s.output_tokens >= limit:
+        return Argument.chosen("max_model_len", value, limit, f"{said}, rounded up")
+    if output_tokens >= limit:
         raise UsageError(
-            f"an output of {s.output_tokens:,} tokens leaves no room for a prompt: "
+            f"an output of {output_tokens:,} tokens leaves no room for a prompt: "
             f"the model takes {limit:,}",
             hint="lower --max-output",
         )
     over = "" if need <= limit else f", over the model's limit of {limit:,}"
-    return Choice(value=limit, default=limit, reason=f"{said}{over}; the model's own limit")
+    return Argument.chosen("max_model_len", limit, limit, f"{said}{over}; the model's own limit")

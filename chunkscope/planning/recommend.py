@@ -9,20 +9,19 @@ from chunkscope._version import __version__
 from chunkscope.costs.gpus import Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models import ModelShape, find_model
-from chunkscope.costs.step_time import pair_flops, read_bytes
 from chunkscope.engine.choices import Entry, Mode, Objective, Task
-from chunkscope.engine.flags import Effective, broken_rules, release
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import release
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.arguments import Settled, settle
 from chunkscope.planning.latency import worst_step
 from chunkscope.planning.plan import (
-    Argument,
     Capacity,
     DatasetDecision,
     Forecast,
     Inputs,
-    ModelInfo,
     Output,
     Plan,
     Reason,
@@ -30,8 +29,7 @@ from chunkscope.planning.plan import (
     StepEstimate,
 )
 from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
-from chunkscope.planning.problem import Situation
-from chunkscope.planning.trial import Setting, can_be_tried, own_setting
+from chunkscope.planning.problem import Problem, choose_max_model_len
 from chunkscope.simulation.workload import Drawing, Request, draw_workload
 
 DEFAULT_OUTPUT = 256
@@ -72,53 +70,59 @@ def recommend(
     elif tp < 1:
         raise UsageError(f"--tp must be at least 1, not {tp}")
     output = _output(chosen, task, max_output)
-    situation = Situation(
-        lengths=together(chosen),
+    lengths = together(chosen)
+    context = choose_max_model_len(lengths.max or 0, output.tokens, shape)
+    problem = Problem(
+        lengths=lengths,
         output_tokens=output.tokens,
-        release=release(vllm_version),
-        entry=entry,
+        deployment=Deployment(
+            release=release(vllm_version),
+            entry=entry,
+            shape=shape,
+            gpu=card,
+            logprobs=task is Task.LOGLIKELIHOOD,
+        ),
+        max_model_len=context,
+        base=Settings.of({"max_model_len": context.value, "tensor_parallel_size": tp}),
         task=task,
         objective=objective,
         max_itl_ms=max_itl_ms,
-        shape=shape,
-        gpu=card,
-        tp=tp,
     )
-    decision = decide(situation.lengths, cuts, mode=mode)
-    inputs = _inputs(profile, situation, output, dataset, cuts)
-    return _plan(profile, situation, decision, inputs, chosen)
+    decision = decide(lengths, cuts, mode=mode)
+    inputs = _inputs(profile, problem, output, dataset, cuts)
+    return _plan(profile, problem, decision, inputs, chosen)
 
 
 def _plan(
     profile: Profile,
-    s: Situation,
+    p: Problem,
     decision: Decision,
     inputs: Inputs,
     chosen: tuple[DatasetProfile, ...],
 ) -> Plan:
-    refused = _refused(s)
-    s = replace(s, requests=_requests_to_try(s, chosen, inputs.output))
-    settled = settle(s, decision, inputs.cuts)
-    _check_result(s, settled)
+    refused = _refused(p)
+    p = replace(p, requests=_requests_to_try(p, chosen, inputs.output))
+    settled = settle(p, decision, inputs.cuts)
+    _check_result(p, settled)
     return Plan(
         mode=settled.mode,
         threshold=settled.threshold,
         decision=decision,
         decisions=_decisions(profile, inputs.cuts),
-        chunks=chunked(s.lengths, settled.chunk),
-        arguments=_arguments(settled),
+        chunks=chunked(p.lengths, settled.chunk),
+        arguments=settled.arguments,
         adjustments=_adjustments(settled),
         lost=settled.lost,
-        warnings=_warnings(s, refused, inputs.output, profile),
+        warnings=_warnings(p, refused, inputs.output, profile),
         refused=refused,
         inputs=inputs,
-        release=s.release,
-        model=_model_info(s.shape, s.tp) if s.shape else None,
-        gpu=s.gpu,
+        release=p.deployment.release,
+        model=p.deployment.shape,
+        gpu=p.deployment.gpu,
         memory=settled.memory,
-        capacity=_capacity(s, settled.memory),
-        step=_step(s, settled),
-        forecast=_forecast(s, settled),
+        capacity=_capacity(p, settled.memory),
+        step=_step(p, settled.settings),
+        forecast=_forecast(p, settled),
         version=__version__,
     )
 
@@ -171,27 +175,24 @@ def _output(datasets: Iterable[DatasetProfile], task: Task, asked: int | None) -
 
 
 def _requests_to_try(
-    s: Situation, datasets: tuple[DatasetProfile, ...], output: Output
+    p: Problem, datasets: tuple[DatasetProfile, ...], output: Output
 ) -> tuple[Request, ...]:
     """A sample of the prompts to simulate settings on; none where nobody knows the speed."""
-    if s.step is None or s.engine is None:
+    if p.step is None:
         return ()
+    mean = max(1, round(p.lengths.mean or 0) + p.output_tokens)
     how = Drawing(
-        count=min(s.lengths.count, TRIAL_REQUESTS, max(256, TRIAL_TOKENS // _mean_tokens(s))),
-        room=s.context,
+        count=min(p.lengths.count, TRIAL_REQUESTS, max(256, TRIAL_TOKENS // mean)),
+        room=p.context,
         output=output.tokens if output.origin == ASKED else None,
         output_if_unknown=output.tokens,
-        task=s.task,
+        task=p.task,
     )
     return draw_workload(datasets, how).requests
 
 
-def _mean_tokens(s: Situation) -> int:
-    return max(1, round(s.lengths.mean or 0) + s.output_tokens)
-
-
 def _inputs(
-    profile: Profile, s: Situation, output: Output, dataset: str | None, cuts: Cuts
+    profile: Profile, p: Problem, output: Output, dataset: str | None, cuts: Cuts
 ) -> Inputs:
     return Inputs(
         profile_digest=profile_digest(profile),
@@ -199,11 +200,11 @@ def _inputs(
         tokenizer=profile.tokenizer.name,
         dataset=dataset,
         cuts=cuts,
-        objective=s.objective,
-        max_itl_ms=s.max_itl_ms,
-        task=s.task,
-        entry=s.entry,
-        tp=s.tp,
+        objective=p.objective,
+        max_itl_ms=p.max_itl_ms,
+        task=p.task,
+        entry=p.deployment.entry,
+        tp=p.tp,
         output=output,
     )
 
@@ -215,42 +216,30 @@ def profile_digest(profile: Profile) -> str:
 # -- the result --------------------------------------------------------------------------------
 
 
-def _refused(s: Situation) -> Refused:
-    room = s.context - s.output_tokens
-    refused = Refused(prompts=s.lengths.over(room), of=s.lengths.count, room_tokens=room)
+def _refused(p: Problem) -> Refused:
+    room = p.context - p.output_tokens
+    refused = Refused(prompts=p.lengths.over(room), of=p.lengths.count, room_tokens=room)
     if refused.prompts == refused.of:
         raise InputError(
-            f"every prompt is longer than the model takes: {s.context:,} tokens, "
-            f"{s.output_tokens:,} of them for the output",
+            f"every prompt is longer than the model takes: {p.context:,} tokens, "
+            f"{p.output_tokens:,} of them for the output",
             hint="choose a model with a longer context, or lower --max-output",
         )
     return refused
 
 
-def _check_result(s: Situation, settled: Settled) -> None:
+def _check_result(p: Problem, settled: Settled) -> None:
     """Never hand out arguments that this vLLM would refuse or that the memory model rules out."""
-    if settled.memory is not None and not settled.memory.holds(s.context):
+    if settled.memory is not None and not settled.memory.holds(p.context):
         raise InputError(
-            f"no setting fits: one request of {s.context:,} tokens needs more KV cache than the "
+            f"no setting fits: one request of {p.context:,} tokens needs more KV cache than the "
             f"{settled.memory.kv_cache_gib:,.1f} GiB left",
             hint="take a larger GPU, more of them with --tp, or a quantized checkpoint",
         )
-    values = {name: choice.value for name, choice in settled.choices.items()}
-    budget = values["max_num_batched_tokens"]
-    size = int(budget) if budget is not None else s.context
-    seqs = values["max_num_seqs"]
-    effective = Effective(
-        max_model_len=s.context,
-        max_num_batched_tokens=size,
-        max_num_seqs=int(seqs) if seqs is not None else min(size, 1),
-        long_prefill_token_threshold=int(values["long_prefill_token_threshold"] or 0),
-        enable_chunked_prefill=bool(values["enable_chunked_prefill"]),
-        gpu_memory_utilization=float(values["gpu_memory_utilization"] or 0),
-        model_limit=s.shape.limit if s.shape else None,
-    )
-    broken = broken_rules(effective, s.release.version)
-    if broken:
-        raise AssertionError(f"vLLM {s.release.text} would refuse this plan: {broken[0]}")
+    refusals = p.deployment.refusals(settled.settings)
+    if refusals:
+        text = p.deployment.release.text
+        raise AssertionError(f"vLLM {text} would refuse this plan: {refusals[0]}")
 
 
 def _decisions(profile: Profile, cuts: Cuts) -> tuple[DatasetDecision, ...]:
@@ -268,26 +257,13 @@ def _decisions(profile: Profile, cuts: Cuts) -> tuple[DatasetDecision, ...]:
     )
 
 
-def _arguments(settled: Settled) -> tuple[Argument, ...]:
-    return tuple(
-        Argument(
-            name=name,
-            value=choice.value,
-            default=choice.default,
-            set=choice.is_set,
-            reason=choice.reason,
-            label=choice.label,
-        )
-        for name, choice in settled.choices.items()
-    )
-
-
 def _adjustments(settled: Settled) -> tuple[Reason, ...]:
     return (Reason(subject="mode", text=settled.overruled),) if settled.overruled else ()
 
 
-def _warnings(s: Situation, refused: Refused, output: Output, profile: Profile) -> tuple[str, ...]:
-    found = [s.release.note] if s.release.note else []
+def _warnings(p: Problem, refused: Refused, output: Output, profile: Profile) -> tuple[str, ...]:
+    release, shape, gpu = p.deployment.release, p.deployment.shape, p.deployment.gpu
+    found = [release.note] if release.note else []
     if refused.prompts:
         found.append(
             f"{refused.prompts:,} of {refused.of:,} prompts would be refused: longer than "
@@ -301,71 +277,43 @@ def _warnings(s: Situation, refused: Refused, output: Output, profile: Profile) 
     sampled = sum(1 for dataset in profile.datasets if dataset.sample)
     if sampled:
         found.append(f"{sampled:,} datasets were only sampled: the longest prompt may be longer")
-    found += doubts(s.gpu) if s.gpu else ()
-    return (*found, *(s.shape.notes if s.shape else ()))
+    found += doubts(gpu) if gpu else ()
+    return (*found, *(shape.notes if shape else ()))
 
 
-def _model_info(shape: ModelShape, tp: int) -> ModelInfo:
-    return ModelInfo(
-        name=shape.name,
-        source=shape.source,
-        hub_id=shape.hub_id,
-        parameters=shape.parameters.total,
-        weight_bytes=shape.weight_bytes,
-        limit=shape.limit,
-        quantization=shape.quantization.method if shape.quantization else None,
-        kv_bytes_per_token=shape.kv_bytes_per_token(tp),
-        activation_bytes_per_token=shape.activation_bytes_per_token(tp),
-        notes=shape.notes,
-        read_bytes=read_bytes(shape),
-        active_parameters=shape.active_parameters,
-        pair_flops=pair_flops(shape),
-    )
-
-
-def _capacity(s: Situation, memory: Memory | None) -> Capacity | None:
-    if memory is None or s.shape is None:
+def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
+    shape = p.deployment.shape
+    if memory is None or shape is None:
         return None
-    shape = s.shape
 
     def at_once(length: float) -> int:
-        tokens = min(round(length) + s.output_tokens, s.context)
-        return max(0, memory.kv_cache_bytes) // max(1, shape.kv_bytes_of(tokens, s.tp))
+        tokens = min(round(length) + p.output_tokens, p.context)
+        return max(0, memory.kv_cache_bytes) // max(1, shape.kv_bytes_of(tokens, p.tp))
 
     return Capacity(
-        p50=at_once(s.lengths.percentile(50) or 0),
-        p95=at_once(s.lengths.percentile(95) or 0),
-        longest=at_once(s.longest),
+        p50=at_once(p.lengths.percentile(50) or 0),
+        p95=at_once(p.lengths.percentile(95) or 0),
+        longest=at_once(p.longest),
     )
 
 
-def _step(s: Situation, settled: Settled) -> StepEstimate | None:
-    budget, seqs = (settled.choices[n].value for n in ("max_num_batched_tokens", "max_num_seqs"))
-    if s.step is None or budget is None or seqs is None:
+def _step(p: Problem, settings: Settings) -> StepEstimate | None:
+    budget, seqs = settings.max_num_batched_tokens, settings.max_num_seqs
+    if p.step is None or budget is None or seqs is None:
         return None
     return StepEstimate(
-        slowest_step_ms=worst_step(s, int(budget), int(seqs)) * 1000,
-        prefill_tokens_per_s=s.step.tokens_per_second(int(budget)),
-        origin=s.step.origin,
+        slowest_step_ms=worst_step(p, budget, seqs) * 1000,
+        prefill_tokens_per_s=p.step.tokens_per_second(budget),
+        origin=p.step.origin,
     )
 
 
-def _forecast(s: Situation, settled: Settled) -> Forecast | None:
+def _forecast(p: Problem, settled: Settled) -> Forecast | None:
     """The plan beside vLLM's own setting, both simulated."""
-    if settled.trials is None or not can_be_tried(s):
-        return None
-    values = {name: choice.value for name, choice in settled.choices.items()}
-    planned = settled.trials.run(
-        Setting(
-            budget=int(values["max_num_batched_tokens"] or 1),
-            seqs=int(values["max_num_seqs"] or 1),
-            threshold=int(values["long_prefill_token_threshold"] or 0),
-            chunking=bool(values["enable_chunked_prefill"]),
-        )
-    )
+    planned = settled.trials.run(settled.settings)
     if planned is None:
         return None
-    default = settled.trials.run(own_setting(s))
+    default = settled.trials.run(p.own)
     return Forecast(
         requests=planned.requests,
         makespan_s=planned.makespan_s,

@@ -220,7 +220,7 @@ def _mode(old: Plan, new: Plan) -> Iterator[Change]:
 
 
 def _arguments(old: Plan, new: Plan) -> Iterator[Change]:
-    before, after = old.args, new.args
+    before, after = old.settings.given(), new.settings.given()
     for name in dict.fromkeys((*after, *before)):
         values = before.get(name), after.get(name)
         yield from _changed(Part.ARGUMENTS, "plan", name, *values, write=_or(DEFAULT, _written))

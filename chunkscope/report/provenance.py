@@ -87,7 +87,7 @@ def _of_plan(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "command", shlex.join(inputs.command)
     yield "for vLLM", plan.release.text
     if plan.model is not None:
-        yield "model", f"{plan.model.hub_id or plan.model.name} ({plan.model.source})"
+        yield "model", f"{plan.model.load_name} ({plan.model.source})"
     if plan.gpu is not None:
         each = f"{inputs.tp} x " if inputs.tp > 1 else ""
         yield "GPU", f"{each}{plan.gpu.title}, {plan.gpu.memory_gib:,.1f} GiB ({plan.gpu.source})"

@@ -92,7 +92,7 @@ def verdict(plan: Plan) -> str:
 
 def _chunk_end(plan: Plan) -> str:
     """What ends a chunk: a threshold that is set, else the budget of a step."""
-    if plan.threshold and "long_prefill_token_threshold" in plan.args:
+    if plan.threshold and plan.settings.long_prefill_token_threshold:
         return f", threshold {plan.threshold:,} tokens"
     return f", {number(plan.chunks.size)} tokens a step" if plan.chunks.size else ""
 
@@ -196,7 +196,7 @@ def _step_memory(plan: Plan) -> Iterator[str]:
     assert plan.memory is not None  # noqa: S101  (the caller asked)
     here = plan.memory.line("activation").gib
     longest, model = plan.decision.longest, plan.model
-    whole = longest * model.activation_bytes_per_token / GIB if model else None
+    whole = longest * model.activation_bytes_per_token(plan.inputs.tp) / GIB if model else None
     if whole is not None and whole > here:
         yield (
             f"A step's activations take {gib(here)}; reading the longest prompt ({longest:,} "

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs, check_args
+from chunkscope.engine.rules import Rules, check_args
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy

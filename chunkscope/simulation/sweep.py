@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
@@ -21,28 +21,26 @@ THRESHOLDS = (512, 2_048, 8_192)
 REQUESTS_WORTH_A_POOL = 2_000
 
 
-def settings(base: EngineArgs, kv_cache_tokens: Callable[[int, int], int]) -> Iterator[EngineArgs]:
+def points(base: Settings) -> Iterator[Settings]:
     """Every budget without a threshold, then thresholds at the budget of `base`.
 
     A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer requests.
     """
+    own = Settings.of(base.given())
+    size = base.max_num_batched_tokens or 0
     for budget in BUDGETS:
-        yield _with(base, budget, 0, kv_cache_tokens)
+        yield _at(own, budget, 0)
     for threshold in THRESHOLDS:
-        if threshold < base.max_num_batched_tokens:
-            yield _with(base, base.max_num_batched_tokens, threshold, kv_cache_tokens)
+        if threshold < size:
+            yield _at(own, size, threshold)
 
 
-def _with(
-    base: EngineArgs, budget: int, threshold: int, kv_cache_tokens: Callable[[int, int], int]
-) -> EngineArgs:
-    seqs = min(base.max_num_seqs, budget)
+def _at(base: Settings, budget: int, threshold: int) -> Settings:
     return replace(
         base,
         max_num_batched_tokens=budget,
-        max_num_seqs=seqs,
+        max_num_seqs=min(base.max_num_seqs or budget, budget),
         long_prefill_token_threshold=threshold,
-        kv_cache_tokens=kv_cache_tokens(budget, seqs),
         enable_chunked_prefill=True,
     )
 

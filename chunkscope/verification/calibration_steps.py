@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.costs.calibration import SAME, CalibratedModel, Calibration, StepSamples
+from chunkscope.costs.calibration import SAME, Calibration, StepSamples
 from chunkscope.costs.gpus import GIB
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.costs.step_time import model_work
@@ -57,7 +57,7 @@ def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> 
         gpu=worker.get("gpu") or "cpu",
         gpu_memory_gib=total / GIB if total else None,
         device=worker["device"],
-        model=_model(shape, tp),
+        model=model_work(shape, tp),
         tp=tp,
         vllm=record.versions["vllm"],
         torch=record.versions["torch"],
@@ -85,19 +85,6 @@ def _steps(repeats: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
     ]
     every = -(-len(found) // STEPS_PER_RUN) if found else 1
     return [(*row[:-1], round(row[-1], 7)) for row in found[::every]]
-
-
-def _model(shape: ModelShape, tp: int) -> CalibratedModel:
-    work = model_work(shape, tp)
-    return CalibratedModel(
-        name=shape.name,
-        hub_id=shape.hub_id,
-        weight_bytes=shape.weight_bytes,
-        active_parameters=work.active_parameters,
-        kv_bytes_per_token=work.kv_bytes_per_token,
-        pair_flops=work.pair_flops,
-        read_bytes=work.read_bytes,
-    )
 
 
 def calibration_path(folder: Path, calibration: Calibration) -> Path:

@@ -25,7 +25,7 @@ from chunkscope.verification.latencies import Answer, Steps, distribution_of, fi
 from chunkscope.verification.machine import machine_of, refuse_another_machine
 from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Machine, Run, WorkerMemory
-from chunkscope.verification.settings import Setting
+from chunkscope.verification.settings import ComparedSetting
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
@@ -49,10 +49,10 @@ class EngineJob:
     bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
     machine: Machine | None = None  # where the rows before were measured: no other will do
 
-    def task(self, setting: Setting) -> dict[str, Any]:
+    def task(self, setting: ComparedSetting) -> dict[str, Any]:
         w = self.workload
         return {
-            "engine": {**self.engine, **setting.args},
+            "engine": {**self.engine, **setting.settings.given()},
             "entry": self.entry,
             "task": w.task.value,
             "seed": w.seed,
@@ -101,7 +101,9 @@ class Measured:
     interrupted: bool = False  # when all was measured and only calibrating was left
 
 
-def measure(setting: Setting, job: EngineJob, log: Path, listener: VerifyProgress) -> Measured:
+def measure(
+    setting: ComparedSetting, job: EngineJob, log: Path, listener: VerifyProgress
+) -> Measured:
     """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
     record = EngineRecord()
     if setting.impossible:
@@ -243,7 +245,7 @@ def _ending(code: int) -> str:
 
 
 def _run(
-    setting: Setting,
+    setting: ComparedSetting,
     record: EngineRecord,
     log_text: str,
     status: Status,
@@ -256,7 +258,7 @@ def _run(
     return Run(
         setting=setting.name,
         same_as=setting.same_as,
-        args=dict(setting.args),
+        args={**setting.settings.given()},
         status=status,
         message=message,
         phase=None if status is Status.OK else record.phase,

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from chunkscope.costs.gpus import Gpu, find_gpu
-from chunkscope.costs.memory import Engine
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.choices import Task
+from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import ChunkscopeError
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Predicted, Run
@@ -21,26 +22,27 @@ def with_prediction(
     gpu = _gpu(gpu_title)
     if gpu is None or vllm is None or not all(run.engine.get(name) for name in NEEDED):
         return run
-    engine = Engine(
+    there = Deployment(
+        release=release(vllm),
         shape=shape,
         gpu=gpu,
-        release=release(vllm),
-        tp=run.engine.get("tensor_parallel_size") or 1,
         logprobs=workload.task is Task.LOGLIKELIHOOD,
         cuda_graphs=not run.engine.get("enforce_eager"),
     )
+    settings = Settings.of(run.engine)
+    memory = there.memory(settings, longest=workload.longest)
+    model = there.memory_model(settings.tensor_parallel_size or 1)
+    if memory is None or model is None:
+        return run
     budget, seqs = run.engine["max_num_batched_tokens"], run.engine["max_num_seqs"]
-    threshold = run.engine.get("long_prefill_token_threshold") or budget
+    threshold = settings.long_prefill_token_threshold or budget
     chunk = min(threshold, budget, workload.longest)
-    memory = engine.memory(
-        budget=budget, seqs=seqs, utilization=run.engine["gpu_memory_utilization"], chunk=chunk
-    )
     running = min(seqs, len(workload.requests))
     return replace(
         run,
         predicted=Predicted(
             weights_gib=memory.line("weights").gib,
-            activation_gib=engine.running_peak_gib(budget=budget, running=running, chunk=chunk),
+            activation_gib=model.running_peak_gib(budget=budget, running=running, chunk=chunk),
             kv_cache_tokens=memory.kv_cache_tokens,
             note=memory.line("activation").note,
             overhead_gib=memory.line("overhead").gib,

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import plain
-from chunkscope.engine.flags import Value
 from chunkscope.engine.logs import Status
+from chunkscope.engine.settings import Value
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 
 

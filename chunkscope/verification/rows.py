@@ -16,7 +16,7 @@ from chunkscope.verification.engine_run import EngineJob, Measured, measure
 from chunkscope.verification.machine import machine_of, refuse_what_shows_before
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Verification
-from chunkscope.verification.settings import Setting
+from chunkscope.verification.settings import ComparedSetting
 from chunkscope.verification.verdict import judge
 
 
@@ -30,7 +30,7 @@ class Report:
 
 
 def resumed(
-    fresh: Verification, old: Verification, settings: Sequence[Setting], installed: Release
+    fresh: Verification, old: Verification, settings: Sequence[ComparedSetting], installed: Release
 ) -> Verification:
     """With the finished rows of an earlier try at the same thing on the same machine."""
     differs = {
@@ -47,7 +47,7 @@ def resumed(
             )
     if old.machine is None:
         return fresh  # no engine ever started: where it was tried is not known
-    wanted = {setting.name: setting.args for setting in settings}
+    wanted = {setting.name: setting.settings.given() for setting in settings}
     kept = [
         run
         for run in old.runs
@@ -75,7 +75,7 @@ class Rows:
         self._measured: list[Measured] = []
         self._earlier: dict[Path, Calibration | None] = {}
 
-    def measure(self, settings: Sequence[Setting]) -> Verification:
+    def measure(self, settings: Sequence[ComparedSetting]) -> Verification:
         for number, setting in enumerate(settings, start=1):
             if self._made.run(setting.name) is None:
                 listener = self._report.listener
@@ -132,6 +132,6 @@ class Rows:
                 self._earlier[path] = Calibration.load(path) if is_resumed else None
         return self._earlier.setdefault(path, None)
 
-    def _log(self, setting: Setting) -> Path:
+    def _log(self, setting: ComparedSetting) -> Path:
         name = "".join(c if c.isalnum() else "-" for c in setting.name).strip("-")
         return self._report.output.parent / f"verify-{name}.log"

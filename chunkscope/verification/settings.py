@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from chunkscope.engine.choices import Mode
-from chunkscope.engine.flags import FLAGS, Off, Release, Value
+from chunkscope.engine.flags import FLAGS, Off, Release
+from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
@@ -21,11 +22,11 @@ COMMON = ("max_model_len", "tensor_parallel_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ComparedSetting:
     """One row. `impossible` says why it cannot be run at all on this vLLM."""
 
     name: str
-    args: dict[str, Value]
+    settings: Settings
     same_as: tuple[str, ...] = ()
     impossible: str | None = None
 
@@ -37,37 +38,38 @@ def settings_of(
     *,
     against: Sequence[str] = (DEFAULT, "off"),
     also: Sequence[str] = (),
-) -> tuple[Setting, ...]:
+) -> tuple[ComparedSetting, ...]:
     """The plan first: the others are compared with it. Names for the same arguments share a row."""
-    common = {name: value for name, value in plan.args.items() if name in COMMON}
-    plans = plan.args_for(plan.inputs.entry)
-    rows = [Setting(name=PLAN, args=plans)]
-    if plans.get("enable_chunked_prefill") is False and Mode.OFF in against:
+    planned = plan.settings
+    common = Settings.of({name: getattr(planned, name) for name in COMMON})
+    rows = [ComparedSetting(name=PLAN, settings=planned)]
+    if planned.enable_chunked_prefill is False and Mode.OFF in against:
         rows = [replace(rows[0], same_as=(Mode.OFF.value,))]  # the plan is to switch it off
         against = [name for name in against if name != Mode.OFF]
     rows += (_against(name, plan, profile, installed, common) for name in against)
-    rows += (Setting(name=text, args={**common, **parse_point(text)}) for text in also)
+    rows += (ComparedSetting(name=text, settings=parse_point(text).over(common)) for text in also)
     return tuple(_merged(rows))
 
 
 def _against(
-    name: str, plan: Plan, profile: Profile, installed: Release, common: dict[str, Value]
-) -> Setting:
+    name: str, plan: Plan, profile: Profile, installed: Release, common: Settings
+) -> ComparedSetting:
     if name == DEFAULT:
-        return Setting(name=name, args=common)
+        return ComparedSetting(name=name, settings=common)
     if name == Mode.OFF:
-        args: dict[str, Value] = {**common, "enable_chunked_prefill": False}
+        settings = replace(common, enable_chunked_prefill=False)
         reason = f"vLLM {installed.text} ignores chunked prefill off for generative models"
         ignored = installed.off is Off.IGNORED
-        return Setting(name=name, args=args, impossible=reason if ignored else None)
+        return ComparedSetting(name=name, settings=settings, impossible=reason if ignored else None)
     if name not in AGAINST:
         raise UsageError(
             f"--against {name!r}: there is no such setting", hint=f"choose of {', '.join(AGAINST)}"
         )
     try:
-        return Setting(name=name, args={**common, **_replan(plan, profile, Mode(name)).args})
+        replanned = _replan(plan, profile, Mode(name)).settings
+        return ComparedSetting(name=name, settings=replanned.over(common))
     except ChunkscopeError as error:
-        return Setting(name=name, args=common, impossible=error.message)
+        return ComparedSetting(name=name, settings=common, impossible=error.message)
 
 
 def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:
@@ -75,7 +77,7 @@ def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:
     made_with = plan.inputs
     return recommend(
         profile,
-        model=(plan.model.hub_id or plan.model.name) if plan.model else None,
+        model=plan.model,
         gpu=plan.gpu,
         tp=made_with.tp,
         vllm_version=plan.release.text,
@@ -90,11 +92,11 @@ def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:
     )
 
 
-def _merged(rows: Sequence[Setting]) -> Iterator[Setting]:
+def _merged(rows: Sequence[ComparedSetting]) -> Iterator[ComparedSetting]:
     """A GPU minute is not spent twice on the same arguments."""
-    done: dict[int, Setting] = {}
+    done: dict[int, ComparedSetting] = {}
     for row in rows:
-        twin = next((i for i, r in done.items() if r.args == row.args), None)
+        twin = next((i for i, r in done.items() if r.settings == row.settings), None)
         if twin is None:
             done[len(done)] = row
         elif row.name not in (done[twin].name, *done[twin].same_as):
@@ -102,13 +104,13 @@ def _merged(rows: Sequence[Setting]) -> Iterator[Setting]:
     yield from done.values()
 
 
-def parse_point(text: str) -> dict[str, Value]:
+def parse_point(text: str) -> Settings:
     """One point of the user's own.
 
-    >>> parse_point("max-num-batched-tokens=4096,enable-chunked-prefill=true")
+    >>> parse_point("max-num-batched-tokens=4096,enable-chunked-prefill=true").given()
     {'max_num_batched_tokens': 4096, 'enable_chunked_prefill': True}
     """
-    return dict(_parse_one(part) for part in text.split(",") if part.strip())
+    return Settings.of(dict(_parse_one(part) for part in text.split(",") if part.strip()))
 
 
 def _parse_one(text: str) -> tuple[str, Value]:

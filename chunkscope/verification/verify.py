@@ -69,7 +69,7 @@ def verify(
     options, report = options or VerifyOptions(), report or Report()
     check_options(options)
     installed = _installed(options.python)
-    name = model or (plan.model and (plan.model.hub_id or plan.model.name))
+    name = model or (plan.model and plan.model.load_name)
     if not name:
         raise UsageError("which model? The plan names none", hint="pass --model PATH_OR_ID")
     workload, prompts = workload_for(plan, profile, options)

@@ -10,7 +10,8 @@ import pytest
 
 from chunkscope.artefacts import codec
 from chunkscope.artefacts.artefact import Artefact
-from chunkscope.costs.calibration import CalibratedModel, Calibration, StepSamples
+from chunkscope.costs.calibration import Calibration, StepSamples
+from chunkscope.costs.step_time import ModelWork
 from chunkscope.errors import InputError
 from tests.report import examples
 from tests.verification.runs import failed, run, verification
@@ -19,7 +20,7 @@ CALIBRATION = Calibration(
     gpu="NVIDIA H200",
     gpu_memory_gib=139.8,
     device="cuda",
-    model=CalibratedModel(
+    model=ModelWork(
         name="m",
         hub_id=None,
         weight_bytes=2,

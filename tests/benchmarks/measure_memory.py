@@ -104,13 +104,14 @@ def _measure(folder: str, budget: str, eager: str) -> dict[str, Any]:
 
 def _predicted(model: str, budget: str) -> dict[str, Any]:
     from chunkscope.costs.gpus import find_gpu
-    from chunkscope.costs.memory import Engine
     from chunkscope.costs.models import find_model
+    from chunkscope.engine.deployment import Deployment
     from chunkscope.engine.flags import release
 
     gpu = find_gpu("h200")
     assert gpu is not None
-    engine = Engine(shape=find_model(model), gpu=gpu, release=release("0.24"), cuda_graphs=False)
+    there = Deployment(shape=find_model(model), gpu=gpu, release=release("0.24"), cuda_graphs=False)
+    engine = there.memory_model()
     memory = engine.memory(budget=int(budget), seqs=1024, utilization=UTILIZATION)
     return {
         "predicted_weights_gib": memory.line("weights").gib,

@@ -19,7 +19,6 @@ from typing import Any
 from chunkscope.costs.calibration import Calibration, together
 from chunkscope.costs.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.step_time import ModelWork
 from chunkscope.engine.choices import Task
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
@@ -116,15 +115,7 @@ def worst(found: Iterable[Errors]) -> Errors:
 def target(case: Case) -> CostTarget:
     m, gpu = case.calibration.model, find_gpu(case.calibration.gpu)
     assert gpu is not None
-    work = ModelWork(
-        read_bytes=m.read_bytes,
-        active_parameters=m.active_parameters,
-        pair_flops=m.pair_flops,
-        kv_bytes_per_token=m.kv_bytes_per_token,
-    )
-    return CostTarget(
-        model=m.name, work=work, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm
-    )
+    return CostTarget(work=m, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm)
 
 
 def fitted(group: Iterable[Case], names: Sequence[str], to: Case | None = None) -> CostModel:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from tests.commands.test_recommend import chunkscope
 from tests.conftest import REPOSITORY
@@ -201,3 +202,45 @@ def test_a_sweep_can_watch_the_plans_first_steps_too(folder: Path) -> None:
 def test_the_artefact_says_which_command_made_it(folder: Path) -> None:
     found = simulated(folder, "--requests", "20")
     assert found.command[:4] == ("chunkscope", "simulate", "--requests", "20")
+
+
+def test_an_asked_setting_is_called_so_in_a_sweep(folder: Path) -> None:
+    found = simulated(folder, "--sweep", "--timeline", "5", "--max-num-seqs", "64")
+    assert [run.setting for run in found.runs if run.timeline] == ["asked"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(["--max-num-batched-tokens", "1024"], False, id="it is 1,024 anyway"),
+        pytest.param(["--max-num-batched-tokens", "512"], True, id="fewer tokens than requests"),
+        pytest.param(
+            ["--max-num-batched-tokens", "512", "--max-num-seqs", "512"], False, id="asked"
+        ),
+    ],
+)
+def test_lowered_is_said_only_of_what_was_lowered(
+    folder: Path, words: list[str], *, said: bool
+) -> None:
+    found = simulated(folder, *words, "--requests", "50")
+    assert any("max_num_seqs is lowered" in note for note in found.warnings) is said
+
+
+def test_another_version_has_its_own_defaults(folder: Path) -> None:
+    """Since 0.28 a B200 takes twice as many tokens per step as before."""
+    plan = ("recommend", "-m", "llama-3.1-8b", "--gpu", "b200", "-o", "b200.json")
+    chunkscope(*plan, "--vllm-version", "0.32", cwd=folder)
+    data = ("b200.json", "--profile", "reports/profile.json", "--requests", "50")
+    budgets = {}
+    for version in ("0.32", "0.24"):
+        default = simulated(folder, *data, "--vllm-version", version).runs[-1]
+        budgets[version] = default.args.max_num_batched_tokens
+    assert budgets == {"0.32": 16_384, "0.24": 8_192}
+
+
+def test_the_kv_cache_is_the_memory_models(folder: Path) -> None:
+    """4,096 requests at once need room for their logits: the same answer, whoever asks."""
+    found = simulated(folder, "--max-num-seqs", "4096", "--requests", "50").run.args
+    there = Plan.load(folder / "reports" / "plan.json").deployment
+    assert there.memory(found).kv_cache_tokens == found.kv_cache_tokens
+    assert found.kv_cache_tokens < 905_000

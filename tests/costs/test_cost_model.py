@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from chunkscope.costs.calibration import CalibratedModel, Calibration, StepSamples, together
+from chunkscope.costs.calibration import Calibration, StepSamples, together
 from chunkscope.costs.cost_model import CostSource, CostTarget, cost_model
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
@@ -48,20 +48,11 @@ def samples(
 
 
 def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) -> Calibration:
-    shape, work = find_model(model), model_work(find_model(model))
     facts = {
         "gpu": find_gpu(gpu).title,
         "gpu_memory_gib": 139.8,
         "device": "cuda",
-        "model": CalibratedModel(
-            name=model,
-            hub_id=shape.hub_id,
-            weight_bytes=shape.weight_bytes,
-            active_parameters=work.active_parameters,
-            kv_bytes_per_token=work.kv_bytes_per_token,
-            pair_flops=work.pair_flops,
-            read_bytes=work.read_bytes,
-        ),
+        "model": model_work(find_model(model)),
         "tp": 1,
         "vllm": "0.28.0",
         "torch": "2.11.0",
@@ -75,7 +66,7 @@ def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) 
 
 def target(model: str = "llama-3.1-8b", gpu: str = "h200", vllm: str = "0.28.0") -> CostTarget:
     card = find_gpu(gpu)
-    return CostTarget(model=model, work=model_work(find_model(model)), gpu=card, tp=1, vllm=vllm)
+    return CostTarget(work=model_work(find_model(model)), gpu=card, tp=1, vllm=vllm)
 
 
 # -- fitting -----------------------------------------------------------------------------------

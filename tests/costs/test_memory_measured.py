@@ -10,8 +10,9 @@ before. One run each.
 import pytest
 
 from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.memory import Engine, Memory
+from chunkscope.costs.memory import Memory
 from chunkscope.costs.models import find_model
+from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
 
 #  model               budget  weights GiB  activation GiB  KV tokens
@@ -33,7 +34,8 @@ DENSE_AND_LARGE = [row for row in MEASURED if row[1] >= 8192 and "a3b" not in ro
 def predicted(model: str, budget: int) -> Memory:
     gpu = find_gpu("h200")
     assert gpu is not None
-    engine = Engine(shape=find_model(model), gpu=gpu, release=release("0.24"), cuda_graphs=False)
+    there = Deployment(shape=find_model(model), gpu=gpu, release=release("0.24"), cuda_graphs=False)
+    engine = there.memory_model()
     return engine.memory(budget=budget, seqs=1024, utilization=0.9)
 
 

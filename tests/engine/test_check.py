@@ -20,6 +20,10 @@ from chunkscope.verification.verify import VerifyOptions
 from tests.plans import MIXED, plan
 
 
+def asked(made, *, python):
+    return check(made.deployment, made.settings, python=python)
+
+
 def interpreter(tmp_path, body):
     """A "python" that ignores its program and answers as told."""
     path = tmp_path / "python"
@@ -36,12 +40,12 @@ def answering(tmp_path, answer):
 
 def test_an_interpreter_without_vllm_is_something_missing():
     with pytest.raises(MissingError, match="has no vLLM"):
-        check(plan(MIXED), python=sys.executable)
+        asked(plan(MIXED), python=sys.executable)
 
 
 def test_no_such_interpreter_is_something_missing(tmp_path):
     with pytest.raises(MissingError, match="cannot run"):
-        check(plan(MIXED), python=str(tmp_path / "nope"))
+        asked(plan(MIXED), python=str(tmp_path / "nope"))
 
 
 @pytest.mark.parametrize(
@@ -56,18 +60,18 @@ def test_an_empty_name_of_the_interpreter_is_none(monkeypatch, named, python):
 def test_a_check_that_dies_is_an_engine_error(tmp_path):
     python = interpreter(tmp_path, "sys.exit('RuntimeError: boom')")
     with pytest.raises(EngineError, match="boom"):
-        check(plan(MIXED), python=python)
+        asked(plan(MIXED), python=python)
 
 
 def test_a_plan_without_a_model_cannot_be_checked():
     with pytest.raises(MissingError, match="needs the model"):
-        check(plan(MIXED, model=None), python="unused")
+        asked(plan(MIXED, model=None), python="unused")
 
 
 def test_the_verdict_is_vllms(tmp_path):
     result = {"accepted": False, "message": "ValueError: no"}
     python = answering(tmp_path, {"version": "0.28.0", "results": [result]})
-    verdict = check(plan(MIXED), python=python)
+    verdict = asked(plan(MIXED), python=python)
     assert (verdict.accepted, verdict.message, verdict.vllm_version) == (
         False,
         "ValueError: no",
@@ -79,7 +83,7 @@ def test_a_refusal_of_the_keywords_alone_is_a_refusal(tmp_path):
     words = {"accepted": True, "message": "", "seen": {}}
     keywords = {"accepted": False, "message": "TypeError: no"}
     python = answering(tmp_path, {"version": "0.28.0", "results": [words, keywords]})
-    assert check(plan(MIXED), python=python).message == "TypeError: no"
+    assert asked(plan(MIXED), python=python).message == "TypeError: no"
 
 
 def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
@@ -108,13 +112,13 @@ def test_known_flags_are_the_parsers(tmp_path):
 
 
 def test_a_built_in_model_gets_a_folder_for_the_occasion():
-    with model_folder(plan(MIXED)) as folder:
+    with model_folder(plan(MIXED).model) as folder:
         assert json.loads((folder / "config.json").read_text()) == config_of("llama-3.1-8b")
     assert not folder.exists()
 
 
 def test_a_folder_of_the_user_is_used_as_it_is(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config_of("llama-3.1-8b")))
-    with model_folder(plan(MIXED, model=str(tmp_path))) as folder:
+    with model_folder(plan(MIXED, model=str(tmp_path)).model) as folder:
         assert folder == tmp_path
     assert (tmp_path / "config.json").exists()

@@ -4,24 +4,24 @@ from pathlib import Path
 import pytest
 
 from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.memory import Runner
+from chunkscope.costs.models import find_model
 from chunkscope.engine import flags as vllm_flags
 from chunkscope.engine.choices import Entry
+from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import (
     FLAGS,
     NEWEST,
     OLDEST,
-    BatchDefaults,
-    Effective,
     Off,
-    Runner,
-    broken_rules,
     command_line,
     release,
     yaml_lines,
 )
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 
-PACKAGE = Path(vllm_flags.__file__).parent
+PACKAGE = Path(vllm_flags.__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_default_utilization_changed_with_0_20(version, share):
     ],
 )
 def test_vllms_own_choice_follows_gpu_version_and_entry(gpu, version, entry, budget, seqs):
-    expected = BatchDefaults(max_num_batched_tokens=budget, max_num_seqs=seqs)
+    expected = Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
     assert release(version).batch_defaults(find_gpu(gpu), entry) == expected
 
 
@@ -120,7 +120,7 @@ def test_the_model_runner_follows_version_and_model(version, architecture, dense
 
 
 def test_off_is_spelled_as_its_own_flag():
-    args = {"max_num_seqs": 8, "enable_chunked_prefill": False, "enable_prefix_caching": True}
+    args = Settings(max_num_seqs=8, enable_chunked_prefill=False, enable_prefix_caching=True)
     assert command_line(args, (0, 24, 0)) == [
         "--max-num-seqs", "8", "--no-enable-chunked-prefill", "--enable-prefix-caching",
     ]  # fmt: skip
@@ -132,9 +132,8 @@ def test_off_is_spelled_as_its_own_flag():
 @pytest.mark.parametrize("name", ["max_num_partial_prefills", "max_long_partial_prefills"])
 @pytest.mark.parametrize("version", [OLDEST, (0, 24, 0), (0, 27, 0), NEWEST])
 def test_concurrent_partial_prefills_are_never_emitted(name, version):
-    assert not release(vllm_flags.dotted(version)).knows(name)
-    with pytest.raises(ValueError, match="must not be emitted"):
-        command_line({name: 2}, version)
+    assert command_line(Settings.of({name: 2}), version) == []
+    assert vllm_flags.refused_flag(name, version)
 
 
 def test_every_flag_is_its_name_in_dashes():
@@ -146,7 +145,7 @@ def test_every_flag_is_its_name_in_dashes():
 def test_no_other_file_spells_a_flag_of_vllm():
     flags = {word for f in FLAGS for word in (f.spelling, f.off_spelling) if word}
     spelled = re.compile("|".join(sorted(map(re.escape, flags))))
-    others = [p for p in PACKAGE.rglob("*.py") if p.name != "vllm_flags.py"]
+    others = [p for p in PACKAGE.rglob("*.py") if p != Path(vllm_flags.__file__)]
     assert [str(p) for p in others if spelled.search(p.read_text())] == []
 
 
@@ -159,7 +158,7 @@ def settings(**changed):
         "enable_chunked_prefill": True,
         "gpu_memory_utilization": 0.9,
     }
-    return Effective(**{**usual, **changed})
+    return Settings(**{**usual, **changed})
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,6 @@ def settings(**changed):
         ({"max_num_batched_tokens": 64}, "0.24", "must be >= max_num_seqs"),
         ({"long_prefill_token_threshold": 40_000}, "0.28", "is over max_model_len"),
         ({"long_prefill_token_threshold": -5}, "0.24", "is negative"),
-        ({"model_limit": 8_192}, "0.24", "over the model's limit"),
         ({"gpu_memory_utilization": 1.1}, "0.24", "not in (0, 1]"),
         ({"max_num_seqs": 0}, "0.24", "at least 1"),
         (
@@ -189,8 +187,13 @@ def settings(**changed):
     ],
 )
 def test_what_vllm_refuses_is_refused_here(changed, version, fault):
-    broken = broken_rules(settings(**changed), release(version).version)
-    assert any(fault in rule for rule in broken)
+    there = Deployment(release=release(version))
+    assert any(fault in rule for rule in there.refusals(settings(**changed)))
+
+
+def test_a_context_over_the_models_own_is_refused():
+    there = Deployment(release=release("0.24"), shape=find_model("gemma-2-9b"))
+    assert any("over the model's limit (8192)" in rule for rule in there.refusals(settings()))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +207,7 @@ def test_what_vllm_refuses_is_refused_here(changed, version, fault):
     ],
 )
 def test_what_vllm_takes_is_taken_here(changed, version):
-    assert broken_rules(settings(**changed), release(version).version) == ()
+    assert Deployment(release=release(version)).refusals(settings(**changed)) == ()
 
 
 TABLES = [

@@ -5,7 +5,7 @@ All questions of this file are put to one process (`answers`); the tests read wh
 
 import ast
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from chunkscope.costs.gpus import CARDS
 from chunkscope.costs.models import find_model
-from chunkscope.engine.check import Case, Verdict, cases_of, check, check_many
+from chunkscope.engine.check import Answer, Case, cases_of, check, check_many
 from chunkscope.engine.choices import Entry, Mode, Objective, Target, Task
-from chunkscope.engine.flags import BY_NAME, Effective, broken_rules, command_line, release
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import BY_NAME, command_line, release
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import ChunkscopeError
 from chunkscope.planning.emit import emit
 from chunkscope.planning.policy import Cuts
@@ -51,7 +53,10 @@ class Question:
 def both_ways(made, folder, told=""):
     """As words for `vllm serve` and as keywords for `LLM`."""
     told = f"{told} -> {made.cli_args()}"
-    return [Question(case=case, about=made, told=told) for case in cases_of(made, folder)]
+    return [
+        Question(case=case, about=made, told=told)
+        for case in cases_of(made.deployment, made.settings, folder)
+    ]
 
 
 def matrix(version, folders):
@@ -150,8 +155,7 @@ def limits(version, folders):
     for model in MODELS:
         limit = find_model(model).limit
         for length, fits in ((None, True), (limit, True), (limit + 1, False)):
-            args = {"max_model_len": length} if length else {}
-            words = command_line(args, release(version).version)
+            words = command_line(Settings(max_model_len=length), release(version).version)
             case = Case(folder=folders[model], words=words)
             yield Question(case=case, about=(limit, fits), told=f"{model}: {words}")
 
@@ -172,10 +176,10 @@ def any_settings(version, folders):
         gpu_memory_utilization=st.sampled_from([*[0.9] * 9, 0.1, 1.0, 0.0, 1.1]),
     )
     def draw(**args):
-        effective = Effective(**args, model_limit=find_model(MODELS[0]).limit)
-        words = command_line(args, release(version).version)
+        drawn_settings = Settings(**args)
+        words = command_line(drawn_settings, release(version).version)
         case = Case(folder=folders[MODELS[0]], words=words)
-        drawn.append(Question(case=case, about=effective, told=str(words)))
+        drawn.append(Question(case=case, about=drawn_settings, told=str(words)))
 
     draw()
     return drawn
@@ -199,7 +203,7 @@ MAKERS = (matrix, any_profile, emitted, left_alone, limits, any_settings, nonsen
 
 
 @pytest.fixture(scope="session")
-def answers(vllm_python, installed, folders) -> dict[str, list[tuple[Question, Verdict]]]:
+def answers(vllm_python, installed, folders) -> dict[str, list[tuple[Question, Answer]]]:
     asked = {make.__name__: list(make(installed[0], folders)) for make in MAKERS}
     cases = [question.case for questions in asked.values() for question in questions]
     verdicts = iter(check_many(cases, python=vllm_python))
@@ -251,7 +255,7 @@ def test_emitted_keywords_are_accepted_and_mean_the_plan(answers):
 def test_vllms_own_choice_is_known_for_every_gpu_of_the_table(answers, installed):
     for question, verdict in answers["left_alone"]:
         card, entry = question.about
-        expected = asdict(release(installed[0]).batch_defaults(card, entry))
+        expected = release(installed[0]).batch_defaults(card, entry).given()
         assert {name: verdict.seen[name] for name in expected} == expected, (card.name, entry)
 
 
@@ -264,10 +268,10 @@ def test_vllm_derives_the_same_longest_context_from_the_config(answers):
 
 def test_our_rules_refuse_what_vllm_refuses_and_nothing_else(answers, installed):
     """But for the rule that is ours: off with a threshold, which vLLM takes and chunks."""
-    version = release(installed[0]).version
+    there = Deployment(release=release(installed[0]), shape=find_model(MODELS[0]))
     seen = {True: 0, False: 0}
     for question, verdict in answers["any_settings"]:
-        broken = [r for r in broken_rules(question.about, version) if "still chunk" not in r]
+        broken = [r for r in there.refusals(question.about) if "still chunk" not in r]
         assert verdict.accepted is not bool(broken), f"{question.told}: {broken}, {verdict.message}"
         seen[verdict.accepted] += 1
     assert min(seen.values()) > 50
@@ -281,6 +285,6 @@ def test_common_advice_is_refused_with_the_words_of_our_notes(answers):
 
 def test_a_plan_checks_itself_with_nothing_but_its_model(vllm_python, installed):
     made = plan(SHORT, vllm_version=installed[0])
-    verdict = check(made, python=vllm_python)
+    verdict = check(made.deployment, made.settings, python=vllm_python)
     agree(Question(case=None, about=made), verdict)
     assert verdict.vllm_version == installed[0]

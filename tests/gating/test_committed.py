@@ -48,7 +48,7 @@ SHARE = BY_NAME["gpu_memory_utilization"].spelling
 )
 def test_words_are_read_as_vllm_reads_them(text, values):
     found = from_words(text)
-    assert found.values == values
+    assert found.settings.given() == values
     assert not found.faults
     assert found.entry is Entry.SERVE
 
@@ -79,7 +79,7 @@ def test_what_vllm_would_refuse_is_a_fault(text, what, said):
 
 def test_yaml_false_is_dropped_by_vllm_and_said_so():
     found = from_yaml("enable-chunked-prefill: false\nenforce-eager: false\nmax_num_seqs: 8")
-    assert found.values == {"max_num_seqs": 8}
+    assert found.settings.given() == {"max_num_seqs": 8}
     (fault,) = found.faults
     assert "write `no-enable-chunked-prefill: true`" in fault.why
 
@@ -89,14 +89,16 @@ def test_yaml_is_turned_into_words_as_vllm_does():
         "model: org/m\nno-enable-chunked-prefill: true\nmax-model-len: 4K\nlora-modules: [a, b]\n"
     )
     found = from_yaml(text + "hf-overrides: {a: 1}\nport: 8000")
-    assert found.values == {"enable_chunked_prefill": False, "max_model_len": 4096}
+    assert found.settings.given() == {"enable_chunked_prefill": False, "max_model_len": 4096}
     assert not found.faults
     assert "port" in found.named
 
 
 def test_a_list_that_holds_itself_many_times_over_costs_nothing():
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
-    assert from_yaml(f"a0: &a0 [x]\n{levels}max-num-seqs: 8").values == {"max_num_seqs": 8}
+    assert from_yaml(f"a0: &a0 [x]\n{levels}max-num-seqs: 8").settings.given() == {
+        "max_num_seqs": 8
+    }
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,9 @@ def test_a_list_that_holds_itself_many_times_over_costs_nothing():
 )  # fmt: skip
 def test_model_args_are_read_as_lm_eval_reads_them(text, values):
     found = from_model_args(text)
-    assert found.values == values
+    assert found.settings.given() == values
     assert found.entry is Entry.LLM
-    assert found.defaults == {"gpu_memory_utilization": 0.9}, "the harness has its own idea"
+    assert found.defaults.given() == {"gpu_memory_utilization": 0.9}, "the harness has its own idea"
 
 
 def test_model_args_can_be_at_fault():
@@ -132,8 +134,8 @@ def test_what_recommend_emits_is_read_back(tmp_path, target, name, lengths):
     path = tmp_path / name
     path.write_text(emit(made, target).text)
     found = read_committed(path)
-    expected = made.llm_kwargs() if target is Target.LM_EVAL else made.args
-    given = {k: v for k, v in found.values.items() if k != "gpu_memory_utilization"}
+    expected = made.llm_kwargs() if target is Target.LM_EVAL else made.settings.given()
+    given = {k: v for k, v in found.settings.given().items() if k != "gpu_memory_utilization"}
     assert given == {k: v for k, v in expected.items() if k != "gpu_memory_utilization"}
     assert not found.faults
 
@@ -168,4 +170,6 @@ def test_a_missing_file_or_a_folder_is_an_error(tmp_path):
 
 def test_the_form_can_be_said(tmp_path):
     (tmp_path / "args.conf").write_text("max-num-seqs: 8")
-    assert read_committed(tmp_path / "args.conf", "vllm-yaml").values == {"max_num_seqs": 8}
+    assert read_committed(tmp_path / "args.conf", "vllm-yaml").settings.given() == {
+        "max_num_seqs": 8
+    }

@@ -7,7 +7,10 @@ import pytest
 from chunkscope.engine.choices import Objective, Target, Task
 from chunkscope.errors import InputError
 from chunkscope.gating.verdict import Verdict
+from chunkscope.lengths.profile import Profile
 from chunkscope.planning.emit import emit
+from chunkscope.planning.recommend import recommend
+from tests.conftest import REPOSITORY
 from tests.plans import LONG, MIXED, SHORT
 
 ARGS = '[settings]\nfile = "vllm.yaml"\n'
@@ -61,7 +64,7 @@ def test_what_was_recommended_keeps_every_promise(place, lengths, must_be, targe
 
 def test_one_token_more_is_not_equal(place):
     plan = prepare(place)
-    length = plan.args["max_model_len"]
+    length = plan.settings.max_model_len
     commit(place, plan)
     assert about(place, "max_model_len", EQUAL).kept
     commit(place, plan, max_model_len=length + 1)
@@ -122,7 +125,7 @@ def test_for_likelihoods_neither_chunk_nor_memory_may_grow(place):
 )
 def test_a_threshold_may_be_a_tenth_off_either_way_but_not_absent(place, factor, kept):
     plan = prepare(place)
-    wanted = plan.args["long_prefill_token_threshold"]
+    wanted = plan.settings.long_prefill_token_threshold
     assert wanted == 2000
     commit(place, plan, long_prefill_token_threshold=round(wanted * factor))
     assert about(place, "long_prefill_token_threshold").kept is kept
@@ -130,7 +133,11 @@ def test_a_threshold_may_be_a_tenth_off_either_way_but_not_absent(place, factor,
 
 def test_the_tolerance_of_the_threshold_can_be_chosen(place):
     plan = prepare(place)
-    commit(place, plan, long_prefill_token_threshold=plan.args["long_prefill_token_threshold"] + 1)
+    commit(
+        place,
+        plan,
+        long_prefill_token_threshold=plan.settings.long_prefill_token_threshold + 1,
+    )
     name, none = "long_prefill_token_threshold", 'threshold_tolerance = "0%"'
     assert about(place, name).kept
     assert not about(place, name, extra=none).kept
@@ -157,7 +164,7 @@ def test_a_step_so_large_that_no_request_fits_is_not_as_good(place):
 
 def test_lm_eval_sets_a_memory_share_of_its_own(place):
     plan = prepare(place)
-    place.write("b.txt", f"pretrained=m,max_model_len={plan.args['max_model_len']}")
+    place.write("b.txt", f"pretrained=m,max_model_len={plan.settings.max_model_len}")
     verdicts = place.gate('[settings]\nfile = "b.txt"').verdicts
     share = next(v for v in verdicts if v.subject == "gpu_memory_utilization")
     assert (share.kept, share.found) == (False, "0.9 (default)")
@@ -272,3 +279,15 @@ def test_no_plan_is_an_error(place):
     place.write("vllm.yaml", "{}")
     with pytest.raises(InputError, match=r"plan\.json, and it is not there"):
         place.gate(ARGS)
+
+
+def test_more_requests_than_the_memory_model_allows_break_the_promise(place):
+    """The sampler of 2,560 requests takes nearly all of an L4: not one request would fit."""
+    found = Profile.load(REPOSITORY / "reports" / "example" / "profile.json")
+    found.save(place.reports / "profile.json")
+    plan = recommend(found, model="qwen2.5-7b", gpu="l4", vllm_version="0.24")
+    plan.save(place.reports / "plan.json")
+    commit(place, plan, max_num_seqs=2_560, max_num_batched_tokens=4_096)
+    verdict = about(place, "KV cache")
+    assert not verdict.kept
+    assert (verdict.found_value, verdict.promised_value) == (4_608, 23_552)

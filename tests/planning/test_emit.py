@@ -69,7 +69,7 @@ def test_python_is_a_call_that_parses_and_pins_what_llm_would_choose_otherwise()
 
 
 def test_json_holds_the_arguments_by_vllms_names():
-    assert json.loads(text(Target.JSON)) == plan(MIXED).args
+    assert json.loads(text(Target.JSON)) == plan(MIXED).settings.given()
 
 
 def test_env_can_be_sourced(tmp_path):
@@ -105,7 +105,7 @@ def test_lighteval_gets_only_the_keys_it_knows_and_says_what_is_lost():
 
 def test_lighteval_keeps_a_likelihood_eval_in_memory_by_its_budget():
     made = plan(LONG, model="qwen2.5-7b", gpu="h100", task=Task.LOGLIKELIHOOD)
-    threshold = made.args["long_prefill_token_threshold"]
+    threshold = made.settings.long_prefill_token_threshold
     assert f"max_num_batched_tokens={threshold}," in emit(made, Target.LIGHTEVAL).text
 
 

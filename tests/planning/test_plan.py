@@ -72,10 +72,10 @@ def test_the_profile_is_named_by_the_digest_of_its_file(tmp_path):
 
 def test_other_entry_points_get_the_same_settings_spelled_out():
     made = plan(FITTING)
-    assert "max_num_batched_tokens" not in made.args_for(Entry.SERVE)
+    assert "max_num_batched_tokens" not in made.settings_for(Entry.SERVE).given()
     assert made.llm_kwargs()["max_num_batched_tokens"] == 8_192  # LLM() would take 16384
     assert "max_num_seqs" not in made.llm_kwargs()
-    assert made.args_for(Entry.OTHER)["max_num_seqs"] == 1_024
+    assert made.settings_for(Entry.OTHER).given()["max_num_seqs"] == 1_024
 
 
 def test_the_command_line_and_the_keywords_come_from_the_plan():

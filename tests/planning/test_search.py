@@ -1,13 +1,18 @@
 """`recommend` tries settings on the simulator, and says what it found."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from chunkscope.artefacts.labels import Label
-from chunkscope.engine.choices import Mode, Objective, Task
+from chunkscope.engine.choices import Entry, Mode, Objective, Task
+from chunkscope.engine.settings import Settings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
-from chunkscope.planning.trial import WORTH, Setting, Trials, search
+from chunkscope.planning.search import Trials, search
+from tests.conftest import REPOSITORY
 from tests.h200 import FOLDER
 from tests.plans import LONG, MIXED, SHORT, plan
 
@@ -19,7 +24,7 @@ def test_the_plan_carries_what_it_gains_over_vllms_own_setting():
     assert forecast.gain is not None
     assert forecast.gain >= WORTH
     assert forecast.requests > 500
-    assert made.args["max_num_seqs"] > 256, "an A100 holds more than vLLM's own 256 requests"
+    assert made.settings.max_num_seqs > 256, "an A100 holds more than vLLM's own 256 requests"
     reason = made.argument("max_num_seqs").reason
     assert "simulated, not measured" in reason
     assert f"{forecast.gain:+.0%}" in reason
@@ -28,19 +33,36 @@ def test_the_plan_carries_what_it_gains_over_vllms_own_setting():
 
 def test_a_gain_under_two_percent_keeps_the_default():
     made = plan([300] * 2_000, max_output=32, mode=Mode.CONSERVATIVE)
-    assert "max_num_batched_tokens" not in made.args
-    assert "max_num_seqs" not in made.args
+    assert made.settings.max_num_batched_tokens is None
+    assert made.settings.max_num_seqs is None
     assert made.forecast is not None
     assert made.forecast.gain is not None
     assert abs(made.forecast.gain) < WORTH
 
 
-def test_the_search_keeps_what_is_there_unless_it_pays():
-    seconds = {512: 12.0, 1_024: 10.05, 2_048: 10.0, 4_096: 9.9, 8_192: 9.0}
-    trials = FakeTrials(seconds)
-    assert search(trials, Setting(budget=2_048, seqs=64), [1_024, 4_096]).budget == 2_048
-    assert search(trials, Setting(budget=2_048, seqs=64), [1_024, 4_096, 8_192]).budget == 8_192
-    assert search(trials, Setting(budget=512, seqs=64), [1_024, 2_048, 4_096]).budget == 1_024
+@pytest.mark.parametrize(
+    ("seconds", "found"),
+    [
+        pytest.param({1_024: 10.05, 2_048: 10.0, 4_096: 9.9}, 2_048, id="less than 2 %"),
+        pytest.param({2_048: 10.0, 4_096: 9.9, 8_192: 9.0}, 8_192, id="two steps up"),
+        pytest.param({512: 9.0, 1_024: 10.5, 2_048: 10.0}, 2_048, id="past a hill"),
+        pytest.param({512: 9.1, 1_024: 9.0}, 1_024, id="its own does not fit: the first"),
+        pytest.param({1_024: 20.0, 512: 9.0}, 512, id="its own does not fit: the second"),
+    ],
+)
+def test_the_search_keeps_what_is_there_unless_it_pays(seconds, found):
+    start = Settings(max_num_batched_tokens=2_048, max_num_seqs=64)
+    assert search(FakeTrials(seconds), start).max_num_batched_tokens == found
+
+
+def test_where_vllms_own_does_not_fit_the_fastest_that_does_is_taken():
+    """On an A10 with 21 GiB, 4,096 fits as well and is slower."""
+    profile = Profile.load(REPOSITORY / "reports" / "example" / "profile.json")
+    how = {"model": "llama-3.1-8b", "gpu": "a10", "gpu_memory": "21GiB", "vllm_version": "0.32"}
+    made = recommend(profile, entry=Entry.LLM, **how)
+    assert made.settings.max_num_batched_tokens == 2_048
+    assert made.forecast.makespan_s < 410
+    assert made.forecast.default_makespan_s is None, "it cannot run"
 
 
 def short_profile(model):
@@ -54,7 +76,7 @@ def test_what_pays_only_with_one_host_is_left_to_vllm():
     """
     profile = short_profile("qwen2.5-1.5b")
     made = recommend(profile, model="qwen2.5-1.5b", gpu="h200", vllm_version="0.24")
-    assert "max_num_seqs" not in made.args
+    assert made.settings.max_num_seqs is None
     assert abs(made.forecast.gain) < WORTH
 
 
@@ -62,36 +84,36 @@ def test_what_pays_with_either_host_is_set():
     """The same prompts and a model of 8 billion parameters: measured, 2,048 took 10 % less."""
     profile = short_profile("llama-3.1-8b")
     made = recommend(profile, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
-    assert made.args["max_num_seqs"] == 2_048
+    assert made.settings.max_num_seqs == 2_048
     assert 0.02 < made.forecast.gain < 0.15
 
 
 class FakeTrials(Trials):
-    """Seconds by budget alone."""
+    """Seconds by budget alone; a budget without any does not fit."""
 
     def __init__(self, seconds):
-        from types import SimpleNamespace
-
-        object.__setattr__(self, "s", SimpleNamespace(requests=(), longest=100))
-        object.__setattr__(self, "cap", None)
+        own = Settings(max_num_batched_tokens=2_048)
+        problem = SimpleNamespace(requests=(), longest=100, own=own)
+        super().__init__(problem=problem)
         object.__setattr__(self, "_seconds", seconds)
 
-    def seconds(self, setting, host=None):  # noqa: ARG002
-        return self._seconds[setting.budget]
+    def run(self, settings, host=None):  # noqa: ARG002
+        found = self._seconds.get(settings.max_num_batched_tokens)
+        return SimpleNamespace(makespan_s=found) if found else None
 
 
 def test_a_threshold_that_costs_throughput_is_not_set():
     """A lone prompt, and a version that caps it all the same: most of each step stays empty."""
     made = plan([14_000], model="qwen3-30b-a3b", max_output=1, mode=Mode.CONSERVATIVE)
     assert made.threshold == 2_048, "the policy's word stays"
-    assert "long_prefill_token_threshold" not in made.args
+    assert made.settings.long_prefill_token_threshold is None
     assert "would cost" in made.argument("long_prefill_token_threshold").reason
 
 
 def test_latency_runs_fewer_requests_where_the_cache_would_make_them_wait():
     """On an L4, 256 requests overfill the KV cache: those preempted wait for many seconds."""
     made = plan(MIXED, gpu="l4", objective=Objective.LATENCY, max_itl_ms=400)
-    assert made.args["max_num_seqs"] < 256
+    assert made.settings.max_num_seqs < 256
     assert "preempted" in made.argument("max_num_seqs").reason
     assert made.forecast is not None
     assert made.forecast.longest_gap_s is not None
@@ -118,8 +140,6 @@ def test_without_a_speed_nothing_is_tried():
 def test_a_plan_of_an_older_version_has_no_forecast():
     document = plan(MIXED).to_json()
     del document["plan"]["forecast"]
-    for name in ("read_bytes", "active_parameters", "pair_flops"):
-        del document["plan"]["model"][name]
     assert Plan.from_json(document).forecast is None
 
 

@@ -10,7 +10,7 @@ from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.loop import Circumstances
 from chunkscope.simulation.result import SimulatedRun, Spread
 from chunkscope.simulation.simulate import simulate
-from chunkscope.simulation.sweep import BUDGETS, knee, pareto, run_all, settings
+from chunkscope.simulation.sweep import BUDGETS, knee, pareto, points, run_all
 from chunkscope.simulation.workload import Request
 
 STEP = StepModel(
@@ -26,18 +26,18 @@ def point(makespan_s: float, gap_s: float) -> SimulatedRun:
 
 
 def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
-    chosen = list(settings(BASE, lambda budget, _: 500_000 - budget))
+    chosen = list(points(BASE))
     assert [c.max_num_batched_tokens for c in chosen[: len(BUDGETS)]] == list(BUDGETS)
     assert [c.long_prefill_token_threshold for c in chosen[len(BUDGETS) :]] == [512, 2_048]
     assert chosen[0].max_num_seqs == 256, "no more requests than tokens"
-    assert chosen[0].kv_cache_tokens == 499_744, "a smaller budget leaves more KV cache"
     assert all(c.enable_chunked_prefill for c in chosen)
 
 
 def test_processes_give_what_one_process_gives():
     requests = tuple(Request(prompt_tokens=50 + n % 900, output_tokens=5) for n in range(2_100))
     c = Circumstances(requests=requests, rules=Rules(), step=STEP)
-    chosen = list(settings(BASE, lambda *_: 400_000))[:4]
+    chosen = [EngineArgs.of({**one.given(), "kv_cache_tokens": 400_000}) for one in points(BASE)]
+    chosen = chosen[:4]
     done: list[int] = []
     together = run_all(c, chosen, processes=2, advance=lambda: done.append(1))
     assert len(done) == 4

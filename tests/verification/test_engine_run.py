@@ -9,11 +9,12 @@ import pytest
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
 from chunkscope.engine.logs import Status
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.engine_run import TRICKLED, EngineJob, Measured, measure
 from chunkscope.verification.result import Machine
-from chunkscope.verification.settings import Setting
+from chunkscope.verification.settings import ComparedSetting
 
 STEPS = {
     "prefill_tokens": [10, 0],
@@ -67,7 +68,7 @@ def measured(
         timeout_s=300,
         machine=machine,
     )
-    setting = Setting(name="plan", args={})
+    setting = ComparedSetting(name="plan", settings=Settings())
     return measure(setting, job, folder / "verify-plan.log", listener)
 
 

@@ -1,9 +1,12 @@
 """Which rows there are, and which of them are one."""
 
+from dataclasses import replace
+
 import pytest
 
 from chunkscope.engine.choices import Mode
 from chunkscope.engine.flags import release
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.verification.settings import parse_engine_args, parse_point, settings_of
 from tests.plans import MIXED, SHORT, profile
@@ -24,18 +27,18 @@ def test_the_plan_comes_first_then_what_it_is_compared_to() -> None:
 
 def test_every_row_takes_requests_of_the_same_length() -> None:
     found = rows(MIXED, also=["max-num-seqs=8"])
-    assert len({row.args["max_model_len"] for row in found}) == 1
+    assert len({row.settings.max_model_len for row in found}) == 1
 
 
 def test_default_sets_nothing_else() -> None:
     _, default, off = rows(MIXED)
-    assert set(default.args) == {"max_model_len"}
-    assert off.args == {**default.args, "enable_chunked_prefill": False}
+    assert set(default.settings.given()) == {"max_model_len"}
+    assert off.settings == replace(default.settings, enable_chunked_prefill=False)
 
 
 def test_a_plan_that_is_vllms_default_is_measured_once() -> None:
     (row,) = rows([32_000], against=("default",), model="qwen2.5-7b-instruct")
-    assert (row.name, row.same_as, row.args) == ("plan", ("default",), {})
+    assert (row.name, row.same_as, row.settings) == ("plan", ("default",), Settings())
 
 
 def test_points_that_say_the_same_are_measured_once() -> None:
@@ -53,8 +56,8 @@ def test_a_plan_that_switches_chunking_off_is_the_row_off() -> None:
 def test_other_modes_are_what_recommend_says_of_them() -> None:
     (plan, row) = rows(MIXED, against=["aggressive"])
     forced = make_plan(MIXED, mode=Mode.AGGRESSIVE)
-    assert row.args["long_prefill_token_threshold"] == forced.threshold
-    assert plan.args != row.args
+    assert row.settings.long_prefill_token_threshold == forced.threshold
+    assert plan.settings != row.settings
 
 
 def test_off_is_impossible_where_vllm_ignores_it() -> None:
@@ -79,7 +82,7 @@ def test_an_unknown_name_is_an_error_with_the_known_ones() -> None:
     ],
 )  # fmt: skip
 def test_points_of_the_users_own(text, args) -> None:
-    assert parse_point(text) == args
+    assert parse_point(text).given() == args
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import pytest
 from chunkscope.costs.models import find_model
 from chunkscope.engine.check import config_of
 from chunkscope.engine.flags import release
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, MissingError
 from chunkscope.verification import machine
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.rows import resumed
-from chunkscope.verification.settings import Setting
+from chunkscope.verification.settings import ComparedSetting
 from chunkscope.verification.verify import VerifyOptions, _check_vocabulary, workload_for
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import failed, run, verification
@@ -22,7 +23,7 @@ from tests.verification.runs import failed, run, verification
 SHAPE = find_model("llama-3.1-8b")
 ARGS = {"max_num_batched_tokens": 2_048}
 HERE = release("0.24.0")
-SETTINGS = [Setting(name=name, args=ARGS) for name in ("plan", "off")]
+SETTINGS = [ComparedSetting(name=name, settings=Settings.of(ARGS)) for name in ("plan", "off")]
 
 
 def prompts(*ids):
@@ -83,7 +84,7 @@ def test_a_resumed_run_keeps_the_rows_that_are_final() -> None:
 
 def test_a_row_with_other_arguments_is_measured_again() -> None:
     old = verification(run("plan", 1.0))
-    changed = [Setting(name="plan", args={"max_num_batched_tokens": 4_096})]
+    changed = [ComparedSetting(name="plan", settings=Settings(max_num_batched_tokens=4_096))]
     assert resumed(replace(old, runs=()), old, changed, HERE).runs == ()
 
 

@@ -109,7 +109,6 @@ def shape_from_config(
         gated=family.gated,
         tied=reader.tied(),
         limit=reader.limit(),
-        encoder_decoder=bool(config.get("is_encoder_decoder")),
         file_bytes=file_bytes,
         notes=(*notes, *_notes(config, attention, file_bytes)),
     )

@@ -29,9 +29,9 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
         return _from_path(path, text)
     if path.is_absolute() or text.startswith((".", "~")) or path.suffix == ".json":
         raise InputError(f"no such model folder: {text}", hint=_HINT)
-    built_in = _from_table(text)
-    if built_in is not None:
-        return built_in
+    shape = built_in(text)
+    if shape is not None:
+        return shape
     if not HUB_ID.fullmatch(text):
         raise MissingError(f"unknown model: {text}", hint=_suggest(text))
     cached = _cached_config(text)
@@ -67,7 +67,8 @@ def _in_table(name: str) -> Entry | None:
     return None
 
 
-def _from_table(name: str) -> ModelShape | None:
+def built_in(name: str) -> ModelShape | None:
+    """The shape of a model in the table, by its name or one of its hub ids."""
     entry = _in_table(name)
     if entry is None:
         return None

@@ -90,9 +90,13 @@ class ModelShape:
     tied: bool = False
     limit: int | None = None
     hub_id: str | None = None
-    encoder_decoder: bool = False
     file_bytes: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def load_name(self) -> str:
+        """What to load it by: the hub id or folder, or the name that was asked for."""
+        return self.hub_id or self.name
 
     @property
     def dense(self) -> bool:

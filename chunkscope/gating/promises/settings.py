@@ -12,30 +12,23 @@ Compared is what the engine ends up with: an argument left out counts as vLLM's 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from chunkscope.artefacts.units import SHARE, exceeds
-from chunkscope.costs.gpus import GIB
+from chunkscope.costs.memory import Memory
 from chunkscope.engine.choices import Objective, Task
-from chunkscope.engine.flags import (
-    BY_NAME,
-    Effective,
-    Release,
-    Value,
-    broken_rules,
-    refused_flag,
-    release,
-)
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import BY_NAME, Release, refused_flag, release
+from chunkscope.engine.settings import NAMES as SETTINGS
+from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import InputError, UsageError
 from chunkscope.gating.budget import SettingsPromises
 from chunkscope.gating.committed import Committed, Fault, read_committed
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.verdict import Verdict
 from chunkscope.planning.plan import Plan
-
-Values = dict[str, Value | None]
 
 
 class Rule(StrEnum):
@@ -48,16 +41,26 @@ class Rule(StrEnum):
 def check_settings(limits: SettingsPromises, evidence: Evidence) -> Iterator[Verdict]:
     plan = evidence.plan
     committed = read_committed(evidence.path(limits.file), limits.form)
-    version = _release(limits.vllm_version) if limits.vllm_version else plan.release
-    values = in_effect(committed, plan, version)
-    yield from _accepted(committed, values, plan, version, limits.file)
+    there = replace(plan.deployment, entry=committed.entry)
+    if limits.vllm_version:
+        there = replace(there, release=_release(limits.vllm_version))
+    found = there.effective(committed.settings.over(committed.defaults))
+    yield from _accepted(committed, found, there, limits.file)
     stale = _stale(evidence)
-    for name, wanted in _wanted(plan).items():
+    wanted = plan.deployment.effective(plan.settings)
+    for name in SETTINGS:
         rule = _rule(name, plan) if limits.must_be == "as-good" else Rule.EQUAL
-        one = _One(name=name, rule=rule, wanted=wanted, found=values[name], limits=limits)
-        yield one.verdict(explicit=name in committed.values, stale=stale)
-    if limits.must_be == "as-good" and plan.memory is not None:
-        yield _fits(plan, values, stale)
+        one = _One(
+            name=name,
+            rule=rule,
+            wanted=getattr(wanted, name),
+            found=getattr(found, name),
+            limits=limits,
+        )
+        yield one.verdict(explicit=getattr(committed.settings, name) is not None, stale=stale)
+    memory = there.memory(found, longest=plan.decision.longest)
+    if limits.must_be == "as-good" and memory is not None:
+        yield _fits(memory, found.max_model_len or 0, stale)
 
 
 def _release(version: str) -> Release:
@@ -74,53 +77,13 @@ def _stale(evidence: Evidence) -> str:
     return ""
 
 
-def _wanted(plan: Plan) -> Values:
-    wanted: Values = {argument.name: argument.value for argument in plan.arguments}
-    return {"tensor_parallel_size": 1, **wanted}
-
-
-# -- what the engine ends up with ----------------------------------------------------------------
-
-
-def in_effect(committed: Committed, plan: Plan, version: Release) -> Values:
-    """What was set, else what vLLM (or the harness) takes by itself; None where that is unknown."""
-    own: Values = {
-        "max_model_len": plan.model.limit if plan.model else None,
-        "long_prefill_token_threshold": 0,
-        "enable_chunked_prefill": True,
-        "enable_prefix_caching": plan.argument("enable_prefix_caching").default,
-        "gpu_memory_utilization": version.gpu_memory_utilization,
-        "tensor_parallel_size": 1,
-    }
-    values: Values = {**own, **committed.defaults, **committed.values}
-    return {**_batch(values, committed, plan, version), **values}
-
-
-def _batch(values: Values, committed: Committed, plan: Plan, version: Release) -> Values:
-    """vLLM's budget and number of requests, where they are left to it."""
-    if plan.gpu is None:
-        return {"max_num_batched_tokens": None, "max_num_seqs": None}
-    stated = version.batch_defaults(plan.gpu, committed.entry)
-    length = int(values["max_model_len"] or 0)
-    seqs = int(committed.values.get("max_num_seqs") or stated.max_num_seqs)
-    budget = stated.max_num_batched_tokens
-    if not values["enable_chunked_prefill"]:
-        budget = max(budget, length)
-    if length:
-        budget = min(budget, seqs * length)
-    given = committed.values.get("max_num_batched_tokens")
-    return {
-        "max_num_batched_tokens": budget,
-        "max_num_seqs": min(seqs, int(given) if given else budget),
-    }
-
-
 # -- would vLLM take it? -------------------------------------------------------------------------
 
 
 def _accepted(
-    committed: Committed, values: Values, plan: Plan, version: Release, file: str
+    committed: Committed, found: Settings, there: Deployment, file: str
 ) -> Iterator[Verdict]:
+    version = there.release
     faults = [
         *committed.faults,
         *(
@@ -128,7 +91,7 @@ def _accepted(
             for name in committed.named
             if (why := refused_flag(name, version.version))
         ),
-        *_rules(values, plan, version),
+        *(Fault(what=_argument_in(rule), why=rule) for rule in there.refusals(found)),
     ]
     promised = f"vLLM {version.text} takes it"
     for fault in faults:
@@ -143,7 +106,7 @@ def _accepted(
             where=("settings", "file"),
         )
     if not faults:
-        known = len(committed.values)
+        known = len(committed.settings.given())
         beside = len(set(committed.named)) - known
         yield Verdict(
             promise="settings.accepted",
@@ -153,28 +116,6 @@ def _accepted(
             found=f"{known} checked" + (f", {beside} not known here" if beside else ""),
             where=("settings", "file"),
         )
-
-
-def _rules(values: Values, plan: Plan, version: Release) -> list[Fault]:
-    """vLLM's own start-up checks; what is not known here cannot break one."""
-    length = values["max_model_len"]
-    budget = values["max_num_batched_tokens"]
-    seqs = values["max_num_seqs"]
-    known_length = int(length) if length is not None else int(budget or 1)
-    known_budget = int(budget) if budget is not None else max(known_length, int(seqs or 1))
-    threshold = int(values["long_prefill_token_threshold"] or 0)
-    settings = Effective(
-        max_model_len=known_length if length is not None else max(known_length, threshold),
-        max_num_batched_tokens=known_budget,
-        max_num_seqs=int(seqs) if seqs is not None else min(1, known_budget),
-        long_prefill_token_threshold=threshold,
-        enable_chunked_prefill=bool(values["enable_chunked_prefill"]),
-        gpu_memory_utilization=float(values["gpu_memory_utilization"] or 0),
-        model_limit=plan.model.limit if plan.model else None,
-    )
-    return [
-        Fault(what=_argument_in(rule), why=rule) for rule in broken_rules(settings, version.version)
-    ]
 
 
 def _argument_in(rule: str) -> str:
@@ -262,33 +203,17 @@ def _shown(value: Any) -> str:
     return f"{value:,}"
 
 
-def _fits(plan: Plan, values: Values, stale: str) -> Verdict:
-    """Larger steps cost KV cache: one request of full length must still fit."""
-    tokens = _kv_tokens(plan, values)
-    need = int(values["max_model_len"] or 0)
+def _fits(memory: Memory, need: int, stale: str) -> Verdict:
+    """Larger steps and more requests cost KV cache: one request of full length must still fit."""
+    tokens = memory.kv_cache_tokens
     return Verdict(
         promise="settings.as-good",
         subject="KV cache",
-        kept=tokens >= need and not stale,
+        kept=memory.holds(need) and not stale,
         promised=f"at least {need:,} tokens",
         found=f"{tokens:,} tokens (predicted)",
         promised_value=need,
         found_value=tokens,
-        note=stale,
+        note=stale or ("" if memory.survives_logprobs else "prompt_logprobs would not fit"),
         where=("settings", "must_be"),
     )
-
-
-def _kv_tokens(plan: Plan, values: Values) -> int:
-    """The plan's KV cache, less what the committed arguments take of it: the model is linear."""
-    if plan.memory is None or plan.model is None:
-        return 0
-    wanted = _wanted(plan)
-
-    def more(name: str) -> float:
-        return float(values[name] or 0) - float(wanted[name] or 0)
-
-    spent = more("max_num_batched_tokens") * plan.model.activation_bytes_per_token
-    gained = more("gpu_memory_utilization") * plan.memory.total_gib * GIB
-    left = plan.memory.kv_cache_bytes - spent + gained
-    return max(0, int(left // plan.model.kv_bytes_per_token))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from chunkscope.artefacts.numbers import number, seconds
-from chunkscope.engine.flags import Value
+from chunkscope.engine.settings import Value
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import Comparison
 from chunkscope.report.page.charts import charts

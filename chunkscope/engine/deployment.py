@@ -1,0 +1,129 @@
+"""A model on a GPU under one vLLM version: what settings come to there, and what they leave."""
+
+from dataclasses import dataclass, replace
+
+from chunkscope.costs.gpus import Gpu
+from chunkscope.costs.memory import Memory, MemoryModel
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.engine.choices import Entry
+from chunkscope.engine.flags import OFF_SWITCH, THRESHOLD_IS_CHECKED, Off, Release, at, dotted
+from chunkscope.engine.rules import rules_of
+from chunkscope.engine.settings import EngineArgs, Settings
+
+OWN = Settings()  # everything left to vLLM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Without a GPU nobody knows vLLM's batch sizes; without a model, too, no memory."""
+
+    release: Release
+    entry: Entry = Entry.SERVE
+    shape: ModelShape | None = None
+    gpu: Gpu | None = None
+    logprobs: bool = False
+    cuda_graphs: bool = True
+
+    def effective(self, settings: Settings = OWN) -> Settings:
+        """What the engine ends up with: what is set, else what vLLM takes by itself.
+
+        None is left where that is not known. The order is vLLM's: the budget holds a prompt whole
+        where chunking is off, is no larger than the running requests can fill, and bounds them.
+        """
+        shape, release = self.shape, self.release
+        own = release.batch_defaults(self.gpu, self.entry) if self.gpu else OWN
+        context = settings.max_model_len or (shape.limit if shape else None)
+        chunking = settings.enable_chunked_prefill is not False
+        seqs = settings.max_num_seqs or own.max_num_seqs
+        budget = settings.max_num_batched_tokens
+        if budget is None and own.max_num_batched_tokens is not None:
+            budget = own.max_num_batched_tokens
+            if context:
+                budget = budget if chunking else max(budget, context)
+                budget = min(budget, (seqs or 1) * context)
+        if settings.max_num_seqs is None and seqs and budget:
+            seqs = min(seqs, budget)
+        rest = Settings(
+            long_prefill_token_threshold=0,
+            enable_chunked_prefill=True,
+            enable_prefix_caching=not (shape and shape.hybrid) or release.hybrid_caches_prefixes,
+            gpu_memory_utilization=release.gpu_memory_utilization,
+            tensor_parallel_size=1,
+        )
+        batch = Settings(max_model_len=context, max_num_batched_tokens=budget, max_num_seqs=seqs)
+        return settings.over(batch).over(rest)
+
+    def memory_model(self, tp: int = 1) -> MemoryModel | None:
+        """None without a model or a GPU."""
+        if self.shape is None or self.gpu is None:
+            return None
+        runner = self.release.runner(self.shape.architecture, dense=self.shape.dense)
+        return MemoryModel(
+            shape=self.shape,
+            gpu=self.gpu,
+            runner=runner,
+            counts_graphs=self.release.counts_graphs(runner),
+            tp=tp,
+            logprobs=self.logprobs,
+            cuda_graphs=self.cuda_graphs,
+        )
+
+    def memory(self, settings: Settings = OWN, *, longest: int | None = None) -> Memory | None:
+        """Where every GiB goes under these settings; no prompt has more than `longest` tokens."""
+        s = self.effective(settings)
+        model = self.memory_model(s.tensor_parallel_size or 1)
+        budget, seqs, share = s.max_num_batched_tokens, s.max_num_seqs, s.gpu_memory_utilization
+        if model is None or budget is None or seqs is None or share is None:
+            return None
+        caps = (s.long_prefill_token_threshold, budget, longest)
+        chunk = min(cap for cap in caps if cap)
+        return model.memory(budget=budget, seqs=seqs, utilization=share, chunk=chunk)
+
+    def engine_args(self, settings: Settings, *, kv_cache_tokens: int) -> EngineArgs:
+        """Nothing left open, for a scheduler with so large a KV cache."""
+        lag = rules_of(self.release).async_by_default
+        full = self.effective(settings).given()
+        return EngineArgs.of({**full, "kv_cache_tokens": kv_cache_tokens, "async_scheduling": lag})
+
+    def started_as(self, entry: Entry, settings: Settings) -> Settings:
+        """The same engine started another way: what it would take there is spelled out."""
+        here = self.effective(settings).given()
+        there = replace(self, entry=entry).effective(settings).given()
+        differs = {name: value for name, value in here.items() if value != there[name]}
+        return settings.over(Settings.of(differs))
+
+    def refusals(self, settings: Settings = OWN) -> tuple[str, ...]:
+        """vLLM's own start-up checks, and two of ours where it would silently do something else.
+
+        What is not known breaks no rule.
+        """
+        s, version = self.effective(settings), self.release.version
+        off = s.enable_chunked_prefill is False
+        context, budget, seqs = s.max_model_len, s.max_num_batched_tokens, s.max_num_seqs
+        threshold, share = s.long_prefill_token_threshold or 0, s.gpu_memory_utilization or 0
+        limit = self.shape.limit if self.shape else None
+        rules = {
+            f"max_num_batched_tokens ({budget}) is smaller than max_model_len ({context}) "
+            "with chunked prefill off": off and _over(context, budget),
+            f"max_num_batched_tokens ({budget}) must be >= max_num_seqs ({seqs})": (
+                _over(seqs, budget)
+            ),
+            f"long_prefill_token_threshold ({threshold}) is over max_model_len ({context})": (
+                _over(threshold, context) and at(THRESHOLD_IS_CHECKED, version)
+            ),
+            f"long_prefill_token_threshold ({threshold}) is negative": threshold < 0,
+            f"max_model_len ({context}) is over the model's limit ({limit})": _over(context, limit),
+            f"gpu_memory_utilization ({share}) is not in (0, 1]": not 0 < share <= 1,
+            "max_model_len, max_num_batched_tokens and max_num_seqs must be at least 1": any(
+                _over(1, value) for value in (context, budget, seqs)
+            ),
+            "chunked prefill is off, and a threshold would still chunk": off and threshold > 0,
+            f"vLLM {dotted(version)} ignores chunked prefill off": (
+                off and at(OFF_SWITCH, version) is Off.IGNORED
+            ),
+        }
+        return tuple(rule for rule, broken in rules.items() if broken)
+
+
+def _over(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and one > other
