@@ -135,9 +135,9 @@ def analyze(
 
     Example: chunkscope analyze sample_data/
     """
-    from chunkscope.lengths.analyze import Listener
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
+    from chunkscope.lengths.scan import Listener
     from chunkscope.sources.base import ReadOptions
     from chunkscope.sources.selection import SelectOptions
 

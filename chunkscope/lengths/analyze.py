@@ -1,30 +1,19 @@
 """`analyze`: paths -> profile. The one function behind the command and the Python API."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.console import ScanProgress
 from chunkscope.errors import InputError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile, TokenizerInfo
-from chunkscope.lengths.scan import scan
+from chunkscope.lengths.scan import Listener, scan
 from chunkscope.lengths.tally import Counted
-from chunkscope.sources.base import Skipped, Source, printable
+from chunkscope.sources.base import printable
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.tokenizer import Tokenizer
-
-
-@dataclass(slots=True)
-class Listener:
-    """Who wants to know what happens on the way: nobody, by default."""
-
-    skipped: Callable[[Sequence[Skipped]], None] = lambda _: None
-    preparing: Callable[[str], None] = lambda _: None
-    recounting: Callable[[str], None] = lambda _: None
-    progress: ScanProgress = field(default_factory=ScanProgress)
 
 
 def analyze(
@@ -52,18 +41,21 @@ def analyze(
         options=options.read,
     )
     template = _digest_of_template(options.chat_template)
-    counter = _tokenizer(options, sources, memo, listener)
+    total_bytes = sum(source.bytes or 0 for source in sources)
+    counter = Tokenizer(
+        options.tokenizer,
+        memo=memo,
+        chat_template=options.chat_template,
+        chat_date=options.chat_date,
+        trust_remote_code=options.read.trust_remote_code,
+        exact_check=options.exact_check,
+        expected_bytes=total_bytes,
+        on_compile=listener.preparing,
+    )
     try:
         listener.skipped(skipped)
-        listener.progress.begin(sum(source.bytes or 0 for source in sources))
-        counted = scan(
-            sources,
-            counter,
-            options,
-            memo=memo,
-            progress=listener.progress,
-            recounting=listener.recounting,
-        )
+        listener.progress.begin(total_bytes)
+        counted = scan(sources, counter, options, memo=memo, listener=listener)
         info = _info(counter, counted, options, template)
     finally:
         memo.save()
@@ -72,21 +64,6 @@ def analyze(
         tokenizer=info,
         datasets=tuple(dataset.profile for dataset in counted),
         options={"paths": [printable(str(path)) for path in given], **options.recorded()},
-    )
-
-
-def _tokenizer(
-    options: AnalyzeOptions, sources: Sequence[Source], memo: DigestMemo, listener: Listener
-) -> Tokenizer:
-    return Tokenizer(
-        options.tokenizer,
-        memo=memo,
-        chat_template=options.chat_template,
-        chat_date=options.chat_date,
-        trust_remote_code=options.read.trust_remote_code,
-        exact_check=options.exact_check,
-        expected_bytes=sum(source.bytes or 0 for source in sources),
-        on_compile=listener.preparing,
     )
 
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chunkscope.artefacts.digests import DigestMemo
@@ -19,12 +20,22 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Sample
 from chunkscope.lengths.tally import Counted, Tally
 from chunkscope.sources.archives import close_idle
-from chunkscope.sources.base import Chunk, Problems, Source, cannot_read, printable
+from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
 from chunkscope.sources.prompt_field import select
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import Selection
 from chunkscope.tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(slots=True)
+class Listener:
+    """Who wants to know what happens on the way: nobody, by default."""
+
+    skipped: Callable[[Sequence[Skipped]], None] = lambda _: None
+    preparing: Callable[[str], None] = lambda _: None
+    recounting: Callable[[str], None] = lambda _: None
+    progress: ScanProgress = field(default_factory=ScanProgress)
 
 
 def scan(
@@ -33,8 +44,7 @@ def scan(
     options: AnalyzeOptions,
     *,
     memo: DigestMemo,
-    progress: ScanProgress,
-    recounting: Callable[[str], None],
+    listener: Listener,
 ) -> list[Counted]:
     """Count every source. One that fails is in the result, with its error.
 
@@ -42,7 +52,7 @@ def scan(
     kept in the cache; if not, all is counted again, by the reference.
     """
     while True:
-        run = _Pass(tokenizer, options, memo, progress)
+        run = _Pass(tokenizer, options, memo, listener.progress)
         is_right = False
         try:
             counted = run.all(sources)
@@ -57,7 +67,7 @@ def scan(
                 "already",
                 hint="run the same command again: the reference will be used from now on",
             )
-        recounting(", ".join(sorted(tokenizer.counting.used)))
+        listener.recounting(", ".join(sorted(tokenizer.counting.used)))
         tokenizer.counting.use_reference()
 
 

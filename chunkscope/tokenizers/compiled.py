@@ -27,7 +27,7 @@ class Compiled:
     key: str
     folder: Path
     files: tuple[Path, ...]
-    form: Form
+    form: Form = "json"
     special_added: int = 0
     pattern: str = ""
     added: dict[str, int] = field(default_factory=dict)

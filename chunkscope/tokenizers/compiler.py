@@ -5,6 +5,7 @@ transformers takes a second to import and, for some exports, does not count as t
 transformers.
 """
 
+import base64
 import gc
 import hashlib
 from dataclasses import fields, replace
@@ -62,12 +63,12 @@ def compile_once(
             return compiled
     except (OSError, ValueError, TypeError, KeyError):
         pass  # not there yet, or damaged: make it (again)
-    build = _BUILDERS[found.kind]
     _make(folder)
+    blank = Compiled(key=key, folder=folder, files=found.files)
     # Millions of small objects come and go; looking for cycles among them doubles the time.
     gc.disable()
     try:
-        compiled = build(found, key, folder, trust_remote_code)
+        compiled = _BUILDERS[found.kind](found, blank, trust_remote_code)
     finally:
         gc.enable()
         read_document.cache_clear()
@@ -117,68 +118,64 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_size for file in files if file.is_file()}
 
 
-def _from_auto(found: TokenizerFiles, key: str, folder: Path, remote_code: bool) -> Compiled:
+# -- builders: each fills in what is still blank -----------------------------------------------
+
+
+def _from_auto(found: TokenizerFiles, blank: Compiled, remote_code: bool) -> Compiled:
     """What AutoTokenizer makes of a folder, which is what vLLM serves."""
     served = auto.load_auto(found.files[0].parent, trust_remote_code=remote_code)
-    about: dict[str, Any] = {
-        "key": key,
-        "folder": folder,
-        "files": found.files,
-        "chat_template": served.chat_template,
-        "special_tokens": _texts(served.special_tokens_map),
-    }
+    blank = replace(
+        blank,
+        chat_template=served.chat_template,
+        special_tokens=_texts(served.special_tokens_map),
+    )
+    only_code = replace(
+        blank,
+        form="transformers",
+        special_added=served.num_special_tokens_to_add(),
+        remote_code=remote_code,
+    )
     backend = getattr(served, "backend_tokenizer", None)
     if backend is None:
-        return _from_code(served, about, remote_code)
-    compiled = _from_backend(backend, about, folder)
+        return only_code
+    compiled = _from_backend(backend, blank)
     texts = texts_for(compiled)[::4]  # AutoTokenizer's own call is slow, and this is one backend
     wanted = [len(ids) for ids in served(texts, add_special_tokens=True)["input_ids"]]
     counted = [n + compiled.special_added for n in reference(compiled).count(texts)]
     if wanted != counted:  # the Python side does more than its backend
-        return _from_code(served, about, remote_code)
+        return only_code
     raw = next((file for file in found.files if file.name == "tokenizer.json"), None)
     note = _raw_differs(raw, compiled.document, texts, counted) if raw else None
     return _with_cuts(compiled, notes=(note,) if note else ())
 
 
-def _from_code(served: Any, about: dict[str, Any], remote_code: bool) -> Compiled:
-    """One that only transformers can run."""
-    added = served.num_special_tokens_to_add()
-    return Compiled(**about, form="transformers", special_added=added, remote_code=remote_code)
+def _from_raw(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
+    return _with_cuts(_from_backend(_load_json(found.files[0]), blank))
 
 
-def _from_raw(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
-    backend = _load_json(found.files[0])
-    compiled = _from_backend(backend, {"key": key, "folder": folder, "files": found.files}, folder)
-    return _with_cuts(compiled)
-
-
-def _from_backend(backend: Any, about: dict[str, Any], folder: Path) -> Compiled:
+def _from_backend(backend: Any, blank: Compiled) -> Compiled:
     # Truncation and padding baked into an export would silently cap every length.
     backend.no_truncation()
     backend.no_padding()
-    write_atomically(folder / JSON_FILE, backend.to_str().encode())
-    document = read_document(folder / JSON_FILE)
-    added = backend.num_special_tokens_to_add(is_pair=False)
-    ranks = _as_ranks(document, backend.model, folder)
-    return Compiled(**about, form="json", special_added=added, **ranks)
+    write_atomically(blank.json_file, backend.to_str().encode())
+    compiled = replace(blank, special_added=backend.num_special_tokens_to_add(is_pair=False))
+    return replace(compiled, **_as_ranks(compiled, backend.model))
 
 
-def _as_ranks(document: dict[str, Any], model: Any, folder: Path) -> dict[str, Any]:
+def _as_ranks(compiled: Compiled, model: Any) -> dict[str, Any]:
     """Also write the vocabulary as ranks and as an index, where it is that simple."""
+    document = compiled.document
     parts = byte_level(document)
     ranks = ranks_of(document, model) if parts else None
     if parts is None or ranks is None:
         return {}
-    write_atomically(folder / RANKS_FILE, write_ranks(ranks))
-    build_index(folder, document, merges(document))
+    write_atomically(compiled.ranks_file, write_ranks(ranks))
+    build_index(compiled.folder, document, merges(document))
     return {"pattern": parts.pattern, "added": parts.added, "nfc": parts.nfc}
 
 
-def _from_tekken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
+def _from_tekken(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
     """Mistral's format: ranks and a pattern. Prompts begin with one <s>, as vLLM feeds them."""
-    import base64
-
     path = found.files[0]
     try:
         document = orjson.loads(path.read_bytes())
@@ -189,16 +186,10 @@ def _from_tekken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Comp
         pattern = config["pattern"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
-    write_atomically(folder / RANKS_FILE, write_ranks(ranks))
-    build_rank_index(folder, ranks)
-    compiled = Compiled(
-        key=key, folder=folder, files=found.files, form="ranks", pattern=pattern,
-        special_added=1, mistral_chat=True,
-    )  # fmt: skip
-    return _with_cuts(compiled)
+    return _from_ranks(replace(blank, special_added=1, mistral_chat=True), ranks, pattern)
 
 
-def _from_tiktoken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
+def _from_tiktoken(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
     import tiktoken
 
     try:
@@ -214,18 +205,18 @@ def _from_tiktoken(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Co
             hint="run it once with a network, or set TIKTOKEN_CACHE_DIR to a filled cache",
         ) from error
     ranks = sorted(encoding._mergeable_ranks.items(), key=lambda item: item[1])
-    write_atomically(folder / RANKS_FILE, write_ranks(ranks))
-    build_rank_index(folder, ranks)
-    compiled = Compiled(key=key, folder=folder, files=(), form="ranks", pattern=encoding._pat_str)
-    return _with_cuts(compiled)
+    return _from_ranks(blank, ranks, encoding._pat_str)
 
 
-def _from_sentencepiece(found: TokenizerFiles, key: str, folder: Path, _: bool) -> Compiled:
-    model = load_sentencepiece(found.files[0])
-    begins = int(model.bos_id() >= 0)
-    return Compiled(
-        key=key, folder=folder, files=found.files, form="sentencepiece", special_added=begins
-    )
+def _from_ranks(blank: Compiled, ranks: list[tuple[bytes, int]], pattern: str) -> Compiled:
+    write_atomically(blank.ranks_file, write_ranks(ranks))
+    build_rank_index(blank.folder, ranks)
+    return _with_cuts(replace(blank, form="ranks", pattern=pattern))
+
+
+def _from_sentencepiece(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
+    begins = int(load_sentencepiece(found.files[0]).bos_id() >= 0)
+    return replace(blank, form="sentencepiece", special_added=begins)
 
 
 def _with_cuts(compiled: Compiled, notes: tuple[str, ...] = ()) -> Compiled:

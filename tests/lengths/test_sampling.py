@@ -65,9 +65,3 @@ def test_what_was_not_counted_is_unknown() -> None:
     tally.add_chars(0)
     assert tally.chars == 0
     assert tally.output_lengths is not None
-
-
-def test_progress_is_told_each_token_once() -> None:
-    tally = Tally(0)
-    tally.add([1], [7])
-    assert (tally.untold_tokens(), tally.untold_tokens()) == (7, 0)

@@ -11,7 +11,7 @@ import pytest
 
 import chunkscope
 from chunkscope import AnalyzeOptions
-from chunkscope.lengths.analyze import Listener
+from chunkscope.lengths.scan import Listener
 from chunkscope.tokenizers import conformance, counting, engines
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.counting import Counting
