@@ -32,6 +32,14 @@ ROWS = [{"question": f"why é {i}?", "turns": ["a", "b"], "n": i} for i in range
 LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 
+def prompt_of(reader):
+    head = reader.head()
+    try:
+        return select(head, SelectOptions(), rows_at=reader.rows_at)
+    except ChunkscopeError:
+        return None
+
+
 def survives(path, **options):
     """Find and read a file; what comes out are prompts that can be encoded, or our own error."""
     chosen = ReadOptions(**options)
@@ -40,10 +48,11 @@ def survives(path, **options):
         for source in sources:
             problems = Problems()
             with open_reader(source, chosen, problems) as reader:
-                selection = select(reader.head(), SelectOptions(), rows_at=reader.rows_at)
-                for chunk in reader.chunks():
+                selection = prompt_of(reader)
+                for chunk in reader.chunks():  # to the end, also where no prompt was found
                     assert len(chunk.positions) == len(chunk.records)
-                    for item in selection.extract(chunk, problems).items:
+                    prompts = selection.extract(chunk, problems).items if selection else []
+                    for item in prompts:
                         shown = asdict(item) if isinstance(item, Conversation) else item
                         json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8")
             for row in problems.rows:
