@@ -106,6 +106,15 @@ def test_the_layers_are_the_folders_and_the_files_beside_them() -> None:
     assert set().union(*LAYERS) == parts
 
 
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for name, path in NAMES.items():
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    assert not {name: found for name, found in homes.items() if len(found) > 1}
+
+
 @pytest.mark.parametrize(
     "folder", sorted({path.parent for path in modules()} - {PACKAGE}), ids=lambda path: path.name
 )

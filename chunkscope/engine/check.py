@@ -51,13 +51,13 @@ from vllm.model_executor.models import registry
 registry._run_in_subprocess = lambda look: look()
 
 
-class Refused(Exception):
+class Rejected(Exception):
     pass
 
 
 class Parser(FlexibleArgumentParser):
     def error(self, message):
-        raise Refused(message)
+        raise Rejected(message)
 
 
 class OnGpu:
@@ -154,7 +154,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CheckAnswer:
     """vLLM's word on one line of arguments, and the settings it would run with."""
 
     accepted: bool
@@ -163,7 +163,7 @@ class Answer:
     seen: dict[str, Any] | None = None
 
 
-def check(there: Deployment, settings: Settings, *, python: str = sys.executable) -> Answer:
+def check(there: Deployment, settings: Settings, *, python: str = sys.executable) -> CheckAnswer:
     """Pass settings through vLLM's own parser and validation: as words, as keywords.
 
     The answer is on the words, unless only the keywords are refused.
@@ -183,11 +183,11 @@ def cases_of(there: Deployment, settings: Settings, folder: Path) -> list[Case]:
     ]
 
 
-def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[Answer]:
+def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[CheckAnswer]:
     """One process for all cases: importing vLLM takes most of the time."""
     answer = _ask(python, {"cases": [case.question() for case in cases]})
     return [
-        Answer(
+        CheckAnswer(
             accepted=result["accepted"],
             message=result["message"],
             vllm_version=answer["version"],

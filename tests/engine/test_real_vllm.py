@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chunkscope.costs.gpus import CARDS
 from chunkscope.costs.models import find_model
-from chunkscope.engine.check import Answer, Case, cases_of, check, check_many
+from chunkscope.engine.check import Case, CheckAnswer, cases_of, check, check_many
 from chunkscope.engine.choices import Entry, Mode, Objective, Target, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import BY_NAME, command_line, release
@@ -203,7 +203,7 @@ MAKERS = (matrix, any_profile, emitted, left_alone, limits, any_settings, nonsen
 
 
 @pytest.fixture(scope="session")
-def answers(vllm_python, installed, folders) -> dict[str, list[tuple[Question, Answer]]]:
+def answers(vllm_python, installed, folders) -> dict[str, list[tuple[Question, CheckAnswer]]]:
     asked = {make.__name__: list(make(installed[0], folders)) for make in MAKERS}
     cases = [question.case for questions in asked.values() for question in questions]
     verdicts = iter(check_many(cases, python=vllm_python))

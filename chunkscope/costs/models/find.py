@@ -10,7 +10,7 @@ from typing import Any
 
 from chunkscope.costs.models.config import shape_from_config
 from chunkscope.costs.models.shape import ModelShape
-from chunkscope.costs.models.table import MODELS, Entry
+from chunkscope.costs.models.table import MODELS, KnownModel
 from chunkscope.errors import InputError, MissingError
 
 INDEX = "model.safetensors.index.json"
@@ -58,7 +58,7 @@ def built_in_config(name: str) -> Mapping[str, Any] | None:
     return entry.config if entry else None
 
 
-def _in_table(name: str) -> Entry | None:
+def _in_table(name: str) -> KnownModel | None:
     """Capitals do not matter, as they do not on the hub."""
     wanted = name.lower()
     for short, entry in MODELS.items():

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class KnownModel:
     hub_ids: tuple[str, ...]
     published: int
     config: Mapping[str, Any]
@@ -44,7 +44,7 @@ def _config(
     }
 
 
-Row = tuple[str, Entry]
+Row = tuple[str, KnownModel]
 Shape = tuple[int, int, int, int, int]
 
 
@@ -77,7 +77,7 @@ def _llama() -> Iterator[Row]:
     for name, ids, total, shape, vocab, limit, more in rows:
         hub_ids = tuple(f"meta-llama/{x}" for x in ids)
         config = _config("LlamaForCausalLM", "llama", shape, vocab, limit, **more)
-        yield name, Entry(hub_ids=hub_ids, published=total, config=config)
+        yield name, KnownModel(hub_ids=hub_ids, published=total, config=config)
 
 
 def _qwen25() -> Iterator[Row]:
@@ -98,7 +98,10 @@ def _qwen25() -> Iterator[Row]:
                 tie_word_embeddings=tied, rope_theta=1000000.0,
             )  # fmt: skip
             name = f"Qwen2.5-{size}{tail}"
-            yield name.lower(), Entry(hub_ids=(f"Qwen/{name}",), published=total, config=config)
+            yield (
+                name.lower(),
+                KnownModel(hub_ids=(f"Qwen/{name}",), published=total, config=config),
+            )
 
 
 def _qwen3() -> Iterator[Row]:
@@ -117,7 +120,7 @@ def _qwen3() -> Iterator[Row]:
         )  # fmt: skip
         yield (
             f"qwen3-{size.lower()}",
-            Entry(hub_ids=(f"Qwen/Qwen3-{size}",), published=total, config=config),
+            KnownModel(hub_ids=(f"Qwen/Qwen3-{size}",), published=total, config=config),
         )
     sparse: tuple[tuple[str, int, Shape, int], ...] = (
         ("30B-A3B", 30_532_122_624, (48, 2048, 6144, 32, 4), 768),
@@ -131,12 +134,12 @@ def _qwen3() -> Iterator[Row]:
         )  # fmt: skip
         yield (
             f"qwen3-{size.lower()}",
-            Entry(hub_ids=(f"Qwen/Qwen3-{size}",), published=total, config=config),
+            KnownModel(hub_ids=(f"Qwen/Qwen3-{size}",), published=total, config=config),
         )
 
 
 def _mistral() -> Iterator[Row]:
-    yield "mistral-7b-v0.3", Entry(
+    yield "mistral-7b-v0.3", KnownModel(
         hub_ids=("mistralai/Mistral-7B-v0.3", "mistralai/Mistral-7B-Instruct-v0.3"),
         published=7_248_023_552,
         config=_config(
@@ -144,7 +147,7 @@ def _mistral() -> Iterator[Row]:
             sliding_window=None, rope_theta=1000000.0,
         ),
     )  # fmt: skip
-    yield "mistral-nemo-12b", Entry(
+    yield "mistral-nemo-12b", KnownModel(
         hub_ids=("mistralai/Mistral-Nemo-Instruct-2407", "mistralai/Mistral-Nemo-Base-2407"),
         published=12_247_782_400,
         config=_config(
@@ -152,7 +155,7 @@ def _mistral() -> Iterator[Row]:
             head_dim=128, sliding_window=None, rope_theta=1000000.0,
         ),
     )  # fmt: skip
-    yield "mistral-small-24b", Entry(
+    yield "mistral-small-24b", KnownModel(
         hub_ids=("mistralai/Mistral-Small-24B-Instruct-2501",),
         published=23_572_403_200,
         config=_config(
@@ -160,7 +163,7 @@ def _mistral() -> Iterator[Row]:
             head_dim=128, sliding_window=None, rope_theta=100000000.0,
         ),
     )  # fmt: skip
-    yield "mixtral-8x7b", Entry(
+    yield "mixtral-8x7b", KnownModel(
         hub_ids=("mistralai/Mixtral-8x7B-v0.1", "mistralai/Mixtral-8x7B-Instruct-v0.1"),
         published=46_702_792_704,
         config=_config(
@@ -182,8 +185,8 @@ def _gemma() -> Iterator[Row]:
             head_dim=head_dim, sliding_window=4096, tie_word_embeddings=True,
         )  # fmt: skip
         ids = (f"google/gemma-2-{size}", f"google/gemma-2-{size}-it")
-        yield f"gemma-2-{size}", Entry(hub_ids=ids, published=total, config=config)
-    yield "gemma-3-1b", Entry(
+        yield f"gemma-2-{size}", KnownModel(hub_ids=ids, published=total, config=config)
+    yield "gemma-3-1b", KnownModel(
         hub_ids=("google/gemma-3-1b-it", "google/gemma-3-1b-pt"),
         published=999_885_952,
         config=_config(
@@ -214,13 +217,13 @@ def _gemma() -> Iterator[Row]:
             "torch_dtype": "bfloat16",
         }
         ids = (f"google/gemma-3-{size}-it", f"google/gemma-3-{size}-pt")
-        yield f"gemma-3-{size}", Entry(hub_ids=ids, published=total, config=config)
+        yield f"gemma-3-{size}", KnownModel(hub_ids=ids, published=total, config=config)
 
 
 def _phi() -> Iterator[Row]:
     yield (
         "phi-3-mini-4k",
-        Entry(
+        KnownModel(
             hub_ids=("microsoft/Phi-3-mini-4k-instruct",),
             published=3_821_079_552,
             config=_config("Phi3ForCausalLM", "phi3", (32, 3072, 8192, 32, 32), 32064, 4096),
@@ -228,7 +231,7 @@ def _phi() -> Iterator[Row]:
     )
     yield (
         "phi-4",
-        Entry(
+        KnownModel(
             hub_ids=("microsoft/phi-4",),
             published=14_659_507_200,
             config=_config("Phi3ForCausalLM", "phi3", (40, 5120, 17920, 40, 10), 100352, 16384),
@@ -241,7 +244,7 @@ def _deepseek() -> Iterator[Row]:
     latent |= {"v_head_dim": 128}
     yarn = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}
     yarn |= {"beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}
-    yield "deepseek-v2-lite", Entry(
+    yield "deepseek-v2-lite", KnownModel(
         hub_ids=("deepseek-ai/DeepSeek-V2-Lite", "deepseek-ai/DeepSeek-V2-Lite-Chat"),
         published=15_706_484_224,
         config=_config(
@@ -251,7 +254,7 @@ def _deepseek() -> Iterator[Row]:
             moe_layer_freq=1, rope_scaling=yarn,
         ),
     )  # fmt: skip
-    yield "deepseek-v3", Entry(
+    yield "deepseek-v3", KnownModel(
         # The count of the main model; the checkpoint adds a multi-token-prediction layer.
         hub_ids=("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3-0324",
                  "deepseek-ai/DeepSeek-R1"),
@@ -270,7 +273,7 @@ def _deepseek() -> Iterator[Row]:
 
 
 def _gpt() -> Iterator[Row]:
-    yield "gpt2", Entry(
+    yield "gpt2", KnownModel(
         hub_ids=("openai-community/gpt2", "gpt2"),
         published=124_439_808,
         config={
@@ -294,7 +297,7 @@ def _gpt() -> Iterator[Row]:
         )  # fmt: skip
         yield (
             f"gpt-oss-{size}",
-            Entry(hub_ids=(f"openai/gpt-oss-{size}",), published=total, config=config),
+            KnownModel(hub_ids=(f"openai/gpt-oss-{size}",), published=total, config=config),
         )
 
 
@@ -305,7 +308,7 @@ CORROBORATED = frozenset({
     "gemma-3-12b", "gemma-3-27b", "phi-3-mini-4k", "phi-4", "deepseek-v2-lite", "deepseek-v3",
     "gpt-oss-20b", "gpt-oss-120b",
 })  # fmt: skip
-MODELS: dict[str, Entry] = dict(
+MODELS: dict[str, KnownModel] = dict(
     row
     for family in (_llama, _qwen25, _qwen3, _mistral, _gemma, _phi, _deepseek, _gpt)
     for row in family()
