@@ -14,6 +14,7 @@ from chunkscope.artefacts.folders import cache_folder
 from chunkscope.errors import ChunkscopeError
 
 _BLOCK = 1 << 20
+_MOST_KEPT = 50_000  # some ten megabytes
 # A file changed within the clock's grain of being hashed could change again unnoticed (git calls
 # this "racily clean"), so digests of such fresh files are not remembered.
 _SETTLED_NS = 2_000_000_000
@@ -58,9 +59,10 @@ class DigestMemo:
         """Keep what is new. Losing a race with another run only costs a hash later."""
         if not self._new:
             return
-        merged = {**self._read(), **self._new}
+        known = {path: entry for path, entry in self._read().items() if path not in self._new}
+        newest_last = [*known.items(), *self._new.items()][-_MOST_KEPT:]
         with suppress(ChunkscopeError):
-            write_atomically(self._path, orjson.dumps(merged))
+            write_atomically(self._path, orjson.dumps(dict(newest_last)))
 
     def _of_folder(self, folder: Path) -> str:
         digest = hashlib.sha256()

@@ -141,11 +141,15 @@ def analyze(
     from chunkscope.sources.base import ReadOptions
     from chunkscope.sources.selection import SelectOptions
 
-    _refuse_contradictions(
-        tokenizer=tokenizer,
-        both_templates=no_chat_template and (apply_chat_template or chat_template is not None),
-        both_outputs=as_json and output_format is not Format.TABLE,
-    )
+    if tokenizer == "":
+        raise UsageError("--tokenizer is empty", hint="was a shell variable not set?")
+    if no_chat_template and (apply_chat_template or chat_template):
+        raise UsageError(
+            "--no-chat-template excludes --chat-template and --apply-chat-template",
+            hint="leave one of them out",
+        )
+    if as_json and output_format is not Format.TABLE:
+        raise UsageError("--json and --format exclude each other", hint="use one of them")
     options = AnalyzeOptions(
         tokenizer=tokenizer,
         names=tuple(name or ()),
@@ -192,20 +196,6 @@ def analyze(
     console.say(f"\nwrote {output}; next: chunkscope recommend")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise typer.Exit(InputError.exit_code)
-
-
-def _refuse_contradictions(
-    *, tokenizer: str | None, both_templates: bool, both_outputs: bool
-) -> None:
-    if tokenizer == "":
-        raise UsageError("--tokenizer is empty", hint="was a shell variable not set?")
-    if both_templates:
-        raise UsageError(
-            "--no-chat-template excludes --chat-template and --apply-chat-template",
-            hint="leave one of them out",
-        )
-    if both_outputs:
-        raise UsageError("--json and --format exclude each other", hint="use one of them")
 
 
 def _print_profile(

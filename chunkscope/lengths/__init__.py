@@ -1,1 +1,2 @@
-"""From prompts to exact lengths: counting, the cache, the histogram and the profile."""
+"""From prompts to exact lengths: counting, the cache, the histogram and the profile. Sources and
+tokenizers come in, nothing of models, GPUs or vLLM."""

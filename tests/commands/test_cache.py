@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.artefacts import digests
 from chunkscope.lengths import cache, scan
 from chunkscope.sources import readers
 from tests.commands.helpers import (
@@ -353,3 +354,15 @@ def test_another_release_of_the_package_keeps_the_cache(
     monkeypatch.setattr(cache, "_LAYOUT", cache._LAYOUT + 1)
     analyze(tmp_path, "a.jsonl")
     assert read == ["a.jsonl"]
+
+
+def test_only_so_many_digests_are_kept(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "_MOST_KEPT", 2)
+    monkeypatch.setattr(digests, "_SETTLED_NS", -(10**12))  # fresh files too
+    for name in "abc":
+        write_jsonl(tmp_path / f"{name}.jsonl", prompts(2))
+        analyze(tmp_path, f"{name}.jsonl", "--no-cache")
+    kept = json.loads((own / "digests.json").read_bytes())
+    assert [Path(path).name for path in kept] == ["b.jsonl", "c.jsonl"]
