@@ -1,11 +1,14 @@
 """What is said about chunks, refusals, capacity, forecasts and samples: once, for every format."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.numbers import change, number, plural, seconds, share
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import Forecast, Plan, Refused
-from chunkscope.planning.policy import Chunks
+
+if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
+    from chunkscope.planning.plan import Forecast, Plan, Refused
+    from chunkscope.planning.policy import Chunks
 
 NOTHING_TO_SET = "(nothing to set)"
 NOTHING_CHANGED = "Nothing that was compared changed."
@@ -24,11 +27,11 @@ def samples(profile: Profile) -> Iterator[str]:
             yield f"Sampled: {of} (seed {part.seed})"
 
 
-def arguments(plan: Plan) -> str:
+def arguments(plan: "Plan") -> str:
     return " ".join(plan.cli_args()) or NOTHING_TO_SET
 
 
-def chunks(found: Chunks) -> str:
+def chunks(found: "Chunks") -> str:
     if not found.prompts:
         return "No prompt is split."
     return (
@@ -37,7 +40,7 @@ def chunks(found: Chunks) -> str:
     )
 
 
-def refused(found: Refused) -> str:
+def refused(found: "Refused") -> str:
     room = f"{found.room_tokens:,} tokens"
     if not found.prompts:
         return f"No prompt would be refused: there is room for {room} and the answer."
@@ -47,7 +50,7 @@ def refused(found: Refused) -> str:
     )
 
 
-def capacity(plan: Plan) -> str | None:
+def capacity(plan: "Plan") -> str | None:
     fits = plan.capacity
     if plan.memory is None or fits is None:
         return None
@@ -58,7 +61,7 @@ def capacity(plan: Plan) -> str | None:
     )
 
 
-def forecast(said: Forecast) -> str:
+def forecast(said: "Forecast") -> str:
     lead = f"Simulated with {plural(said.requests, 'request')}"
     if said.default_makespan_s is None:
         gap = said.longest_gap_s
