@@ -364,5 +364,7 @@ def test_only_so_many_digests_are_kept(
     for name in "abc":
         write_jsonl(tmp_path / f"{name}.jsonl", prompts(2))
         analyze(tmp_path, f"{name}.jsonl", "--no-cache")
-    kept = json.loads((own / "digests.json").read_bytes())
-    assert [Path(path).name for path in kept] == ["b.jsonl", "c.jsonl"]
+    kept = [Path(path).name for path in json.loads((own / "digests.json").read_bytes())]
+    assert len(kept) == 2  # the tokenizer's may be among them
+    assert "a.jsonl" not in kept
+    assert kept[-1] == "c.jsonl"
