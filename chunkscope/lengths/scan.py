@@ -21,7 +21,7 @@ from chunkscope.lengths.profile import DatasetProfile, Sample
 from chunkscope.lengths.tally import Counted, Tally
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
-from chunkscope.sources.prompt_field import select
+from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import Selection
@@ -204,7 +204,7 @@ class _Dataset:
             with open_reader(self.source, options.read, self.problems) as reader:
                 self.reader = reader
                 if head := reader.head():
-                    self.selection = select(head, options.select, rows_at=reader.rows_at)
+                    self.selection = selected(reader, head, options.select)
                     self._count(reader, self.selection)
                 self.bytes_read = reader.bytes_read
         except (UsageError, MissingError):

@@ -70,6 +70,8 @@ class DocumentReader(StreamReader):
 
     def _shaped(self, value: Any, size: int) -> Iterator[Chunk]:
         self.rows_at, records = rows_of(value)
+        if self.rows_at is not None:
+            self.beside = {key: held for key, held in value.items() if key != self.rows_at}
         per_chunk = max(1, min(4096, len(records) * CHUNK_BYTES // size))
         for start in range(0, len(records), per_chunk):
             part = records[start : start + per_chunk]
@@ -112,7 +114,7 @@ class DocumentReader(StreamReader):
 
     def _object(self, text: "_Text") -> Iterator[Chunk]:
         """An object: rows stream from the one list of objects in it; all else is kept."""
-        kept: dict[str, Any] = {}
+        kept = self.beside
         kept_text: list[str] = []
         for key in text.object_keys():
             if key not in _CHAT_KEYS and text.at_list_of_objects():

@@ -22,7 +22,17 @@ from chunkscope.sources.fields import (
     quote_key,
     spellings,
 )
+from chunkscope.sources.harness.known import recognise
+from chunkscope.sources.harness.selection import of_log
+from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.selection import Selection, SelectionBuilder, SelectOptions
+
+
+def selected(reader: RecordReader, head: Sequence[Any], options: SelectOptions) -> Selection:
+    """What the prompts of a source are: the requests of a harness's log, or a part of each row."""
+    if not options.fields and options.template is None and (log := recognise(head, reader)):
+        return of_log(log, options)
+    return select(head, options, rows_at=reader.rows_at)
 
 
 def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None = None) -> Selection:

@@ -26,6 +26,7 @@ class RecordReader(ABC):
     `unit` says what positions count: "line" in line-oriented text, else "row".
     `format` is what the data turned out to be: JSON Lines named .json says "jsonl".
     `rows_at` is the key of a JSON object under which the rows were, e.g. "examples".
+    `beside` is what a document says beside its rows, as far as it was read.
     """
 
     unit = "row"
@@ -35,6 +36,7 @@ class RecordReader(ABC):
         self.problems = problems
         self.format = source.format
         self.rows_at: str | None = None
+        self.beside: dict[str, Any] = {}
 
     @abstractmethod
     def head(self) -> list[Any]:

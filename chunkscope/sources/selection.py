@@ -25,7 +25,7 @@ from chunkscope.sources.fields import (
     text_at,
 )
 
-Kind = Literal["text", "chat", "lengths"]
+Kind = Literal["text", "chat", "lengths", "requests"]
 
 # Between the fields a prompt is made of, and between the texts of a list.
 JOINER = "\n\n"
@@ -45,8 +45,8 @@ class SelectOptions:
 class Prompts(NamedTuple):
     """What a chunk of records became: lists of the same length, without the bad rows.
 
-    `items` holds texts, conversations or lengths, `outputs` texts or lengths (None where a row has
-    none), or is None when no output is known of.
+    `items` holds texts, conversations, lengths or requests, `outputs` texts or lengths (None where
+    a row has none), or is None when no output is known of.
     """
 
     positions: list[int]
@@ -85,7 +85,7 @@ class Selection(ABC):
             try:
                 item = self._item(record)
                 output = self._output(record, self.output) if self.output else None
-                _check_unicode(item)
+                check_unicode(item)
             except UnusableError as error:
                 problems.bad(position, str(error))
                 continue
@@ -283,7 +283,7 @@ def _columns(*paths: FieldPath | None) -> frozenset[str] | None:
     return None if None in names else frozenset(name for name in names if name is not None)
 
 
-def _check_unicode(item: Any) -> None:
+def check_unicode(item: Any) -> None:
     """Half a surrogate pair is no character: no tokenizer can encode it."""
     if isinstance(item, Conversation):
         fine = _is_unicode(item)

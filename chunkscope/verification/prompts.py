@@ -19,7 +19,7 @@ from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.prompt_field import select
+from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.readers import open_reader
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.mistral import ChatRefused
@@ -198,7 +198,7 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
         head = reader.head()
         if not head:
             return
-        selection = select(head, options.select, rows_at=reader.rows_at)
+        selection = selected(reader, head, options.select)
         if selection.kind == "lengths":
             return
         is_chat = selection.kind == "chat"

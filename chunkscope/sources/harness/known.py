@@ -1,0 +1,17 @@
+"""Which harness wrote this, if any did."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from chunkscope.sources.harness.request import HarnessLog
+from chunkscope.sources.reader import RecordReader
+
+LOGS: tuple[type[HarnessLog], ...] = ()
+
+
+def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:
+    """The reader of a harness's log, found by the keys of its first records."""
+    for log in LOGS:
+        if found := log.recognise(head, reader):
+            return found
+    return None
