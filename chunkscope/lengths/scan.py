@@ -146,13 +146,17 @@ class _Pass:
             self._advance(_Totals(lengths.count, lengths.total, source.bytes or 0))
             return known
         counted = self._counted(source, sha256)
-        if not counted.error and cache.is_unchanged(source, before):
-            # A tokenizer that is used for the first time is ready, and has a key, only now.
-            entry = entry if is_ready else self._entry(source, sha256)
+        if counted.error or not cache.is_unchanged(source, before):
+            return counted
+        if not is_ready and counted.profile.kind != "lengths":
+            # A tokenizer that is used for the first time has its key only now.
+            entry, is_ready = self._entry(source, sha256), self._counting_key is not None
+        if is_ready or counted.profile.kind == "lengths":
             self.fresh.append((entry, counted))
         return counted
 
     def _entry(self, source: Source, sha256: str) -> str:
+        """Of a tokenizer that is not ready, only lengths that came with the data can be there."""
         self._counting_key = self._counting_key or self.tokenizer.counting_key
         return cache.key(source, sha256, self._counting_key or "", self._asked)
 

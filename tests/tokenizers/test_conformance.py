@@ -23,6 +23,7 @@ from chunkscope.tokenizers.engines import (
     Loader,
 )
 from chunkscope.tokenizers.references import reference
+from tests.tokenizers.helpers import bpe, save
 
 FEW = ["", "one two", "naïve 東京", "👍🏽 e\u0301 thumbs", "\U00016d63\U00016d67", "x = 1\n"]
 
@@ -243,6 +244,24 @@ def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counte
     )
     assert again.overall == right.overall
     assert fake.loads == 1
+
+
+@pytest.mark.usefixtures("few_strings")
+def test_what_the_reference_recounted_is_not_taken_for_another_tokenizers(
+    gpt2: Compiled, install: Installer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a recount no engine is settled; what is kept must still say who counted it."""
+    fake = install(lambda text: "zebra" in text)
+    unknown = Loader("unknown", "pytest", pytest.fail)
+    monkeypatch.setattr(counting, "QUICK_TO_LOAD", (fake.loader, unknown))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "one zebra, two zebras"}\n' * 50)
+    recounted = chunkscope.analyze(rows, options=options(gpt2, use_cache=True))
+    assert recounted.tokenizer.engine == reference(gpt2).name
+    monkeypatch.undo()
+    other = save(bpe("o n", "z e"), tmp_path / "other", tokenizer_class="PreTrainedTokenizerFast")
+    profile = chunkscope.analyze(rows, str(other))
+    assert set(profile.overall.counts) == {len("one zebra, two zebras") - 3}
 
 
 @pytest.mark.usefixtures("few_strings")
