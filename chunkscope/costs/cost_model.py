@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.schema import plain
 from chunkscope.costs.calibration import Calibration
-from chunkscope.costs.gpus import CARDS, Gpu
+from chunkscope.costs.gpus import Gpu, card_titled
 from chunkscope.costs.step_time import (
     ASSUMED_HOST,
     FITTED_ON,
@@ -121,7 +121,7 @@ def _fit(calibration: Calibration) -> "StepFit":
     origin = calibration_origin(calibration)
     if not (calibration.device == "cuda" and calibration.async_scheduling):
         return fit_steps(calibration.steps, origin)
-    card = _card(calibration.gpu)
+    card = card_titled(calibration.gpu)
     prior = roofline(calibration.model, card, calibration.tp) if card else None
     return fit_steps(calibration.steps, origin, prior=prior, host=ASSUMED_HOST)
 
@@ -190,15 +190,11 @@ def _scaled(
     )
 
 
-def _card(title: str) -> Gpu | None:
-    return next((card for card in CARDS if card.title == title), None)
-
-
 def _speeds(there: str, here: Gpu) -> tuple[tuple[float, float], tuple[float, float]]:
     """Bandwidth and FLOP/s of both; InputError where they are needed and not known."""
     if there == here.title:
         return (1.0, 1.0), (1.0, 1.0)
-    cards = [card for card in (_card(there), here) if card is not None]
+    cards = [card for card in (card_titled(there), here) if card is not None]
     if len(cards) == 2 and all(c.bandwidth_gb_s and c.dense_tflops for c in cards):
         first, second = ((c.bandwidth_gb_s or 1.0, c.dense_tflops or 1.0) for c in cards)
         return first, second

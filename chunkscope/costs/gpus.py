@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 
 from chunkscope.errors import MissingError, UsageError
 
@@ -33,83 +34,33 @@ class Gpu:
         return round(self.memory_gib * GIB)
 
 
-def _card(
-    name: str, title: str, memory_gib: float, bandwidth_gb_s: float, dense_tflops: float, sheet: str
-) -> Gpu:
-    return Gpu(
-        name=name,
-        title=title,
-        memory_gib=memory_gib,
-        bandwidth_gb_s=float(bandwidth_gb_s),  # a plan read back must give the same bytes
-        dense_tflops=float(dense_tflops),
-        source=sheet,
+def _rows(file: Path) -> list[dict[str, str]]:
+    """Memory: what torch reports as total (its out-of-memory messages quote it), a little under
+    the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. The source
+    names the vendor's sheet to look in; the sheets themselves were not at hand when this was
+    written. Speeds were compared with public tables and memory with quoted messages, except what
+    is `unchecked`: written from memory and found nowhere to compare with. `aliases` are other ways
+    to say the name: as nvidia-smi prints it, or with the memory in it.
+    """
+    with file.open(encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
+
+
+_ROWS = _rows(Path(__file__).with_suffix(".csv"))
+CARDS = tuple(
+    Gpu(
+        name=row["name"],
+        title=row["title"],
+        memory_gib=float(row["memory_gib"]),
+        bandwidth_gb_s=float(row["bandwidth_gb_s"]),
+        dense_tflops=float(row["dense_tflops"]),
+        source=row["source"],
     )
-
-
-# Memory: what torch reports as total (its out-of-memory messages quote it), a little under the
-# sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. The source names the
-# vendor's sheet to look in; the sheets themselves were not at hand when this was written. Speeds
-# were compared with public tables and memory with quoted messages, except in UNCHECKED.
-CARDS = (
-    _card("b300", "NVIDIA B300", 267.6, 8000, 2250, "NVIDIA HGX B300 data sheet"),
-    _card("b200", "NVIDIA B200", 178.35, 8000, 2250, "NVIDIA HGX B200 data sheet"),
-    _card("h200", "NVIDIA H200", 139.80, 4800, 989, "NVIDIA H200 data sheet (SXM)"),
-    _card("h200-nvl", "NVIDIA H200 NVL", 139.80, 4800, 835, "NVIDIA H200 data sheet (NVL)"),
-    _card("gh200", "NVIDIA GH200 480GB", 94.50, 4000, 989, "NVIDIA GH200 data sheet (96 GB HBM3)"),
-    _card("h100", "NVIDIA H100 80GB HBM3", 79.11, 3350, 989, "NVIDIA H100 data sheet (SXM)"),
-    _card("h100-pcie", "NVIDIA H100 PCIe", 79.11, 2000, 756, "NVIDIA H100 PCIe product brief"),
-    _card("h100-nvl", "NVIDIA H100 NVL", 93.11, 3900, 835, "NVIDIA H100 data sheet (NVL)"),
-    _card("h20", "NVIDIA H20", 95.08, 4000, 148, "NVIDIA H20 as resold"),
-    _card("a100", "NVIDIA A100-SXM4-80GB", 79.15, 2039, 312, "NVIDIA A100 data sheet (SXM 80 GB)"),
-    _card("a100-pcie", "NVIDIA A100 80GB PCIe", 79.15, 1935, 312, "NVIDIA A100 data sheet (PCIe)"),
-    _card("a100-40gb", "NVIDIA A100-SXM4-40GB", 39.39, 1555, 312, "NVIDIA A100 data sheet (40 GB)"),
-    _card("a40", "NVIDIA A40", 44.35, 696, 149.7, "NVIDIA A40 data sheet"),
-    _card("a30", "NVIDIA A30", 23.50, 933, 165, "NVIDIA A30 data sheet"),
-    _card("a10", "NVIDIA A10", 22.06, 600, 125, "NVIDIA A10 data sheet"),
-    _card("a10g", "NVIDIA A10G", 22.06, 600, 70, "AWS g5 instances: NVIDIA A10G"),
-    _card("l40s", "NVIDIA L40S", 44.39, 864, 362, "NVIDIA L40S data sheet"),
-    _card("l40", "NVIDIA L40", 44.39, 864, 181, "NVIDIA L40 data sheet"),
-    _card("l4", "NVIDIA L4", 22.03, 300, 121, "NVIDIA L4 data sheet"),
-    _card("t4", "Tesla T4", 14.56, 320, 65, "NVIDIA T4 data sheet (fp16 only)"),
-    _card("v100", "Tesla V100-SXM2-32GB", 31.73, 900, 125, "NVIDIA V100 data sheet (fp16 only)"),
-    _card(
-        "rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 94.97, 1792, 503.8,
-        "NVIDIA RTX Blackwell PRO architecture paper",
-    ),
-    _card(
-        "rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", 47.38, 960, 364.2,
-        "NVIDIA Ada professional architecture paper",
-    ),
-    _card("rtx-a6000", "NVIDIA RTX A6000", 47.40, 768, 154.8, "NVIDIA RTX A6000 data sheet"),
-    _card("rtx-5090", "NVIDIA GeForce RTX 5090", 31.37, 1792, 209.5, "NVIDIA RTX Blackwell paper"),
-    _card("rtx-4090", "NVIDIA GeForce RTX 4090", 23.52, 1008, 165.2, "NVIDIA Ada paper"),
-    _card("rtx-4080", "NVIDIA GeForce RTX 4080", 15.60, 717, 97.5, "NVIDIA Ada paper"),
-    _card("rtx-3090", "NVIDIA GeForce RTX 3090", 23.57, 936, 71.2, "NVIDIA Ampere GA102 paper"),
-    _card("mi300x", "AMD Instinct MI300X", 191.98, 5300, 1307, "AMD Instinct MI300X data sheet"),
-    _card("mi325x", "AMD Instinct MI325X", 255.98, 6000, 1307, "AMD Instinct MI325X data sheet"),
-    _card("mi355x", "AMD Instinct MI355X", 287.98, 8000, 2516, "AMD Instinct MI355X data sheet"),
-)  # fmt: skip
+    for row in _ROWS
+)
 TABLE = {card.name: card for card in CARDS}
-# Figures written from memory and found nowhere to compare with.
-UNCHECKED = {
-    "memory": frozenset({
-        "b300", "h200-nvl", "h100-nvl", "h20", "a100-40gb", "a30", "t4", "v100", "rtx-6000-ada",
-        "rtx-a6000", "rtx-4090", "rtx-4080", "rtx-3090", "mi300x", "mi325x", "mi355x",
-    }),
-    "speed": frozenset({
-        "b300", "h200-nvl", "a40", "a10g", "t4", "rtx-pro-6000", "rtx-6000-ada", "rtx-a6000",
-        "rtx-5090", "rtx-3090", "mi325x", "mi355x",
-    }),
-}  # fmt: skip
-# Other ways to say the same: as nvidia-smi prints it, or with the memory in the name.
-ALIASES = {
-    "h100-sxm": "h100", "h100-80gb": "h100", "h200-sxm": "h200", "h200-141gb": "h200",
-    "a100-80gb": "a100", "a100-sxm": "a100", "a100-80gb-pcie": "a100-pcie",
-    "a100-pcie-80gb": "a100-pcie", "a100-pcie-40gb": "a100-40gb", "4090": "rtx-4090",
-    "4080": "rtx-4080", "5090": "rtx-5090", "3090": "rtx-3090", "a6000": "rtx-a6000",
-    "6000-ada": "rtx-6000-ada", "rtx-6000-pro": "rtx-pro-6000", "v100-32gb": "v100",
-    "h200nvl": "h200-nvl", "gh200-96gb": "gh200",
-}  # fmt: skip
+UNCHECKED = {row["name"]: row["unchecked"].split() for row in _ROWS}
+ALIASES = {alias: row["name"] for row in _ROWS for alias in row["aliases"].split()}
 LOCAL = "local"
 
 
@@ -130,13 +81,10 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
 
 def doubts(gpu: Gpu) -> tuple[str, ...]:
     """Which figures of a card nobody has compared with anything."""
-    if gpu.name not in TABLE:
-        return ()
     given = gpu.source.startswith("--gpu-memory")
-    kinds = [k for k, names in UNCHECKED.items() if gpu.name in names]
     return tuple(
         f"the {kind} of {gpu.title} is assumed: not compared with a source"
-        for kind in kinds
+        for kind in UNCHECKED.get(gpu.name, ())
         if not (given and kind == "memory")
     )
 
@@ -158,9 +106,12 @@ def parse_memory(text: str) -> int:
 
 def local_gpu() -> Gpu:
     """The first GPU of this machine, as nvidia-smi names it."""
-    reported = _nvidia_smi()
-    title, memory_mib = reported[0]
-    known = _match_title(title)
+    first = _nvidia_smi("name,memory.total")[0]
+    try:
+        title, memory_mib = first[0], float(first[1])
+    except (IndexError, ValueError) as error:
+        raise MissingError(f"nvidia-smi found no GPU: {error}", hint=_GPU_HINT) from error
+    known = card_titled(title)
     if known is not None:
         return replace(known, source=f"nvidia-smi: {title}; {known.source}")
     return Gpu(
@@ -174,34 +125,30 @@ def local_gpu() -> Gpu:
 def local_gpu_names() -> list[str]:
     """All GPUs of this machine by nvidia-smi's names; none where it does not say."""
     try:
-        return [name for name, _ in _nvidia_smi()]
+        return [name for name, *_ in _nvidia_smi("name")]
     except MissingError:
         return []
 
 
 def driver_version() -> str | None:
     """The driver of the first GPU; None where nvidia-smi does not say."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603
-    except (OSError, subprocess.SubprocessError):
+        return _nvidia_smi("driver_version")[0][0]
+    except MissingError:
         return None
-    return answer.stdout.strip().splitlines()[0] if answer.stdout.strip() else None
 
 
-def _nvidia_smi() -> list[tuple[str, float]]:
+def _nvidia_smi(query: str) -> list[list[str]]:
+    """What it answers, a row per GPU."""
     program = shutil.which("nvidia-smi")
     if program is None:
         raise MissingError("this machine has no nvidia-smi, so no GPU was found", hint=_GPU_HINT)
-    query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    asked = [program, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603
-        rows = [(row[0].strip(), float(row[1])) for row in csv.reader(answer.stdout.splitlines())]
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        answer = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise MissingError(f"nvidia-smi found no GPU: {error}", hint=_GPU_HINT) from error
+    rows = [row for row in csv.reader(answer.stdout.splitlines(), skipinitialspace=True) if row]
     if not rows:
         raise MissingError("nvidia-smi lists no GPU", hint=_GPU_HINT)
     return rows
@@ -212,7 +159,7 @@ _GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu-memory
 
 def _by_name(name: str) -> Gpu:
     slug = _slug(name)
-    gpu = TABLE.get(ALIASES.get(slug, slug)) or _match_title(name)
+    gpu = TABLE.get(ALIASES.get(slug, slug)) or card_titled(name)
     if gpu is None:
         near = get_close_matches(slug, TABLE, n=1)
         better = f"did you mean {near[0]}? " if near else ""
@@ -223,7 +170,7 @@ def _by_name(name: str) -> Gpu:
     return gpu
 
 
-def _match_title(title: str) -> Gpu | None:
+def card_titled(title: str) -> Gpu | None:
     slug = _slug(title)
     return next((card for card in CARDS if _slug(card.title) == slug), None)
 

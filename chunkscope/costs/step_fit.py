@@ -65,14 +65,12 @@ def fit_steps(
     found = data.best()
     step = _step(found, origin, host)
     error = float(np.median(np.abs(data.predicted(found) / data.seconds - 1)))
-    if host is None:
-        return StepFit(step=step, samples=len(steps), error=error)
     return StepFit(
         step=step,
         samples=len(steps),
         error=error,
         host_steps=int(kinds.steps[data.by_host(found)].sum()),
-        assumed=tuple(data.unseen(found)),
+        assumed=tuple(data.unseen(found)) if host else (),
     )
 
 
@@ -100,8 +98,11 @@ class _Data:
         self.host = np.stack(columns, axis=1) if host else np.zeros((len(ones), 0))
         # Where the host's work is hidden, a request costs the GPU no more than its tokens do.
         self._rest += [] if host else [self.requests]
-        self._gpu_prior = _gpu_prior(prior, len(self._rest) + 2)
-        self._host_prior = _host_prior(host)
+        # Zero where nothing is known.
+        self._gpu_prior = np.zeros(len(self._rest) + 2)
+        if prior is not None:
+            self._gpu_prior[: len(GPU_TIMES)] = [getattr(prior, name) for name in GPU_TIMES]
+        self._host_prior = np.asarray([getattr(host, name) for name in HOST_TIMES if host])
         # A step's noise grows with its length: half way between absolute and relative errors.
         self._weight = (np.minimum(kinds.steps, ENOUGH_STEPS) / self.seconds) ** 0.5
 
@@ -177,20 +178,6 @@ def _pull(found: Floats, wanted: Floats) -> Floats:
     far = np.abs(found / np.where(wanted > 0, wanted, 1.0) - 1)
     pull: Floats = 1 / np.maximum(np.where(wanted > 0, far, 0.0) / NEAR, 1.0)
     return pull
-
-
-def _gpu_prior(prior: StepModel | None, columns: int) -> Floats:
-    """Zero where nothing is known."""
-    if prior is None:
-        return np.zeros(columns)
-    known = (prior.fixed_s, prior.per_token_s, prior.per_prefill_pair_s, prior.per_decode_context_s)
-    return np.asarray([*known, 0.0][:columns])
-
-
-def _host_prior(host: Host | None) -> Floats:
-    if host is None:
-        return np.zeros(0)
-    return np.asarray([host.fixed_s, host.per_request_s, host.per_prompt_s, host.ungraphed_s])
 
 
 def _non_negative(features: Floats, wanted: Floats, prior: Floats, strength: Floats) -> Floats:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.costs.models import MODELS, find_model, shape_from_config
-from chunkscope.costs.models.table import CORROBORATED
 from chunkscope.errors import InputError, MissingError, UsageError
 
 LLAMA = dict(MODELS["llama-3.1-8b"].config)
@@ -326,5 +325,13 @@ def test_any_config_is_a_shape_or_an_input_error(changed):
     assert model.kv_bytes_per_token() >= 0
 
 
-def test_the_corroborated_totals_are_entries_of_the_table():
-    assert set(MODELS) > CORROBORATED
+def test_every_entry_says_whether_its_total_was_found_elsewhere():
+    corroborated = {name for name, model in MODELS.items() if model.corroborated}
+    assert len(corroborated) == 24
+    assert {"llama-3.1-8b", "deepseek-v3"} <= corroborated < set(MODELS)
+
+
+def test_a_tuned_model_is_like_its_base_but_for_its_context():
+    base, tuned = MODELS["qwen2.5-7b"], MODELS["qwen2.5-7b-instruct"]
+    assert (base.config["max_position_embeddings"], base.published) == (131072, tuned.published)
+    assert tuned.config == {**base.config, "max_position_embeddings": 32768}

@@ -1,7 +1,7 @@
 """Reading a Hugging Face config.json, and counting what it describes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chunkscope.costs.models.quantization import read_quantization
@@ -43,38 +43,27 @@ class Family:
 
 
 _CLASSIC = Family(gated=False, norm_bias=True, all_biases=True)
-FAMILIES = {
-    "qwen2": Family(qkv_bias=True),
-    "qwen2_moe": Family(qkv_bias=True),
-    "qwen2_vl_text": Family(qkv_bias=True),
-    "qwen2_5_vl_text": Family(qkv_bias=True),
-    "qwen3": Family(qk_norm=True),
-    "qwen3_moe": Family(qk_norm=True),
-    "qwen3_vl_text": Family(qk_norm=True),
-    "qwen3_next": Family(qk_norm=True),
-    "gemma": Family(tied=True),
-    "gemma2": Family(tied=True, norms_per_layer=4),
-    "gemma3_text": Family(
-        tied=True,
-        norms_per_layer=4,
-        qk_norm=True,
-        defaults={
-            "vocab_size": 262_208,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "head_dim": 256,
-            "max_position_embeddings": 131_072,
-        },
-    ),
-    "cohere": Family(tied=True, norms_per_layer=1),
-    "cohere2": Family(tied=True, norms_per_layer=1),
-    "gpt_oss": Family(all_biases=True),
-    "gpt2": Family(tied=True, gated=False, norm_bias=True, all_biases=True, learned_positions=True),
-    "opt": Family(tied=True, gated=False, norm_bias=True, all_biases=True, learned_positions=True),
-    "gpt_neox": _CLASSIC,
-    "phi": _CLASSIC,
-    "starcoder2": Family(tied=True, gated=False, norm_bias=True, all_biases=True),
+_TIED_CLASSIC = replace(_CLASSIC, tied=True)
+_GEMMA_3 = {
+    "vocab_size": 262_208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131_072,
 }
+_BY_FAMILY = (
+    (Family(qkv_bias=True), ("qwen2", "qwen2_moe", "qwen2_vl_text", "qwen2_5_vl_text")),
+    (Family(qk_norm=True), ("qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_next")),
+    (Family(tied=True), ("gemma",)),
+    (Family(tied=True, norms_per_layer=4), ("gemma2",)),
+    (Family(tied=True, norms_per_layer=4, qk_norm=True, defaults=_GEMMA_3), ("gemma3_text",)),
+    (Family(tied=True, norms_per_layer=1), ("cohere", "cohere2")),
+    (Family(all_biases=True), ("gpt_oss",)),
+    (_CLASSIC, ("gpt_neox", "phi")),
+    (_TIED_CLASSIC, ("starcoder2",)),
+    (replace(_TIED_CLASSIC, learned_positions=True), ("gpt2", "opt")),
+)
+FAMILIES = {model_type: family for family, types in _BY_FAMILY for model_type in types}
 
 
 def shape_from_config(

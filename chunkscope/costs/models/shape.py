@@ -1,6 +1,6 @@
 """What a model costs: parameters, KV bytes and activation bytes per token."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from chunkscope.costs.models.quantization import Quantization
 from chunkscope.errors import UsageError
@@ -60,15 +60,7 @@ class Parameters:
 
     @property
     def total(self) -> int:
-        return (
-            self.embedding
-            + self.head
-            + self.attention
-            + self.mlp
-            + self.experts
-            + self.other
-            + self.vision
-        )
+        return sum(astuple(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
