@@ -11,6 +11,11 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}" if value != int(value) else f"{int(value):,}"
 
 
+def as_written(value: object) -> str:
+    """An argument's value: `8,192`, `0.9`, `auto`."""
+    return f"{value:,}" if type(value) is int else str(value)
+
+
 def share(value: float | None) -> str:
     """A share as a percentage; a little is never shown as nothing, nor nearly all as all.
 

@@ -1,18 +1,18 @@
 """What changed between two runs: lengths, mode, arguments, memory, measured figures."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from chunkscope.artefacts.figures import FIGURES, KV_TOKENS, Figure
+from chunkscope.artefacts.figures import FIGURES, KV_TOKENS
 from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.numbers import NOT_MEASURED, change, gib, number
+from chunkscope.artefacts.numbers import NOT_MEASURED, as_written, change, gib, number
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.outcomes import Outcome, fate, judge, shown
+from chunkscope.report.outcomes import FATES, Outcome, judge
 from chunkscope.report.summary import measured_on
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import value
@@ -162,18 +162,13 @@ def _lengths(old: Profile, new: Profile) -> Iterator[Change]:
     before = {dataset.name: dataset.lengths for dataset in old.datasets}
     after = {dataset.name: dataset.lengths for dataset in new.datasets}
     for name in dict.fromkeys((*after, *before)):
-        if name not in before or name not in after:
-            yield from _came_or_went(name, before.get(name), after.get(name))
-        else:
+        if name in before and name in after:
             yield from _length_figures(name, before[name], after[name])
+        else:
+            counts = (found[name].count if name in found else None for found in (before, after))
+            write = _or(ABSENT, number)
+            yield from _changed(Part.LENGTHS, name, "prompts", *counts, write=write)
     yield from _length_figures(ALL, old.overall, new.overall)
-
-
-def _came_or_went(
-    name: str, before: LengthHistogram | None, after: LengthHistogram | None
-) -> Iterator[Change]:
-    counts = (found.count if found is not None else None for found in (before, after))
-    return _changed(Part.LENGTHS, name, "prompts", *counts, write=_or(ABSENT, number))
 
 
 def _length_figures(name: str, old: LengthHistogram, new: LengthHistogram) -> Iterator[Change]:
@@ -216,18 +211,14 @@ def _mode(old: Plan, new: Plan) -> Iterator[Change]:
         ("model", old.model.name if old.model else None, new.model.name if new.model else None),
         ("GPU", old.gpu.title if old.gpu else None, new.gpu.title if new.gpu else None),
     ):
-        yield from _changed(Part.MODE, "plan", figure, before, after, write=_or("none", _written))
+        yield from _changed(Part.MODE, "plan", figure, before, after, write=_or("none", as_written))
 
 
 def _arguments(old: Plan, new: Plan) -> Iterator[Change]:
     before, after = old.settings.given(), new.settings.given()
     for name in dict.fromkeys((*after, *before)):
         values = before.get(name), after.get(name)
-        yield from _changed(Part.ARGUMENTS, "plan", name, *values, write=_or(DEFAULT, _written))
-
-
-def _written(value: Any) -> str:
-    return f"{value:,}" if type(value) is int else str(value)
+        yield from _changed(Part.ARGUMENTS, "plan", name, *values, write=_or(DEFAULT, as_written))
 
 
 def _memory(old: Plan, new: Plan) -> Iterator[Change]:
@@ -241,43 +232,19 @@ def _memory(old: Plan, new: Plan) -> Iterator[Change]:
 
 
 def _measured(old: Verification, new: Verification) -> Iterator[Change]:
-    for run in new.runs:
-        before = old.run(run.setting)
-        if before is None or before.status is not run.status:
-            yield _status(run.setting, before, run)
-        elif run.ok:
-            yield from _figures(before, run)
-    for run in old.runs:
-        if new.run(run.setting) is None:
-            yield _status(run.setting, run, None)
-
-
-def _status(setting: str, before: Run | None, after: Run | None) -> Change:
-    return Change(
-        part=Part.MEASURED,
-        subject=setting,
-        figure="status",
-        old=fate(before) if before else NOT_MEASURED,
-        new=fate(after) if after else NOT_MEASURED,
-        old_value=before.status.value if before else None,
-        new_value=after.status.value if after else None,
-    )
+    pairs = [(run.setting, old.run(run.setting), run) for run in new.runs]
+    gone = [run for run in old.runs if new.run(run.setting) is None]
+    for setting, before, after in (*pairs, *((run.setting, run, None) for run in gone)):
+        statuses = (run.status if run else None for run in (before, after))
+        write = _or(NOT_MEASURED, FATES.__getitem__)
+        yield from _changed(Part.MEASURED, setting, "status", *statuses, write=write)
+        if before and after and before.ok and after.ok:
+            yield from _figures(before, after)
 
 
 def _figures(before: Run, after: Run) -> Iterator[Change]:
     for figure in FIGURES:
-        if value(before, figure) != value(after, figure):
-            yield _figure(figure, before, after)
-
-
-def _figure(figure: Figure, before: Run, after: Run) -> Change:
-    return Change(
-        part=Part.MEASURED,
-        subject=after.setting,
-        figure=figure.title,
-        old=shown(figure, before),
-        new=shown(figure, after),
-        old_value=value(before, figure),
-        new_value=value(after, figure),
-        outcome=judge(figure, after, before),
-    )
+        values = value(before, figure), value(after, figure)
+        write = _or(NOT_MEASURED, figure.unit.brief)
+        for found in _changed(Part.MEASURED, after.setting, figure.title, *values, write=write):
+            yield replace(found, outcome=judge(figure, after, before))

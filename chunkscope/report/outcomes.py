@@ -11,6 +11,13 @@ from chunkscope.verification.verdict import is_tie, value
 
 # Memory is read off once per run: there is no spread, and less than this is no difference.
 NEGLIGIBLE = 0.02
+FATES = {
+    Status.OK: "ok",
+    Status.OUT_OF_MEMORY: "out of memory",
+    Status.TIMEOUT: "timed out",
+    Status.REFUSED: "refused by vLLM",
+    Status.DIED: "the engine died",
+}
 
 
 class Outcome(StrEnum):
@@ -56,13 +63,7 @@ def measured(runs: Sequence[Run]) -> Iterator[Figure]:
 
 def fate(run: Run) -> str:
     """What became of a run, in words."""
-    return {
-        Status.OK: "ok",
-        Status.OUT_OF_MEMORY: "out of memory",
-        Status.TIMEOUT: "timed out",
-        Status.REFUSED: "refused by vLLM",
-        Status.DIED: "the engine died",
-    }[run.status]
+    return FATES[run.status]
 
 
 def titled(run: Run) -> str:

@@ -1,10 +1,11 @@
 """Where the numbers come from: digests, versions, commands, machines."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.numbers import plural
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
@@ -12,6 +13,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Machine, Verification
 
+Fact = tuple[str, str]  # what it is about, and what is said
 UNKNOWN = "not recorded"
 UNDATED = "undated: it follows from the others"
 
@@ -24,47 +26,30 @@ class Origin:
     sha256: str
     created: str
     version: str
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
 
 
 def origins(findings: Findings) -> tuple[Origin, ...]:
-    return tuple(_origins(findings))
-
-
-def _origins(findings: Findings) -> Iterator[Origin]:
-    digests = findings.digests
-    if (profile := findings.profile) is not None:
-        yield _origin("profile.json", digests, profile, _of_profile(profile))
-    if (plan := findings.plan) is not None:
-        yield _origin("plan.json", digests, plan, _of_plan(plan))
-    if (simulation := findings.simulation) is not None:
-        yield Origin(
-            file="simulation.json",
-            sha256=digests.get("simulation.json", UNKNOWN),
-            created=UNDATED,
-            version=simulation.version or UNKNOWN,
-            facts=tuple(_of_simulation(simulation)),
+    told: tuple[tuple[Artefact | None, Callable[[Any], Iterator[Fact]]], ...] = (
+        (findings.profile, _of_profile),
+        (findings.plan, _of_plan),
+        (findings.simulation, _of_simulation),
+        (findings.verification, _of_verification),
+    )
+    return tuple(
+        Origin(
+            file=artefact.default_path.name,
+            sha256=findings.digests.get(artefact.default_path.name, UNKNOWN),
+            created=getattr(artefact, "created", UNDATED),
+            version=artefact.version or UNKNOWN,
+            facts=tuple(facts(artefact)),
         )
-    if (verification := findings.verification) is not None:
-        yield _origin("verify.json", digests, verification, _of_verification(verification))
-
-
-def _origin(
-    file: str,
-    digests: dict[str, str],
-    made: Profile | Plan | Verification,
-    facts: Iterator[tuple[str, str]],
-) -> Origin:
-    return Origin(
-        file=file,
-        sha256=digests.get(file, UNKNOWN),
-        created=made.created,
-        version=made.version or UNKNOWN,
-        facts=tuple(facts),
+        for artefact, facts in told
+        if artefact is not None
     )
 
 
-def _of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
+def _of_profile(profile: Profile) -> Iterator[Fact]:
     tokenizer = profile.tokenizer
     options = dict(profile.options)
     if command := options.pop("command", None):
@@ -81,7 +66,7 @@ def _written(value: Any) -> str:
     return shlex.join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _of_plan(plan: Plan) -> Iterator[tuple[str, str]]:
+def _of_plan(plan: Plan) -> Iterator[Fact]:
     inputs = plan.inputs
     if inputs.command:
         yield "command", shlex.join(inputs.command)
@@ -106,7 +91,7 @@ def _of_plan(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "step times", plan.step.origin
 
 
-def _of_simulation(simulation: Simulation) -> Iterator[tuple[str, str]]:
+def _of_simulation(simulation: Simulation) -> Iterator[Fact]:
     if simulation.command:
         yield "command", shlex.join(simulation.command)
     yield "for vLLM", simulation.vllm
@@ -115,7 +100,7 @@ def _of_simulation(simulation: Simulation) -> Iterator[tuple[str, str]]:
     yield "workload", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in said)
 
 
-def _of_verification(verification: Verification) -> Iterator[tuple[str, str]]:
+def _of_verification(verification: Verification) -> Iterator[Fact]:
     machine, workload = verification.machine, verification.workload
     if verification.command:
         yield "command", shlex.join(verification.command)
@@ -134,7 +119,7 @@ def _of_verification(verification: Verification) -> Iterator[tuple[str, str]]:
     yield "from the plan", verification.plan_digest or UNKNOWN
 
 
-def _of_machine(machine: Machine) -> Iterator[tuple[str, str]]:
+def _of_machine(machine: Machine) -> Iterator[Fact]:
     memory = f", {machine.gpu_memory_gib:,.1f} GiB" if machine.gpu_memory_gib else ""
     if machine.gpu:
         yield "GPU", f"{max(1, machine.gpus)} x {machine.gpu}{memory}"

@@ -156,7 +156,6 @@ def _tokens_by_kind(step: TimelineStep) -> dict[str, int]:
     """A prompt that is read in one step needs no colour of its own."""
     found = {"decodes": step.decode_requests, "whole prompts": 0}
     for chunk in step.chunks:
-        is_whole = chunk.start == 0 and chunk.end == chunk.prompt_tokens
-        kind = "whole prompts" if is_whole else f"prompt {chunk.request}"
+        kind = "whole prompts" if chunk.is_whole else f"prompt {chunk.request}"
         found[kind] = found.get(kind, 0) + chunk.end - chunk.start
     return {kind: tokens for kind, tokens in found.items() if tokens}

@@ -113,29 +113,32 @@ class Adaptive(Policy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Can vLLM do that, and how?"""
+    """Who decides; can vLLM do that, and how?"""
 
+    policy: type[Policy]
     text: str
-    runs_in_vllm: bool
+    runs_in_vllm: bool = True
 
 
 DESCRIBED = {
-    ChunkPolicy.VLLM: Described(text="vLLM's own scheduling", runs_in_vllm=True),
+    ChunkPolicy.VLLM: Described(policy=VllmPolicy, text="vLLM's own scheduling"),
     ChunkPolicy.FIXED: Described(
+        policy=VllmPolicy,
         text="a fixed threshold: vLLM can run it with long_prefill_token_threshold",
-        runs_in_vllm=True,
     ),
     ChunkPolicy.INTERACTIVE_FIRST: Described(
+        policy=InteractiveFirst,
         text=f"prompts up to {INTERACTIVE_TOKENS:,} tokens first: vLLM can run it with its "
         "priority scheduling and a priority in each request",
-        runs_in_vllm=True,
     ),
     ChunkPolicy.BY_LENGTH: Described(
+        policy=ByLength,
         text="chunks of 512, 1,024 or 2,048 tokens by prompt length: an experiment, vLLM cannot "
         "run it",
         runs_in_vllm=False,
     ),
     ChunkPolicy.ADAPTIVE: Described(
+        policy=Adaptive,
         text="the chunk halves under decode pressure and doubles while steps take less than "
         f"{TARGET_STEP_S / 2 * 1000:.0f} ms: an experiment, vLLM cannot run it",
         runs_in_vllm=False,
@@ -143,15 +146,6 @@ DESCRIBED = {
 }
 
 
-_POLICIES: dict[ChunkPolicy, type[Policy]] = {
-    ChunkPolicy.VLLM: VllmPolicy,
-    ChunkPolicy.FIXED: VllmPolicy,
-    ChunkPolicy.INTERACTIVE_FIRST: InteractiveFirst,
-    ChunkPolicy.BY_LENGTH: ByLength,
-    ChunkPolicy.ADAPTIVE: Adaptive,
-}
-
-
 def make_policy(name: ChunkPolicy, args: EngineArgs, rules: Rules) -> Policy:
     """A fresh one: the adaptive policy remembers."""
-    return _POLICIES[name](args, rules)
+    return DESCRIBED[name].policy(args, rules)

@@ -18,29 +18,15 @@ Message = dict[str, Any]
 # ShareGPT's names; the right-hand names are what chat templates know.
 _ROLES = {
     "human": "user",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bing": "assistant",
-    "bard": "assistant",
-    "bot": "assistant",
-    "model": "assistant",
-    "function_response": "tool",
-    "observation": "tool",
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model"), "assistant"),
+    **dict.fromkeys(("function_response", "observation"), "tool"),
 }
 _KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", "function", "ipython"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
 _MEDIA_PARTS = {
-    "image_url": "image",
-    "input_image": "image",
-    "image": "image",
-    "image_pil": "image",
-    "image_embeds": "image",
-    "input_audio": "audio",
-    "audio_url": "audio",
-    "audio_embeds": "audio",
-    "audio": "audio",
-    "video_url": "video",
-    "video": "video",
+    **dict.fromkeys(("image_url", "input_image", "image", "image_pil", "image_embeds"), "image"),
+    **dict.fromkeys(("input_audio", "audio_url", "audio_embeds", "audio"), "audio"),
+    **dict.fromkeys(("video_url", "video"), "video"),
 }
 
 # Row-level fields that change what is rendered.

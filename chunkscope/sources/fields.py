@@ -122,19 +122,17 @@ def _instead(value: Any, wanted: str) -> str:
 
 def describe(value: Any) -> str:
     """What a value is, in JSON's words: `describe(3)` is "a number"."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, dict):
-        return "an object"
-    return f"a {type(value).__name__}"
+    return _KINDS.get(type(value)) or f"a {type(value).__name__}"
+
+
+_KINDS = {
+    type(None): "null",
+    bool: "true or false",
+    **dict.fromkeys((int, float), "a number"),
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
 
 
 # --- text -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from chunkscope.artefacts.numbers import number, seconds
+from chunkscope.artefacts.numbers import as_written, number, seconds
 from chunkscope.engine.settings import Value
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import Comparison
@@ -110,6 +110,4 @@ def nobreak(words: str) -> str:
 
 
 def _setting(value: Value | None) -> str:
-    if value is None:
-        return "not known"
-    return f"{value:,}" if type(value) is int else str(value)
+    return "not known" if value is None else as_written(value)

@@ -1,6 +1,6 @@
 """Findings -> what the page's charts draw: plain numbers, small enough for a hundred datasets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import ceil, floor, log2
 from typing import Any
@@ -13,7 +13,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.report.memory_bill import Bill, bills
 from chunkscope.report.outcomes import fate, shown, titled
 from chunkscope.report.tradeoff import Tradeoff
-from chunkscope.verification.result import Figures, Latency, Run, Verification
+from chunkscope.verification.result import Figures, Latency, Run
 from chunkscope.verification.verdict import spread, value
 
 BINS_PER_DOUBLING = 4
@@ -35,16 +35,15 @@ def charts(
     """Each chart's data, or null where there is nothing to draw."""
     found = findings.profile
     has_prompts = found is not None and found.overall.count > 0
+    runs = findings.verification.runs if findings.verification else ()
     return {
         "lengths": _lengths(found, before) if found is not None and has_prompts else None,
         "marks": list(_marks(findings.plan)) if findings.plan else [],
         "memory": _memory(findings),
-        "latency": list(_latencies(findings.verification)) if findings.verification else [],
-        "bars": list(_bars(findings.verification)) if findings.verification else [],
-        "curves": curves(findings.verification) if findings.verification else {},
-        "settings": [titled(run) for run in findings.verification.runs]
-        if findings.verification
-        else [],
+        "latency": list(_latencies(runs)),
+        "bars": list(_bars(runs)),
+        "curves": curves(runs),
+        "settings": [titled(run) for run in runs],
         "tradeoff": tradeoff.points_json() if tradeoff else [],
         "timeline": tradeoff.timeline_json() if tradeoff else [],
     }
@@ -142,18 +141,18 @@ def _bill(bill: Bill) -> dict[str, Any]:
 # -- measured ------------------------------------------------------------------------------------
 
 
-def curves(verification: Verification) -> dict[str, list[dict[str, Any]]]:
+def curves(runs: Sequence[Run]) -> dict[str, list[dict[str, Any]]]:
     """Per figure, how its values are spread in each setting: pairs of percentile and seconds.
 
     A run without a distribution, from an older version, has its quantiles; a figure of which no
     run has more than those has no curve.
     """
-    found = {name: list(_spreads(verification, name)) for name in TIMES}
+    found = {name: list(_spreads(runs, name)) for name in TIMES}
     return {name: spreads for name, spreads in found.items() if any(s["whole"] for s in spreads)}
 
 
-def _spreads(verification: Verification, name: str) -> Iterator[dict[str, Any]]:
-    for run in verification.runs:
+def _spreads(runs: Sequence[Run], name: str) -> Iterator[dict[str, Any]]:
+    for run in runs:
         values: tuple[float, ...] = getattr(run.distribution, name, None) or ()
         if whole := len(values) > 1:
             at = [[100 * i / (len(values) - 1), value] for i, value in enumerate(values)]
@@ -165,9 +164,9 @@ def _spreads(verification: Verification, name: str) -> Iterator[dict[str, Any]]:
         yield {"setting": titled(run), "whole": whole, "at": rounded}
 
 
-def _latencies(verification: Verification) -> Iterator[dict[str, Any]]:
+def _latencies(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
     """One row per setting, figure and kind of prompt; failed runs have none."""
-    for run in verification.runs:
+    for run in runs:
         for name in TIMES:
             for group in ("all", "short", "long"):
                 found = _quantiles(run.figures, name, group)
@@ -190,9 +189,9 @@ def _spread(run: Run, name: str, group: str) -> Iterator[dict[str, Any]]:
             yield {"at": at, "min": min(values), "max": max(values)}
 
 
-def _bars(verification: Verification) -> Iterator[dict[str, Any]]:
+def _bars(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
     for figure in (MAKESPAN, INPUT_RATE, OUTPUT_RATE, KV_TOKENS):
-        for run in verification.runs:
+        for run in runs:
             ends = spread(run, figure) if len(run.repeats) > 1 else None
             yield {
                 "figure": figure.key,

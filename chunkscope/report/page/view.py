@@ -1,6 +1,6 @@
 """Findings -> what the page's templates say in words and tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from chunkscope.artefacts.numbers import gib, number, plural, share
 from chunkscope.engine.choices import Target
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
@@ -21,7 +21,7 @@ from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.provenance import origins
 from chunkscope.report.summary import measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
-from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.result import Run
 from chunkscope.verification.verdict import spread, value
 
 
@@ -49,7 +49,10 @@ def view(
 ) -> dict[str, Any]:
     from chunkscope._version import __version__
 
-    found = bills(findings)
+    found, verification = bills(findings), findings.verification
+    datasets = findings.profile.datasets if findings.profile else ()
+    runs = verification.runs if verification else ()
+    running = [run for run in runs if run.ok]
     return {
         "version": __version__,
         "summary": summarize(findings),
@@ -59,33 +62,25 @@ def view(
         "profile": findings.profile,
         "lengths": sentences.prompts(findings.profile) if findings.profile else "",
         "drawn": len(drawn(findings.profile)) if findings.profile else 0,
-        "datasets": [_dataset(d, findings.plan) for d in _datasets(findings.profile)],
+        "datasets": [_dataset(dataset, findings.plan) for dataset in datasets],
         "dataset_heads": DATASET_HEADS if findings.plan else DATASET_HEADS[:-3],
         "bills": found,
         "has_peaks": found is not None and any(bill.peak_gib for bill in found.bills),
         "bill_rows": list(_bill_rows(found)) if found else [],
-        "verification": findings.verification,
-        "measured_on": measured_on(findings.verification) if findings.verification else "",
-        "run_rows": list(_run_rows(findings.verification)) if findings.verification else [],
-        "running": [run for run in _runs(findings.verification) if run.ok],
-        "failed": [run for run in _runs(findings.verification) if not run.ok],
+        "verification": verification,
+        "measured_on": measured_on(verification) if verification else "",
+        "run_rows": list(_run_rows(running)),
+        "running": running,
+        "failed": [run for run in runs if not run.ok],
         "fate": fate,
         "titled": titled,
-        "curves": curves(findings.verification) if findings.verification else {},
+        "curves": curves(runs),
         "tradeoff": tradeoff,
         "comparison": comparison,
         "sentences": sentences,
         "parts": list(Part),
         "origins": origins(findings),
     }
-
-
-def _runs(verification: Verification | None) -> tuple[Run, ...]:
-    return verification.runs if verification else ()
-
-
-def _datasets(profile: Profile | None) -> tuple[DatasetProfile, ...]:
-    return profile.datasets if profile else ()
 
 
 # -- the verdict ---------------------------------------------------------------------------------
@@ -220,9 +215,8 @@ def _known(text: str | None, label: str) -> Cell:
 # -- the measurements ----------------------------------------------------------------------------
 
 
-def _run_rows(verification: Verification) -> Iterator[tuple[str, list[Cell]]]:
+def _run_rows(running: Sequence[Run]) -> Iterator[tuple[str, list[Cell]]]:
     """A row per figure, a cell per setting that ran: the first is what they are compared to."""
-    running = [run for run in verification.runs if run.ok]
     for figure in measured(running):
         yield figure.title, [_measured_cell(figure, run, running[0]) for run in running]
 

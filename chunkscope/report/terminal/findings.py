@@ -15,7 +15,7 @@ from chunkscope.report import sentences
 from chunkscope.report.comparison import Change, Comparison, Part
 from chunkscope.report.outcomes import Outcome, beside, titled
 from chunkscope.report.summary import Summary, failure, summarize
-from chunkscope.report.terminal.tables import add_figures, bare_table
+from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
 from chunkscope.verification.result import Run, Verification
 
@@ -62,7 +62,8 @@ def _lengths(profile: Profile) -> str:
 
 def _measured(verification: Verification) -> Table:
     """One row per setting: the figures that decide, and how they differ from the first's."""
-    table = _table("measured", *(figure.heading for figure in DECISIVE))
+    headings = (figure.heading for figure in DECISIVE)
+    table = figure_table("measured", headings, gap=1, wrap=True)
     first = next((run for run in verification.runs if run.ok), None)
     for run in verification.runs:
         if run.ok and first is not None:
@@ -85,7 +86,8 @@ def _cell(figure: Figure, run: Run, first: Run) -> str:
 
 def _simulated(simulated: Tradeoff) -> Table:
     figures = (MAKESPAN, ITL_MAX)
-    table = _table("simulated, not measured", *(figure.heading for figure in figures), "")
+    headings = (*(figure.heading for figure in figures), "")
+    table = figure_table("simulated, not measured", headings, gap=1, wrap=True)
     for point in simulated.points:
         mark = "the knee" if point.knee else "best" if point.best else ""
         table.add_row(escape(point.setting), *map(point.shown, figures), mark)
@@ -122,11 +124,4 @@ def _changes(part: Part, changes: tuple[Change, ...]) -> Table:
             by = f"{by} {found.outcome.value}".strip()
         cells = (found.subject, found.figure, found.old, found.new, by)
         table.add_row(*map(escape, cells))
-    return table
-
-
-def _table(*headings: str) -> Table:
-    table = bare_table(gap=1)
-    table.add_column(headings[0], overflow="ellipsis", no_wrap=True)
-    add_figures(table, headings[1:], wrap=True)
     return table

@@ -7,11 +7,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.artefacts.numbers import number, share
-from chunkscope.planning.plan import Argument, Plan
+from chunkscope.artefacts.numbers import as_written, number, share
+from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Decision
 from chunkscope.report import sentences
-from chunkscope.report.terminal.tables import add_figures, bare_table
+from chunkscope.report.terminal.tables import bare_table, figure_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,8 +52,10 @@ def _why(plan: Plan) -> Iterator[Text]:
 
 def _decisions(plan: Plan, width: int) -> Table:
     # The figures need 61 columns; names give way.
-    headings = ("rows", "p95", "max", "mode", "chunk at", "over", "benefit")
-    table = _table("by dataset", *headings, left=4, names=max(12, width - 61))
+    names = max(12, width - 61)
+    table = figure_table("by dataset", ("rows", "p95", "max"), gap=1, max_width=names)
+    for heading in ("mode", "chunk at", "over", "benefit"):
+        table.add_column(heading, no_wrap=True)
     for dataset in plan.decisions:
         table.add_row(escape(dataset.name), *_cells(dataset.decision))
     if len(plan.decisions) > 1 and plan.inputs.dataset is None:
@@ -74,18 +76,14 @@ def _arguments(plan: Plan) -> Table:
     table.add_column("why")
     for argument in plan.arguments:
         label = f" ({argument.label})" if argument.label else ""
-        table.add_row(argument.name, _value(argument), escape(argument.reason + label))
+        value = as_written(argument.value) if argument.set else "default"
+        table.add_row(argument.name, value, escape(argument.reason + label))
     return table
 
 
-def _value(argument: Argument) -> str:
-    if not argument.set:
-        return "default"
-    return f"{argument.value:,}" if type(argument.value) is int else str(argument.value)
-
-
 def _memory(plan: Plan) -> Table:
-    table = _table("memory per GPU", "GiB", "", left=2)
+    table = figure_table("memory per GPU", ["GiB"], gap=1)
+    table.add_column("")
     memory = plan.memory
     assert memory is not None  # noqa: S101  (the caller asked)
     for line in memory.lines:
@@ -95,14 +93,4 @@ def _memory(plan: Plan) -> Table:
     )
     of = f"of {memory.total_gib:.1f} GiB, which vLLM may use to {memory.requested_gib:.1f}"
     table.add_row("all together", f"{memory.requested_gib:.2f}", of, style="bold")
-    return table
-
-
-def _table(*headings: str, left: int, names: int | None = None) -> Table:
-    """A column of names, then figures; from column `left` on, text again."""
-    table = bare_table(gap=1)
-    table.add_column(headings[0], no_wrap=True, overflow="ellipsis", max_width=names)
-    add_figures(table, headings[1:left])
-    for heading in headings[left:]:
-        table.add_column(heading, no_wrap=bool(heading))
     return table

@@ -12,7 +12,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.report import sentences
 from chunkscope.report.length_columns import length_cells
-from chunkscope.report.terminal.tables import add_figures, bare_table
+from chunkscope.report.terminal.tables import figure_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,10 +65,8 @@ def _meaning(lengths: LengthHistogram) -> Text:
 
 
 def _table(profile: Profile, *, wide: bool) -> Table:
-    table = bare_table()
-    table.add_column("tokens per prompt", overflow="ellipsis", no_wrap=True, ratio=1)
     headings = (*_WIDE_COLUMNS, "char/tok") if wide else _COLUMNS
-    add_figures(table, ("rows", *headings))
+    table = figure_table("tokens per prompt", ("rows", *headings), ratio=1)
     if wide:
         table.add_column("prompt field", overflow="ellipsis", no_wrap=True, max_width=28)
     room = _MOST_DATASETS

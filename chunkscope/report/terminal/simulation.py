@@ -15,9 +15,9 @@ from chunkscope.artefacts.figures import BY_PROMISE, MAKESPAN
 from chunkscope.artefacts.numbers import change, number, plural, seconds, share
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
-from chunkscope.report.terminal.tables import add_figures, bare_table
+from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
 from chunkscope.simulation.policies import DESCRIBED
-from chunkscope.simulation.result import PromptChunk, SimulatedRun, Simulation, TimelineStep
+from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,11 +95,8 @@ def _host(cost: CostModel) -> str:
 
 
 def _beside(runs: Sequence[SimulatedRun]) -> Table:
-    table = bare_table()
-    table.add_column("", no_wrap=True)
-    add_figures(table, (TITLES.get(run.setting, run.setting or "setting") for run in runs))
-    if len(runs) == 2:
-        add_figures(table, ["change"])
+    settings = (TITLES.get(run.setting, run.setting or "setting") for run in runs)
+    table = figure_table("", (*settings, *(["change"] if len(runs) == 2 else [])))
     for name, *cells in _rows(runs):
         table.add_row(name, *cells)
     return table
@@ -159,10 +156,8 @@ def _show_sweep(simulation: Simulation, console: "Console") -> None:
 
 
 def _sweep_table(simulation: Simulation) -> Table:
-    table = bare_table()
-    table.add_column("", no_wrap=True)
     figures = ("budget", "threshold", "makespan", "TTFT p95", "gap p50", "longest gap")
-    add_figures(table, figures)
+    table = figure_table("", figures)
     table.add_column("", no_wrap=True)
     for place, run in enumerate(simulation.runs):
         gap = seconds(run.itl_s.p50) if run.itl_s else "-"
@@ -261,14 +256,8 @@ def _timeline(run: SimulatedRun, width: int) -> Table:
 
 def _names(steps: Sequence[TimelineStep]) -> dict[int, str]:
     """A capital letter for each prompt that is read in several steps, as far as they go."""
-    split = dict.fromkeys(
-        chunk.request for step in steps for chunk in step.chunks if not _is_whole(chunk)
-    )
+    split = dict.fromkeys(c.request for step in steps for c in step.chunks if not c.is_whole)
     return {request: LETTERS[place % 26].upper() for place, request in enumerate(split)}
-
-
-def _is_whole(chunk: PromptChunk) -> bool:
-    return chunk.start == 0 and chunk.end == chunk.prompt_tokens
 
 
 def _bar(step: TimelineStep, budget: int, names: dict[int, str]) -> str:

@@ -1,12 +1,23 @@
 """Tables as all of the terminal has them: no lines, bold headings, figures to the right."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.table import Table
 
 
 def bare_table(*, gap: int = 2, heading: str = "bold") -> Table:
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style=heading)
+
+
+def figure_table(
+    names: str, figures: Iterable[str], *, gap: int = 2, wrap: bool = False, **names_column: Any
+) -> Table:
+    """A column of names, which are cut where there is no room, and columns of figures."""
+    table = bare_table(gap=gap)
+    table.add_column(names, no_wrap=True, overflow="ellipsis", **names_column)
+    add_figures(table, figures, wrap=wrap)
+    return table
 
 
 def add_figures(table: Table, headings: Iterable[str], *, wrap: bool = False) -> None:
