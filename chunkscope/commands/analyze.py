@@ -78,7 +78,7 @@ def analyze(
     ] = None,
     input_format: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet, arrow or text."),
+        typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet, arrow, inspect or text."),
     ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of text files.")] = "utf-8",
     delimiter: Annotated[

@@ -38,6 +38,12 @@ def _gzip_machine() -> Any:
     return isal_zlib.decompressobj(wbits=31)
 
 
+def _deflate_machine() -> Any:
+    import zlib
+
+    return zlib.decompressobj(wbits=-15)
+
+
 def _bzip2_machine() -> Any:
     import bz2
 
@@ -86,6 +92,8 @@ _KINDS = {
     "xz": _Kind((b"\xfd7zXZ\x00",), _xz_machine, _step_block, 1 << 16),
     # Small pieces: a zstd step cannot be told where to stop, and 4 bytes can mean 128 KiB.
     "zstd": _Kind((b"\x28\xb5\x2f\xfd", *_SKIPPABLE_ZSTD), _zstd_machine, _step_zstd, 1 << 13),
+    # What most zip archives hold: nothing at its start says so.
+    "deflate": _Kind((), _deflate_machine, _step_gzip, 1 << 16),
 }
 
 
@@ -111,7 +119,12 @@ def decompressed(raw: ByteStream, shown: str) -> ByteStream:
                 hint="if it is not compressed, rename it without the suffix",
             )
         return raw
-    return DerivedStream(_inflate(raw, found, shown), raw)
+    return inflated(raw, found, shown)
+
+
+def inflated(raw: ByteStream, name: str, shown: str) -> ByteStream:
+    """What data compressed like that holds: `name` is one of `_KINDS`."""
+    return DerivedStream(_inflate(raw, name, shown), raw)
 
 
 def _inflate(raw: ByteStream, name: str, shown: str) -> Iterator[bytes]:

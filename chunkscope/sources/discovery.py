@@ -30,6 +30,7 @@ from chunkscope.sources.formats import (
     known_suffix,
     peek_stdin,
 )
+from chunkscope.sources.harness.inspect_log import is_inspect_zip
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
 from chunkscope.sources.source_names import named_sources
@@ -221,16 +222,20 @@ class _Search:
         if kind in ("zip", "tar"):
             self._archive(found)
         elif self._is_new(os.path.realpath(found.file)):
-            self._add(
-                Source(
-                    name=found.below.removesuffix(known_suffix(found.below)),
-                    group=found.group,
-                    path=found.shown,
-                    format=kind,
-                    file=found.file,
-                    bytes=size,
-                )
+            self._add_file(found, kind, size)
+
+    def _add_file(self, found: FoundFile, kind: str, size: int | None) -> None:
+        suffix = known_suffix(found.below) or archive_suffix(found.below) or ""
+        self._add(
+            Source(
+                name=found.below.removesuffix(suffix),
+                group=found.group,
+                path=found.shown,
+                format=kind,
+                file=found.file,
+                bytes=size,
             )
+        )
 
     def _archive(self, found: FoundFile) -> None:
         if not self._is_new(os.path.realpath(found.file)):
@@ -241,6 +246,10 @@ class _Search:
             if found.explicit:
                 raise
             self._skip(found.shown, error.message)
+            return
+        if is_inspect_zip(member.name for member in listed):
+            if self._is_wanted(found.below):
+                self._add_file(found, "inspect", found.size())
             return
         for member in listed:
             below = _join(found.below, member.name)
@@ -328,6 +337,6 @@ def _nothing_found(paths: Sequence[str], search: _Search) -> InputError:
         said.append(f"{search.filtered} left out by --include or --exclude")
     return InputError(
         f"no datasets in {what}: {', '.join(said) or 'there are no files'}",
-        hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt and md, also compressed or in a "
-        "zip or tar; for another suffix give --input-format",
+        hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
+        "compressed or in a zip or tar; for another suffix give --input-format",
     )

@@ -32,7 +32,10 @@ _BROKEN_HINT = "check it with `python -m json.tool`; the rows before that place 
 
 
 class DocumentReader(StreamReader):
-    """Reads .json. `rows_at` names the key the rows were under, if they were under one."""
+    """Reads .json. `rows_at` names the key the rows were under, if they were under one.
+
+    Where it is known that they are `rows_under` some key, other lists are no rows.
+    """
 
     def __init__(
         self,
@@ -41,8 +44,10 @@ class DocumentReader(StreamReader):
         stream: ByteStream,
         *,
         whole_bytes: int = WHOLE_BYTES,
+        rows_under: str | None = None,
     ) -> None:
         super().__init__(source, problems, stream)
+        self._rows_under = rows_under
         self._whole_bytes = whole_bytes
 
     def _read(self) -> Iterator[Chunk]:
@@ -69,7 +74,7 @@ class DocumentReader(StreamReader):
         return lines.chunks()
 
     def _shaped(self, value: Any, size: int) -> Iterator[Chunk]:
-        self.rows_at, records = rows_of(value)
+        self.rows_at, records = rows_of(value, self._rows_under)
         if self.rows_at is not None:
             self.beside = {key: held for key, held in value.items() if key != self.rows_at}
         per_chunk = max(1, min(4096, len(records) * CHUNK_BYTES // size))
@@ -117,7 +122,7 @@ class DocumentReader(StreamReader):
         kept = self.beside
         kept_text: list[str] = []
         for key in text.object_keys():
-            if key not in _CHAT_KEYS and text.at_list_of_objects():
+            if self._may_be_rows(key) and text.at_list_of_objects():
                 if self.rows_at is not None:
                     raise InputError(
                         f"{self.source.path} holds more than one list of rows: "
@@ -131,6 +136,9 @@ class DocumentReader(StreamReader):
                 kept_text += key, source_text
         if self.rows_at is None and self._is_utf8(1, "".join(kept_text)):
             yield from self._shaped(kept, size=CHUNK_BYTES)
+
+    def _may_be_rows(self, key: str) -> bool:
+        return key == self._rows_under if self._rows_under else key not in _CHAT_KEYS
 
 
 def is_json_lines(data: bytes) -> bool:
@@ -156,7 +164,7 @@ def _is_value(line: bytes) -> bool:
 # --- what the rows are -----------------------------------------------------------------------
 
 
-def rows_of(value: Any) -> tuple[str | None, list[Any]]:
+def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]]:
     """The rows in a document and the key they were under.
 
     [{"q": 1}, ...]                        the elements
@@ -169,6 +177,9 @@ def rows_of(value: Any) -> tuple[str | None, list[Any]]:
         return None, value
     if not isinstance(value, dict) or not value:
         return None, [value]
+    if under is not None:
+        rows = value.get(under)
+        return under, rows if isinstance(rows, list) else []
     if not _CHAT_KEYS.isdisjoint(value):
         return None, [value]
     if rows := _from_columns(value):

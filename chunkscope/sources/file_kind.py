@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from chunkscope.errors import InputError
+from chunkscope.sources.archives import is_zip
 from chunkscope.sources.base import cannot_read
 from chunkscope.sources.byte_stream import FileStream
 from chunkscope.sources.compression import compression_of, decompressed
@@ -76,8 +77,10 @@ def _leave_out_what_is_no_data(found: FoundFile, told: str | None) -> None:
         raise LeftOut("a pipe or a device")
     start = found.start()
     is_packed = compression_of(start) is not None
-    is_columnar = format_of_name(found.file.name) in ("parquet", "arrow")
-    if looks_binary(start) and not is_packed and not is_columnar:
+    named = format_of_name(found.file.name)
+    if named == "inspect" and not is_zip(start):
+        raise LeftOut("no Inspect log")
+    if looks_binary(start) and not is_packed and named not in ("parquet", "arrow", "inspect"):
         raise LeftOut("binary")
     if told is None:
         raise LeftOut("binary" if is_packed or looks_binary(start) else "unknown suffix")

@@ -23,6 +23,7 @@ SUFFIXES = {
     ".ipc": "arrow",
     ".txt": "text",
     ".md": "text",
+    ".eval": "inspect",
 }
 # What --input-format takes; "saved" and "hub" show by themselves.
 FORMATS = frozenset(SUFFIXES.values())

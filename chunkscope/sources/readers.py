@@ -6,12 +6,17 @@ from typing import IO
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.archives import open_member
-from chunkscope.sources.base import Problems, ReadOptions, Source
+from chunkscope.sources.base import Problems, ReadOptions, Source, cannot_read
 from chunkscope.sources.byte_stream import ByteStream, FileStream
 from chunkscope.sources.columnar import ColumnarReader, saved_files
 from chunkscope.sources.documents import DocumentReader
 from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.formats import FORMATS, kind_of_bytes, stdin_bytes
+from chunkscope.sources.harness.inspect_log import (
+    InspectJsonReader,
+    InspectZipReader,
+    is_inspect_json,
+)
 from chunkscope.sources.hub import HubReader
 from chunkscope.sources.lines import LinesReader
 from chunkscope.sources.opening import open_bytes, spooled
@@ -28,6 +33,8 @@ def open_reader(source: Source, options: ReadOptions, problems: Problems) -> Rec
         return _saved_reader(source, problems)
     if source.format in ("parquet", "arrow"):
         return _columnar_reader(source, problems)
+    if source.format == "inspect":
+        return InspectZipReader(source, problems, _seekable(source))
     if source.format not in FORMATS:
         raise UsageError(
             f"unknown format: {source.format}", hint=f"one of {', '.join(sorted(FORMATS))}"
@@ -45,6 +52,8 @@ def _text_reader(
     source: Source, options: ReadOptions, problems: Problems, stream: ByteStream
 ) -> RecordReader:
     if source.format == "json":
+        if is_inspect_json(stream.peek(4096)):
+            return InspectJsonReader(source, problems, stream)
         return DocumentReader(source, problems, stream)
     if source.format == "csv":
         return TableReader(source, problems, stream, options)
@@ -82,6 +91,19 @@ def _columnar_reader(source: Source, problems: Problems) -> ColumnarReader:
     finally:
         stream.close()
     return ColumnarReader(source, problems, [partial(_again, spool)], spool)
+
+
+def _seekable(source: Source) -> IO[bytes]:
+    """A file that may be read in any order: the source's own, or a copy of a pipe or a member."""
+    stream = _open(source, "utf-8", text=False)
+    try:
+        if isinstance(stream, FileStream) and source.file is not None and source.file.is_file():
+            return source.file.open("rb")
+        return spooled(stream, source.path)
+    except OSError as error:
+        raise cannot_read(source.path, error) from error
+    finally:
+        stream.close()
 
 
 def _again(spool: IO[bytes]) -> IO[bytes]:
