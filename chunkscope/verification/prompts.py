@@ -43,6 +43,9 @@ class RealPrompts:
     source: str
     complete: tuple[bool, ...] = ()
 
+    def is_complete(self, index: int) -> bool:
+        return bool(self.complete) and self.complete[index]
+
 
 class Row(NamedTuple):
     """A prompt as it is sent. Chats that mistral-common encodes come with their ids."""

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.verification.endpoint.stream import BadStream, Events, Received, ServerError, spread
+from chunkscope.verification.endpoint.server import RequestFailed
+from chunkscope.verification.endpoint.stream import Events, Received, ServerError, spread
 
 
 def event(text="", finish=None, **more) -> bytes:
@@ -94,14 +95,14 @@ def test_a_spread_is_of_the_whole_and_begins_with_something(counts, total):
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"3", b"\xff"])
 def test_an_event_that_is_none(content):
-    with pytest.raises(BadStream):
+    with pytest.raises(RequestFailed):
         Received().take(content, 0.0)
 
 
 def test_a_stream_without_an_end():
     received = Received()
     received.take(event("a", **counted(4, 1)), 1.0)
-    with pytest.raises(BadStream, match="in the middle"):
+    with pytest.raises(RequestFailed, match="in the middle"):
         received.answer(0.0, 2.0)
 
 

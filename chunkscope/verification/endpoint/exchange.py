@@ -9,7 +9,7 @@ from typing import Any
 
 from chunkscope.verification.endpoint.request_body import RequestForm
 from chunkscope.verification.endpoint.server import Connection, RequestFailed
-from chunkscope.verification.endpoint.stream import BadStream, Events, Received, ServerError
+from chunkscope.verification.endpoint.stream import Events, Received, ServerError
 from chunkscope.verification.latencies import Answer
 
 _EVERY_S = 0.01
@@ -70,8 +70,6 @@ class Exchange:
             else:
                 await self._read_whole(body, received, begin)
             answer = received.answer(sent, time.perf_counter() - begin)
-        except BadStream as error:
-            raise RequestFailed(str(error)) from None
         except ServerError as error:
             said = self.connection.safe(error.message)
             raise RequestFailed(f"said in its stream: {said}", error.code) from None
@@ -89,7 +87,7 @@ class Exchange:
             received.take(event, time.perf_counter() - begin)
             came = True
         if not came:
-            raise BadStream("does not stream its answers")
+            raise RequestFailed("does not stream its answers")
 
     async def _read_whole(self, body: bytes, received: Received, begin: float) -> None:
         reply = await self.connection.post(self.form.path, body)

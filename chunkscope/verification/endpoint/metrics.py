@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 _SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
@@ -21,6 +23,7 @@ BY_SOURCE = ("vllm:prompt_tokens_by_source",)  # since 0.16
 QUERIES = ("vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries")
 HITS = ("vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits")
 CACHE = "vllm:cache_config_info"
+FACTS = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +47,17 @@ class Metrics:
         """The sum over all engines, of the first of these names that is there."""
         for name in names:
             spelled = {name, f"{name}_total"}
-            found = [s.value for s in self._of(labels) if s.name in spelled]
+            named = [s for s in self.samples if s.name in spelled]
+            found = [s.value for s in named if labels.items() <= s.labels.items()]
             if found:
                 return sum(found)
         return None
 
-    def _of(self, labels: dict[str, str]) -> Iterator[MetricSample]:
-        return (s for s in self.samples if labels.items() <= s.labels.items())
-
     @property
-    def caches(self) -> list[dict[str, str]]:
+    def caches(self) -> list[dict[str, Any]]:
         """What each engine says of its KV cache."""
-        return [sample.labels for sample in self.samples if sample.name == CACHE]
+        said = [sample.labels for sample in self.samples if sample.name == CACHE]
+        return [{name: _value(text) for name, text in labels.items()} for labels in said]
 
 
 def parse(text: str) -> Metrics:
@@ -128,21 +130,15 @@ class ServerKvCache:
 
 
 def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
-    found = metrics.caches
-    if not found:
+    caches = metrics.caches
+    if not caches:
         return ServerKvCache(engine={})
-    facts = {
-        "num_gpu_blocks": _whole(found[0].get("num_gpu_blocks")),
-        "block_size": _whole(found[0].get("block_size")),
-        "enable_prefix_caching": _switch(found[0].get("enable_prefix_caching")),
-        "gpu_memory_utilization": _number(found[0].get("gpu_memory_utilization")),
-        "engines": len(found),
-    }
-    tokens = _sum(_whole(labels.get("kv_cache_size_tokens")) for labels in found)  # since 0.24
-    concurrency = _sum(_number(labels.get("kv_cache_max_concurrency")) for labels in found)
+    facts = {**{name: caches[0].get(name) for name in FACTS}, "engines": len(caches)}
+    tokens = _sum(cache.get("kv_cache_size_tokens") for cache in caches)  # since 0.24
     if tokens is not None:
+        concurrency = _sum(cache.get("kv_cache_max_concurrency") for cache in caches)
         return ServerKvCache(engine=facts, tokens=int(tokens), concurrency=concurrency)
-    sizes = [(_whole(c.get("num_gpu_blocks")), _whole(c.get("block_size"))) for c in found]
+    sizes = [(cache.get("num_gpu_blocks"), cache.get("block_size")) for cache in caches]
     tokens = _sum(blocks * size if blocks and size else None for blocks, size in sizes)
     if tokens is None:
         return ServerKvCache(engine=facts)
@@ -157,17 +153,10 @@ def _sum(values: Iterator[float | None]) -> float | None:
     return sum(v for v in known if v is not None) if known and None not in known else None
 
 
-def _number(text: str | None) -> float | None:
+def _value(text: str) -> int | float | bool | None:
+    """Python writes True where JSON has true. None for what is no number and no switch."""
     try:
-        return float(text) if text is not None else None
+        found = orjson.loads(text.lower())
     except ValueError:
-        return None  # "None" is how Python writes what is not set
-
-
-def _whole(text: str | None) -> int | None:
-    number = _number(text)
-    return None if number is None else int(number)
-
-
-def _switch(text: str | None) -> bool | None:
-    return {"True": True, "False": False}.get(text or "")
+        return None
+    return found if isinstance(found, int | float) else None

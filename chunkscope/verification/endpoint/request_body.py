@@ -1,10 +1,9 @@
 """What a server is asked: prompts as random token ids or as text, and the body of a request."""
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -22,23 +21,12 @@ class Route(StrEnum):
     CHAT = "/v1/chat/completions"
 
 
-class SentPrompts(Protocol):
-    """The prompts of a workload; a warm-up is repeat -1."""
-
-    def prompt(self, repeat: int, index: int, length: int) -> str | list[int]: ...
-
-    def is_complete(self, index: int) -> bool:
-        """Whether its special tokens are in it already."""
-
-    def probe(self) -> str | list[int]:
-        """A short one, to see whether such prompts are taken."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomIds:
     """Random ids, other ones in every repeat and in every run: no prefix cache knows them.
 
-    `run` tells this run from others, whose prompts may still be in the server's cache.
+    `run` tells this run from others, whose prompts may still be in the server's cache. A warm-up
+    is repeat -1.
     """
 
     workload: Workload
@@ -52,36 +40,13 @@ class RandomIds:
             ids[:shared] = self._random(f"{repeat}/shared", shared)
         return ids
 
-    def is_complete(self, index: int) -> bool:  # noqa: ARG002
-        return True  # nobody adds anything to ids
-
     def probe(self) -> list[int]:
-        """Ends in the highest id that will be sent."""
+        """A short one, to see whether ids are taken; ends in the highest that will be sent."""
         return [self.range[0], self.range[1] - 1]
-
-    def lower(self) -> "RandomIds":
-        return replace(self, range=BYTES)
 
     def _random(self, which: str, length: int) -> list[int]:
         chance = random.Random(f"{self.workload.seed}/{self.run}/{which}")  # noqa: S311
         return chance.choices(range(*self.range), k=length)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
-    """The same texts in every repeat."""
-
-    texts: Sequence[str]
-    complete: Sequence[bool] = ()
-
-    def prompt(self, repeat: int, index: int, length: int) -> str:  # noqa: ARG002
-        return self.texts[index]
-
-    def is_complete(self, index: int) -> bool:
-        return bool(self.complete and self.complete[index])
-
-    def probe(self) -> str:
-        return min(self.texts, key=len)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +66,10 @@ class RequestForm:
     def body(
         self, prompt: str | list[int], output_tokens: int, *, salt: str, is_complete: bool = False
     ) -> bytes:
-        """`salt`: prompts with another one share no prefix with this one, where that is known."""
+        """`salt`: prompts with another one share no prefix with this one, where that is known.
+
+        `is_complete`: a text has its special tokens in it already.
+        """
         asked: dict[str, Any] = {
             "model": self.model,
             **self._prompt(prompt),

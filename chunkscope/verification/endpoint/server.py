@@ -12,10 +12,10 @@ import re
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -41,35 +41,22 @@ def parse_address(url: str) -> str:
     >>> parse_address("http://localhost:8000/v1/")
     'http://localhost:8000'
     """
-    parts = _split(url)
+    shown, hint = _without_secrets(url), "write it as in `--endpoint http://localhost:8000`"
+    try:
+        parts = urlsplit(url.strip())
+        _ = parts.port  # looked at only when it is asked for
+    except ValueError:
+        raise UsageError(f"--endpoint {shown!r} is not an address", hint=hint) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(
-            f"--endpoint {_without_secrets(url)!r} is not an http address",
-            hint="write it as in `--endpoint http://localhost:8000`",
-        )
+        raise UsageError(f"--endpoint {shown!r} is not an http address", hint=hint)
     if "@" in parts.netloc:
         raise UsageError(
             "--endpoint must not hold a user name or a password",
             hint=f"put the API key into the environment variable {KEY_VARIABLES}",
         )
     if parts.query or parts.fragment:
-        raise UsageError(
-            f"--endpoint {_without_secrets(url)!r} must end before its ? or #",
-            hint="write it as in `--endpoint http://localhost:8000`",
-        )
+        raise UsageError(f"--endpoint {shown!r} must end before its ? or #", hint=hint)
     return f"{parts.scheme}://{parts.netloc}{_ENDPOINT.sub('', parts.path)}"
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url.strip())
-        _ = parts.port  # looked at only when it is asked for
-    except ValueError:
-        raise UsageError(
-            f"--endpoint {_without_secrets(url)!r} is not an address",
-            hint="write it as in `--endpoint http://localhost:8000`",
-        ) from None
-    return parts
 
 
 def _without_secrets(url: str) -> str:
@@ -152,20 +139,20 @@ class Connection:
         """A question that is answered at once, or it is a failure."""
         try:
             async with asyncio.timeout(PATIENCE_S), self._open("GET", path) as response:
-                return Reply(status=response.status, body=await self._all_of(response))
+                return await self._reply(response)
         except TimeoutError:
             raise RequestFailed(f"gave no answer within {PATIENCE_S:.0f} s") from None
 
     async def post(self, path: str, body: bytes) -> Reply:
         async with self._open("POST", path, body) as response:
-            return Reply(status=response.status, body=await self._all_of(response))
+            return await self._reply(response)
 
     @asynccontextmanager
     async def stream(self, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
         """The answer as it comes in; RequestFailed unless it is 200."""
         async with self._open("POST", path, body) as response:
             if response.status != HTTPStatus.OK:
-                raise self.refusal(Reply(status=response.status, body=await self._all_of(response)))
+                raise self.refusal(await self._reply(response))
             yield response.content.iter_any()
 
     @asynccontextmanager
@@ -192,14 +179,13 @@ class Connection:
                 f"redirects to {self.safe(to)}, which is not followed", response.status
             )
 
-    async def _all_of(self, response: "aiohttp.ClientResponse") -> bytes:
-        parts, size = [], 0
+    async def _reply(self, response: "aiohttp.ClientResponse") -> Reply:
+        body = bytearray()
         async for part in response.content.iter_any():
-            parts.append(part)
-            size += len(part)
-            if size > _MOST_BYTES:
+            body += part
+            if len(body) > _MOST_BYTES:
                 raise RequestFailed(f"sent an answer of more than {_MOST_BYTES >> 20} MB")
-        return b"".join(parts)
+        return Reply(status=response.status, body=bytes(body))
 
     def refusal(self, reply: Reply) -> RequestFailed:
         """What an answer other than 200 says, in a sentence."""
@@ -261,40 +247,32 @@ def _in_words(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """None is what it does not tell."""
+    """One model that is served. None is what is not told."""
 
     model: str
-    is_vllm: bool
+    is_vllm: bool = False
     version: str | None = None
     max_model_len: int | None = None
     metrics: Metrics | None = None
     has_tokenizer: bool = False  # by its own word: it checks token ids then
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ServedModel:
-    id: str
-    owner: str | None = None
-    max_model_len: int | None = None
-
-
 async def meet(connection: Connection, model: str | None) -> Server:
     """Find out who answers; an error of ours when that is nobody."""
-    models = await _models(connection, model)
-    chosen = _choose(models, model, connection.address)
+    server = _choose(await _models(connection, model), model, connection.address)
     read = await scrape(connection)
-    is_vllm = chosen.owner == "vllm" or (read is not None and read.is_vllm)
-    return Server(
-        model=chosen.id,
-        is_vllm=is_vllm,
-        version=await _version(connection) if is_vllm else None,
-        max_model_len=chosen.max_model_len,
-        metrics=read if read is not None and read.is_vllm else None,
-        has_tokenizer=is_vllm and await _has_tokenizer(connection, chosen.id),
+    if read is not None and read.is_vllm:
+        server = replace(server, is_vllm=True, metrics=read)
+    if not server.is_vllm:
+        return server
+    return replace(
+        server,
+        version=await _version(connection),
+        has_tokenizer=await _has_tokenizer(connection, server.model),
     )
 
 
-async def _models(connection: Connection, model: str | None) -> list[_ServedModel]:
+async def _models(connection: Connection, model: str | None) -> list[Server]:
     try:
         reply = await connection.get("/v1/models")
     except RequestFailed as failure:
@@ -310,24 +288,24 @@ async def _models(connection: Connection, model: str | None) -> list[_ServedMode
             f"{connection.address} answers, but not as an OpenAI-compatible server does",
             hint="is it the address of the server itself? `/v1/models` must list its models",
         )
-    return [_model(entry) for entry in listed if isinstance(entry, dict) and entry.get("id")]
+    return [_served(entry) for entry in listed if isinstance(entry, dict) and entry.get("id")]
 
 
-def _model(entry: dict[str, Any]) -> _ServedModel:
+def _served(entry: dict[str, Any]) -> Server:
     longest = entry.get("max_model_len")
-    return _ServedModel(
-        id=str(entry["id"]),
-        owner=entry.get("owned_by"),
+    return Server(
+        model=str(entry["id"]),
+        is_vllm=entry.get("owned_by") == "vllm",
         max_model_len=longest if isinstance(longest, int) else None,
     )
 
 
-def _choose(models: Sequence[_ServedModel], name: str | None, address: str) -> _ServedModel:
-    by_name = {model.id: model for model in models}
+def _choose(models: Sequence[Server], name: str | None, address: str) -> Server:
+    by_name = {server.model: server for server in models}
     if name is not None:
         if models and name not in by_name:
             raise UsageError(f"{address} does not serve {name}", hint=_listing(models))
-        return by_name.get(name) or _ServedModel(id=name)
+        return by_name.get(name) or Server(model=name)
     if not models:
         raise MissingError(f"{address} serves no model", hint="is it still loading one?")
     if len(models) > 1:
@@ -335,21 +313,19 @@ def _choose(models: Sequence[_ServedModel], name: str | None, address: str) -> _
     return models[0]
 
 
-def _listing(models: Sequence[_ServedModel], most: int = 8) -> str:
-    names = [printable(model.id) for model in models[:most]]
+def _listing(models: Sequence[Server], most: int = 8) -> str:
+    names = [printable(server.model) for server in models[:most]]
     more = f" and {len(models) - most} more" if len(models) > most else ""
     return f"name one with --model: {', '.join(names)}{more}"
 
 
 async def scrape(connection: Connection) -> Metrics | None:
     """/metrics as it is now; None where there is none."""
-    try:
+    with contextlib.suppress(RequestFailed):
         reply = await connection.get("/metrics")
-    except RequestFailed:
-        return None
-    if reply.status != HTTPStatus.OK:
-        return None
-    return metrics.parse(reply.body.decode("utf-8", "replace"))
+        if reply.status == HTTPStatus.OK:
+            return metrics.parse(reply.body.decode("utf-8", "replace"))
+    return None
 
 
 async def _version(connection: Connection) -> str | None:
@@ -372,18 +348,14 @@ async def _has_tokenizer(connection: Connection, model: str) -> bool:
 
 def unusable(connection: Connection, failure: RequestFailed) -> MissingError:
     """A server that cannot be measured at all."""
+    key, says = f"the environment variable {KEY_VARIABLES}", failure.message
     if failure.is_about_the_key and connection.has_key:
-        return MissingError(
-            f"{connection.address} does not take the API key ({failure.code})",
-            hint=f"is the key in the environment variable {KEY_VARIABLES} the right one?",
-        )
-    if failure.is_about_the_key:
-        return MissingError(
-            f"{connection.address} wants an API key ({failure.code})",
-            hint=f"put it into the environment variable {KEY_VARIABLES}",
-        )
-    if failure.is_redirect:
+        says = f"does not take the API key ({failure.code})"
+        hint = f"is the key in {key} the right one?"
+    elif failure.is_about_the_key:
+        says, hint = f"wants an API key ({failure.code})", f"put it into {key}"
+    elif failure.is_redirect:
         hint = "name that address if you trust it: the API key goes to no other host"
     else:
         hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
-    return MissingError(f"{connection.address} {failure.message}", hint=hint)
+    return MissingError(f"{connection.address} {says}", hint=hint)

@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 from uuid import uuid4
 
+from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, UsageError
@@ -22,8 +22,6 @@ from chunkscope.verification.endpoint.request_body import (
     RandomIds,
     RequestForm,
     Route,
-    SentPrompts,
-    Texts,
 )
 from chunkscope.verification.endpoint.server import (
     Connection,
@@ -108,17 +106,6 @@ def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
 
 
 @dataclass(slots=True)
-class _Progress:
-    listener: VerifyProgress
-    of: int
-    done: int = 0
-
-    def one_more(self) -> None:
-        self.done += 1
-        self.listener.progress(self.done, self.of)
-
-
-@dataclass(slots=True)
 class _Session:
     """From the first question to the last repeat."""
 
@@ -128,28 +115,26 @@ class _Session:
     real: RealPrompts | None
     listener: VerifyProgress
     phase: str = "connecting"
-    progress: _Progress | None = None
+    sent: int = 0  # requests of this phase, and those of them that are answered
+    answered: int = 0
     repeats: list[Figures] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # each once, in order
     late_s: float = 0.0
     name: str = field(default_factory=lambda: uuid4().hex)
-    prompts: SentPrompts = field(init=False)
+    ids: RandomIds = field(init=False)  # sent where there are no real prompts
     form: RequestForm = field(init=False)
 
     def __post_init__(self) -> None:
         self.form = RequestForm(
             model=self.server.model, is_vllm=self.server.is_vllm, task=self.workload.task
         )
-        if self.real is not None:
-            self.prompts = Texts(texts=self.real.texts, complete=self.real.complete)
-        else:
-            # Only a vLLM that has its tokenizer looks at ids before it uses them.
-            ids = WORDS if self.server.has_tokenizer else BYTES
-            self.prompts = RandomIds(workload=self.workload, run=self.name, range=ids)
+        # Only a vLLM that has its tokenizer looks at ids before it uses them.
+        ids = WORDS if self.server.has_tokenizer else BYTES
+        self.ids = RandomIds(workload=self.workload, run=self.name, range=ids)
 
     async def run(self, repeats: int, timeout_s: float) -> Run:
-        started, begin = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+        started, begin = now(), time.perf_counter()
         status, message = Status.OK, ""
         try:
             async with asyncio.timeout(timeout_s):
@@ -167,13 +152,15 @@ class _Session:
         return self._result(status, message, started, took_s)
 
     def _begin(self, phase: str, detail: str = "") -> None:
-        self.phase, self.progress = phase, None
+        self.phase, self.sent = phase, 0
         self.listener.phase(phase, detail)
 
     def _how_far(self) -> str:
-        if self.progress is None:
-            return ""
-        return f", after {self.progress.done:,} of {self.progress.of:,} answers"
+        return f", after {self.answered:,} of {self.sent:,} answers" if self.sent else ""
+
+    def _one_more(self) -> None:
+        self.answered += 1
+        self.listener.progress(self.answered, self.sent)
 
     def _result(self, status: Status, message: str, started: str, took_s: float) -> Run:
         cache = metrics.kv_cache(
@@ -215,15 +202,16 @@ class _Session:
         except RequestFailed as failure:
             if failure.is_about_the_key or failure.is_redirect:
                 raise unusable(self.connection, failure) from None
-            if isinstance(self.prompts, RandomIds) and self._may_be_the_ids(failure):
-                await self._try_lower(self.prompts, failure)
+            if self.real is None and self._may_be_the_ids(failure):
+                await self._try_lower(failure)
             elif failure.code == HTTPStatus.NOT_FOUND:
                 await self._try_chat()
             else:
                 raise
 
     async def _probe(self) -> None:
-        body = self.form.body(self.prompts.probe(), 1, salt=f"{self.name}/probe")
+        prompt = min(self.real.texts, key=len) if self.real else self.ids.probe()
+        body = self.form.body(prompt, 1, salt=f"{self.name}/probe")
         await Exchange(self.connection, self.form).send([body], [0.0], lambda: None)
 
     async def _try_chat(self) -> None:
@@ -240,9 +228,9 @@ class _Session:
             "the server put into its own chat template"
         )
 
-    async def _try_lower(self, ids: RandomIds, failure: RequestFailed) -> None:
-        if ids.range != BYTES:
-            self.prompts = ids.lower()
+    async def _try_lower(self, failure: RequestFailed) -> None:
+        if self.ids.range != BYTES:
+            self.ids = replace(self.ids, range=BYTES)
             try:
                 return await self._probe()
             except RequestFailed as again:
@@ -263,15 +251,11 @@ class _Session:
     async def _warm_up(self) -> None:
         """The longest prompt and a few others: what is slow the first time is slow here."""
         self._begin("warming up")
-        ranked = sorted(
-            range(len(self.workload.requests)),
-            key=lambda index: -self.workload.requests[index].prompt_tokens,
-        )
+        ranked = sorted(enumerate(self.workload.requests), key=lambda pair: -pair[1].prompt_tokens)
         some = ranked[:: max(1, len(ranked) // WARM_UP_REQUESTS)][:WARM_UP_REQUESTS]
-        requests = [(index, self.workload.requests[index]) for index in some]
         short = [
             (i, replace(r, arrival_s=0.0, output_tokens=min(r.output_tokens, WARM_UP_TOKENS)))
-            for i, r in requests
+            for i, r in some
         ]
         await self._send(short, repeat=-1)
         # With the one that was sent to try it out, lest they count as the first repeat's.
@@ -292,22 +276,22 @@ class _Session:
     async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Seen]:
         """Requests and their numbers; what was seen of each."""
         # Made before the clock starts: a long prompt of token ids takes a while to write down.
-        bodies = [
-            self.form.body(
-                self.prompts.prompt(repeat, index, request.prompt_tokens),
-                request.output_tokens,
-                salt=f"{self.name}/{repeat}",
-                is_complete=self.prompts.is_complete(index),
-            )
-            for index, request in requests
-        ]
-        self.progress = _Progress(self.listener, len(requests))
+        bodies = [self._body(repeat, index, request) for index, request in requests]
+        self.sent, self.answered = len(requests), 0
         exchange = Exchange(self.connection, self.form)
         at = [request.arrival_s for _, request in requests]
-        seen = await exchange.send(bodies, at, self.progress.one_more)
+        seen = await exchange.send(bodies, at, self._one_more)
         if repeat >= 0:
             self.late_s = max(self.late_s, exchange.late_s)
         return seen
+
+    def _body(self, repeat: int, index: int, request: Request) -> bytes:
+        salt, output = f"{self.name}/{repeat}", request.output_tokens
+        if self.real is None:
+            ids = self.ids.prompt(repeat, index, request.prompt_tokens)
+            return self.form.body(ids, output, salt=salt)
+        text, is_complete = self.real.texts[index], self.real.is_complete(index)
+        return self.form.body(text, output, salt=salt, is_complete=is_complete)
 
     # -- what the server counted -----------------------------------------------------------------
 
@@ -341,7 +325,7 @@ class _Session:
         )
         if short:
             self._note(f"{short:,} of {len(seen):,} answers ended before the length asked for")
-        if isinstance(self.prompts, Texts) and not self.server.is_vllm:
+        if self.real and not self.server.is_vllm:
             self._note("every repeat sends the same texts: a prefix cache may know them")
 
     async def _scrape(self) -> Metrics | None:

@@ -10,21 +10,14 @@ from typing import Any
 
 import orjson
 
+from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.latencies import Answer
 
 DONE = b"[DONE]"
 
 
-class BadStream(Exception):  # noqa: N818  (what it is, not that it is an error)
-    """What came is not a stream of completions; the message completes "the server"."""
-
-
-class ServerError(Exception):
-    """An error inside the stream, which began with 200 OK."""
-
-    def __init__(self, message: str, code: int | None) -> None:
-        super().__init__(message)
-        self.message, self.code = message, code
+class ServerError(RequestFailed):
+    """An error inside the stream, which began with 200 OK; the message is the server's own."""
 
 
 class Events:
@@ -79,8 +72,6 @@ class Received:
             self.ended = True
             return
         content = _content(event)
-        if error := content.get("error"):
-            raise _said(error)
         choices = [c for c in content.get("choices") or [] if isinstance(c, dict)]
         before = self.output_tokens or 0
         self._use(content.get("usage"))
@@ -100,10 +91,8 @@ class Received:
     def take_whole(self, body: bytes, now: float) -> None:
         """An answer that was not streamed."""
         content = _content(body)
-        if error := content.get("error"):
-            raise _said(error)
         if not content.get("choices"):
-            raise BadStream("sent an answer without choices")
+            raise RequestFailed("sent an answer without choices")
         self._use(content.get("usage"))
         self._add(now, self.output_tokens if self.output_tokens is not None else 1)
         self.ended = True
@@ -129,7 +118,7 @@ class Received:
     def answer(self, sent: float, now: float) -> Answer:
         """Settled: as many tokens as the server says, at the times they were seen at."""
         if not self.ended:
-            raise BadStream("ended its answer in the middle")
+            raise RequestFailed("ended its answer in the middle")
         times, counts = self.times, self.counts
         if not times:
             times = self._blank or [now]
@@ -168,17 +157,13 @@ def _content(event: bytes) -> dict[str, Any]:
     try:
         content = orjson.loads(event)
     except ValueError:
-        raise BadStream("sent an event that is not JSON") from None
+        raise RequestFailed("sent an event that is not JSON") from None
     if not isinstance(content, dict):
-        raise BadStream("sent an event that is not a JSON object")
+        raise RequestFailed("sent an event that is not a JSON object")
+    if error := content.get("error"):
+        said = error if isinstance(error, dict) else {}
+        raise ServerError(str(said.get("message") or error), _count(said.get("code"), None))
     return content
-
-
-def _said(error: Any) -> ServerError:
-    if not isinstance(error, dict):
-        return ServerError(str(error), None)
-    code = error.get("code")
-    return ServerError(str(error.get("message") or error), code if isinstance(code, int) else None)
 
 
 def _piece(choice: dict[str, Any]) -> bool:
