@@ -4,10 +4,10 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.logs import (
@@ -21,7 +21,7 @@ from chunkscope.engine.logs import (
 )
 from chunkscope.errors import MissingError
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.latencies import Answer, Steps, distribution_of, figures_of, median_of
+from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.machine import machine_of, refuse_another_machine
 from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Machine, Run, WorkerMemory
@@ -29,6 +29,7 @@ from chunkscope.verification.settings import ComparedSetting
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
+MEASURED = Cause(status=Status.OK, text="")
 TRICKLED = (
     "this vLLM cannot hold requests back: the first steps ran while others were still being sent"
 )
@@ -69,7 +70,7 @@ class EngineJob:
 class EngineRecord:
     """What is known so far of one engine."""
 
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    started: str = field(default_factory=now)
     begun: float = field(default_factory=time.monotonic)
     phase: str = "loading"
     versions: dict[str, Any] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class EngineRecord:
     notes: tuple[str, ...] = ()
     measured: bool = False  # all repeats: what comes then only helps to calibrate
     done: bool = False
-    failed: dict[str, Any] | None = None
+    failed: str = ""  # what its program raised
 
     @property
     def took_s(self) -> float:
@@ -107,9 +108,8 @@ def measure(
     """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
     record = EngineRecord()
     if setting.impossible:
-        return Measured(
-            run=_run(setting, record, "", Status.REFUSED, setting.impossible), record=record
-        )
+        refused = Cause(status=Status.REFUSED, text=setting.impossible)
+        return Measured(run=_run(setting, record, refused), record=record)
     timed_out = interrupted = False
     with EngineProcess(job.python, job.task(setting), log) as process:
         try:
@@ -126,10 +126,10 @@ def measure(
         code = 0 if timed_out or record.measured else process.exit_code()
     text = process.log_text()
     if record.measured:
-        run = _run(setting, record, text, Status.OK, "", log=log)
+        run = _run(setting, record, MEASURED, text, log)
         return Measured(run=run, record=record, interrupted=interrupted)
     cause = _cause(record, text, code, job.timeout_s if timed_out else None)
-    run = _run(setting, record, text, cause.status, cause.text, log=log)
+    run = _run(setting, record, cause, text, log)
     return Measured(run=run, record=record, last_lines=tuple(last_lines(text)))
 
 
@@ -170,33 +170,18 @@ def _follow(
         case "burst":
             record.bursts.append(event["steps"])
         case "failed":
-            record.failed = event
+            record.failed = f"{event['kind']}: {event['message']}"
         case "done":
             record.done = True
 
 
 def _keep_repeat(event: dict[str, Any], record: EngineRecord, workload: Workload) -> None:
-    answers = [
-        Answer(
-            sent=answer["sent"],
-            times=tuple(answer["times"]),
-            counts=tuple(answer["counts"]),
-            cached=answer["cached"],
-        )
-        for answer in event["answers"]
-    ]
+    answers = [Answer(**answer) for answer in event["answers"]]
     at_once = not any(request.arrival_s for request in workload.requests)
     record.notes = (TRICKLED,) if at_once and not event["held"] else ()
-    seen = event["steps"]
-    steps = Steps(
-        count=len(seen["duration_s"]),
-        tokens=sum(seen["prefill_tokens"]) + sum(seen["decode_requests"]),
-        chunks=seen["chunks"],
-        preemptions=seen["preemptions"],
-    )
-    record.repeats.append(figures_of(answers, workload, steps))
+    record.repeats.append(figures_of(answers, workload, event["steps"]))
     record.answers += answers
-    record.steps.append(seen)
+    record.steps.append(event["steps"])
     record.memory = event["memory"]
 
 
@@ -204,14 +189,14 @@ def _keep_repeat(event: dict[str, Any], record: EngineRecord, workload: Workload
 
 
 def _cause(record: EngineRecord, log: str, code: int, timeout_s: float | None) -> Cause:
-    said = str(record.failed["message"]) if record.failed else ""
-    if any(sign in log or sign in said for sign in NO_VLLM):
+    said = f"{log}\n{record.failed}"
+    if any(sign in said for sign in NO_VLLM):
         raise MissingError(
             "the interpreter for the engine has no vLLM",
             hint="pip install 'chunkscope[verify]', or name the Python that has it in "
             "CHUNKSCOPE_VLLM_PYTHON",
         )
-    if not record.workers and any(sign in log or sign in said for sign in NO_DEVICE):
+    if not record.workers and any(sign in said for sign in NO_DEVICE):
         raise MissingError(
             "vLLM finds no GPU on this machine",
             hint="run it where the GPU is, or install a CPU build of vLLM (see the README)",
@@ -220,7 +205,7 @@ def _cause(record: EngineRecord, log: str, code: int, timeout_s: float | None) -
     if timeout_s is not None:
         text = f"no end within {timeout_s:,.0f} s: it was {record.phase}"
         return Cause(status=Status.TIMEOUT, text=text)
-    found = cause_in(f"{log}\n{_spelled(record.failed)}", started=bool(record.workers))
+    found = cause_in(said, started=bool(record.workers))
     if found is not None:
         budget = record.engine.get("max_num_batched_tokens")
         if found.status is Status.OUT_OF_MEMORY and budget:
@@ -230,10 +215,6 @@ def _cause(record: EngineRecord, log: str, code: int, timeout_s: float | None) -
             status=found.status, text=f"{lead.get(found.status, 'died')} {where}: {found.text}"
         )
     return Cause(status=Status.DIED, text=f"died {where}: {_ending(code)}")
-
-
-def _spelled(failed: dict[str, Any] | None) -> str:
-    return f"{failed['kind']}: {failed['message']}" if failed else ""
 
 
 def _ending(code: int) -> str:
@@ -247,10 +228,8 @@ def _ending(code: int) -> str:
 def _run(
     setting: ComparedSetting,
     record: EngineRecord,
-    log_text: str,
-    status: Status,
-    message: str,
-    *,
+    cause: Cause,
+    log_text: str = "",
     log: Path | None = None,
 ) -> Run:
     sizes = sizes_in(log_text)
@@ -258,10 +237,10 @@ def _run(
     return Run(
         setting=setting.name,
         same_as=setting.same_as,
-        args={**setting.settings.given()},
-        status=status,
-        message=message,
-        phase=None if status is Status.OK else record.phase,
+        args=dict(setting.settings.given()),
+        status=cause.status,
+        message=cause.text,
+        phase=None if cause is MEASURED else record.phase,
         started=record.started,
         took_s=round(record.took_s, 3),
         start_s=record.start_s,

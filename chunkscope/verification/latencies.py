@@ -1,6 +1,6 @@
 """Time stamps of one repeat -> latencies and throughput; several repeats -> their median."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from statistics import median, median_low
 from typing import Any, cast
@@ -14,8 +14,8 @@ class Answer:
     """One request as its sender saw it: seconds since the repeat began, and tokens at each."""
 
     sent: float
-    times: tuple[float, ...]
-    counts: tuple[int, ...]
+    times: Sequence[float]
+    counts: Sequence[int]
     cached: int | None = None  # prompt tokens that came from the prefix cache
 
     @property
@@ -33,19 +33,10 @@ class Answer:
         return [(later - earlier) / n for earlier, later, n in waits for _ in range(n)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What the scheduler did in one repeat, as a worker saw it."""
-
-    count: int
-    tokens: int
-    chunks: dict[str, int]  # steps that computed part of a prompt, by request
-    preemptions: int
-
-
 def figures_of(
-    answers: Sequence[Answer], workload: Workload, steps: Steps | None = None
+    answers: Sequence[Answer], workload: Workload, steps: Mapping[str, Any] | None = None
 ) -> Figures:
+    """`steps`: what the scheduler did in this repeat, as a worker's probe tells it."""
     is_long = [r.prompt_tokens > workload.long_over for r in workload.requests]
     end = max(answer.times[-1] for answer in answers)
     makespan = end - min(answer.sent for answer in answers)
@@ -65,15 +56,17 @@ def figures_of(
     )
 
 
-def _scheduled(steps: Steps | None) -> dict[str, Any]:
+def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:
     if steps is None:
         return {}
+    count, chunks = len(steps["duration_s"]), steps["chunks"].values()  # chunks of each prompt
+    tokens = sum(steps["prefill_tokens"]) + sum(steps["decode_requests"])
     return {
-        "steps": steps.count,
-        "tokens_per_step": steps.tokens / steps.count if steps.count else None,
-        "chunked_prompts": sum(count > 1 for count in steps.chunks.values()),
-        "chunks_max": max(steps.chunks.values(), default=None),
-        "preemptions": steps.preemptions,
+        "steps": count,
+        "tokens_per_step": tokens / count if count else None,
+        "chunked_prompts": sum(of_one > 1 for of_one in chunks),
+        "chunks_max": max(chunks, default=None),
+        "preemptions": steps["preemptions"],
     }
 
 

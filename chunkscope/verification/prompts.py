@@ -6,9 +6,10 @@ each request gets the row that comes nearest, and its true length.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from chunkscope.errors import InputError
 from chunkscope.lengths import sampling
@@ -129,16 +130,14 @@ def _repeatable(profile: Profile) -> AnalyzeOptions:
         )
     options = AnalyzeOptions.from_record(known)
     # Older profiles do not record how lines were read.
-    per_line = options.read.per_line or _was_per_line(profile)
+    per_line = options.read.per_line or any(
+        dataset.format == "text" and dataset.unit == "line" for dataset in profile.datasets
+    )
     return replace(
         options,
         read=replace(options.read, per_line=per_line),
         select=replace(options.select, output_field=None),  # answers are not sent
     )
-
-
-def _was_per_line(profile: Profile) -> bool:
-    return any(d.format == "text" and d.unit == "line" for d in profile.datasets)
 
 
 def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions) -> Tokenizer:
@@ -169,16 +168,9 @@ def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
 # -- rows ----------------------------------------------------------------------------------------
 
 
-class _Drawn(NamedTuple):
-    """A row of some dataset before it is text: a text or a conversation."""
-
-    item: Any
-    is_chat: bool
-
-
 def _sampled(
     sources: Sequence[Source], options: AnalyzeOptions, most: int, seed: int
-) -> list[_Drawn]:
+) -> list[str | Conversation]:
     """A seeded sample over all datasets, each row as likely as any other."""
     try:
         sample, seen = sampling.draw(
@@ -204,24 +196,24 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
         selection = selected(reader, head, options.select)
         if selection.kind == "lengths":
             return
-        is_chat = selection.kind == "chat"
         columns = sorted(selection.columns) if selection.columns is not None else None
         for chunk in reader.chunks(columns):
             prompts = selection.extract(chunk, problems)
-            yield Chunk(prompts.positions, [_Drawn(item, is_chat) for item in prompts.items])
+            yield Chunk(prompts.positions, prompts.items)
 
 
-def _rows(drawn: Iterable[_Drawn], tokenizer: Tokenizer, options: AnalyzeOptions) -> Iterator[Row]:
+def _rows(
+    drawn: Iterable[str | Conversation], tokenizer: Tokenizer, options: AnalyzeOptions
+) -> Iterator[Row]:
     """As they are sent. What the chat template refuses is left out, as it was in the profile."""
-    for item, is_chat in drawn:
-        if not (is_chat or options.apply_chat_template):
-            yield Row(item, complete=not options.special_tokens)
-            continue
-        chat = item if is_chat else Conversation([{"role": "user", "content": item}])
-        try:
-            yield _chat_row(chat, tokenizer)
-        except (TemplateRefused, ChatRefused):
-            continue
+    for item in drawn:
+        if isinstance(item, str):
+            if not options.apply_chat_template:
+                yield Row(item, complete=not options.special_tokens)
+                continue
+            item = Conversation([{"role": "user", "content": item}])
+        with suppress(TemplateRefused, ChatRefused):
+            yield _chat_row(item, tokenizer)
 
 
 def _chat_row(chat: Conversation, tokenizer: Tokenizer) -> Row:

@@ -1,7 +1,7 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.costs.models.shape import ModelShape
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RANDOM = "random token ids"
 WARM_UP_REQUESTS = 2_048  # more than run at the same time
 WARM_UP_OUTPUT = 16
+# Token ids go in and come out: no tokenizer is needed.
+ALWAYS = {"skip_tokenizer_init": True, "generation_config": "vllm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +79,15 @@ def verify(
     engine_model, shape = model_for_engine(name, options.load_format)
     _check_vocabulary(prompts, shape)
     subject = Subject(name=name, load_format=options.load_format, parameters=shape.parameters.total)
-    verification = _begun(plan, profile, options, workload, prompts, subject)
-    verification = replace(verification, options=_engine_options(options))
+    asked = _engine_options(options)
+    verification = _begun(
+        plan, profile, options, workload, prompts, model=subject, runs=(), options=asked
+    )
     if resume is not None:
         verification = resumed(verification, resume, settings, installed)
     job = EngineJob(
         python=options.python,
-        engine={"model": engine_model, **_always(options), **_engine_options(options)},
+        engine={"model": engine_model, "load_format": options.load_format, **ALWAYS, **asked},
         entry=plan.inputs.entry.value,
         workload=workload,
         warm_up=_warm_up(workload, plan, profile),
@@ -121,8 +125,9 @@ def verify_endpoint(
         timeout_s=options.timeout_s,
         listener=report.listener,
     )
-    verification = _begun(plan, profile, options, workload, prompts, subject)
-    verification = replace(verification, runs=(run,), machine=machine)
+    verification = _begun(
+        plan, profile, options, workload, prompts, model=subject, runs=(run,), machine=machine
+    )
     verification.save(report.output)
     return verification
 
@@ -130,21 +135,20 @@ def verify_endpoint(
 def _begun(
     plan: Plan,
     profile: Profile,
-    options: VerifyOptions,
+    asked: VerifyOptions,
     workload: Workload,
     prompts: "RealPrompts | None",
-    subject: Subject,
+    **more: Any,
 ) -> Verification:
-    """The artefact before anything is measured."""
+    """The artefact, with what does not depend on where it is measured."""
     return Verification(
-        model=subject,
         workload=workload,
         source=prompts.source if prompts else RANDOM,
-        repeats=options.repeats,
-        runs=(),
+        repeats=asked.repeats,
         plan_digest=plan.digest(),
         profile_digest=profile_digest(profile),
-        command=tuple(options.command),
+        command=tuple(asked.command),
+        **more,
     )
 
 
@@ -181,8 +185,11 @@ def workload_for(
     plan: Plan, profile: Profile, options: VerifyOptions
 ) -> "tuple[Workload, RealPrompts | None]":
     """Lengths as in the profile; real prompts where their data is given."""
-    _same_profile(plan, profile)
-    task = options.task or plan.inputs.task
+    if plan.inputs.profile_digest != profile_digest(profile):
+        raise InputError(
+            "the plan was made from another profile",
+            hint="make both anew: `chunkscope analyze` and then `chunkscope recommend`",
+        )
     workload = draw_workload(
         chosen_datasets(profile, plan.inputs.dataset),
         Drawing(
@@ -192,7 +199,7 @@ def workload_for(
             output_if_unknown=plan.inputs.output.tokens,
             seed=options.seed,
             arrivals=options.arrivals,
-            task=task,
+            task=options.task or plan.inputs.task,
             long_over=plan.threshold or plan.inputs.cuts.conservative_threshold,
             shared_prefix=options.shared_prefix,
         ),
@@ -217,14 +224,6 @@ def _check_vocabulary(prompts: "RealPrompts | None", shape: ModelShape) -> None:
         )
 
 
-def _same_profile(plan: Plan, profile: Profile) -> None:
-    if plan.inputs.profile_digest != profile_digest(profile):
-        raise InputError(
-            "the plan was made from another profile",
-            hint="make both anew: `chunkscope analyze` and then `chunkscope recommend`",
-        )
-
-
 def _max_model_len(plan: Plan) -> int:
     value = plan.argument("max_model_len").value
     return int(value) if value is not None else plan.refused.room_tokens + plan.inputs.output.tokens
@@ -243,12 +242,6 @@ def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int
 
 
 # -- what every engine is given ------------------------------------------------------------------
-
-
-def _always(options: VerifyOptions) -> dict[str, Any]:
-    """Token ids go in and come out: no tokenizer is needed."""
-    always: dict[str, Any] = {"skip_tokenizer_init": True, "generation_config": "vllm"}
-    return {**always, "load_format": options.load_format}
 
 
 def _engine_options(options: VerifyOptions) -> dict[str, Any]:

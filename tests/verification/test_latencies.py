@@ -5,7 +5,6 @@ import pytest
 
 from chunkscope.verification.latencies import (
     Answer,
-    Steps,
     distribution_of,
     figures_of,
     median_of,
@@ -19,7 +18,13 @@ LONG = Answer(sent=0.5, times=(3.0, 4.0), counts=(1, 1), cached=510)
 
 @pytest.fixture
 def made():
-    steps = Steps(count=4, tokens=5_104, chunks={"r0.0": 1, "r0.1": 3}, preemptions=2)
+    steps = {
+        "duration_s": [0.5, 0.5, 0.5, None],
+        "prefill_tokens": [2_048, 2_048, 1_004, 0],
+        "decode_requests": [0, 1, 1, 2],
+        "chunks": {"r0.0": 1, "r0.1": 3},
+        "preemptions": 2,
+    }
     return figures_of([SHORT, LONG], WORKLOAD, steps)
 
 
