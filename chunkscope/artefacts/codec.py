@@ -84,6 +84,20 @@ def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
     return document
 
 
+def read_text(path: Path, what: str = "file", *, hint: str) -> str:
+    """A file that people write, called `what` in messages; `hint`: how to get one."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"no such {what}: {path}", hint=hint) from None
+    except (OSError, ValueError) as error:
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
+        named = path if what == "file" else f"the {what} {path}"
+        raise InputError(
+            f"cannot read {named}: {getattr(error, 'strerror', None) or why}"
+        ) from None
+
+
 @contextmanager
 def reading(what: Path | str, made_by: str) -> Iterator[None]:
     """Whatever is wrong with the values of a document becomes the one sentence about damage."""

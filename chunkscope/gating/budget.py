@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    Strict,
     ValidationError,
     create_model,
 )
@@ -29,6 +30,7 @@ Tokens = Annotated[int, BeforeValidator(units.TOKENS.read)]
 Count = Annotated[int, BeforeValidator(units.COUNT.read)]
 Share = Annotated[float, BeforeValidator(units.SHARE.read)]
 Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[str, ...], Strict(False)]  # TOML has only lists
 
 
 class LengthPromises(_Table):
@@ -105,7 +107,7 @@ class SpeedPromises(Speeds):
     long: LatencyPromises | None = None
     baseline: Text | None = None
     tolerance: Share = 0.05
-    compare: tuple[str, ...] = ("ttft_p95", "itl_p95", "output_tokens_per_s")
+    compare: Names = ("ttft_p95", "itl_p95", "output_tokens_per_s")
 
 
 class FreshnessPromises(_Table):
@@ -128,7 +130,7 @@ class Budget(_Table):
 def parse_budget(table: dict[str, Any], *, file: str, prefix: str) -> Budget:
     """The table under `prefix` of that file; InputError names the key and what it may be."""
     try:
-        budget = Budget.model_validate(_lists_as_tuples(table))
+        budget = Budget.model_validate(table)
     except ValidationError as error:
         raise _fault(error.errors(include_url=False)[0], file, prefix) from None
     if budget.speed:
@@ -136,14 +138,6 @@ def parse_budget(table: dict[str, Any], *, file: str, prefix: str) -> Budget:
         for name in budget.speed.compare:
             _check_name(name, known, f"{file}: {prefix}.speed.compare")
     return budget
-
-
-def _lists_as_tuples(table: dict[str, Any]) -> dict[str, Any]:
-    """Strict pydantic takes no list for a tuple, and TOML has nothing else."""
-    speed = table.get("speed")
-    if isinstance(speed, dict) and isinstance(speed.get("compare"), list):
-        return {**table, "speed": {**speed, "compare": tuple(speed["compare"])}}
-    return table
 
 
 def _fault(fault: Any, file: str, prefix: str) -> InputError:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.codec import read_text
 from chunkscope.errors import InputError
 from chunkscope.gating.budget import Budget, parse_budget, unknown_key
 
@@ -56,55 +57,38 @@ def find_budget(config: Path | None = None) -> BudgetFile:
 
 
 def read_budget(path: Path, *, notes: tuple[str, ...] = ()) -> BudgetFile:
-    text = _text_of(path)
-    return parse_file(text, path, notes=notes)
+    return parse_file(read_text(path, hint=HINT), path, notes=notes)
 
 
 def parse_file(text: str, path: Path, *, notes: tuple[str, ...] = ()) -> BudgetFile:
-    document = _toml(text, path)
-    prefix = _prefix(document, path)
-    table: Any = document
-    for part in prefix:
-        table = table[part]
+    """Everything beside our table, in a file or table of ours, is a mistake."""
+    ours, place = _ours(_toml(text, path), path)
+    prefix = (*place, "gate")
+    for key in ours or ():
+        if key != "gate":
+            raise unknown_key(key, ["gate"], f"{path}: {'.'.join((*place, key))}")
+    table = ours.get("gate") if ours else None
+    if not isinstance(table, dict):
+        raise InputError(f"{path} has no [{'.'.join(prefix)}] table", hint=HINT)
     budget = parse_budget(table, file=str(path), prefix=".".join(prefix))
     return BudgetFile(path=path, budget=budget, text=text, prefix=prefix, notes=notes)
 
 
-def _prefix(document: dict[str, Any], path: Path) -> tuple[str, ...]:
-    """Where the table is; everything beside it in a file or table of ours is a mistake."""
-    if path.name == PROJECT.name:
-        tool = document.get("tool")
-        ours = tool.get("chunkscope") if isinstance(tool, dict) else None
-        prefix: tuple[str, ...] = ("tool", "chunkscope")
-    else:
-        ours, prefix = document, ()
-    wanted = (*prefix, "gate")
-    if isinstance(ours, dict):
-        for key in ours:
-            if key != "gate":
-                raise unknown_key(key, ["gate"], f"{path}: {'.'.join((*prefix, key))}")
-        if isinstance(ours.get("gate"), dict):
-            return wanted
-    raise InputError(f"{path} has no [{'.'.join(wanted)}] table", hint=HINT)
+def _ours(document: dict[str, Any], path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """The part that is about chunkscope, if there is one, and where it stands."""
+    if path.name != PROJECT.name:
+        return document, ()
+    tool = document.get("tool")
+    ours = tool.get("chunkscope") if isinstance(tool, dict) else None
+    return ours if isinstance(ours, dict) else None, ("tool", "chunkscope")
 
 
 def _has_table(path: Path, *, if_damaged: bool) -> bool:
     """A damaged file is read where there is no other: that will say what is wrong."""
     try:
-        tool = _toml(_text_of(path), path).get("tool")
+        return _ours(_toml(read_text(path, hint=HINT), path), path)[0] is not None
     except InputError:
         return if_damaged
-    return isinstance(tool, dict) and "chunkscope" in tool
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"no such file: {path}", hint=HINT) from None
-    except (OSError, ValueError) as error:
-        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or why}") from None
 
 
 def _toml(text: str, path: Path) -> dict[str, Any]:

@@ -7,12 +7,14 @@ is kept as a fault beside the values.
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.codec import read_text
 from chunkscope.engine.choices import Entry
 from chunkscope.engine.deployment import OWN
 from chunkscope.engine.flags import (
@@ -55,7 +57,8 @@ class Committed:
 
 
 def read_committed(path: Path, form: str | None = None) -> Committed:
-    text = _text_of(path)
+    hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
+    text = read_text(path, "settings file", hint=hint)
     chosen = form or _form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
@@ -65,17 +68,6 @@ def read_committed(path: Path, form: str | None = None) -> Committed:
             f"{path} cannot be read as {chosen}: {error}",
             hint="say what it is: `form` may be vllm-args, vllm-yaml or lm-eval",
         ) from None
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
-        raise InputError(f"no such settings file: {path}", hint=hint) from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InputError(f"cannot read the settings file {path}: {why}") from None
 
 
 def _form_of(path: Path, text: str) -> str:
@@ -99,36 +91,28 @@ def from_words(text: str) -> Committed:
     """Flags and values, with or without `vllm serve MODEL`, comments and line ends."""
     # shlex takes a line end after a backslash for a letter; a shell does not.
     joined = re.sub(r"\\\r?\n", " ", text)
-    return _of_words(shlex.split(joined, comments=True))
-
-
-def _of_words(words: list[str], faults: Iterable[Fault] = ()) -> Committed:
-    reader = _Words(words)
-    reader.faults += faults
-    reader.run()
-    return Committed(
-        settings=Settings.of(reader.values), named=tuple(reader.named), faults=tuple(reader.faults)
-    )
+    return _Words(shlex.split(joined, comments=True)).read()
 
 
 class _Words:
     """One pass over the words, as argparse goes over them."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, words: list[str], faults: Iterable[Fault] = ()) -> None:
         if words[:2] == ["vllm", "serve"]:
             words = words[2:]
         # The model is the one word that may stand without a flag.
-        self.words = words[1:] if words and not words[0].startswith("-") else words
-        self.at = 0
+        self.left = deque(words[1:] if words and not words[0].startswith("-") else words)
         self.values: dict[str, Value] = {}
         self.named: list[str] = []
-        self.faults: list[Fault] = []
+        self.faults = list(faults)
 
-    def run(self) -> None:
-        while self.at < len(self.words):
-            word, equals, value = self.words[self.at].partition("=")
-            self.at += 1
+    def read(self) -> Committed:
+        while self.left:
+            word, equals, value = self.left.popleft().partition("=")
             self._one(word, value if equals else None)
+        return Committed(
+            settings=Settings.of(self.values), named=tuple(self.named), faults=tuple(self.faults)
+        )
 
     def _one(self, word: str, value: str | None) -> None:
         spelled = "--" + SHORT[word].replace("_", "-") if word in SHORT else word
@@ -146,16 +130,14 @@ class _Words:
 
     def _switch(self, flag: Flag, value: str | None, *, on: bool) -> None:
         self.named.append(flag.name)
-        if value is not None:
-            return self._fault(flag.name, f"a switch takes no value, and here it has {value!r}")
-        self.values[flag.name] = on
-        return None
+        if value is None:
+            self.values[flag.name] = on
+        else:
+            self._fault(flag.name, f"a switch takes no value, and here it has {value!r}")
 
     def _valued(self, flag: Flag, value: str | None) -> None:
         self.named.append(flag.name)
-        if value is None and self.at < len(self.words) and not self._is_flag(self.words[self.at]):
-            value = self.words[self.at]
-            self.at += 1
+        value = self._next_value() if value is None else value
         if value is None:
             return self._fault(flag.name, "it needs a value")
         try:
@@ -170,19 +152,20 @@ class _Words:
 
     def _other(self, spelled: str, value: str | None) -> None:
         """A flag that is none of ours: it may take any number of words."""
-        name = spelled.lstrip("-").replace("-", "_")
-        self.named.append(name)
-        while value is None and self.at < len(self.words):
-            if self._is_flag(self.words[self.at]):
-                break
-            self.at += 1
+        self.named.append(_bare(spelled))
+        while value is None and self._next_value() is not None:
+            pass
         known = {flag.spelling for flag in OTHER_FLAGS}
         near = get_close_matches(spelled, [*ON, *OFF], n=1, cutoff=0.92)
         if near and spelled not in known:
-            self._fault(name, f"no argument known here; did you mean {_bare(near[0])}?")
+            why = f"no argument known here; did you mean {_bare(near[0])}?"
+            self._fault(_bare(spelled), why)
 
-    def _is_flag(self, word: str) -> bool:
-        return word.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", word)
+    def _next_value(self) -> str | None:
+        """The next word, unless it is a flag."""
+        if not self.left or re.match(r"-(?!\d+(\.\d+)?\Z)", self.left[0]):
+            return None
+        return self.left.popleft()
 
     def _fault(self, what: str, why: str) -> None:
         self.faults.append(Fault(what=what, why=why))
@@ -198,26 +181,24 @@ def _value(flag: Flag, text: str) -> Value | None:
         return None
     if flag.name == "gpu_memory_utilization":
         return _number(text, float)
-    found = re.fullmatch(r"(\d+)(\.\d+)?([kKmMgG])", text)
-    if found and flag.name in TAKE_SUFFIXES:
-        if (found[2] and found[3].isupper()) or len(text) > 20:
-            raise ValueError(f"{text[:40]!r} is no number that vLLM reads")
-        return _sane(int(float(found[1] + (found[2] or "")) * SUFFIXES[found[3]]), text)
-    return _number(text, int)
+    return _number(text, _suffixed if flag.name in TAKE_SUFFIXES else int)
 
 
-def _number(text: str, kind: type[int] | type[float]) -> Value:
-    try:
-        return _sane(kind(text), text)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text[:40]!r} is no number that vLLM reads") from None
+def _suffixed(text: str) -> int:
+    """4096, 4K, 4k or 25.6k: vLLM takes a fraction before a small letter only."""
+    if len(text) > 20 or not re.fullmatch(r"\d+([kKmMgG]|\.\d+[kmg])", text):
+        return int(text)
+    return int(float(text[:-1]) * SUFFIXES[text[-1]])
 
 
-def _sane(value: Value, text: str) -> Value:
+def _number(text: str, kind: Callable[[str], Value]) -> Value:
     """No setting is endless, nor larger than any computer."""
-    if not abs(value) <= 10**18:
-        raise ValueError(f"{text[:40]!r} is no number that vLLM reads")
-    return value
+    try:
+        if abs(value := kind(text)) <= 10**18:
+            return value
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{text[:40]!r} is no number that vLLM reads")
 
 
 # -- YAML ----------------------------------------------------------------------------------------
@@ -243,7 +224,7 @@ def from_yaml(text: str) -> Committed:
                 dropped.append(fault)
             continue
         words += [f"--{key}", *_yaml_words(value)]
-    return _of_words(words, dropped)
+    return _Words(words, dropped).read()
 
 
 def _yaml_words(value: Any) -> list[str]:

@@ -3,6 +3,7 @@
 What would be broken today is written as a comment: the file is a start, not a failure.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,10 +14,10 @@ from typing import Any
 from chunkscope.artefacts.figures import BY_PROMISE, OUTPUT_RATE
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
-from chunkscope.gating.budget import PEAKS
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
-from chunkscope.gating.promises.memory import activation_peak, device_peak
+from chunkscope.gating.promises.data import all_rows
+from chunkscope.gating.promises.memory import measured_peaks, predicted_peaks
 
 ROOM = 0.1
 SLOWER = 0.25  # timings differ from run to run
@@ -71,13 +72,9 @@ def starting_text(findings: Findings, path: Path) -> str:
 def _broken(lines: list[Promise], findings: Findings, path: Path) -> dict[tuple[str, ...], str]:
     if not lines:
         return {}
-    result = judge(parse_file(_rendered(lines), _as_own(path)), findings)
+    # Tables here are called [gate], whatever the file will be called.
+    result = judge(parse_file(_rendered(lines), path.with_name("chunkscope.toml")), findings)
     return {verdict.key: verdict.found for verdict in result.broken}
-
-
-def _as_own(path: Path) -> Path:
-    """Tables here are called [gate], whatever the file will be called."""
-    return path.with_name("chunkscope.toml")
 
 
 def _rendered(lines: Iterable[Promise]) -> str:
@@ -110,14 +107,8 @@ def toml(value: Any) -> str:
     >>> toml(["a b", 'c"d']), toml(True), toml(2048)
     ('["a b", "c\\\\"d"]', 'true', '2048')
     """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, str):
-        plain = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
-    return str(value)
+    written = json.dumps(value, ensure_ascii=False)  # the same in TOML, but for a few characters
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in written)
 
 
 # -- what can be promised ------------------------------------------------------------------------
@@ -135,7 +126,7 @@ def _data(findings: Findings) -> Iterator[Promise]:
     if profile is None:
         return
     lengths = profile.overall
-    rows = sum(d.sample.out_of if d.sample else d.rows for d in profile.datasets)
+    rows = all_rows(profile.datasets)
 
     def line(key: str, value: Any, why: str) -> Promise:
         return Promise(table="data", key=key, value=value, why=why)
@@ -160,20 +151,15 @@ def _memory(findings: Findings) -> Iterator[Promise]:
     plan = findings.plan
     if plan is not None and plan.memory is not None:
         table = "memory.predicted"
-        peaks = {
-            "activation_peak": activation_peak(plan.memory),
-            "device_peak": device_peak(plan.memory),
-        }
-        yield from _peaks(table, peaks, plan.memory.total_gib)
+        yield from _peaks(table, predicted_peaks(plan.memory), plan.memory.total_gib)
         if plan.capacity:
             held = floor(plan.capacity.p95 * (1 - ROOM))
             why = f"the KV cache holds at least; today {plan.capacity.p95:,}"
             yield Promise(table=table, key="kv_requests_of_p95", value=held, why=why)
-    run = findings.verification.run("plan") if findings.verification else None
-    if run is not None:
-        measured = {figure.promise: figure.of(run) for figure in PEAKS}
-        machine = findings.verification.machine if findings.verification else None
-        yield from _peaks("memory.measured", measured, machine.gpu_memory_gib if machine else None)
+    verification = findings.verification
+    if verification is not None and (run := verification.run("plan")) is not None:
+        most = verification.machine.gpu_memory_gib if verification.machine else None
+        yield from _peaks("memory.measured", measured_peaks(run), most)
 
 
 def _peaks(table: str, peaks: Mapping[str, float | None], most: float | None) -> Iterator[Promise]:
@@ -200,16 +186,12 @@ def _speed(findings: Findings) -> Iterator[Promise]:
 
 
 def _freshness(findings: Findings) -> Iterator[Promise]:
-    there = {
-        "data": (findings.profile is not None, "the files are those that were counted"),
-        "plan": (findings.plan_is_of_this_profile is not None, "made from this profile"),
-        "verification": (
-            findings.verification_is_of_this_plan is not None,
-            "measured with this plan",
-        ),
-    }
-    for key, (is_there, why) in there.items():
-        if is_there:
+    for key, found, why in (
+        ("data", findings.profile, "the files are those that were counted"),
+        ("plan", findings.plan_is_of_this_profile, "made from this profile"),
+        ("verification", findings.verification_is_of_this_plan, "measured with this plan"),
+    ):
+        if found is not None:
             yield Promise(table="freshness", key=key, value=True, why=why)
 
 

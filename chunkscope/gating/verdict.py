@@ -1,10 +1,11 @@
 """What became of a promise: kept or broken, with both numbers."""
 
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.artefact import now
+from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import Unit, exceeds
 from chunkscope.lengths.profile import ALL
 
@@ -45,27 +46,20 @@ class Verdict:
         return {name: value for name, value in asdict(self).items() if name != "where"}
 
 
-def at_most(promise: str, limit: float, found: float | None, unit: Unit, **more: Any) -> Verdict:
-    """Kept when what was found is not over the limit. Not known is not kept."""
-    kept = found is not None and not exceeds(found, limit)
-    return _limited("at most", promise, kept, limit, found, unit, more)
-
-
-def at_least(promise: str, limit: float, found: float | None, unit: Unit, **more: Any) -> Verdict:
-    kept = found is not None and not exceeds(limit, found)
-    return _limited("at least", promise, kept, limit, found, unit, more)
-
-
-def _limited(
-    relation: str,
+def limited(
     promise: str,
-    kept: bool,
     limit: float,
     found: float | None,
     unit: Unit,
-    more: dict[str, Any],
+    *,
+    better: Better = Better.LESS,
+    **more: Any,
 ) -> Verdict:
+    """Kept when what was found is not worse than the limit. Not known is not kept."""
+    at_least = better is Better.MORE
+    kept = found is not None and not (exceeds(limit, found) if at_least else exceeds(found, limit))
     promised, seen = unit.write_both(limit, found)
+    relation = "at least" if at_least else "at most"
     told = {"subject": ALL, "promised": f"{relation} {promised}", "found": seen, **more}
     return Verdict(promise=promise, kept=kept, promised_value=limit, found_value=found, **told)
 
@@ -80,7 +74,7 @@ class GateResult:
     digests: dict[str, str] = field(default_factory=dict)
     lines: dict[tuple[str, ...], int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = field(default_factory=now)
 
     @property
     def kept(self) -> bool:

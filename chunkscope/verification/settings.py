@@ -94,13 +94,11 @@ def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:
 
 def _merged(rows: Sequence[ComparedSetting]) -> Iterator[ComparedSetting]:
     """A GPU minute is not spent twice on the same arguments."""
-    done: dict[int, ComparedSetting] = {}
+    done: dict[Settings, ComparedSetting] = {}
     for row in rows:
-        twin = next((i for i, r in done.items() if r.settings == row.settings), None)
-        if twin is None:
-            done[len(done)] = row
-        elif row.name not in (done[twin].name, *done[twin].same_as):
-            done[twin] = replace(done[twin], same_as=(*done[twin].same_as, row.name))
+        twin = done.setdefault(row.settings, row)
+        if row.name not in (twin.name, *twin.same_as):
+            done[row.settings] = replace(twin, same_as=(*twin.same_as, row.name))
     yield from done.values()
 
 

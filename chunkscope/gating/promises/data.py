@@ -5,10 +5,11 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from chunkscope.artefacts.units import COUNT, TOKENS
+from chunkscope.artefacts.figures import Better
+from chunkscope.artefacts.units import COUNT, TOKENS, Unit
 from chunkscope.gating.budget import DataPromises, LengthPromises
 from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.verdict import Verdict, at_least, at_most
+from chunkscope.gating.verdict import Verdict, limited
 from chunkscope.lengths.profile import ALL, DatasetProfile, together
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
@@ -46,28 +47,23 @@ def _lengths(
     where: tuple[str, ...],
 ) -> Iterator[Verdict]:
     lengths = together(datasets)
-
-    def told(key: str) -> dict[str, Any]:
-        return {"promise": f"data.{key}", "subject": subject, "where": (*where, key)}
-
-    if (limit := limits.longest_prompt) is not None:
-        found = at_most(limit=limit, found=lengths.max, unit=TOKENS, **told("longest_prompt"))
-        yield _doubted(found, doubt)
-    for key, percent in PERCENTILES.items():
-        if (limit := getattr(limits, key)) is not None:
-            found = at_most(
-                limit=limit, found=lengths.percentile(percent), unit=TOKENS, **told(key)
-            )
-            yield _doubted(found, doubt)
-    if (limit := limits.min_rows) is not None:
-        yield at_least(limit=limit, found=_rows(datasets), unit=COUNT, **told("min_rows"))
-    if (limit := limits.bad_rows) is not None:
-        skipped = sum(dataset.skipped for dataset in datasets)
-        found = at_most(limit=limit, found=skipped, unit=COUNT, **told("bad_rows"))
-        yield _doubted(found, doubt)
+    figures: dict[str, tuple[float | None, Unit]] = {
+        "longest_prompt": (lengths.max, TOKENS),
+        **{key: (lengths.percentile(percent), TOKENS) for key, percent in PERCENTILES.items()},
+        "min_rows": (all_rows(datasets), COUNT),
+        "bad_rows": (sum(dataset.skipped for dataset in datasets), COUNT),
+    }
+    for key, (found, unit) in figures.items():
+        if (limit := getattr(limits, key)) is None:
+            continue
+        told: dict[str, Any] = {"subject": subject, "where": (*where, key)}
+        if key == "min_rows":
+            yield limited(f"data.{key}", limit, found, unit, better=Better.MORE, **told)
+        else:
+            yield _doubted(limited(f"data.{key}", limit, found, unit, **told), doubt)
 
 
-def _rows(datasets: Iterable[DatasetProfile]) -> int:
+def all_rows(datasets: Iterable[DatasetProfile]) -> int:
     """What the data holds, though only a part of it may have been counted."""
     return sum(d.sample.out_of if d.sample else d.rows for d in datasets)
 
@@ -102,8 +98,7 @@ def _present(
     where: tuple[str, ...] = ("data", "datasets"),
 ) -> Verdict:
     rows = {dataset.name: dataset.rows for dataset in datasets}
-    near = get_close_matches(name, rows, n=1)
-    note = f"did you mean {near[0]}?" if near and name not in rows else ""
+    near = [] if name in rows else get_close_matches(name, rows, n=1)
     return Verdict(
         promise="data.datasets",
         subject=name,
@@ -111,7 +106,7 @@ def _present(
         promised="there",
         found=f"{rows[name]:,} rows" if name in rows else "not in the profile",
         found_value=rows.get(name),
-        note=note,
+        note=f"did you mean {near[0]}?" if near else "",
         where=where,
     )
 

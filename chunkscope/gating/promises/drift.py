@@ -6,7 +6,7 @@ from chunkscope.artefacts.units import COUNT, SHARE, exceeds
 from chunkscope.errors import InputError
 from chunkscope.gating.budget import DriftPromises
 from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.verdict import Verdict, at_most
+from chunkscope.gating.verdict import Verdict, limited
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, Profile, TokenizerInfo
 
@@ -94,4 +94,4 @@ def _came_and_went(
     ):
         if limit is not None:
             subject = ", ".join(names) or "none"
-            yield at_most(f"drift.{key}", limit, len(names), COUNT, subject=subject)
+            yield limited(f"drift.{key}", limit, len(names), COUNT, subject=subject)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
-from typing import Any
 
 from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import COUNT
@@ -11,7 +10,8 @@ from chunkscope.costs.memory import Memory
 from chunkscope.costs.models.shape import BLOCK_TOKENS
 from chunkscope.gating.budget import PEAKS, MemoryPromises, PeakPromises
 from chunkscope.gating.evidence import Evidence, run_of
-from chunkscope.gating.verdict import Verdict, at_least, at_most
+from chunkscope.gating.verdict import Verdict, limited
+from chunkscope.verification.result import Run
 
 Figures = dict[str, float | None]
 
@@ -29,27 +29,17 @@ def check_memory(limits: MemoryPromises, evidence: Evidence) -> Iterator[Verdict
 def _held(
     limits: PeakPromises, found: Figures, kind: str, setting: str, why: str
 ) -> Iterator[Verdict]:
-    def told(key: str) -> dict[str, Any]:
-        return {
-            "promise": f"memory.{kind}.{key}",
-            "subject": setting,
-            "found": found.get(key),
-            "note": why if found.get(key) is None else "",
-        }
-
-    for figure in PEAKS:
-        if (limit := getattr(limits, figure.promise)) is not None:
-            relation = at_least if figure.better is Better.MORE else at_most
-            yield _limited(relation, limit, told(figure.promise), figure.unit, kind)
-    if (limit := limits.kv_requests_of_p95) is not None:
-        yield _limited(at_least, limit, told("kv_requests_of_p95"), COUNT, kind)
-
-
-def _limited(relation: Any, limit: float, told: dict[str, Any], unit: Any, kind: str) -> Verdict:
-    verdict: Verdict = relation(limit=limit, unit=unit, **told)
-    if verdict.found_value is None:
-        return replace(verdict, found=f"not {kind}")
-    return replace(verdict, found=f"{verdict.found} ({kind})")
+    promises = [(figure.promise, figure.unit, figure.better) for figure in PEAKS]
+    for key, unit, better in (*promises, ("kv_requests_of_p95", COUNT, Better.MORE)):
+        if (limit := getattr(limits, key)) is None:
+            continue
+        value = found.get(key)
+        note = why if value is None else ""
+        verdict = limited(
+            f"memory.{kind}.{key}", limit, value, unit, better=better, subject=setting, note=note
+        )
+        told = f"not {kind}" if value is None else f"{verdict.found} ({kind})"
+        yield replace(verdict, found=told)
 
 
 def _predicted(evidence: Evidence) -> tuple[Figures, str]:
@@ -57,21 +47,27 @@ def _predicted(evidence: Evidence) -> tuple[Figures, str]:
     if plan.memory is None:
         return {}, "the plan was made without a model or a GPU: `chunkscope recommend --model ...`"
     return {
-        "activation_peak": activation_peak(plan.memory),
-        "device_peak": device_peak(plan.memory),
+        **predicted_peaks(plan.memory),
         "kv_requests_of_p95": plan.capacity.p95 if plan.capacity else None,
     }, "the plan does not say"
 
 
-def activation_peak(memory: Memory) -> float:
-    """What a step needs beside the weights: activations, sampler, logits of prompt_logprobs."""
-    return memory.line("activation").gib + memory.line("sampler").gib + memory.unprofiled_gib
+def predicted_peaks(memory: Memory) -> dict[str, float]:
+    """By their keys in a budget.
 
-
-def device_peak(memory: Memory) -> float:
-    """vLLM fills what it may use with KV cache; what it does not profile comes on top."""
+    A step needs activations, the sampler and logits of prompt_logprobs beside the weights. vLLM
+    fills what it may use with KV cache; what it does not profile comes on top.
+    """
     outside = sum(x.gib for x in memory.lines if not x.profiled and x.name != "logprobs")
-    return memory.requested_gib + outside + memory.unprofiled_gib
+    step = memory.line("activation").gib + memory.line("sampler").gib
+    return {
+        "activation_peak": step + memory.unprofiled_gib,
+        "device_peak": memory.requested_gib + outside + memory.unprofiled_gib,
+    }
+
+
+def measured_peaks(run: Run) -> Figures:
+    return {figure.promise: figure.of(run) for figure in PEAKS}
 
 
 def _measured(evidence: Evidence, setting: str, *, with_requests: bool) -> tuple[Figures, str]:
@@ -79,9 +75,9 @@ def _measured(evidence: Evidence, setting: str, *, with_requests: bool) -> tuple
     if run is None:
         return {}, why
     return {
-        **{figure.promise: figure.of(run) for figure in PEAKS},
+        **measured_peaks(run),
         # Only then is a profile needed beside.
-        "kv_requests_of_p95": (_requests(run.kv_cache_tokens, evidence) if with_requests else None),
+        "kv_requests_of_p95": _requests(run.kv_cache_tokens, evidence) if with_requests else None,
     }, "this run did not measure it"
 
 

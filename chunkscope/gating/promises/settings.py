@@ -93,29 +93,25 @@ def _accepted(
         ),
         *(Fault(what=_argument_in(rule), why=rule) for rule in there.refusals(found)),
     ]
-    promised = f"vLLM {version.text} takes it"
+    told: dict[str, Any] = {
+        "promise": "settings.accepted",
+        "promised": f"vLLM {version.text} takes it",
+        "where": ("settings", "file"),
+    }
     for fault in faults:
         yield Verdict(
-            promise="settings.accepted",
             subject=fault.what,
             kept=False,
-            promised=promised,
             found="it does not",
             found_value=fault.why,
             note=fault.why,
-            where=("settings", "file"),
+            **told,
         )
     if not faults:
         known = len(committed.settings.given())
         beside = len(set(committed.named)) - known
-        yield Verdict(
-            promise="settings.accepted",
-            subject=file,
-            kept=True,
-            promised=promised,
-            found=f"{known} checked" + (f", {beside} not known here" if beside else ""),
-            where=("settings", "file"),
-        )
+        found_there = f"{known} checked" + (f", {beside} not known here" if beside else "")
+        yield Verdict(subject=file, kept=True, found=found_there, **told)
 
 
 def _argument_in(rule: str) -> str:

@@ -1,13 +1,15 @@
 """[gate.speed]: what was measured, against limits or against a committed verify.json."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from chunkscope.artefacts.figures import BY_PROMISE, Better, Figure
-from chunkscope.artefacts.units import SHARE, exceeds
+from chunkscope.artefacts.units import SHARE
 from chunkscope.errors import InputError
 from chunkscope.gating.budget import SPEED, LatencyPromises, SpeedPromises
 from chunkscope.gating.evidence import Evidence, run_of
-from chunkscope.gating.verdict import Verdict, at_least, at_most
+from chunkscope.gating.verdict import Verdict, limited
 from chunkscope.verification.result import Figures, Verification
 
 
@@ -38,11 +40,10 @@ def _limits(
         if limit is None:
             continue
         found = (figure.among(part) if part else figure).of(figures)
-        relation = at_least if figure.better is Better.MORE else at_most
         key = f"speed.{part}.{figure.promise}" if part else f"speed.{figure.promise}"
         subject = f"{setting}, {part} prompts" if part else setting
-        note = why if found is None else ""
-        yield relation(key, limit, found, figure.unit, subject=subject, note=note)
+        told: dict[str, Any] = {"subject": subject, "note": why if found is None else ""}
+        yield limited(key, limit, found, figure.unit, better=figure.better, **told)
 
 
 def _baseline_figures(limits: SpeedPromises, now: Verification, evidence: Evidence) -> Figures:
@@ -56,26 +57,28 @@ def _baseline_figures(limits: SpeedPromises, now: Verification, evidence: Eviden
 
 
 def _check_comparable(now: Verification, before: Verification, baseline: str) -> None:
-    for what, there, here in (
-        ("model", before.model.name, now.model.name),
-        ("device", before.machine and before.machine.device, now.machine and now.machine.device),
-        ("GPU", before.machine and before.machine.gpu, now.machine and now.machine.gpu),
-        (
-            "number of GPUs",
-            before.machine and before.machine.gpus,
-            now.machine and now.machine.gpus,
-        ),
-        ("task", before.workload.task, now.workload.task),
-        ("arrivals", before.workload.arrivals, now.workload.arrivals),
-        ("number of requests", len(before.workload.requests), len(now.workload.requests)),
-        ("shared prefix", before.workload.shared_prefix, now.workload.shared_prefix),
-    ):
-        if there != here:
+    here = _circumstances(now)
+    for what, there in _circumstances(before).items():
+        if there != here[what]:
             raise InputError(
-                f"the baseline {baseline} is of another {what} ({there} there, {here} now): "
+                f"the baseline {baseline} is of another {what} ({there} there, {here[what]} now): "
                 "speeds are not comparable",
                 hint="verify in the same way, or commit a new baseline",
             )
+
+
+def _circumstances(of: Verification) -> dict[str, object]:
+    machine, workload = of.machine, of.workload
+    return {
+        "model": of.model.name,
+        "device": machine and machine.device,
+        "GPU": machine and machine.gpu,
+        "number of GPUs": machine and machine.gpus,
+        "task": workload.task,
+        "arrivals": workload.arrivals,
+        "number of requests": len(workload.requests),
+        "shared prefix": workload.shared_prefix,
+    }
 
 
 def _compared(
@@ -87,28 +90,16 @@ def _compared(
             f"the baseline {limits.baseline} has no {figure.promise} of {limits.setting}",
             hint="take it out of speed.compare, or commit a baseline that has it",
         )
-    unit, tolerance = figure.unit, limits.tolerance
-    more = figure.better is Better.MORE
-    loss = _loss(old, new, more_is_better=more)
-    limit = old * (1 - tolerance if more else 1 + tolerance)
-    promised, found = unit.write_both(limit, new)
-    relation, sign = ("at least", "-") if more else ("at most", "+")
-    return Verdict(
-        promise=f"speed.baseline.{figure.promise}",
+    more, tolerance = figure.better is Better.MORE, limits.tolerance
+    verdict = limited(
+        f"speed.baseline.{figure.promise}",
+        old * (1 - tolerance if more else 1 + tolerance),
+        new,
+        figure.unit,
+        better=figure.better,
         subject=limits.setting,
-        kept=loss is not None and not exceeds(loss, tolerance),
-        promised=f"{relation} {promised} ({unit.write(old)} {sign} {SHARE.write(tolerance)})",
-        found=found,
-        promised_value=limit,
-        found_value=new,
         note=why if new is None else "",
         where=("speed", "baseline"),
     )
-
-
-def _loss(old: float, new: float | None, *, more_is_better: bool) -> float | None:
-    """How much worse, as a share of the baseline: slower, or fewer tokens a second."""
-    if new is None:
-        return None
-    worse = old - new if more_is_better else new - old
-    return worse / old if old else (0.0 if worse <= 0 else None)
+    sums = f"{figure.unit.write(old)} {'-' if more else '+'} {SHARE.write(tolerance)}"
+    return replace(verdict, promised=f"{verdict.promised} ({sums})")
