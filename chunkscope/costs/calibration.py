@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -73,7 +74,7 @@ class Calibration(Artefact):
     version: str = ""
 
 
-SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
+SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling", "model.name")
 
 
 def together(calibrations: Sequence[Calibration]) -> Calibration:
@@ -89,12 +90,11 @@ def together(calibrations: Sequence[Calibration]) -> Calibration:
 
 
 def _check_same(one: Calibration, other: Calibration) -> None:
-    differs = next((name for name in SAME if getattr(one, name) != getattr(other, name)), None)
-    if differs is None and one.model.name == other.model.name:
-        return
-    name = differs or "model"
-    first, second = (getattr(c, name) if differs else c.model.name for c in (one, other))
-    raise InputError(
-        f"the calibrations are of different engines: {name} is {first} in one, {second} in another",
-        hint="pass those of one GPU, model and vLLM version",
-    )
+    for name in SAME:
+        first, second = map(attrgetter(name), (one, other))
+        if first != second:
+            what = f"{name.partition('.')[0]} is {first} in one, {second} in another"
+            raise InputError(
+                f"the calibrations are of different engines: {what}",
+                hint="pass those of one GPU, model and vLLM version",
+            )

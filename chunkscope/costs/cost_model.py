@@ -161,9 +161,8 @@ def _minor(version: str) -> list[str]:
 def _scaled(
     model: CostModel, target: CostTarget, calibration: Calibration, others: list[str]
 ) -> CostModel:
-    there, here = _speeds(calibration.gpu, target.gpu)
+    bytes_per_s, flops_per_s = _faster(calibration.gpu, target.gpu)
     old, new = calibration.model, target.work
-    bytes_per_s, flops_per_s = here[0] / there[0], here[1] / there[1]
     split = target.tp / calibration.tp
     reading = new.read_bytes / old.read_bytes / split / bytes_per_s
     computing = new.active_parameters / old.active_parameters / split / flops_per_s
@@ -190,14 +189,19 @@ def _scaled(
     )
 
 
-def _speeds(there: str, here: Gpu) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Bandwidth and FLOP/s of both; InputError where they are needed and not known."""
+def _faster(there: str, here: Gpu) -> tuple[float, float]:
+    """How many times the bandwidth, the FLOP/s; InputError where they are needed and not known."""
     if there == here.title:
-        return (1.0, 1.0), (1.0, 1.0)
-    cards = [card for card in (card_titled(there), here) if card is not None]
-    if len(cards) == 2 and all(c.bandwidth_gb_s and c.dense_tflops for c in cards):
-        first, second = ((c.bandwidth_gb_s or 1.0, c.dense_tflops or 1.0) for c in cards)
-        return first, second
+        return 1.0, 1.0
+    card = card_titled(there)
+    if (
+        card
+        and card.bandwidth_gb_s
+        and card.dense_tflops
+        and here.bandwidth_gb_s
+        and here.dense_tflops
+    ):
+        return here.bandwidth_gb_s / card.bandwidth_gb_s, here.dense_tflops / card.dense_tflops
     raise InputError(
         f"the calibration is of {there}, the plan is for {here.title}, and the speed of one of "
         "them is not known: it cannot be scaled",

@@ -161,9 +161,6 @@ class MemoryModel:
     def _forward_bytes(self, budget: int) -> int:
         return budget * self.shape.activation_bytes_per_token(self.tp)
 
-    def _sampler_bytes(self, budget: int, seqs: int) -> int:
-        return min(budget, seqs) * self.shape.vocab * SAMPLER_BYTES[self.runner]
-
     def _activation(self, budget: int) -> MemoryLine:
         per_token = self.shape.activation_bytes_per_token(self.tp)
         note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step; {FITTED}"
@@ -171,9 +168,10 @@ class MemoryModel:
 
     def _sampler(self, budget: int, seqs: int) -> MemoryLine:
         """Only what the sampler needs beyond the step's activations: they are not held together."""
-        need = self._sampler_bytes(budget, seqs)
+        rows = min(budget, seqs)
+        need = rows * self.shape.vocab * SAMPLER_BYTES[self.runner]
         beyond = max(0, need - self._forward_bytes(budget))
-        note = f"{min(budget, seqs):,} requests x {self.shape.vocab:,} logits"
+        note = f"{rows:,} requests x {self.shape.vocab:,} logits"
         return _line("sampler", beyond, Label.ASSUMED, f"{note}, beyond the activations")
 
     def _overhead(self) -> MemoryLine:

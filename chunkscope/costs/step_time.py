@@ -43,12 +43,6 @@ class Host:
     per_prompt_s: float = 0.0  # one more that is read in this step
     ungraphed_s: float = 0.0
 
-    def parts(self, *, requests: int, prompts: int, graphed: bool) -> tuple[float, float, float]:
-        """To prepare a step, to launch it, and to hand out its tokens."""
-        every = self.fixed_s + requests * self.per_request_s
-        prepare = (1 - HAND_OUT_SHARE) * every + prompts * self.per_prompt_s
-        return prepare, 0.0 if graphed else self.ungraphed_s, HAND_OUT_SHARE * every
-
 
 NO_HOST = Host()
 ASSUMED_HOST = Host(
@@ -144,8 +138,12 @@ class StepModel:
         return sum(self.host_parts(tokens, requests, prompts))
 
     def host_parts(self, tokens: int, requests: int, prompts: int) -> tuple[float, float, float]:
-        graphed = tokens <= self.graphed_tokens
-        return self.host.parts(requests=requests, prompts=prompts, graphed=graphed)
+        """To prepare a step, to launch it, and to hand out its tokens."""
+        host = self.host
+        every = host.fixed_s + requests * host.per_request_s
+        prepare = (1 - HAND_OUT_SHARE) * every + prompts * host.per_prompt_s
+        launch = 0.0 if tokens <= self.graphed_tokens else host.ungraphed_s
+        return prepare, launch, HAND_OUT_SHARE * every
 
     def tokens_per_second(self, tokens: int) -> float:
         return tokens / self.seconds(tokens=tokens)

@@ -8,6 +8,7 @@ from typing import Any
 from chunkscope.artefacts.figures import FIGURES, KV_TOKENS
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import NOT_MEASURED, as_written, change, gib, number
+from chunkscope.costs.memory import Memory
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, Profile
@@ -86,41 +87,33 @@ class Comparison:
 
 
 def compare(old: Findings, new: Findings) -> Comparison:
-    notes = list(_notes(old, new))
-    compared = tuple(_comparable(old, new))
-    found: list[Change] = []
-    if Part.LENGTHS in compared and old.profile and new.profile:
-        found += _lengths(old.profile, new.profile)
-    if old.plan and new.plan:
-        found += _mode(old.plan, new.plan)
-        found += _arguments(old.plan, new.plan)
-        found += _memory(old.plan, new.plan)
-    if old.verification and new.verification:
-        found += _measured(old.verification, new.verification)
+    parts = {part: list(changes) for part, changes in _parts(old, new)}
+    found = [change for changes in parts.values() for change in changes]
     return Comparison(
         old_name=str(old.folder),
         new_name=str(new.folder),
         old=old,
         new=new,
         changes=tuple(f for f in found if f.outcome is not Outcome.TIE),
-        notes=tuple(notes),
+        notes=tuple(_notes(old, new)),
         ties=sum(f.outcome is Outcome.TIE for f in found),
-        compared=compared,
+        compared=tuple(parts),
     )
 
 
 # -- what can be compared ------------------------------------------------------------------------
 
 
-def _comparable(old: Findings, new: Findings) -> Iterator[Part]:
+def _parts(old: Findings, new: Findings) -> Iterator[tuple[Part, Iterator[Change]]]:
     if old.profile and new.profile and _same_tokens(old.profile, new.profile):
-        yield Part.LENGTHS
+        yield Part.LENGTHS, _lengths(old.profile, new.profile)
     if old.plan and new.plan:
-        yield from (Part.MODE, Part.ARGUMENTS)
+        yield Part.MODE, _mode(old.plan, new.plan)
+        yield Part.ARGUMENTS, _arguments(old.plan, new.plan)
         if old.plan.memory and new.plan.memory:
-            yield Part.MEMORY
+            yield Part.MEMORY, _memory(old.plan.memory, new.plan.memory)
     if old.verification and new.verification:
-        yield Part.MEASURED
+        yield Part.MEASURED, _measured(old.verification, new.verification)
 
 
 def _same_tokens(old: Profile, new: Profile) -> bool:
@@ -221,13 +214,11 @@ def _arguments(old: Plan, new: Plan) -> Iterator[Change]:
         yield from _changed(Part.ARGUMENTS, "plan", name, *values, write=_or(DEFAULT, as_written))
 
 
-def _memory(old: Plan, new: Plan) -> Iterator[Change]:
-    if old.memory is None or new.memory is None:
-        return
+def _memory(old: Memory, new: Memory) -> Iterator[Change]:
     subject = Label.PREDICTED.value
-    peaks = (memory.line("activation").gib for memory in (old.memory, new.memory))
+    peaks = (memory.line("activation").gib for memory in (old, new))
     yield from _changed(Part.MEMORY, subject, "activation", *peaks, write=gib)
-    tokens = old.memory.kv_cache_tokens, new.memory.kv_cache_tokens
+    tokens = old.kv_cache_tokens, new.kv_cache_tokens
     yield from _changed(Part.MEMORY, subject, KV_TOKENS.title, *tokens, write=number)
 
 

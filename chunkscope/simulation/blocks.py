@@ -7,22 +7,20 @@ could ever want again are kept as runs; those of a prefix that requests share on
 from dataclasses import dataclass
 
 
+@dataclass(slots=True, eq=False)
 class BlockRun:
     """Free blocks `start` to `end` of one request, still cached; the last is reused first."""
 
-    __slots__ = ("end", "start")
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start, self.end = start, end
+    start: int
+    end: int
 
 
+@dataclass(slots=True, eq=False)
 class Block:
     """One cached block of the shared prefix, with the number of requests that hold it."""
 
-    __slots__ = ("place", "ref_cnt")
-
-    def __init__(self, place: int) -> None:
-        self.place, self.ref_cnt = place, 1
+    place: int
+    ref_cnt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,16 +43,11 @@ def _check_request(request: Request, place: int, arrived: float, args: EngineArg
             f"{named} has {request.prompt_tokens + request.output_tokens:,} tokens in all, "
             f"max_model_len is {limit:,}: vLLM would refuse or cut it"
         )
-    if not args.enable_chunked_prefill and not args.long_prefill_token_threshold:
-        _check_unchunked(request, named, args)
-
-
-def _check_unchunked(request: Request, named: str, args: EngineArgs) -> None:
-    """A request that is preempted at its end is read again whole, with all but its last token."""
-    most = request.prompt_tokens + request.output_tokens - 1
-    if most > args.max_num_batched_tokens:
+    # A request that is preempted at its end is read again whole, with all but its last token.
+    chunked = args.enable_chunked_prefill or args.long_prefill_token_threshold
+    if not chunked and need > args.max_num_batched_tokens:
         raise InputError(
-            f"{named} may have {most:,} tokens to read, and with chunking off one step takes "
+            f"{named} may have {need:,} tokens to read, and with chunking off one step takes "
             f"{args.max_num_batched_tokens:,}",
             hint="raise the budget to max_model_len, or leave chunking on",
         )

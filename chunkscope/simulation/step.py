@@ -1,30 +1,30 @@
 """What one step of the engine computes: vLLM's SchedulerOutput, and what its time depends on."""
 
+from dataclasses import dataclass, field
+
 from chunkscope.simulation.request_state import RequestState
 
 
+@dataclass(slots=True, eq=False)
 class Step:
-    """`num_scheduled_tokens` by request; the fast scheduler leaves out those that only go on."""
+    """`num_scheduled_tokens` by request; the fast scheduler leaves out those that only go on.
 
-    __slots__ = (
-        "decode_context_tokens", "decode_requests", "ended", "going_on", "launched",
-        "num_scheduled_tokens", "number", "preempted", "prefill_pairs", "prefill_requests",
-        "prefill_tokens", "resumed",
-    )  # fmt: skip
+    `ended` with its result. `resumed`: of requests that decode again, the step of their last token.
+    `going_on`: requests that have a token in this step and had one in the step before.
+    """
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.num_scheduled_tokens: dict[RequestState, int] = {}
-        self.preempted: list[RequestState] = []
-        self.ended: list[RequestState] = []  # with the result of this step
-        self.resumed: list[int] = []  # of requests that decode again, the step of their last token
-        self.launched = 0.0  # when
-        self.going_on = 0  # requests that have a token in this step and had one in the step before
-        self.decode_requests = 0
-        self.decode_context_tokens = 0
-        self.prefill_requests = 0
-        self.prefill_tokens = 0
-        self.prefill_pairs = 0
+    number: int
+    num_scheduled_tokens: dict[RequestState, int] = field(default_factory=dict)
+    preempted: list[RequestState] = field(default_factory=list)
+    ended: list[RequestState] = field(default_factory=list)
+    resumed: list[int] = field(default_factory=list)
+    launched: float = 0.0  # when
+    going_on: int = 0
+    decode_requests: int = 0
+    decode_context_tokens: int = 0
+    prefill_requests: int = 0
+    prefill_tokens: int = 0
+    prefill_pairs: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.decode_requests or self.prefill_requests)

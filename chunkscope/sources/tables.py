@@ -27,6 +27,7 @@ from chunkscope.sources.base import (
     unique_names,
 )
 from chunkscope.sources.byte_stream import ByteStream
+from chunkscope.sources.fields import all_unicode
 from chunkscope.sources.lines import not_utf8
 from chunkscope.sources.reader import StreamReader, in_chunks
 
@@ -156,11 +157,7 @@ class TableReader(StreamReader):
 
     def _without_bad_bytes(self, chunk: Chunk) -> tuple[Sequence[int], list[list[str]]]:
         positions, rows = chunk
-        try:
-            "".join(map("".join, rows)).encode("utf-8")
-        except UnicodeEncodeError:
-            pass
-        else:
+        if all_unicode(map("".join, rows)):
             return positions, rows
         good: list[tuple[int, list[str]]] = []
         for position, row in zip(positions, rows, strict=True):

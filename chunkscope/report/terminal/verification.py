@@ -1,7 +1,7 @@
 """What was measured, on a terminal: one column per setting, each figure beside the first one's."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from chunkscope.artefacts.figures import (
     Group,
     in_group,
 )
-from chunkscope.artefacts.numbers import number, plural, seconds
+from chunkscope.artefacts.numbers import plural
 from chunkscope.artefacts.units import SIZE
 from chunkscope.report.outcomes import titled
 from chunkscope.report.terminal.tables import bare_table
@@ -83,12 +83,31 @@ def _pages(runs: Sequence[Run], width: int) -> Iterator[Sequence[Run]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One figure of every run: how to find it, how to write it."""
+    """One figure of every run, or one `end` of its spread: 0 is the least, 1 the most."""
 
     label: str
-    find: Callable[[Run], float | None] | None  # None: a title
-    write: Callable[[float | None], str] = number
-    figure: Figure | None = None  # where it varies from repeat to repeat
+    figure: Figure | None = None  # None: a title
+    end: int | None = None
+
+    def of(self, run: Run) -> float | None:
+        if self.figure is None:
+            return None
+        if self.end is None:
+            return value(run, self.figure)
+        ends = spread(run, self.figure) if len(run.repeats) > 1 else None
+        return ends[self.end] if ends else None
+
+    def cell(self, run: Run, first: Run) -> Text:
+        found, reference, figure = self.of(run), self.of(first), self.figure
+        if figure is None or found is None:
+            return Text("-" if figure else "")
+        text = Text(f"{found:,.2f}" if figure.unit is SIZE else figure.unit.brief(found))
+        if run is not first and reference:
+            times = found / reference
+            tie = self.end is None and not figure.once and is_tie(run, first, figure)
+            text.append(f" {times:.2f}x" if times < 99.5 else " >99x", style="dim")
+            text.append("=" if tie else " ", style="dim")
+        return text
 
 
 def _table(v: Verification, runs: Sequence[Run]) -> Table:
@@ -99,8 +118,8 @@ def _table(v: Verification, runs: Sequence[Run]) -> Table:
     if any(not run.ok for run in runs):
         table.add_row("status", *(run.status.value.replace("_", " ") for run in runs))
     for row in _known(_rows(v), v.runs):
-        cells = (_cell(row, run, runs[0]) for run in runs)
-        table.add_row(Text(row.label, style="dim" if row.find is None else ""), *cells)
+        cells = (row.cell(run, runs[0]) for run in runs)
+        table.add_row(Text(row.label, style="dim" if row.figure is None else ""), *cells)
     return table
 
 
@@ -108,9 +127,9 @@ def _known(rows: Iterable[FigureRow], runs: Sequence[Run]) -> Iterator[FigureRow
     """Without figures that no run has, and without titles of nothing."""
     title = None
     for row in rows:
-        if row.find is None:
+        if row.figure is None:
             title = row
-        elif any(row.find(run) is not None for run in runs):
+        elif any(row.of(run) is not None for run in runs):
             if title is not None:
                 yield title
             title = None
@@ -127,70 +146,39 @@ def _heading(run: Run) -> Text:
     return Text("\n".join(line.strip() for line in lines if line.strip()))
 
 
-def _cell(row: FigureRow, run: Run, first: Run) -> Text:
-    if row.find is None:
-        return Text()
-    found, reference = row.find(run), row.find(first)
-    text = Text("-" if found is None else row.write(found))
-    if run is not first and found is not None and reference:
-        times = found / reference
-        tie = row.figure is not None and is_tie(run, first, row.figure)
-        text.append(f" {times:.2f}x" if times < 99.5 else " >99x", style="dim")
-        text.append("=" if tie else " ", style="dim")
-    return text
-
-
 def _rows(v: Verification) -> Iterator[FigureRow]:
     """All figures, by what they are about; memory first, times of short and of long prompts."""
     yield from _memory_rows(v)
     for group in Group:
         if group in (Group.TTFT, Group.ITL):
             for prompts in ("short", "long"):
-                yield FigureRow(label=f"{group}, {prompts} prompts", find=None)
-                yield from (_figure_row(f.among(prompts)) for f in in_group(group))
+                yield FigureRow(label=f"{group}, {prompts} prompts")
+                yield from (_row(figure.among(prompts)) for figure in in_group(group))
         elif group is not Group.MEMORY:
-            yield FigureRow(label=group.value, find=None)
+            yield FigureRow(label=group.value)
             for figure in in_group(group):
-                yield _figure_row(figure)
+                yield _row(figure)
                 if figure is MAKESPAN:
-                    yield FigureRow(label="    least", find=lambda r: _end(r, 0), write=seconds)
-                    yield FigureRow(label="    most", find=lambda r: _end(r, 1), write=seconds)
+                    yield FigureRow(label="    least", figure=figure, end=0)
+                    yield FigureRow(label="    most", figure=figure, end=1)
 
 
 def _memory_rows(v: Verification) -> Iterator[FigureRow]:
     on_cpu = v.machine is not None and v.machine.device == "cpu"
-    yield FigureRow(label="memory", find=None)
+    yield FigureRow(label="memory")
     for figure in in_group(Group.MEMORY):
-        row = _figure_row(figure)
-        yield replace(row, label=row.label.replace("device", "process")) if on_cpu else row
+        device = "process" if on_cpu else "device"
+        yield _row(replace(figure, label=figure.label.replace("device", device)))
         if figure is ACTIVATION:
-            yield _predicted_row("activation_gib", row.write)
+            yield _row(replace(figure, key="predicted.activation_gib", label="  predicted"))
         elif figure is KV_TOKENS:
-            yield _predicted_row("kv_cache_tokens", row.write)
+            yield _row(replace(figure, key="predicted.kv_cache_tokens", label="  predicted"))
         elif figure is DEVICE:
-            yield FigureRow(label="  weights GiB", find=lambda r: r.weights_gib, write=row.write)
+            yield _row(replace(figure, key="weights_gib", label="weights GiB"))
 
 
-def _figure_row(figure: Figure) -> FigureRow:
-    write = "{:,.2f}".format if figure.unit is SIZE else figure.unit.brief
-    return FigureRow(
-        label=f"  {figure.label}",
-        find=lambda run: value(run, figure),
-        write=write,
-        figure=None if figure.once else figure,
-    )
-
-
-def _predicted_row(name: str, write: Callable[[float | None], str]) -> FigureRow:
-    return FigureRow(
-        label="    predicted", find=lambda run: getattr(run.predicted, name, None), write=write
-    )
-
-
-def _end(run: Run, which: int) -> float | None:
-    """Of the spread; a single repeat has none."""
-    found = spread(run, MAKESPAN)
-    return found[which] if found and len(run.repeats) > 1 else None
+def _row(figure: Figure) -> FigureRow:
+    return FigureRow(label=f"  {figure.label}", figure=figure)
 
 
 def _footnotes(v: Verification) -> Iterator[Text]:
