@@ -192,6 +192,7 @@ def analyze(
     profile = replace(profile, options={**profile.options, **made_by})
     profile.save(output)
     _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
+    _show_logs(profile)
     _show_problems(profile)
     console.say(f"\nwrote {output}; next: chunkscope recommend")
     if profile.failures or (profile.skipped and not skip_bad_rows):
@@ -221,6 +222,15 @@ def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
         console.say(f"skipped {file.path}: {file.reason}")
     if len(skipped) > most:
         console.say(f"skipped {len(skipped) - most:,} more files")
+
+
+def _show_logs(profile: "Profile", most: int = 20) -> None:
+    """What each harness's log is, in a sentence."""
+    logs = [dataset.log for dataset in profile.datasets if dataset.log]
+    for log in logs[:most]:
+        console.say(log.sentence())
+    if len(logs) > most:
+        console.say(f"... and {len(logs) - most:,} more logs, which the profile has too")
 
 
 def _show_problems(profile: "Profile", most: int = 20) -> None:

@@ -83,7 +83,7 @@ def _info(
     options: AnalyzeOptions,
     template: str | None,
 ) -> TokenizerInfo:
-    counted = [dataset for dataset in datasets if dataset.profile.kind != "lengths"]
+    counted = [dataset for dataset in datasets if not dataset.brought_its_lengths]
     if not counted:
         return TokenizerInfo(
             name="none (the lengths came with the data)", digest="", kind="none", engine="none",

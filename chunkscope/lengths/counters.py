@@ -5,16 +5,17 @@ of texts are on their way at any time, so memory does not depend on the size of 
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.tally import Tally
 from chunkscope.sources.base import Problems
 from chunkscope.sources.chat import Conversation
+from chunkscope.sources.harness.request import SentRequest
 from chunkscope.sources.selection import Prompts
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import Counting
@@ -46,6 +47,8 @@ class PromptCounter(Protocol):
 def counter_for(kind: str, by: CountedBy, tally: Tally, problems: Problems) -> PromptCounter:
     if kind == "lengths":
         return _Lengths(tally)
+    if kind == "requests":
+        return _Requests(by, tally, problems)
     if kind == "chat":
         return _Chats(by, tally, problems)
     if by.options.apply_chat_template:
@@ -86,31 +89,45 @@ class _Lengths:
 class _Texts:
     """Rows of text, counted by an engine in other threads."""
 
-    def __init__(self, by: CountedBy, tally: Tally, *, special_tokens: bool = True) -> None:
+    def __init__(
+        self,
+        by: CountedBy,
+        tally: Tally,
+        *,
+        special_tokens: bool = True,
+        take: Callable[[list[Any], list[int]], None] | None = None,
+    ) -> None:
         self.pool = by.pool
         self.tally = tally
+        self.take = take or tally.add  # gets what was given as positions, and the lengths
         self.counting = _loaded(by.tokenizer)
         compiled = by.tokenizer.compiled
         self.added = compiled.special_added if special_tokens and by.options.special_tokens else 0
         # An exact check counts every row whole: cuts are part of what it checks.
         self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
-        self.on_their_way: deque[tuple[list[int], Future[list[int]]]] = deque()
+        self.on_their_way: deque[tuple[list[Any], Future[list[int]]]] = deque()
 
     def add(self, prompts: Prompts) -> None:
-        for start, end in _batches(prompts.items):
-            texts = prompts.items[start:end]
+        self.count(prompts.positions, prompts.items)
+        if prompts.outputs is not None:
+            self.count_outputs([text for text in prompts.outputs if text is not None])
+
+    def count(self, rows: list[Any], all_texts: list[str]) -> None:
+        """Send texts on their way; `take` gets their rows back with the lengths."""
+        for start, end in _batches(all_texts):
+            texts = all_texts[start:end]
             self.counting.sample(texts)
             cut = self.shared.cut(texts)
             chars = sum(map(len, texts))
             self.tally.add_chars(chars)
             self.counting.expect(chars, sum(map(len, cut)))
             future = self.pool.submit(self.counting.count, cut)
-            self.on_their_way.append((prompts.positions[start:end], future))
+            self.on_their_way.append((rows[start:end], future))
             if len(self.on_their_way) > _MOST_ON_THEIR_WAY:
                 self._take()
-        if prompts.outputs is not None:
-            outputs = [text for text in prompts.outputs if text is not None]
-            self.tally.add_outputs(self.counting.count(outputs) if outputs else [])
+
+    def count_outputs(self, texts: list[str]) -> None:
+        self.tally.add_outputs(self.counting.count(texts) if texts else [])
 
     def finish(self) -> None:
         while self.on_their_way:
@@ -122,7 +139,7 @@ class _Texts:
         lengths = self.shared.lengths(future.result())
         if self.added:
             lengths = [length + self.added for length in lengths]
-        self.tally.add(positions, lengths)
+        self.take(positions, lengths)
 
 
 class _Chats:
@@ -169,6 +186,86 @@ class _WrappedTexts(_Chats):
     def add(self, prompts: Prompts) -> None:
         chats = [Conversation([{"role": "user", "content": text}]) for text in prompts.items]
         super().add(prompts._replace(items=chats))
+
+
+class _Sent(NamedTuple):
+    """A request on its way: which row it came from, and the special tokens of its text."""
+
+    position: int
+    request: SentRequest
+    special: int
+
+
+class _Requests:
+    """What a harness sent: texts, chats and lengths, in one log. Lengths need no tokenizer."""
+
+    def __init__(self, by: CountedBy, tally: Tally, problems: Problems) -> None:
+        self.by = by
+        self.tally = tally
+        self.problems = problems
+        self._texts: _Texts | None = None
+        self.counted_itself = False
+
+    @property
+    def texts(self) -> _Texts:
+        """The counter of texts; the tokenizer is loaded when the first one comes."""
+        if self._texts is None:
+            self._texts = _Texts(self.by, self.tally, special_tokens=False, take=self._take)
+        return self._texts
+
+    def add(self, prompts: Prompts) -> None:
+        rows: list[_Sent] = []
+        made: list[str] = []
+        outputs: list[str] = []
+        for position, request in zip(prompts.positions, prompts.items, strict=True):
+            try:
+                text, sent = self._made(position, request)
+            except (TemplateRefused, ChatRefused) as error:
+                self.problems.bad(position, error.message)
+                continue
+            if isinstance(request.output, int):
+                self.tally.add_outputs([request.output])
+            elif request.output is not None:
+                outputs.append(request.output)
+            if isinstance(text, int):
+                self._take([sent], [text])
+            else:
+                rows.append(sent)
+                made.append(text)
+        if made:
+            self.texts.count(rows, made)
+        if outputs:
+            self.texts.count_outputs(outputs)
+
+    def _made(self, position: int, request: SentRequest) -> tuple[str | int, _Sent]:
+        """Its text, or its length where that is known without counting one."""
+        prompt, tokenizer = request.prompt, self.by.tokenizer
+        if isinstance(prompt, int):
+            return prompt, _Sent(position, request, 0)
+        if isinstance(prompt, str):
+            adds = request.special_tokens and self.by.options.special_tokens
+            special = tokenizer.compiled.special_added if adds else 0
+            return prompt + request.continuation, _Sent(position, request, special)
+        self.tally.media_rows += bool(prompt.media)
+        sent = _Sent(position, request, 0)  # a chat template writes the special tokens itself
+        if not tokenizer.counts_chats_itself:
+            return tokenizer.chat_text(prompt) + request.continuation, sent
+        tokens, chars = tokenizer.count_chat(prompt)
+        self.counted_itself = True
+        self.tally.add_chars(chars)
+        return tokens, sent
+
+    def _take(self, rows: list[_Sent], lengths: list[int]) -> None:
+        for (position, request, special), length in zip(rows, lengths, strict=True):
+            sent = request.sent(length + special)
+            self.tally.add([position] * len(sent), sent)
+            self.tally.add_requests(request.kind, request.output_cap, len(sent))
+
+    def finish(self) -> None:
+        if self._texts is not None:
+            self._texts.finish()
+        if self.counted_itself:
+            self.tally.engines += (f"mistral-common {version('mistral-common')}",)
 
 
 def _batches(texts: list[str]) -> Iterable[tuple[int, int]]:

@@ -10,6 +10,7 @@ from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.sources.base import BadRow, unique_names
+from chunkscope.sources.harness.request import LogSummary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,6 +72,7 @@ class DatasetProfile:
     notes: tuple[str, ...] = ()
     sample: Sample | None = None
     engine: str | None = None  # what counted it; None when the lengths came with the data
+    log: LogSummary | None = None  # of a harness's log; others are written without it
 
     @property
     def rows(self) -> int:
@@ -89,15 +91,18 @@ class DatasetProfile:
             "histogram": _histogram_json(self.lengths),
             "output_histogram": _histogram_json(outputs) if outputs else None,
         }
-        return {
+        written = {
             name: figures[name] if name in figures else getattr(self, name) for name in _WRITTEN
         }
+        return written | {name: v for name in _OPTIONAL if (v := getattr(self, name)) is not None}
 
     @classmethod
     def fields_of(cls, written: dict[str, Any]) -> dict[str, Any]:
         """The reverse of `to_json`, of values that are not checked yet: figures are left out."""
         counts = {"lengths": "histogram", "output_lengths": "output_histogram"}
-        kept = {f.name: written[f.name] for f in fields(cls) if f.name not in counts}
+        others = [f.name for f in fields(cls) if f.name not in (*counts, *_OPTIONAL)]
+        kept = {name: written[name] for name in others}
+        kept |= {name: written[name] for name in _OPTIONAL if name in written}
         found = {name: written[key] for name, key in counts.items()}
         return kept | {n: None if c is None else {"counts": c} for n, c in found.items()}
 
@@ -110,6 +115,9 @@ _WRITTEN = (
 )
 
 
+_OPTIONAL = ("log",)  # written where they say something: profiles of old stay as they are
+
+
 def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
     """Build a dataset from what its `to_json` gave, unchecked: for files with a checksum."""
     found = DatasetProfile.fields_of(written)
@@ -120,6 +128,7 @@ def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
         "bad_rows": tuple(BadRow(**row) for row in found["bad_rows"]),
         "notes": tuple(found["notes"]),
         "sample": Sample(**found["sample"]) if found["sample"] else None,
+        "log": LogSummary(**found["log"]) if "log" in found else None,
     }
     return DatasetProfile(**found | made)
 

@@ -21,6 +21,9 @@ from chunkscope.lengths.profile import DatasetProfile, Sample
 from chunkscope.lengths.tally import Counted, Tally
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
+from chunkscope.sources.harness.lm_eval_results import results_file
+from chunkscope.sources.harness.request import LogSummary
+from chunkscope.sources.harness.selection import RequestSelection
 from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.readers import open_reader
@@ -148,17 +151,19 @@ class _Pass:
         counted = self._counted(source, sha256)
         if counted.error or not cache.is_unchanged(source, before):
             return counted
-        if not is_ready and counted.profile.kind != "lengths":
+        if not is_ready and not counted.brought_its_lengths:
             # A tokenizer that is used for the first time has its key only now.
             entry, is_ready = self._entry(source, sha256), self._counting_key is not None
-        if is_ready or counted.profile.kind == "lengths":
+        if is_ready or counted.brought_its_lengths:
             self.fresh.append((entry, counted))
         return counted
 
     def _entry(self, source: Source, sha256: str) -> str:
         """Of a tokenizer that is not ready, only lengths that came with the data can be there."""
         self._counting_key = self._counting_key or self.tokenizer.counting_key
-        return cache.key(source, sha256, self._counting_key or "", self._asked)
+        results = results_file(source)  # what a run's settings were changes what is counted
+        beside = self._memo.sha256(results) if results else ""
+        return cache.key(source, sha256 + beside, self._counting_key or "", self._asked)
 
     def _counted(self, source: Source, sha256: str | None) -> Counted:
         dataset = _Dataset(self, source, sha256)
@@ -263,6 +268,7 @@ class _Dataset:
             notes=tuple(self._notes(error)),
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
+            log=self._log(),
         )
         return Counted(profile=profile, engines=tally.engines, error=error)
 
@@ -273,13 +279,21 @@ class _Dataset:
         label = printable(self.selection.label)
         return f"{label} (as chat)" if wrapped else label
 
+    def _log(self) -> LogSummary | None:
+        if not isinstance(self.selection, RequestSelection):
+            return None
+        caps = {str(cap): n for cap, n in sorted(self.tally.output_caps.items())}
+        return self.selection.log.summary(dict(sorted(self.tally.request_kinds.items())), caps)
+
     def _notes(self, error: ChunkscopeError | None) -> Iterator[str]:
         if self.selection is None:
             if error is None:
                 yield "there are no rows in it"
             return
         yield from self.selection.notes
-        if self.selection.kind == "chat" and self.run.tokenizer.renders_the_date:
+        if isinstance(self.selection, RequestSelection):
+            yield from self.selection.log.notes()
+        if self.selection.kind in ("chat", "requests") and self.run.tokenizer.renders_the_date:
             yield (
                 f"the chat template prints the date ({self.run.tokenizer.chat_day}): lengths can "
                 "differ by a token on another day; --chat-date pins it"

@@ -19,6 +19,12 @@ class Counted:
     engines: tuple[str, ...] = ()
     error: ChunkscopeError | None = None
 
+    @property
+    def brought_its_lengths(self) -> bool:
+        """No tokenizer was needed: a trace, or a log that has the server's own counts."""
+        of_a_log = self.profile.kind == "requests" and not self.engines and not self.error
+        return self.profile.kind == "lengths" or of_a_log
+
 
 class Tally:
     """Counts, characters and the longest prompts of the rows seen so far."""
@@ -29,6 +35,8 @@ class Tally:
         self.chars: int | None = None
         self.media_rows = 0
         self.engines: tuple[str, ...] = ()
+        self.request_kinds: Counter[str] = Counter()  # of a harness's log
+        self.output_caps: Counter[int] = Counter()
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None
@@ -61,6 +69,11 @@ class Tally:
         if self._outputs is None:
             self._outputs = Counter()
         self._outputs.update(lengths)
+
+    def add_requests(self, kind: str, output_cap: int | None, number: int) -> None:
+        self.request_kinds[kind] += number
+        if output_cap is not None:
+            self.output_caps[output_cap] += number
 
     @property
     def lengths(self) -> LengthHistogram:

@@ -31,6 +31,7 @@ from chunkscope.sources.formats import (
     peek_stdin,
 )
 from chunkscope.sources.harness.inspect_log import is_inspect_zip
+from chunkscope.sources.harness.lm_eval_results import task_in
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
 from chunkscope.sources.source_names import named_sources
@@ -225,10 +226,9 @@ class _Search:
             self._add_file(found, kind, size)
 
     def _add_file(self, found: FoundFile, kind: str, size: int | None) -> None:
-        suffix = known_suffix(found.below) or archive_suffix(found.below) or ""
         self._add(
             Source(
-                name=found.below.removesuffix(suffix),
+                name=_name(found.below),
                 group=found.group,
                 path=found.shown,
                 format=kind,
@@ -321,6 +321,13 @@ def _as_typed(text: str) -> str:
 
 def _folder_name(folder: Path) -> str:
     return Path(os.path.abspath(folder)).name or "/"  # noqa: PTH100  (keeps links as named)
+
+
+def _name(below: str) -> str:
+    """Without what says how to read it; lm-eval's samples are called by their task."""
+    name = below.removesuffix(known_suffix(below) or archive_suffix(below) or "")
+    task = task_in(PurePosixPath(name).name)
+    return name if task is None else PurePosixPath(name).with_name(task).as_posix()
 
 
 def _join(folder: str, name: str) -> str:

@@ -13,6 +13,7 @@ from chunkscope.sources.byte_stream import FileStream
 from chunkscope.sources.compression import compression_of, decompressed
 from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.formats import format_of_name, kind_of_bytes
+from chunkscope.sources.harness.lm_eval_results import is_results_file
 from chunkscope.sources.opening import open_bytes
 from chunkscope.sources.tables import looks_like_table
 
@@ -86,6 +87,8 @@ def _leave_out_what_is_no_data(found: FoundFile, told: str | None) -> None:
         raise LeftOut("binary" if is_packed or looks_binary(start) else "unknown suffix")
     if _OWN_ARTEFACT.match(start):
         raise LeftOut("written by chunkscope itself")
+    if told == "json" and is_results_file(found.file):
+        raise LeftOut("lm-eval's results: what it sent is in the samples beside it")
 
 
 def is_about_the_data(name: str) -> bool:

@@ -51,8 +51,10 @@ def open_reader(source: Source, options: ReadOptions, problems: Problems) -> Rec
 def _text_reader(
     source: Source, options: ReadOptions, problems: Problems, stream: ByteStream
 ) -> RecordReader:
-    if source.format == "json":
-        if is_inspect_json(stream.peek(4096)):
+    start = stream.peek(4096)
+    is_one_array = start.split(b"\n")[0].strip() == b"["  # whatever its name says
+    if source.format == "json" or (source.format == "jsonl" and is_one_array):
+        if is_inspect_json(start):
             return InspectJsonReader(source, problems, stream)
         return DocumentReader(source, problems, stream)
     if source.format == "csv":

@@ -20,8 +20,10 @@ from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discovery import discover
+from chunkscope.sources.harness.request import SentRequest
 from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.readers import open_reader
+from chunkscope.sources.selection import Prompts
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -168,9 +170,12 @@ def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
 # -- rows ----------------------------------------------------------------------------------------
 
 
+Drawn = str | Conversation | SentRequest
+
+
 def _sampled(
     sources: Sequence[Source], options: AnalyzeOptions, most: int, seed: int
-) -> list[str | Conversation]:
+) -> list[Drawn]:
     """A seeded sample over all datasets, each row as likely as any other."""
     try:
         sample, seen = sampling.draw(
@@ -199,14 +204,25 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
         columns = sorted(selection.columns) if selection.columns is not None else None
         for chunk in reader.chunks(columns):
             prompts = selection.extract(chunk, problems)
-            yield Chunk(prompts.positions, prompts.items)
+            yield _with_text(prompts) if selection.kind == "requests" else Chunk(*prompts[:2])
 
 
-def _rows(
-    drawn: Iterable[str | Conversation], tokenizer: Tokenizer, options: AnalyzeOptions
-) -> Iterator[Row]:
+def _with_text(prompts: Prompts) -> Chunk:
+    """The texts and chats in a log, apart from requests of which it has only the length."""
+    rows = zip(prompts.positions, prompts.items, strict=True)
+    kept = [(at, request) for at, request in rows if not isinstance(request.prompt, int)]
+    chats = [isinstance(request.prompt, Conversation) for _, request in kept]
+    sent = [r.prompt if chat else r for (_, r), chat in zip(kept, chats, strict=True)]
+    return Chunk([at for at, _ in kept], sent)
+
+
+def _rows(drawn: Iterable[Drawn], tokenizer: Tokenizer, options: AnalyzeOptions) -> Iterator[Row]:
     """As they are sent. What the chat template refuses is left out, as it was in the profile."""
     for item in drawn:
+        if isinstance(item, SentRequest):
+            adds = item.special_tokens and options.special_tokens
+            yield Row(f"{item.prompt}{item.continuation}", complete=not adds)
+            continue
         if isinstance(item, str):
             if not options.apply_chat_template:
                 yield Row(item, complete=not options.special_tokens)

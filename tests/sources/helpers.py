@@ -9,7 +9,9 @@ import pytest
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.prompt_field import select
+from chunkscope.sources.harness.request import HarnessLog, SentRequest
+from chunkscope.sources.harness.selection import RequestSelection
+from chunkscope.sources.prompt_field import select, selected
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import Prompts, Selection, SelectOptions
 
@@ -75,3 +77,29 @@ def items(selection: Selection, *records: Any) -> list[Any]:
     prompts, problems = extract(selection, *records)
     assert not problems
     return prompts.items
+
+
+@dataclass
+class ReadLog:
+    """A harness's log, read to its end."""
+
+    log: HarnessLog
+    requests: list[SentRequest] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)
+
+
+def read_log(path: Path) -> ReadLog:
+    problems = Problems()
+    (source,), _ = discover([str(path)], options=ReadOptions())
+    with open_reader(source, ReadOptions(), problems) as reader:
+        selection = selected(reader, reader.head(), SelectOptions())
+        assert isinstance(selection, RequestSelection), selection.label
+        found = ReadLog(selection.log)
+        columns = None if selection.columns is None else sorted(selection.columns)
+        for chunk in reader.chunks(columns):
+            prompts = selection.extract(chunk, problems)
+            found.requests += prompts.items
+            found.positions += prompts.positions
+    found.bad = [(row.position, row.reason) for row in problems.rows]
+    return found

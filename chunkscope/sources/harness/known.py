@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from chunkscope.sources.harness.lm_eval import LmEvalLog
 from chunkscope.sources.harness.request import HarnessLog
 from chunkscope.sources.reader import RecordReader
 
-LOGS: tuple[type[HarnessLog], ...] = ()
+LOGS: tuple[type[HarnessLog], ...] = (LmEvalLog,)
 
 
 def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:

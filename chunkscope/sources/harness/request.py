@@ -6,13 +6,14 @@ Its reader, a `HarnessLog`, then turns each record into the requests that were s
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.reader import RecordReader
 
 RequestKind = Literal["generate", "likelihood"]
+AS_LOGGED, LONGEST_FIRST = "as logged", "longest first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,12 @@ class SentRequest:
 
     def sent(self, tokens: int) -> list[int]:
         """The lengths that reached the model when prompt and continuation are so many tokens."""
+        windows = 1
         if self.window is not None and tokens > self.window:
             # The last window reaches back, so that it is as long as the others.
-            return [self.window + self.added] * -(-tokens // self.window)
+            windows, tokens = -(-tokens // self.window), self.window
         tokens += self.added
-        return [tokens if self.most_tokens is None else min(tokens, self.most_tokens)]
+        return [tokens if self.most_tokens is None else min(tokens, self.most_tokens)] * windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +52,24 @@ class LogSummary:
     """What a log is: "lm-eval 0.4.13, task gsm8k, 8 shots, 1,319 documents, 1,319 requests"."""
 
     harness: str
-    documents: int
-    requests: int
     version: str | None = None
     task: str | None = None
     shots: int | None = None
-    kinds: dict[str, int]
-    order: str = "as logged"
+    documents: int
+    requests: int
+    kinds: dict[str, int] = field(default_factory=dict)  # how many of each kind were sent
+    output_caps: dict[str, int] = field(default_factory=dict)  # requests by their output cap
+    order: str = AS_LOGGED  # in which the harness sent them
 
     def sentence(self) -> str:
-        shots = None if self.shots is None else _counted(self.shots, "shot")
-        said = (
+        parts = (
             f"{self.harness} {self.version or ''}".rstrip(),
             f"task {self.task}" if self.task else None,
-            shots,
+            None if self.shots is None else _counted(self.shots, "shot"),
             _counted(self.documents, "document"),
             _counted(self.requests, "request"),
         )
-        return ", ".join(part for part in said if part)
+        return ", ".join(part for part in parts if part)
 
 
 def _counted(number: int, noun: str) -> str:
@@ -85,7 +87,7 @@ class HarnessLog(ABC):
     task: str | None = None
     shots: int | None = None
     documents: int = 0
-    order: str = "as logged"  # in which the harness sent the requests
+    order: str = AS_LOGGED  # in which the harness sent the requests
     columns: frozenset[str] | None = None  # top-level fields that are read; None is all
 
     @classmethod
@@ -103,3 +105,17 @@ class HarnessLog(ABC):
     def notes(self) -> Iterable[str]:
         """What the user should know of the log, beside the sentence of its summary."""
         return ()
+
+    def summary(self, kinds: dict[str, int], output_caps: dict[str, int]) -> LogSummary:
+        """What is known of the whole once all records were read and their requests counted."""
+        return LogSummary(
+            harness=self.harness,
+            version=self.version,
+            task=self.task,
+            shots=self.shots,
+            documents=self.documents,
+            requests=sum(kinds.values()),
+            kinds=kinds,
+            output_caps=output_caps,
+            order=self.order,
+        )
