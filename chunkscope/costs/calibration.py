@@ -74,7 +74,7 @@ class Calibration(Artefact):
     version: str = ""
 
 
-SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling", "model.name")
+SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
 
 
 def together(calibrations: Sequence[Calibration]) -> Calibration:
@@ -90,7 +90,7 @@ def together(calibrations: Sequence[Calibration]) -> Calibration:
 
 
 def _check_same(one: Calibration, other: Calibration) -> None:
-    for name in SAME:
+    for name in (*SAME, "model.name"):
         first, second = map(attrgetter(name), (one, other))
         if first != second:
             what = f"{name.partition('.')[0]} is {first} in one, {second} in another"

@@ -193,15 +193,9 @@ def _faster(there: str, here: Gpu) -> tuple[float, float]:
     """How many times the bandwidth, the FLOP/s; InputError where they are needed and not known."""
     if there == here.title:
         return 1.0, 1.0
-    card = card_titled(there)
-    if (
-        card
-        and card.bandwidth_gb_s
-        and card.dense_tflops
-        and here.bandwidth_gb_s
-        and here.dense_tflops
-    ):
-        return here.bandwidth_gb_s / card.bandwidth_gb_s, here.dense_tflops / card.dense_tflops
+    old = card_titled(there)
+    if old and old.speed and here.speed:
+        return here.speed[0] / old.speed[0], here.speed[1] / old.speed[1]
     raise InputError(
         f"the calibration is of {there}, the plan is for {here.title}, and the speed of one of "
         "them is not known: it cannot be scaled",

@@ -33,6 +33,12 @@ class Gpu:
     def memory_bytes(self) -> int:
         return round(self.memory_gib * GIB)
 
+    @property
+    def speed(self) -> tuple[float, float] | None:
+        """Bandwidth and FLOP/s; None where one of them is not known."""
+        bandwidth, flops = self.bandwidth_gb_s, self.dense_tflops
+        return (bandwidth, flops) if bandwidth and flops else None
+
 
 def _rows(file: Path) -> list[dict[str, str]]:
     """Memory: what torch reports as total (its out-of-memory messages quote it), a little under

@@ -156,10 +156,9 @@ def step_model(shape: ModelShape, gpu: Gpu, tp: int = 1) -> StepModel | None:
 
 def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
     """From the GPU's peak figures and the efficiencies above; None where those are not known."""
-    if gpu.bandwidth_gb_s is None or gpu.dense_tflops is None:
+    if gpu.speed is None:
         return None
-    bytes_per_s = gpu.bandwidth_gb_s * 1e9
-    flops_per_s = gpu.dense_tflops * 1e12
+    bytes_per_s, flops_per_s = gpu.speed[0] * 1e9, gpu.speed[1] * 1e12
     return StepModel(
         fixed_s=work.read_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + LAUNCH_S,
         per_token_s=2 * work.active_parameters / (flops_per_s * MATMUL_EFFICIENCY * tp),
