@@ -30,8 +30,7 @@ from chunkscope.sources.formats import (
     known_suffix,
     peek_stdin,
 )
-from chunkscope.sources.harness.inspect_log import is_inspect_zip
-from chunkscope.sources.harness.lm_eval_results import task_in
+from chunkscope.sources.harness import inspect_log, lm_eval_results
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
 from chunkscope.sources.source_names import named_sources
@@ -247,7 +246,7 @@ class _Search:
                 raise
             self._skip(found.shown, error.message)
             return
-        if is_inspect_zip(member.name for member in listed):
+        if inspect_log.is_inspect_zip(member.name for member in listed):
             if self._is_wanted(found.below):
                 self._add_file(found, "inspect", found.size())
             return
@@ -324,9 +323,10 @@ def _folder_name(folder: Path) -> str:
 
 
 def _name(below: str) -> str:
-    """Without what says how to read it; lm-eval's samples are called by their task."""
+    """Without what says how to read it; the logs of lm-eval and Inspect by their task."""
     name = below.removesuffix(known_suffix(below) or archive_suffix(below) or "")
-    task = task_in(PurePosixPath(name).name)
+    last = PurePosixPath(name).name
+    task = lm_eval_results.task_in(last) or inspect_log.task_in(last)
     return name if task is None else PurePosixPath(name).with_name(task).as_posix()
 
 

@@ -17,12 +17,14 @@ from chunkscope.sources.chat import conversation
 from chunkscope.sources.documents import DocumentReader
 from chunkscope.sources.fields import UnusableError, describe
 from chunkscope.sources.harness.inspect_sample import LoggedSample
-from chunkscope.sources.harness.request import HarnessLog, SentRequest
+from chunkscope.sources.harness.request import AS_SENT, HarnessLog, SentRequest
 from chunkscope.sources.lines import parse_line
 from chunkscope.sources.reader import RecordReader, StreamReader, in_chunks
 from chunkscope.sources.zip_entries import ZipEntry, entries, unpacked
 
 FORMAT = "inspect"
+_MOCK = "mockllm/"
+_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
 _NEWEST_VERSION = 2  # of the log's form; that of Inspect is among its packages
 _HEADERS = ("header.json", "_journal/start.json")
 _WHOLE = re.compile(r"samples/(?P<sample>.+_epoch_\d+)\.json")
@@ -34,7 +36,7 @@ _STARTS_LIKE_JSON = re.compile(
     rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"[a-z]+",\s*(?:"[^"{]*":[^{]*)?"eval":\s*\{'
 )
 # Requests wait to be put in the order of sending: of at most so much log at a time.
-_SORTED_BYTES = 128 << 20
+_SORTED_BYTES = 64 << 20
 
 
 def is_inspect_zip(names: Iterable[str]) -> bool:
@@ -45,6 +47,12 @@ def is_inspect_zip(names: Iterable[str]) -> bool:
 
 def is_inspect_json(start: bytes) -> bool:
     return _STARTS_LIKE_JSON.match(start) is not None
+
+
+def task_in(name: str) -> str | None:
+    """`"2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo"` -> `"gsm8k-agent"`."""
+    found = _NAME.fullmatch(name)
+    return found["task"] if found else None
 
 
 class ReadSample(NamedTuple):
@@ -250,7 +258,7 @@ class InspectLog(HarnessLog):
     """The requests of an Inspect log, which its reader made already."""
 
     harness = "Inspect"
-    order = "as sent"
+    order = AS_SENT
 
     def __init__(self, reader: InspectReader) -> None:
         self._reader = reader
@@ -260,6 +268,7 @@ class InspectLog(HarnessLog):
         version = packages.get("inspect_ai") if isinstance(packages, dict) else None
         self.version = version if isinstance(version, str) else None
         self.task = run["task"] if isinstance(run.get("task"), str) else None
+        self._counted_by_mock = False
 
     @property
     def documents(self) -> int:  # type: ignore[override]
@@ -270,10 +279,17 @@ class InspectLog(HarnessLog):
         return cls(reader) if isinstance(reader, InspectReader) else None
 
     def requests(self, record: Any) -> Iterable[SentRequest]:
-        output = record["output_tokens"]
-        counted = record["input_tokens"]
-        yield SentRequest(
-            prompt=conversation(record["messages"], record) if counted is None else counted,
-            output_cap=record["max_tokens"],
-            output=record["completion"] if output is None else output,
-        )
+        cap, counted = record["max_tokens"], record["input_tokens"]
+        if counted is None:
+            prompt, answer = conversation(record["messages"], record), record["completion"]
+            yield SentRequest(prompt=prompt, output_cap=cap, output=answer)
+            return
+        self._counted_by_mock |= str(record["model"]).startswith(_MOCK)
+        yield SentRequest(prompt=counted, output_cap=cap, output=record["output_tokens"])
+
+    def notes(self) -> Iterable[str]:
+        if self._counted_by_mock:
+            yield (
+                "the lengths are what Inspect's mock model said, which has no tokenizer: to count "
+                "the messages with yours, give --field messages"
+            )

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from chunkscope.sources.harness.inspect_log import InspectLog
 from chunkscope.sources.harness.lm_eval import LmEvalLog
 from chunkscope.sources.harness.request import HarnessLog
 from chunkscope.sources.reader import RecordReader
 
-LOGS: tuple[type[HarnessLog], ...] = (LmEvalLog,)
+LOGS: tuple[type[HarnessLog], ...] = (LmEvalLog, InspectLog)
 
 
 def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:

@@ -13,7 +13,8 @@ from chunkscope.sources.chat import Conversation
 from chunkscope.sources.reader import RecordReader
 
 RequestKind = Literal["generate", "likelihood"]
-AS_LOGGED, LONGEST_FIRST = "as logged", "longest first"
+AS_LOGGED, AS_SENT, LONGEST_FIRST = "as logged", "as sent", "longest first"
+_OWN_WORD = {"Inspect": "sample"}  # for what most harnesses call a document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class LogSummary:
             f"{self.harness} {self.version or ''}".rstrip(),
             f"task {self.task}" if self.task else None,
             None if self.shots is None else _counted(self.shots, "shot"),
-            _counted(self.documents, "document"),
+            _counted(self.documents, _OWN_WORD.get(self.harness, "document")),
             _counted(self.requests, "request"),
         )
         return ", ".join(part for part in parts if part)
