@@ -43,22 +43,17 @@ def read_trace(path: Path) -> Trace:
     """The requests of a file; arrivals count from the first."""
     if path.suffix == ".json":
         return _of_verify(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"no such file: {path}", hint=_HINT) from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    rows = _of_csv(path, data) if path.suffix == ".csv" else _of_lines(path, data)
-    notes = (UNSHARED,) if b'"hash_ids"' in data[:100_000] else ()
+    text = codec.read_text(path, hint=_HINT)
+    rows = _of_csv(path, text) if path.suffix == ".csv" else _of_lines(path, text)
+    notes = (UNSHARED,) if '"hash_ids"' in text[:100_000] else ()
     return Trace(requests=_requests(path, rows), notes=notes)
 
 
 Row = tuple[str, Any, Any, Any]  # where it stands; prompt, output, seconds
 
 
-def _of_lines(path: Path, data: bytes) -> Iterator[Row]:
-    for place, line in enumerate(data.splitlines(), start=1):
+def _of_lines(path: Path, text: str) -> Iterator[Row]:
+    for place, line in enumerate(io.StringIO(text, newline=None), start=1):
         if not line.strip():
             continue
         where = f"{path}:{place}"
@@ -74,9 +69,9 @@ def _of_lines(path: Path, data: bytes) -> Iterator[Row]:
         yield where, prompt, output, seconds
 
 
-def _of_csv(path: Path, data: bytes) -> Iterator[Row]:
+def _of_csv(path: Path, text: str) -> Iterator[Row]:
     try:
-        table = csv.DictReader(io.StringIO(data.decode("utf-8-sig")))
+        table = csv.DictReader(io.StringIO(text))
         names = ("ContextTokens", "GeneratedTokens", "TIMESTAMP")
         if not set(names) <= set(table.fieldnames or ()):
             raise InputError(f"{path} lacks one of the columns {', '.join(names)}", hint=_HINT)
@@ -84,7 +79,7 @@ def _of_csv(path: Path, data: bytes) -> Iterator[Row]:
             where = f"{path}:{table.line_num}"
             prompt, output = (_whole(row[name]) for name in names[:2])
             yield where, prompt, output, _time(row["TIMESTAMP"])
-    except (UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise InputError(f"{path} is not a csv file: {error}", hint=_HINT) from None
 
 

@@ -100,6 +100,13 @@ def test_a_file_that_is_no_trace_says_where(tmp_path, name, text, said):
     assert said in error.value.message
 
 
+@pytest.mark.parametrize("name", ["t.jsonl", "t.csv"])
+def test_a_trace_that_is_not_text(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="it is not UTF-8 text"):
+        read_trace(tmp_path / name)
+
+
 def test_a_trace_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_trace(tmp_path / "nowhere.jsonl")
