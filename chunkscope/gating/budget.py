@@ -133,10 +133,11 @@ def parse_budget(table: dict[str, Any], *, file: str, prefix: str) -> Budget:
         budget = Budget.model_validate(table)
     except ValidationError as error:
         raise _fault(error.errors(include_url=False)[0], file, prefix) from None
-    if budget.speed:
-        known = [figure.promise for figure in SPEED]
-        for name in budget.speed.compare:
-            _check_name(name, known, f"{file}: {prefix}.speed.compare")
+    known = [figure.promise for figure in SPEED]
+    for name in budget.speed.compare if budget.speed else ():
+        if name not in known:
+            what = f"{file}: {prefix}.speed.compare: there is no figure {name!r}"
+            raise InputError(what, hint=_nearest(name, known))
     return budget
 
 
@@ -178,13 +179,9 @@ def _table_in(annotation: Any) -> type[_Table] | None:
 
 
 def unknown_key(key: str, known: list[str], where: str) -> InputError:
-    near = get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-    return InputError(f"{where} is no promise known here", hint=hint)
+    return InputError(f"{where} is no promise known here", hint=_nearest(key, known))
 
 
-def _check_name(name: str, known: list[str], where: str) -> None:
-    if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-        raise InputError(f"{where}: there is no figure {name!r}", hint=hint)
+def _nearest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"

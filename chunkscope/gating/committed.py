@@ -237,11 +237,11 @@ def _yaml_words(value: Any) -> list[str]:
 
 def _dropped(key: str) -> Fault | None:
     spelled = "--" + key.replace("_", "-")
-    if spelled not in ON and spelled not in OFF:
+    flag = ON.get(spelled) or OFF.get(spelled)
+    if flag is None:
         return None
-    name = (ON.get(spelled) or OFF[spelled]).name
     why = f"vLLM drops `{key}: false` without a word; write `no-{key.removeprefix('no-')}: true`"
-    return Fault(what=name, why=why)
+    return Fault(what=flag.name, why=why)
 
 
 # -- lm-eval -------------------------------------------------------------------------------------

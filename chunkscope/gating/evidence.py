@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from chunkscope.artefacts.artefact import Artefact
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
@@ -14,6 +15,7 @@ from chunkscope.planning.recommend import DEFAULT_OUTPUT
 from chunkscope.verification.result import Run, Verification
 
 T = TypeVar("T")
+A = TypeVar("A", bound=Artefact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,33 +28,28 @@ class Evidence:
 
     @property
     def profile(self) -> Profile:
-        return self._need(self.findings.profile, "profile.json", Profile.made_by)
+        return self._need(self.findings.profile, Profile)
 
     @property
     def plan(self) -> Plan:
-        return self._need(self.findings.plan, "plan.json", Plan.made_by)
+        return self._need(self.findings.plan, Plan)
 
     @property
     def verification(self) -> Verification:
-        return self._need(self.findings.verification, "verify.json", Verification.made_by)
+        return self._need(self.findings.verification, Verification)
 
-    @property
-    def profile_digest(self) -> str:
-        _ = self.profile  # or say that it is not there
-        return self.findings.digests["profile.json"]
-
-    @property
-    def plan_digest(self) -> str:
-        _ = self.plan
-        return self.findings.digests["plan.json"]
-
-    def _need(self, found: T | None, name: str, made_by: str) -> T:
+    def _need(self, found: A | None, kind: type[A]) -> A:
         if found is None:
+            path = self.findings.folder / kind.default_path.name
             raise InputError(
-                f"a promise needs {self.findings.folder / name}, and it is not there",
-                hint=f"run `{made_by}` first, or take the promise out",
+                f"a promise needs {path}, and it is not there",
+                hint=f"run `{kind.made_by}` first, or take the promise out",
             )
         return found
+
+    def digest(self, artefact: Artefact) -> str:
+        """Of the file that it was read from."""
+        return self.findings.digests[artefact.default_path.name]
 
     @property
     def output_tokens(self) -> int:

@@ -22,7 +22,9 @@ def model_for_engine(name: str, load_format: str) -> tuple[str, ModelShape]:
     path = Path(name).expanduser()
     if path.exists():
         folder = path if path.is_dir() else path.parent
-        if load_format != DUMMY and not any(_has(folder, pattern) for pattern in WEIGHTS):
+        if load_format != DUMMY and not any(
+            True for pattern in WEIGHTS for _ in folder.glob(pattern)
+        ):
             raise MissingError(
                 f"{folder} holds no weights",
                 hint="add `--load-format dummy` to measure memory and speed without them",
@@ -40,7 +42,3 @@ def _kept_folder(name: str, config: Mapping[str, Any]) -> Path:
     file = cache_folder() / "models" / slug / "config.json"
     write_atomically(file, json.dumps(config).encode())
     return file.parent
-
-
-def _has(folder: Path, pattern: str) -> bool:
-    return next(folder.glob(pattern), None) is not None

@@ -1,5 +1,6 @@
 """What the memory model of `recommend` says of a setting, to stand beside what was measured."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from chunkscope.costs.gpus import Gpu, find_gpu
@@ -10,20 +11,22 @@ from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import ChunkscopeError
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.result import Predicted, Run
+from chunkscope.verification.result import Machine, Predicted, Run
 
 NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
 
 
 def with_prediction(
-    run: Run, shape: ModelShape, *, gpu_title: str | None, vllm: str | None, workload: Workload
+    run: Run, shape: ModelShape, machine: Machine | None, workload: Workload
 ) -> Run:
     """Nothing is predicted on a CPU, on an unknown GPU, or before vLLM said what it runs with."""
-    gpu = _gpu(gpu_title)
-    if gpu is None or vllm is None or not all(run.engine.get(name) for name in NEEDED):
+    gpu = _gpu(machine)
+    if machine is None or gpu is None or machine.vllm is None:
+        return run
+    if not all(run.engine.get(name) for name in NEEDED):
         return run
     there = Deployment(
-        release=release(vllm),
+        release=release(machine.vllm),
         shape=shape,
         gpu=gpu,
         logprobs=workload.task is Task.LOGLIKELIHOOD,
@@ -52,10 +55,7 @@ def with_prediction(
     )
 
 
-def _gpu(title: str | None) -> Gpu | None:
-    if title is None:
-        return None
-    try:
-        return find_gpu(title)
-    except ChunkscopeError:
-        return None
+def _gpu(machine: Machine | None) -> Gpu | None:
+    with suppress(ChunkscopeError):
+        return find_gpu(machine.gpu) if machine and machine.gpu else None
+    return None

@@ -17,7 +17,7 @@ from chunkscope.verification.machine import machine_of, refuse_what_shows_before
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Verification
 from chunkscope.verification.settings import ComparedSetting
-from chunkscope.verification.verdict import judge
+from chunkscope.verification.verdict import judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +99,7 @@ class Rows:
     def _keep(self, measured: Measured) -> None:
         record = measured.record
         machine = self._made.machine or machine_of(record.workers, record.versions)
-        run = with_prediction(
-            measured.run,
-            self._shape,
-            gpu_title=machine.gpu if machine else None,
-            vllm=machine.vllm if machine else None,
-            workload=self._job.workload,
-        )
+        run = with_prediction(measured.run, self._shape, machine, self._job.workload)
         self._made = replace(self._made.with_run(run), machine=machine)
         self._measured.append(replace(measured, run=run))
         self._save()
@@ -113,9 +107,7 @@ class Rows:
             self._report.on_failure(measured)
 
     def _save(self) -> None:
-        verdict = judge(self._made, self._plan.inputs.objective)
-        if verdict is not None:
-            self._made = replace(self._made, verdict=verdict.text, better=verdict.better)
+        self._made = judged(self._made, self._plan.inputs.objective)
         self._made.save(self._report.output)
         calibration = calibration_of(self._measured, self._shape, self._plan.inputs.tp)
         if calibration is not None:

@@ -1,7 +1,7 @@
 """Which setting is better, and whether the difference is more than noise."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN, Figure
 from chunkscope.artefacts.numbers import NOT_MEASURED
@@ -50,26 +50,22 @@ def is_tie(run: Run, other: Run, figure: Figure) -> bool:
     return ours[0] <= theirs[1] and theirs[0] <= ours[1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    text: str
-    better: str | None = None
-
-
-def judge(v: Verification, objective: Objective) -> Advice | None:
-    """Keep the plan, or this other row is better, and why. None when there is no plan's row."""
+def judged(v: Verification, objective: Objective) -> Verification:
+    """With a verdict: keep the plan, or this other row is better, and why. Without a plan, none."""
     plan = v.run(PLAN)
     if plan is None:
-        return None
+        return v
     goal = goal_of(objective, v.workload.arrivals)
     others = [run for run in v.runs if run is not plan]
+    better = [run for run in others if run.ok and (not plan.ok or _beats(run, plan, goal))]
+    best = min(better, key=lambda run: value(run, goal) or 0, default=None)
     if not plan.ok:
-        return _without_plan(plan, others, goal)
-    beaten_by = [run for run in others if run.ok and _beats(run, plan, goal)]
-    best = min(beaten_by, key=lambda run: value(run, goal) or 0, default=None)
-    if best is None:
-        return Advice(text=f"Keep the plan: {_reason(plan, others, goal)}.")
-    return Advice(text=_advice(best, plan, goal), better=best.setting)
+        text = _without_plan(plan, best, goal)
+    elif best is None:
+        text = f"Keep the plan: {_reason(plan, others, goal)}."
+    else:
+        text = _advice(best, plan, goal)
+    return replace(v, verdict=text, better=best.setting if best else None)
 
 
 def _beats(run: Run, plan: Run, goal: Figure) -> bool:
@@ -77,17 +73,12 @@ def _beats(run: Run, plan: Run, goal: Figure) -> bool:
     return found is not None and found <= 1 - WORTH and not is_tie(run, plan, goal)
 
 
-def _without_plan(plan: Run, others: Sequence[Run], goal: Figure) -> Advice:
-    running = [run for run in others if run.ok]
-    best = min(running, key=lambda run: value(run, goal) or 0, default=None)
+def _without_plan(plan: Run, best: Run | None, goal: Figure) -> str:
     lead = f"The plan does not run here ({plan.message})"
     if best is None:
-        return Advice(text=f"{lead}, and nothing else did.")
+        return f"{lead}, and nothing else did."
     took = _seconds(value(best, goal))
-    return Advice(
-        text=f"{lead}; the best of what did is {best.setting}: {goal.title} {took}.",
-        better=best.setting,
-    )
+    return f"{lead}; the best of what did is {best.setting}: {goal.title} {took}."
 
 
 def _reason(plan: Run, others: Sequence[Run], goal: Figure) -> str:

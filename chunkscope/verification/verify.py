@@ -54,6 +54,14 @@ class VerifyOptions:
     python: str = field(default_factory=vllm_python)
     command: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise UsageError(f"--repeats must be at least 1, not {self.repeats}")
+        if self.timeout_s <= 0:
+            raise UsageError(f"--timeout must be over 0 seconds, not {self.timeout_s:g}")
+        if self.shared_prefix < 0:
+            raise UsageError(f"--shared-prefix must not be negative: {self.shared_prefix}")
+
 
 def verify(
     plan: Plan,
@@ -69,7 +77,6 @@ def verify(
     The artefact is written after each row; `resume` keeps the rows that are there already.
     """
     options, report = options or VerifyOptions(), report or Report()
-    check_options(options)
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
     if not name:
@@ -113,7 +120,6 @@ def verify_endpoint(
     from chunkscope.verification.endpoint.session import measure_endpoint
 
     options, report = options or VerifyOptions(), report or Report()
-    check_options(options)
     workload, prompts = workload_for(plan, profile, options)
     machine, subject, run = measure_endpoint(
         url,
@@ -150,15 +156,6 @@ def _begun(
         command=tuple(asked.command),
         **more,
     )
-
-
-def check_options(options: VerifyOptions) -> None:
-    if options.repeats < 1:
-        raise UsageError(f"--repeats must be at least 1, not {options.repeats}")
-    if options.timeout_s <= 0:
-        raise UsageError(f"--timeout must be over 0 seconds, not {options.timeout_s:g}")
-    if options.shared_prefix < 0:
-        raise UsageError(f"--shared-prefix must not be negative: {options.shared_prefix}")
 
 
 def _installed(python: str) -> Release:

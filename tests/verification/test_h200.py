@@ -45,15 +45,9 @@ def test_they_say_where_and_with_what(verification) -> None:
 
 def predicted_today(verification: Verification, run: Run) -> Predicted:
     """What the memory model says now, not what it said when the file was written."""
-    machine = verification.machine
     shape = find_model(verification.model.name)
-    today = with_prediction(
-        replace(run, predicted=None),
-        shape,
-        gpu_title=machine.gpu,
-        vllm=machine.vllm,
-        workload=verification.workload,
-    )
+    bare = replace(run, predicted=None)
+    today = with_prediction(bare, shape, verification.machine, verification.workload)
     assert today.predicted is not None
     return today.predicted
 

@@ -6,20 +6,20 @@ import pytest
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN
 from chunkscope.engine.choices import Objective
-from chunkscope.verification.verdict import goal_of, is_tie, judge, ratio
+from chunkscope.verification.verdict import goal_of, is_tie, judged, ratio
 from tests.verification.runs import WORKLOAD, failed, figures, run, verification
 
 PLAN = run("plan", 10.0, 9.9, 10.1)
 
 
 def verdict(*runs, objective=Objective.THROUGHPUT, **more):
-    return judge(verification(*runs, **more), objective)
+    return judged(verification(*runs, **more), objective)
 
 
 def test_a_row_that_is_clearly_faster_is_better() -> None:
     found = verdict(PLAN, run("off", 9.0, 8.9, 9.1))
     assert found.better == "off"
-    assert "9.00 s instead of 10.00 s (-10.0%)" in found.text
+    assert "9.00 s instead of 10.00 s (-10.0%)" in found.verdict
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_a_row_that_is_clearly_faster_is_better() -> None:
 def test_otherwise_the_plan_is_kept(other, why) -> None:
     found = verdict(PLAN, other)
     assert found.better is None
-    assert found.text.startswith("Keep the plan: time for all requests 10.00 s")
-    assert why in found.text
+    assert found.verdict.startswith("Keep the plan: time for all requests 10.00 s")
+    assert why in found.verdict
 
 
 def test_the_best_of_several_better_rows_is_named() -> None:
@@ -45,7 +45,7 @@ def test_the_best_of_several_better_rows_is_named() -> None:
 
 def test_a_better_row_says_what_it_costs() -> None:
     found = verdict(PLAN, run("off", 9.0, 8.9, 9.1, gap_s=0.05))
-    assert "longest gap between tokens 5.0 times as long" in found.text
+    assert "longest gap between tokens 5.0 times as long" in found.verdict
 
 
 def test_with_one_repeat_small_differences_are_ties() -> None:
@@ -56,7 +56,7 @@ def test_with_one_repeat_small_differences_are_ties() -> None:
 def test_when_the_plan_does_not_run_the_best_of_the_rest_is_named() -> None:
     found = verdict(failed("plan"), run("a", 9.0), run("b", 8.0))
     assert found.better == "b"
-    assert found.text.startswith("The plan does not run here (it failed)")
+    assert found.verdict.startswith("The plan does not run here (it failed)")
 
 
 def test_when_nothing_runs_nothing_is_better() -> None:
@@ -64,25 +64,25 @@ def test_when_nothing_runs_nothing_is_better() -> None:
 
 
 def test_a_plan_alone_is_kept_and_that_is_said() -> None:
-    assert "nothing else was measured" in verdict(PLAN).text
+    assert "nothing else was measured" in verdict(PLAN).verdict
 
 
 def test_without_a_plan_there_is_no_verdict() -> None:
-    assert verdict(run("endpoint", 1.0)) is None
+    assert verdict(run("endpoint", 1.0)).verdict is None
 
 
 def test_a_latency_plan_is_judged_by_the_gaps() -> None:
     slow_but_smooth = run("small", 20.0, 20.0, 20.0, gap_s=0.005)
     found = verdict(PLAN, slow_but_smooth, objective=Objective.LATENCY)
     assert found.better == "small"
-    assert "100% more time for all requests" in found.text
+    assert "100% more time for all requests" in found.verdict
 
 
 def test_at_a_rate_the_latency_of_requests_decides() -> None:
     """How long all of it takes is then the rate's doing."""
     assert goal_of(Objective.THROUGHPUT, "4/s") is E2E_P95
     rated = replace(WORKLOAD, arrivals="4/s")
-    assert "p95 whole answer" in verdict(PLAN, run("off", 10.0, 10.0), workload=rated).text
+    assert "p95 whole answer" in verdict(PLAN, run("off", 10.0, 10.0), workload=rated).verdict
 
 
 def test_figures_are_found_by_their_names_in_the_artefact() -> None:

@@ -19,10 +19,10 @@ def check_freshness(limits: FreshnessPromises, evidence: Evidence) -> Iterator[V
         memo.save()
     if limits.plan:
         made_from = evidence.plan.inputs.profile_digest
-        yield _belongs("plan", made_from, "profile.json", evidence.profile_digest)
+        yield _belongs("plan", made_from, "profile.json", evidence.digest(evidence.profile))
     if limits.verification:
         measured = evidence.verification.plan_digest
-        yield _belongs("verification", measured, "plan.json", evidence.plan_digest)
+        yield _belongs("verification", measured, "plan.json", evidence.digest(evidence.plan))
 
 
 def _unchanged(dataset: DatasetProfile, memo: DigestMemo) -> Verdict:

@@ -299,9 +299,7 @@ class _Session:
         """The workload with the prompt lengths that the server found, if it tells them all."""
         counted = [one.received.prompt_tokens for one in seen]
         asked = self.workload.requests
-        if any(not count for count in counted):
-            return self.workload
-        if counted == [request.prompt_tokens for request in asked]:
+        if not all(counted) or counted == [request.prompt_tokens for request in asked]:
             return self.workload
         self._note(
             f"the server counts {sum(c or 0 for c in counted):,} prompt tokens where the workload "

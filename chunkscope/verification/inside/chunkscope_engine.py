@@ -57,7 +57,7 @@ class Measurement:
     async def go(self) -> None:
         started = time.perf_counter()
         config = self._start()
-        begun = [json.loads(text) for text in await self._ask("chunkscope_begin")]
+        begun = await self._ask("chunkscope_begin")
         start_s = time.perf_counter() - started
         self._events.tell("ready", start_s=start_s, engine=_facts(config), workers=begun)
         try:
@@ -66,12 +66,13 @@ class Measurement:
             self._engine.shutdown()
 
     def _start(self) -> Any:
+        import torch
         import vllm
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        self._events.tell("versions", vllm=vllm.__version__, torch=_torch_version())
+        self._events.tell("versions", vllm=vllm.__version__, torch=str(torch.__version__))
         args = AsyncEngineArgs(**self._task["engine"], worker_extension_cls=PROBE)
         usage = UsageContext[USAGE[self._task["entry"]]]
         config = args.create_engine_config(usage)
@@ -90,7 +91,7 @@ class Measurement:
             progress = AnswerCount(self._events, len(requests))
             answers = await sender.send(requests, str(repeat), progress.one_more)
             steps = await self._steps()
-            memory = [json.loads(text) for text in await self._ask("chunkscope_memory")]
+            memory = await self._ask("chunkscope_memory")
             found = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
             self._events.tell("repeat", repeat=repeat, **found)
             await self._forget()
@@ -109,7 +110,7 @@ class Measurement:
             await self._forget()
 
     async def _steps(self) -> Any:
-        return json.loads((await self._ask("chunkscope_steps"))[0])
+        return (await self._ask("chunkscope_steps"))[0]
 
     async def _forget(self) -> None:
         """No repeat may find the prompts of the one before in the prefix cache."""
@@ -119,8 +120,9 @@ class Measurement:
                 return
             await asyncio.sleep(0.1)  # the last request still holds its blocks
 
-    async def _ask(self, method: str) -> Any:
-        return await self._engine.collective_rpc(method)
+    async def _ask(self, method: str) -> "list[Any]":
+        """What every worker answers."""
+        return [json.loads(text) for text in await self._engine.collective_rpc(method)]
 
 
 class AnswerCount:
@@ -162,12 +164,6 @@ def _fitting(count: int, tokens: int, facts: "dict[str, Any]") -> int:
     blocks, size = int(facts["num_gpu_blocks"] or 0), int(facts["block_size"])
     room = blocks * size // (tokens + size)
     return max(1, min(count, int(facts["max_num_seqs"]), room))
-
-
-def _torch_version() -> "str | None":
-    import torch
-
-    return str(torch.__version__)
 
 
 if __name__ == "__main__":  # vLLM's own processes import this file again
