@@ -87,10 +87,6 @@ class EngineRecord:
     done: bool = False
     failed: str = ""  # what its program raised
 
-    @property
-    def took_s(self) -> float:
-        return time.monotonic() - self.begun
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -242,7 +238,7 @@ def _run(
         message=cause.text,
         phase=None if cause is MEASURED else record.phase,
         started=record.started,
-        took_s=round(record.took_s, 3),
+        took_s=round(time.monotonic() - record.begun, 3),
         start_s=record.start_s,
         engine=record.engine,
         workers=_workers(record, sizes),

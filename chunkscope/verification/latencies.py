@@ -17,6 +17,8 @@ class Answer:
     times: Sequence[float]
     counts: Sequence[int]
     cached: int | None = None  # prompt tokens that came from the prefix cache
+    prompt_tokens: int | None = None  # as a server counts them, if it tells
+    is_counted: bool = True  # or each piece of a stream was taken for a token
 
     @property
     def first_s(self) -> float:

@@ -59,21 +59,17 @@ def resumed(
     return replace(fresh, runs=tuple(kept), machine=old.machine)
 
 
+@dataclass(slots=True)
 class Rows:
     """One row after the other, each kept as soon as it is there."""
 
-    def __init__(
-        self,
-        verification: Verification,
-        plan: Plan,
-        shape: ModelShape,
-        job: EngineJob,
-        report: Report,
-    ) -> None:
-        self._made, self._plan, self._shape = verification, plan, shape
-        self._job, self._report = job, report
-        self._measured: list[Measured] = []
-        self._earlier: dict[Path, Calibration | None] = {}
+    _made: Verification
+    _plan: Plan
+    _shape: ModelShape
+    _job: EngineJob
+    _report: Report
+    _measured: list[Measured] = field(default_factory=list)
+    _earlier: dict[Path, Calibration | None] = field(default_factory=dict)
 
     def measure(self, settings: Sequence[ComparedSetting]) -> Verification:
         for number, setting in enumerate(settings, start=1):

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from chunkscope.verification.endpoint.request_body import RequestForm
@@ -13,14 +12,6 @@ from chunkscope.verification.endpoint.stream import Events, Received, ServerErro
 from chunkscope.verification.latencies import Answer
 
 _EVERY_S = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Of one request: its answer, and what the server counted."""
-
-    answer: Answer
-    received: Received
 
 
 @dataclass(slots=True)
@@ -33,16 +24,16 @@ class Exchange:
 
     async def send(
         self, bodies: Sequence[bytes], at: Sequence[float], answered: Callable[[], None]
-    ) -> list[Seen]:
-        """All at their times; what was seen, in the same order. The first failure ends it."""
+    ) -> list[Answer]:
+        """All at their times; the answers in the same order. The first failure ends it."""
         begin = time.perf_counter()
 
-        async def one(body: bytes, when: float) -> Seen:
+        async def one(body: bytes, when: float) -> Answer:
             if (wait := begin + when - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
-            seen = await self._exchange(body, begin)
+            answer = await self._exchange(body, begin)
             answered()
-            return seen
+            return answer
 
         watch = asyncio.create_task(self._watch())
         try:
@@ -60,7 +51,7 @@ class Exchange:
             finally:  # also when the last answer is in
                 self.late_s = max(self.late_s, time.perf_counter() - asleep - _EVERY_S)
 
-    async def _exchange(self, body: bytes, begin: float) -> Seen:
+    async def _exchange(self, body: bytes, begin: float) -> Answer:
         """One request and its answer; seconds count from `begin`."""
         received = Received()
         sent = time.perf_counter() - begin
@@ -68,12 +59,12 @@ class Exchange:
             if self.form.streams:
                 await self._read_stream(body, received, begin)
             else:
-                await self._read_whole(body, received, begin)
-            answer = received.answer(sent, time.perf_counter() - begin)
+                whole = await self.connection.post(self.form.path, body)
+                received.take_whole(whole, time.perf_counter() - begin)
+            return received.answer(sent, time.perf_counter() - begin)
         except ServerError as error:
             said = self.connection.safe(error.message)
             raise RequestFailed(f"said in its stream: {said}", error.code) from None
-        return Seen(answer=answer, received=received)
 
     async def _read_stream(self, body: bytes, received: Received, begin: float) -> None:
         events, came = Events(), False
@@ -89,14 +80,8 @@ class Exchange:
         if not came:
             raise RequestFailed("does not stream its answers")
 
-    async def _read_whole(self, body: bytes, received: Received, begin: float) -> None:
-        reply = await self.connection.post(self.form.path, body)
-        if reply.status != HTTPStatus.OK:
-            raise self.connection.refusal(reply)
-        received.take_whole(reply.body, time.perf_counter() - begin)
 
-
-async def _together(jobs: Iterable[Coroutine[Any, Any, Seen]]) -> list[Seen]:
+async def _together(jobs: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
     """All of them at once. The first that fails ends the others."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -135,37 +135,42 @@ class Connection:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str) -> Reply:
+    async def ask(self, path: str, body: bytes | None = None) -> Reply:
         """A question that is answered at once, or it is a failure."""
         try:
-            async with asyncio.timeout(PATIENCE_S), self._open("GET", path) as response:
+            async with asyncio.timeout(PATIENCE_S), self._open(path, body) as response:
                 return await self._reply(response)
         except TimeoutError:
             raise RequestFailed(f"gave no answer within {PATIENCE_S:.0f} s") from None
 
-    async def post(self, path: str, body: bytes) -> Reply:
-        async with self._open("POST", path, body) as response:
-            return await self._reply(response)
+    async def post(self, path: str, body: bytes) -> bytes:
+        """The whole answer; RequestFailed unless it is 200."""
+        async with self._accepted(path, body) as response:
+            return (await self._reply(response)).body
 
     @asynccontextmanager
     async def stream(self, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The answer as it comes in; RequestFailed unless it is 200."""
-        async with self._open("POST", path, body) as response:
-            if response.status != HTTPStatus.OK:
-                raise self.refusal(await self._reply(response))
+        """The same as it comes in."""
+        async with self._accepted(path, body) as response:
             yield response.content.iter_any()
 
     @asynccontextmanager
-    async def _open(
-        self, method: str, path: str, body: bytes | None = None
-    ) -> "AsyncIterator[aiohttp.ClientResponse]":
+    async def _accepted(self, path: str, body: bytes) -> "AsyncIterator[aiohttp.ClientResponse]":
+        async with self._open(path, body) as response:
+            if response.status != HTTPStatus.OK:
+                raise self.refusal(await self._reply(response))
+            yield response
+
+    @asynccontextmanager
+    async def _open(self, path: str, body: bytes | None) -> "AsyncIterator[aiohttp.ClientResponse]":
         import aiohttp
 
         if self._session is None:
             raise ValueError("a connection is a context manager")
+        method, url = "GET" if body is None else "POST", self.address + path
         try:
             async with self._session.request(
-                method, self.address + path, data=body, allow_redirects=False
+                method, url, data=body, allow_redirects=False
             ) as response:
                 self._refuse_redirect(response)
                 yield response
@@ -274,7 +279,7 @@ async def meet(connection: Connection, model: str | None) -> Server:
 
 async def _models(connection: Connection, model: str | None) -> list[Server]:
     try:
-        reply = await connection.get("/v1/models")
+        reply = await connection.ask("/v1/models")
     except RequestFailed as failure:
         raise unusable(connection, failure) from None
     if reply.status == HTTPStatus.NOT_FOUND and model is not None:
@@ -322,7 +327,7 @@ def _listing(models: Sequence[Server], most: int = 8) -> str:
 async def scrape(connection: Connection) -> Metrics | None:
     """/metrics as it is now; None where there is none."""
     with contextlib.suppress(RequestFailed):
-        reply = await connection.get("/metrics")
+        reply = await connection.ask("/metrics")
         if reply.status == HTTPStatus.OK:
             return metrics.parse(reply.body.decode("utf-8", "replace"))
     return None
@@ -330,7 +335,7 @@ async def scrape(connection: Connection) -> Metrics | None:
 
 async def _version(connection: Connection) -> str | None:
     with contextlib.suppress(RequestFailed):
-        found = (await connection.get("/version")).json()
+        found = (await connection.ask("/version")).json()
         if isinstance(found, dict) and isinstance(found.get("version"), str):
             return connection.safe(found["version"])
     return None
@@ -339,11 +344,9 @@ async def _version(connection: Connection) -> str | None:
 async def _has_tokenizer(connection: Connection, model: str) -> bool:
     """vLLM without one does not look at token ids: one beyond the vocabulary kills its engine."""
     body = orjson.dumps({"model": model, "prompt": "a"})
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            return (await connection.post("/tokenize", body)).status == HTTPStatus.OK
-    except (RequestFailed, TimeoutError):
-        return False
+    with contextlib.suppress(RequestFailed):
+        return (await connection.ask("/tokenize", body)).status == HTTPStatus.OK
+    return False
 
 
 def unusable(connection: Connection, failure: RequestFailed) -> MissingError:

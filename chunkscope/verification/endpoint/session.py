@@ -14,7 +14,7 @@ from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, UsageError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
-from chunkscope.verification.endpoint.exchange import Exchange, Seen
+from chunkscope.verification.endpoint.exchange import Exchange
 from chunkscope.verification.endpoint.metrics import Metrics
 from chunkscope.verification.endpoint.request_body import (
     BYTES,
@@ -265,25 +265,24 @@ class _Session:
 
     async def _repeat(self, repeat: int) -> Figures:
         before = await self._scrape()
-        seen = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
-        after = await self._settled(before, len(seen))
-        answers = [one.answer for one in seen]
+        answers = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
+        after = await self._settled(before, len(answers))
         self.answers += answers
-        figures = figures_of(answers, self._as_counted(seen))
-        self._look_at(seen)
-        return self._with_metrics(figures, before, after, len(seen))
+        figures = figures_of(answers, self._as_counted(answers))
+        self._look_at(answers)
+        return self._with_metrics(figures, before, after, len(answers))
 
-    async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Seen]:
-        """Requests and their numbers; what was seen of each."""
+    async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Answer]:
+        """Requests and their numbers; the answer to each."""
         # Made before the clock starts: a long prompt of token ids takes a while to write down.
         bodies = [self._body(repeat, index, request) for index, request in requests]
         self.sent, self.answered = len(requests), 0
         exchange = Exchange(self.connection, self.form)
         at = [request.arrival_s for _, request in requests]
-        seen = await exchange.send(bodies, at, self._one_more)
+        answers = await exchange.send(bodies, at, self._one_more)
         if repeat >= 0:
             self.late_s = max(self.late_s, exchange.late_s)
-        return seen
+        return answers
 
     def _body(self, repeat: int, index: int, request: Request) -> bytes:
         salt, output = f"{self.name}/{repeat}", request.output_tokens
@@ -295,9 +294,9 @@ class _Session:
 
     # -- what the server counted -----------------------------------------------------------------
 
-    def _as_counted(self, seen: Sequence[Seen]) -> Workload:
+    def _as_counted(self, answers: Sequence[Answer]) -> Workload:
         """The workload with the prompt lengths that the server found, if it tells them all."""
-        counted = [one.received.prompt_tokens for one in seen]
+        counted = [answer.prompt_tokens for answer in answers]
         asked = self.workload.requests
         if not all(counted) or counted == [request.prompt_tokens for request in asked]:
             return self.workload
@@ -311,18 +310,15 @@ class _Session:
         )
         return replace(self.workload, requests=requests)
 
-    def _look_at(self, seen: Sequence[Seen]) -> None:
-        if uncounted := sum(not one.received.is_counted for one in seen):
+    def _look_at(self, answers: Sequence[Answer]) -> None:
+        if uncounted := sum(not answer.is_counted for answer in answers):
             self._note(
                 f"the server did not count the tokens of {uncounted:,} answers: each piece of "
                 "its stream counts as one"
             )
-        asked = [request.output_tokens for request in self.workload.requests]
-        short = sum(
-            sum(one.answer.counts) < tokens for one, tokens in zip(seen, asked, strict=True)
-        )
-        if short:
-            self._note(f"{short:,} of {len(seen):,} answers ended before the length asked for")
+        pairs = zip(answers, self.workload.requests, strict=True)
+        if short := sum(sum(answer.counts) < request.output_tokens for answer, request in pairs):
+            self._note(f"{short:,} of {len(answers):,} answers ended before the length asked for")
         if self.real and not self.server.is_vllm:
             self._note("every repeat sends the same texts: a prefix cache may know them")
 

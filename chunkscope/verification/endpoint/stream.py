@@ -132,6 +132,8 @@ class Received:
             times=tuple(time for time, _ in kept),
             counts=tuple(count for _, count in kept),
             cached=self.cached,
+            prompt_tokens=self.prompt_tokens,
+            is_counted=self.is_counted,
         )
 
 
