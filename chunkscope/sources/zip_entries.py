@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, first_line, too_long
+from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, first_line, printable, too_long
 from chunkscope.sources.byte_stream import FileStream
 from chunkscope.sources.compression import inflated
 
@@ -51,7 +51,7 @@ def entries(file: IO[bytes], shown: str) -> tuple[list[ZipEntry], InputError | N
         with zipfile.ZipFile(file) as listed:
             found = [
                 ZipEntry(
-                    name=info.filename,
+                    name=printable(info.filename),
                     offset=info.header_offset,
                     packed=info.compress_size,
                     size=info.file_size,
@@ -95,7 +95,7 @@ def _header(file: IO[bytes], offset: int) -> tuple[ZipEntry, int] | None:
     if _IN_EXTRA in (packed, size):
         size, packed = _large_sizes(extra) or (size, packed)
     entry = ZipEntry(
-        name=name.decode("utf-8" if flags & _UTF8 else "cp437", errors="replace"),
+        name=printable(name.decode("utf-8" if flags & _UTF8 else "cp437", errors="replace")),
         offset=offset,
         packed=packed,
         size=size,

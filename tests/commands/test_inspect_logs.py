@@ -85,6 +85,14 @@ def test_a_request_that_no_server_counted_is_counted_here(tmp_path: Path) -> Non
     assert "Inspect 0.3.285, task sums, 1 sample, 2 requests" in run.err
 
 
+def test_graders_count_and_are_said_to_be_of_another_model(tmp_path: Path) -> None:
+    asked = [event("hi", usage=9), event("graded", usage=30, model="openai/grader", role="grader")]
+    write_eval(tmp_path / "a.eval", sample(1, *asked), sample(2, asked[0]))
+    run = analyze(tmp_path, "a.eval")
+    assert run.dataset["histogram"] == {"9": 2, "30": 1}
+    assert "its requests went to more than one model: vllm/m (2), openai/grader (1)" in run.err
+
+
 BAD = {
     "cut": "a.eval is cut off or damaged",
     "bomb": "a.eval sample 3: a.eval/samples/bomb_epoch_1.json unpacks to more than 1,000 times",

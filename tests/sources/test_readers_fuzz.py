@@ -24,6 +24,9 @@ from chunkscope.sources.discovery import discover
 from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import SelectOptions
+from tests.sources.inspect_logs import event, sample
+from tests.sources.inspect_logs import members as inspect_members
+from tests.sources.inspect_logs import zipped as inspect_zip
 
 MANY = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -99,6 +102,7 @@ GOOD = {
     "x.jsonl.xz": lzma.compress(LINES),
     "x.jsonl.zst": zstandard.compress(LINES),
     "x.zip": in_memory(zipped),
+    "x.eval": inspect_zip(inspect_members(sample(1, event("why é?")))),
     "x.tar": in_memory(tarred),
     "x.tar.gz": gzip.compress(in_memory(tarred)),
 }

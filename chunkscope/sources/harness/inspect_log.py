@@ -6,6 +6,7 @@ but `_journal/start.json` says the same. Nothing in a log is executed.
 
 import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple, Self
@@ -15,7 +16,7 @@ from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.byte_stream import ByteStream, FileStream
 from chunkscope.sources.chat import conversation
 from chunkscope.sources.documents import DocumentReader
-from chunkscope.sources.fields import UnusableError, describe
+from chunkscope.sources.fields import UnusableError, describe, escape
 from chunkscope.sources.harness.inspect_sample import LoggedSample
 from chunkscope.sources.harness.request import AS_SENT, HarnessLog, SentRequest
 from chunkscope.sources.lines import parse_line
@@ -268,6 +269,7 @@ class InspectLog(HarnessLog):
         version = packages.get("inspect_ai") if isinstance(packages, dict) else None
         self.version = version if isinstance(version, str) else None
         self.task = run["task"] if isinstance(run.get("task"), str) else None
+        self._models: Counter[str] = Counter()
         self._counted_by_mock = False
 
     @property
@@ -280,6 +282,7 @@ class InspectLog(HarnessLog):
 
     def requests(self, record: Any) -> Iterable[SentRequest]:
         cap, counted = record["max_tokens"], record["input_tokens"]
+        self._models[str(record["model"])] += 1
         if counted is None:
             prompt, answer = conversation(record["messages"], record), record["completion"]
             yield SentRequest(prompt=prompt, output_cap=cap, output=answer)
@@ -288,6 +291,9 @@ class InspectLog(HarnessLog):
         yield SentRequest(prompt=counted, output_cap=cap, output=record["output_tokens"])
 
     def notes(self) -> Iterable[str]:
+        if len(self._models) > 1:
+            each = (f"{escape(model[:80])} ({n:,})" for model, n in self._models.most_common())
+            yield f"its requests went to more than one model: {', '.join(each)}"
         if self._counted_by_mock:
             yield (
                 "the lengths are what Inspect's mock model said, which has no tokenizer: to count "
