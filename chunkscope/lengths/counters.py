@@ -247,6 +247,7 @@ class _Requests:
             special = tokenizer.compiled.special_added if adds else 0
             return prompt + request.continuation, _Sent(position, request, special)
         self.tally.media_rows += bool(prompt.media)
+        self.tally.rendered_chats = True
         sent = _Sent(position, request, 0)  # a chat template writes the special tokens itself
         if not tokenizer.counts_chats_itself:
             return tokenizer.chat_text(prompt) + request.continuation, sent

@@ -293,7 +293,8 @@ class _Dataset:
         yield from self.selection.notes
         if isinstance(self.selection, RequestSelection):
             yield from self.selection.log.notes()
-        if self.selection.kind in ("chat", "requests") and self.run.tokenizer.renders_the_date:
+        renders = self.selection.kind == "chat" or self.tally.rendered_chats
+        if renders and self.run.tokenizer.renders_the_date:
             yield (
                 f"the chat template prints the date ({self.run.tokenizer.chat_day}): lengths can "
                 "differ by a token on another day; --chat-date pins it"

@@ -37,6 +37,7 @@ class Tally:
         self.engines: tuple[str, ...] = ()
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()
+        self.rendered_chats = False
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None

@@ -13,6 +13,7 @@ from chunkscope.sources.byte_stream import FileStream
 from chunkscope.sources.compression import compression_of, decompressed
 from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.formats import format_of_name, kind_of_bytes
+from chunkscope.sources.harness.helm import STATE, is_beside_state
 from chunkscope.sources.harness.lm_eval_results import is_results_file
 from chunkscope.sources.opening import open_bytes
 from chunkscope.sources.tables import looks_like_table
@@ -87,6 +88,8 @@ def _leave_out_what_is_no_data(found: FoundFile, told: str | None) -> None:
         raise LeftOut("binary" if is_packed or looks_binary(start) else "unknown suffix")
     if _OWN_ARTEFACT.match(start):
         raise LeftOut("written by chunkscope itself")
+    if is_beside_state(found.file):
+        raise LeftOut(f"written by HELM: what it sent is in {STATE} beside it")
     if told == "json" and is_results_file(found.file):
         raise LeftOut("lm-eval's results: what it sent is in the samples beside it")
 

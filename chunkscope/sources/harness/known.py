@@ -3,12 +3,29 @@
 from collections.abc import Sequence
 from typing import Any
 
+from chunkscope.sources.harness.eval_scope import EvalScopeLog
+from chunkscope.sources.harness.helm import HelmLog
 from chunkscope.sources.harness.inspect_log import InspectLog
+from chunkscope.sources.harness.lighteval import LightevalLog
 from chunkscope.sources.harness.lm_eval import LmEvalLog
+from chunkscope.sources.harness.open_compass import OpenCompassLog
+from chunkscope.sources.harness.openai_evals import OpenAiEvalsLog
+from chunkscope.sources.harness.promptfoo import PromptfooLog
 from chunkscope.sources.harness.request import HarnessLog
+from chunkscope.sources.harness.simple_evals import SimpleEvalsLog
 from chunkscope.sources.reader import RecordReader
 
-LOGS: tuple[type[HarnessLog], ...] = (LmEvalLog, InspectLog)
+LOGS: tuple[type[HarnessLog], ...] = (
+    LmEvalLog,
+    InspectLog,
+    HelmLog,
+    LightevalLog,
+    OpenCompassLog,
+    OpenAiEvalsLog,
+    SimpleEvalsLog,
+    EvalScopeLog,
+    PromptfooLog,
+)
 
 
 def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:

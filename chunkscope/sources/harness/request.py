@@ -99,9 +99,13 @@ class HarnessLog(ABC):
         Raises InputError for a log of this harness whose shape or version is not known.
         """
 
+    def rows(self, position: int, record: Any) -> Iterable[tuple[int, Any]]:
+        """The rows in a record: itself, unless a document holds all of them in a way of its own."""
+        yield position, record
+
     @abstractmethod
     def requests(self, record: Any) -> Iterable[SentRequest]:
-        """What was sent for one record. Raises UnusableError."""
+        """What was sent for one row. Raises UnusableError."""
 
     def notes(self) -> Iterable[str]:
         """What the user should know of the log, beside the sentence of its summary."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from chunkscope.sources.base import Chunk, Problems
 from chunkscope.sources.chat import Conversation, plain_text
@@ -26,9 +27,11 @@ class RequestSelection(Selection):
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         prompts = Prompts([], [], None)
-        for position, record in zip(chunk.positions, chunk.records, strict=True):
+        records = zip(chunk.positions, chunk.records, strict=True)
+        rows = chain.from_iterable(self.log.rows(at, record) for at, record in records)
+        for position, row in rows:
             try:
-                found = list(self._item(record))
+                found = list(self._item(row))
             except UnusableError as error:
                 problems.bad(position, str(error))
                 continue

@@ -1,0 +1,34 @@
+"""evalscope's predictions: a line per sample, with its messages and the model's output."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from chunkscope.sources.fields import UnusableError
+from chunkscope.sources.harness.request import HarnessLog, SentRequest
+from chunkscope.sources.harness.values import a_count, all_have, an_object, without_answer
+from chunkscope.sources.reader import RecordReader
+
+
+class EvalScopeLog(HarnessLog):
+    harness = "evalscope"
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+
+    @classmethod
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
+        if not all_have(head, "index", "messages", "model_output"):
+            return None
+        return cls(reader.source.name.rpartition("/")[2])
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        if not isinstance(record, dict):
+            raise UnusableError("no prediction of evalscope")
+        usage = an_object(an_object(record.get("model_output")).get("usage"))
+        sent, answer = without_answer(record.get("messages"))
+        counted = a_count(usage.get("input_tokens"))
+        yield SentRequest(
+            prompt=counted or sent,
+            output=a_count(usage.get("output_tokens")) or (None if counted else answer),
+        )
+        self.documents += 1
