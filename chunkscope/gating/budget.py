@@ -3,9 +3,8 @@
 A table that is missing promises nothing; a key that is missing promises nothing.
 """
 
-from collections.abc import Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -163,19 +162,15 @@ def _known_at(place: list[str]) -> list[str]:
     """The keys that may stand in a table."""
     model: Any = Budget
     for part in place:
-        if part not in model.model_fields:
-            continue  # the name of a dataset in `data.of`
-        found = _table_in(model.model_fields[part].annotation)
-        model = found or model
+        if part in model.model_fields:  # else it is the name of a dataset in `data.of`
+            model = _table_in(model.model_fields[part].annotation) or model
     return list(model.model_fields)
 
 
 def _table_in(annotation: Any) -> type[_Table] | None:
     if isinstance(annotation, type) and issubclass(annotation, _Table):
         return annotation
-    inner: Callable[[Any], Any] = _table_in
-    parts = getattr(annotation, "__args__", ())
-    return next((found for part in parts if (found := inner(part))), None)
+    return next(filter(None, map(_table_in, get_args(annotation))), None)
 
 
 def unknown_key(key: str, known: list[str], where: str) -> InputError:

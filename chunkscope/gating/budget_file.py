@@ -124,7 +124,6 @@ def _path_of(header: str) -> tuple[str, ...]:
         return ()
     path: list[str] = []
     while isinstance(level, dict) and level:
-        (key,) = level
+        ((key, level),) = level.items()
         path.append(key)
-        level = level[key]
     return tuple(path)

@@ -219,11 +219,10 @@ def from_yaml(text: str) -> Committed:
     words: list[str] = []
     dropped = []
     for key, value in found.items():
-        if value is False:
-            if fault := _dropped(str(key)):
-                dropped.append(fault)
-            continue
-        words += [f"--{key}", *_yaml_words(value)]
+        if value is not False:
+            words += [f"--{key}", *_yaml_words(value)]
+        elif fault := _dropped(str(key)):
+            dropped.append(fault)
     return _Words(words, dropped).read()
 
 

@@ -73,10 +73,8 @@ def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _hit_rate(answers: Sequence[Answer], workload: Workload) -> float | None:
-    cached = [answer.cached for answer in answers]
-    if any(count is None for count in cached):
-        return None
-    return sum(count or 0 for count in cached) / workload.input_tokens
+    known = [answer.cached for answer in answers if answer.cached is not None]
+    return sum(known) / workload.input_tokens if len(known) == len(answers) else None
 
 
 def _latency(

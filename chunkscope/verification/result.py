@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.artefacts.figures import QUANTILES, Group, in_group
 from chunkscope.artefacts.schema import plain
 from chunkscope.engine.logs import Status
 from chunkscope.engine.settings import Value
@@ -221,8 +222,7 @@ class Verification(Artefact):
 
 _FIGURES = tuple(f.name for f in fields(Figures))
 _LATENCIES = ("ttft_s", "itl_s", "e2e_s")
-_QUANTILES = tuple(f.name for f in fields(Quantiles))
-_COMPARED = ("makespan_s", "input_tokens_per_s", "output_tokens_per_s")
+_COMPARED = in_group(Group.THROUGHPUT, Group.TTFT, Group.ITL, Group.E2E)
 _RUN = (
     *("setting", "same_as", "args", "status", "message", "phase", "started", "took_s", "start_s"),
     *("activation_peak_gib", "device_peak_gib", "weights_gib", "kv_cache_tokens", "kv_concurrency"),
@@ -248,18 +248,12 @@ def _figures_json(figures: Figures) -> dict[str, Any]:
 
 def _spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
     """Least and most over the repeats, for the figures that are compared."""
-    if not repeats:
-        return {}
-    found = {name: [getattr(r, name) for r in repeats] for name in _COMPARED}
-    for name in _LATENCIES:
-        latencies = [getattr(r, name) for r in repeats]
-        if all(latencies):
-            for at in _QUANTILES:
-                found[f"{name}.{at}"] = [getattr(latency.all, at) for latency in latencies]
-    return {
-        name: {"min": min(values), "max": max(values), "median": median(values)}
-        for name, values in found.items()
-    }
+    spread = {}
+    for figure in _COMPARED:
+        values = [found for r in repeats if (found := figure.of(r)) is not None]
+        if values and len(values) == len(repeats):
+            spread[figure.key] = {"min": min(values), "max": max(values), "median": median(values)}
+    return spread
 
 
 def _run_fields(run: dict[str, Any]) -> dict[str, Any]:
@@ -280,5 +274,5 @@ def _figures_fields(figures: dict[str, Any]) -> dict[str, Any]:
 def _latency_fields(latency: dict[str, Any] | None) -> dict[str, Any] | None:
     if latency is None:
         return None
-    parts = {name: value for name, value in latency.items() if name not in _QUANTILES}
-    return {**parts, "all": {name: latency[name] for name in _QUANTILES}}
+    parts = {name: value for name, value in latency.items() if name not in QUANTILES}
+    return {**parts, "all": {name: latency[name] for name in QUANTILES}}

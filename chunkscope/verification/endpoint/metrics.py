@@ -37,7 +37,7 @@ class MetricSample:
 class Metrics:
     """One reading."""
 
-    samples: tuple[MetricSample, ...]
+    samples: tuple[MetricSample, ...] = ()
 
     @property
     def is_vllm(self) -> bool:
@@ -52,12 +52,6 @@ class Metrics:
             if found:
                 return sum(found)
         return None
-
-    @property
-    def caches(self) -> list[dict[str, Any]]:
-        """What each engine says of its KV cache."""
-        said = [sample.labels for sample in self.samples if sample.name == CACHE]
-        return [{name: _value(text) for name, text in labels.items()} for labels in said]
 
 
 def parse(text: str) -> Metrics:
@@ -130,7 +124,8 @@ class ServerKvCache:
 
 
 def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
-    caches = metrics.caches
+    said = [sample.labels for sample in metrics.samples if sample.name == CACHE]  # by engine
+    caches = [{name: _value(text) for name, text in labels.items()} for labels in said]
     if not caches:
         return ServerKvCache(engine={})
     facts = {**{name: caches[0].get(name) for name in FACTS}, "engines": len(caches)}
@@ -140,11 +135,11 @@ def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
         return ServerKvCache(engine=facts, tokens=int(tokens), concurrency=concurrency)
     sizes = [(cache.get("num_gpu_blocks"), cache.get("block_size")) for cache in caches]
     tokens = _sum(blocks * size if blocks and size else None for blocks, size in sizes)
-    if tokens is None:
-        return ServerKvCache(engine=facts)
-    concurrency = tokens / max_model_len if max_model_len else None
     return ServerKvCache(
-        engine=facts, tokens=int(tokens), concurrency=concurrency, is_upper_bound=True
+        engine=facts,
+        tokens=None if tokens is None else int(tokens),
+        concurrency=tokens / max_model_len if tokens and max_model_len else None,
+        is_upper_bound=tokens is not None,
     )
 
 

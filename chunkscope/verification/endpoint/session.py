@@ -147,9 +147,7 @@ class _Session:
             status, message = Status.TIMEOUT, f"no end after {timeout_s:g} s{self._how_far()}"
         except RequestFailed as failure:
             status, message = failure.status, f"the server {failure.message}{self._how_far()}"
-        finally:
-            took_s = time.perf_counter() - begin
-        return self._result(status, message, started, took_s)
+        return self._result(status, message, started, time.perf_counter() - begin)
 
     def _begin(self, phase: str, detail: str = "") -> None:
         self.phase, self.sent = phase, 0
@@ -163,9 +161,7 @@ class _Session:
         self.listener.progress(self.answered, self.sent)
 
     def _result(self, status: Status, message: str, started: str, took_s: float) -> Run:
-        cache = metrics.kv_cache(
-            self.server.metrics or Metrics(samples=()), self.server.max_model_len
-        )
+        cache = metrics.kv_cache(self.server.metrics or Metrics(), self.server.max_model_len)
         if cache.is_upper_bound:
             self._note("KV cache tokens are blocks x block size: too many for a hybrid model")
         if self.late_s > LATE_S:
