@@ -1,6 +1,8 @@
 """Profiles and plans for the tests of `recommend`."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from chunkscope.lengths.histogram import LengthHistogram
@@ -37,3 +39,20 @@ def profile(**datasets: Sequence[int]) -> Profile:
 def plan(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
     chosen = {"model": "llama-3.1-8b", "gpu": "h200", "vllm_version": "0.24.0", **options}
     return recommend(profile(data=lengths), **chosen)
+
+
+@cache
+def _made(lengths: tuple[int, ...], options: tuple[tuple[str, Any], ...]) -> Plan:
+    return plan(lengths, **dict(options))
+
+
+def plan_that_sets(
+    lengths: Sequence[int] = SHORT, *, given: dict[str, Any], **options: Any
+) -> Plan:
+    """A plan with these engine arguments, whatever `recommend` would advise."""
+    made = _made(tuple(lengths), tuple(options.items()))
+    arguments = tuple(
+        replace(a, value=given.get(a.name, a.default), set=a.name in given) for a in made.arguments
+    )
+    assert set(given) <= {a.name for a in arguments}
+    return replace(made, arguments=arguments)

@@ -152,4 +152,8 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
 def _next(plan: "Plan") -> str:
     named = plan.model.load_name if plan.model else "MODEL"
     same = shlex.join(word for word in sys.argv[2:] if word != "--check")
-    return f"vllm serve {named} $(chunkscope recommend {same} --emit vllm-args)".replace("  ", " ")
+    return (
+        f"vllm serve {shlex.quote(named)} $(chunkscope recommend {same} --emit vllm-args)".replace(
+            "  ", " "
+        )
+    )

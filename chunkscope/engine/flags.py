@@ -325,11 +325,6 @@ def command_line(settings: Settings, version: Version) -> list[str]:
     return words
 
 
-def container_words(model: str, words: list[str]) -> list[str]:
-    """What follows the image's entry point, which is not `vllm serve MODEL` in every version."""
-    return ["--model", model, *words]
-
-
 def dry_words(model: str) -> list[str]:
     """A model without weights and tokenizer: enough to have arguments checked."""
     return ["--model", model, "--load-format", "dummy", "--skip-tokenizer-init"]
@@ -344,6 +339,7 @@ def dry_keywords(model: str) -> dict[str, str | bool]:
     return {"model": model, "load_format": "dummy", "skip_tokenizer_init": True}
 
 
+SERVE = ["vllm", "serve"]  # the model follows as a word of its own: 0.11 refuses `--model` here
 CONFIG_FILE = "--config"
 
 

@@ -4,6 +4,7 @@ Each is read as its reader reads it, odd habits included: what vLLM would refuse
 is kept as a fault beside the values.
 """
 
+import itertools
 import json
 import re
 import shlex
@@ -34,6 +35,7 @@ ON = {flag.spelling: flag for flag in FLAGS}
 OFF = {flag.off_spelling: flag for flag in FLAGS if flag.off_spelling}
 # What lm-eval (read in 0.4.9 and 0.4.13) calls some of them, and what it sets unasked.
 HARNESS_NAMES = {"max_length": "max_model_len", "max_batch_size": "max_num_seqs"}
+HARNESS_COMMANDS = ("lm_eval", "lm-eval")
 HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
 
 
@@ -75,7 +77,7 @@ def _form_of(path: Path, text: str) -> str:
     if path.suffix.lower() in (".yaml", ".yml"):
         return "vllm-yaml"
     first = next(iter(_uncommented(text).split()), "")
-    if first.startswith("{") or re.match(r"[A-Za-z_]+=", first):
+    if first.startswith("{") or re.match(r"[A-Za-z_]+=", first) or first in HARNESS_COMMANDS:
         return "lm-eval"
     return "vllm-args"
 
@@ -247,8 +249,8 @@ def _dropped(key: str) -> Fault | None:
 
 
 def from_model_args(text: str) -> Committed:
-    """`pretrained=M,max_model_len=4096,...`, or the same as a JSON object."""
-    text = _uncommented(text).strip()
+    """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it."""
+    text = _model_args(_uncommented(text).strip())
     pairs = json.loads(text) if text.startswith("{") else _pairs(text)
     values: dict[str, Value] = {}
     faults = []
@@ -270,6 +272,17 @@ def from_model_args(text: str) -> Committed:
         entry=Entry.LLM,
         defaults=HARNESS_DEFAULTS,
     )
+
+
+def _model_args(text: str) -> str:
+    if not text.startswith(HARNESS_COMMANDS):
+        return text
+    words = shlex.split(text.replace("\\\n", " "))
+    at = next((i for i, w in enumerate(words) if w in ("--model_args", "-a")), None)
+    if at is None:
+        raise ValueError("the command has no --model_args")
+    given = itertools.takewhile(lambda word: not word.startswith("-"), words[at + 1 :])
+    return ",".join(given)
 
 
 def _pairs(text: str) -> dict[str, str]:

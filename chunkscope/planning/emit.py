@@ -1,43 +1,29 @@
-"""Plan -> the arguments of vLLM, of an evaluation harness, or a manifest."""
+"""Plan -> the arguments of vLLM, the command of an evaluation harness, or a manifest."""
 
-import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import orjson
 
 from chunkscope.engine.choices import Entry, Target, Task
-from chunkscope.engine.flags import (
-    CONFIG_FILE,
-    container_words,
-    dotted,
-    underscored,
-    yaml_lines,
-)
+from chunkscope.engine.flags import CONFIG_FILE, underscored, yaml_lines
 from chunkscope.errors import UsageError
+from chunkscope.planning.emission import (
+    NO_MODEL,
+    TASK,
+    Emission,
+    for_clients,
+    model_of,
+    requests_in_flight,
+)
+from chunkscope.planning.manifests import docker_compose, kubernetes
 from chunkscope.planning.plan import Plan
-
-PLACEHOLDER = "MODEL"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emission:
-    """`lost`: what the plan holds and this form cannot say. `notes`: how to use the text."""
-
-    text: str
-    lost: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def emit(plan: Plan, target: Target) -> Emission:
     """What goes to stdout, and what to say on stderr beside it."""
     return EMITTERS[target](plan)
-
-
-def _model(plan: Plan) -> str | None:
-    """What to load; None when the plan was made without a model."""
-    return plan.model.load_name if plan.model else None
 
 
 def _text(value: object) -> str:
@@ -56,7 +42,7 @@ def _vllm_args(plan: Plan) -> Emission:
     words = plan.cli_args()
     if not all(SAFE.fullmatch(word) for word in words):
         raise ValueError(f"not safe in a shell: {words}")
-    return Emission(text=" ".join(words), lost=plan.lost)
+    return Emission(text=" ".join(words), lost=plan.lost, notes=for_clients(plan))
 
 
 def _vllm_yaml(plan: Plan) -> Emission:
@@ -66,13 +52,14 @@ def _vllm_yaml(plan: Plan) -> Emission:
     text = "\n".join([f"# vllm serve MODEL {CONFIG_FILE} THIS_FILE", *lines])
     notes = (
         f"write `{CONFIG_FILE} FILE` with a blank: vLLM silently ignores `{CONFIG_FILE}=FILE`",
+        *for_clients(plan),
     )
     return Emission(text=text, lost=plan.lost, notes=notes)
 
 
 def _python(plan: Plan) -> Emission:
     """A call of vLLM's `LLM` class."""
-    kwargs = {"model": _model(plan) or PLACEHOLDER, **plan.llm_kwargs()}
+    kwargs = {"model": model_of(plan), **plan.llm_kwargs()}
     lines = [f"    {name}={value!r}," for name, value in kwargs.items()]
     text = "\n".join(["from vllm import LLM", "", "llm = LLM(", *lines, ")"])
     return Emission(text=text, lost=plan.lost)
@@ -93,7 +80,8 @@ def _env(plan: Plan) -> Emission:
     line = _vllm_args(plan)
     values = plan.settings_for(Entry.SERVE).given()
     lines = [f"CHUNKSCOPE_{name.upper()}={_text(value)}" for name, value in values.items()]
-    return Emission(text="\n".join([f'CHUNKSCOPE_VLLM_ARGS="{line.text}"', *lines]), lost=line.lost)
+    text = "\n".join([f'CHUNKSCOPE_VLLM_ARGS="{line.text}"', *lines])
+    return Emission(text=text, lost=line.lost, notes=line.notes)
 
 
 # -- harnesses ---------------------------------------------------------------------------------
@@ -110,22 +98,36 @@ def _pairs(items: Mapping[str, object]) -> str:
     return ",".join(f"{key}={value}" for key, value in items.items())
 
 
+def _harness(
+    plan: Plan, words: list[str], tried: str, *notes: str, lost: tuple[str, ...] = ()
+) -> Emission:
+    """A command to paste: what is left to fill in is said first, what it was tried with last."""
+    fill = f"put your task for {TASK}" + ("" if plan.model else f", your model for {NO_MODEL}")
+    return Emission(
+        text=shlex.join(words),
+        lost=(*plan.lost, *lost),
+        notes=(fill, *notes, f"tried with {tried}"),
+    )
+
+
 def _lm_eval(plan: Plan) -> Emission:
-    """The `--model_args` of lm-evaluation-harness (`lm_eval --model vllm`; read in 0.4.13)."""
+    """All requests are given to the `LLM` class at once: no number of connections to choose."""
     # The harness has an idea of its own about the utilization, so it is always spelled out.
     utilization = plan.argument("gpu_memory_utilization").value
-    model = _model(plan)
     items = {
-        **({"pretrained": model} if model else {}),
+        "pretrained": model_of(plan),
         **plan.llm_kwargs(),
         "gpu_memory_utilization": utilization,
     }
-    notes: tuple[str, ...] = (
-        "pass `--batch_size auto`: otherwise the harness sends one request at a time",
-    )
-    if not model:
-        notes = ("put `pretrained=MODEL,` in front", *notes)
-    return Emission(text=_pairs(items), lost=plan.lost, notes=notes)
+    # Without `auto` the harness sends one request at a time.
+    words = ["lm_eval", "--model", "vllm", "--model_args", _pairs(items), "--batch_size", "auto"]
+    notes = []
+    if context := plan.settings.max_model_len:
+        notes.append(
+            f"lm-eval cuts prompts to {context:,} tokens less the task's max_gen_toks (256 unless "
+            "it says otherwise), and fails where that leaves none"
+        )
+    return _harness(plan, [*words, "--tasks", TASK], "lm-eval 0.4.13", *notes)
 
 
 # The keys of lighteval's vLLM backend (read in 0.13.0, which refuses others).
@@ -139,93 +141,44 @@ LIGHTEVAL = {
 
 
 def _lighteval(plan: Plan) -> Emission:
-    # lighteval passes defaults of its own (2048 tokens, 128 requests, 0.9), never vLLM's.
-    known = {a.name: a.value for a in plan.arguments if a.value is not None}
+    # lighteval passes defaults of its own (2048 tokens, 128 requests, 0.9), never vLLM's, and
+    # cuts prompts at 8192 tokens unless it is told the context.
+    known = plan.deployment.effective(plan.settings).given()
     items = {theirs: known[ours] for ours, theirs in LIGHTEVAL.items() if ours in known}
     threshold = plan.settings.long_prefill_token_threshold
     if threshold and plan.inputs.task is Task.LOGLIKELIHOOD:
         # Without the threshold only the budget keeps a prompt's logits in memory.
         items["max_num_batched_tokens"] = threshold
         items["max_num_seqs"] = min(int(items.get("max_num_seqs") or 128), threshold)
-    lost = list(plan.lost)
+    lost = [
+        "lighteval 0.13 accepts vLLM 0.10.0 to 0.10.1 only, and stops with any other: "
+        f"this plan is for {plan.release.text}"
+    ]
     if plan.settings.enable_chunked_prefill is False:
         lost.append("lighteval cannot switch chunked prefill off: it stays on")
     if threshold:
         lost.append("lighteval cannot set long_prefill_token_threshold")
     notes = ["lighteval runs vLLM without CUDA graphs (enforce_eager)"]
     if "max_num_batched_tokens" not in items:
-        notes.insert(0, "without a budget here lighteval takes 2048 tokens and 128 requests")
-    model = _model(plan)
-    named = {"model_name": model, **items} if model else items
-    if not model:
-        notes.insert(0, "put `model_name=MODEL,` in front")
-    return Emission(text=_pairs(named), lost=tuple(lost), notes=tuple(notes))
+        notes.append("without a budget here lighteval takes 2048 tokens and 128 requests")
+    words = ["lighteval", "vllm", _pairs({"model_name": model_of(plan), **items}), TASK]
+    return _harness(plan, words, "lighteval 0.13.0", *notes, lost=tuple(lost))
 
 
 def _inspect(plan: Plan) -> Emission:
-    """`-M key=value` pairs for Inspect's vLLM provider (read in 0.3.285): they become flags."""
+    """Inspect starts `vllm serve` itself: each `-M name=value` becomes a flag of it."""
     flags = underscored(plan.settings_for(Entry.SERVE), plan.release.version)
-    words = [f"-M {name}={_text(value)}" for name, value in flags.items()]
-    notes: tuple[str, ...] = ()
-    if any(value is True for value in flags.values()):
-        notes = ("a switch such as no_... =true needs an Inspect that drops the value of booleans",)
-    return Emission(text=" ".join(words), lost=plan.lost, notes=notes)
-
-
-# -- manifests ---------------------------------------------------------------------------------
-
-COMPOSE = """services:
-  vllm:
-    image: vllm/vllm-openai:v{version}
-    command: {command}
-    ports: ["8000:8000"]
-    ipc: host
-    environment: {{HF_HOME: /models}}
-    volumes: ["~/.cache/huggingface:/models"]
-    deploy:
-      resources:
-        reservations:
-          devices:
-            - driver: nvidia
-              count: {gpus}
-              capabilities: [gpu]"""
-
-KUBERNETES = """apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: vllm
-spec:
-  replicas: 1
-  selector:
-    matchLabels: {{app: vllm}}
-  template:
-    metadata:
-      labels: {{app: vllm}}
-    spec:
-      containers:
-        - name: vllm
-          image: vllm/vllm-openai:v{version}
-          args: {command}
-          ports: [{{containerPort: 8000}}]
-          resources:
-            limits: {{nvidia.com/gpu: {gpus}}}
-          volumeMounts: [{{name: shm, mountPath: /dev/shm}}]
-      volumes:
-        - name: shm
-          emptyDir: {{medium: Memory}}"""
-
-
-def _manifest(template: str) -> Callable[[Plan], Emission]:
-    """vLLM's own image, with the arguments as its command."""
-
-    def fill(plan: Plan) -> Emission:
-        words = container_words(_model(plan) or PLACEHOLDER, plan.cli_args())
-        text = template.format(
-            version=dotted(plan.release.version), command=json.dumps(words), gpus=plan.inputs.tp
-        )
-        return Emission(text=text, lost=plan.lost)
-
-    return fill
+    words = ["inspect", "eval", TASK, "--model", f"vllm/{model_of(plan)}"]
+    if at_once := requests_in_flight(plan):
+        words += ["--max-connections", str(at_once)]
+    switches = [name for name, value in flags.items() if value is True]
+    for name, value in flags.items():
+        # Of a switch without a value every version since 0.3.136 makes a flag; of `true` only
+        # those after 0.3.180.
+        words += ["-M", f"{name}={'null' if name in switches else _text(value)}"]
+    tried = "Inspect 0.3.136 to 0.3.285" if switches else "Inspect 0.3.100 to 0.3.285"
+    none = () if at_once else ("add --max-connections: Inspect sends 10 requests at a time",)
+    return _harness(plan, words, tried, *none)
 
 
 EMITTERS: dict[Target, Callable[[Plan], Emission]] = {
@@ -237,6 +190,6 @@ EMITTERS: dict[Target, Callable[[Plan], Emission]] = {
     Target.LM_EVAL: _lm_eval,
     Target.LIGHTEVAL: _lighteval,
     Target.INSPECT: _inspect,
-    Target.DOCKER_COMPOSE: _manifest(COMPOSE),
-    Target.KUBERNETES: _manifest(KUBERNETES),
+    Target.DOCKER_COMPOSE: docker_compose,
+    Target.KUBERNETES: kubernetes,
 }

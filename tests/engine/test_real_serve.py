@@ -41,11 +41,11 @@ def _shell(script):
 
 
 def inspect_words(text):
-    """As Inspect builds its server's command line: a switch that is true has no value."""
+    """As Inspect builds its server's command line: a switch has no value."""
     words = []
-    for pair in filter(None, text.removeprefix("-M ").split(" -M ")):
+    for pair in text.split(" -M ")[1:]:
         name, value = pair.split("=")
-        words += ["--" + name.replace("_", "-"), *([] if value == "true" else [value])]
+        words += ["--" + name.replace("_", "-"), *([] if value == "null" else [value])]
     return words
 
 
@@ -59,18 +59,16 @@ def lines_of(made, folder):
     """Each form's words after `vllm serve`, all to be read alike."""
     text = {target: emit(made, target).text for target in Target}
     compose = yaml.safe_load(text[Target.DOCKER_COMPOSE])["services"]["vllm"]["command"]
-    deployment = yaml.safe_load(text[Target.KUBERNETES])["spec"]["template"]["spec"]
-    manifest = deployment["containers"][0]["args"]
-    for container in (compose, manifest):
-        container[container.index("--model") + 1] = MODEL
+    _, deployment, _ = yaml.safe_load_all(text[Target.KUBERNETES])
+    manifest = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     return {
         "plan.cli_args()": [MODEL, *made.cli_args()],
         Target.VLLM_ARGS: [MODEL, *shell_words(text[Target.VLLM_ARGS])],
         Target.ENV: [MODEL, *sourced_words(text[Target.ENV])],
         Target.VLLM_YAML: [MODEL, *config_file(folder, text[Target.VLLM_YAML])],
         Target.INSPECT: [MODEL, *inspect_words(text[Target.INSPECT])],
-        Target.DOCKER_COMPOSE: compose,
-        Target.KUBERNETES: manifest,
+        Target.DOCKER_COMPOSE: [MODEL, *compose[1:]],
+        Target.KUBERNETES: [MODEL, *manifest[1:]],
     }
 
 

@@ -5,6 +5,7 @@ All questions of this file are put to one process (`answers`); the tests read wh
 
 import ast
 import json
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +124,8 @@ def emitted(version, folders):
                 made = plan(lengths, model=model, vllm_version=version, entry=entry)
                 call = ast.parse(emit(made, Target.PYTHON).text).body[1].value
                 python = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-                words = emit(made, Target.LM_EVAL).text.split(",")
+                (_, _, _, _, pairs, *_) = shlex.split(emit(made, Target.LM_EVAL).text)
+                words = pairs.split(",")
                 harness = {k: _literal(v) for k, _, v in (word.partition("=") for word in words)}
                 assert python.pop("model") == harness.pop("pretrained")
                 texts = {"python": python, "lm-eval": harness}

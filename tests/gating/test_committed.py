@@ -105,6 +105,9 @@ def test_a_list_that_holds_itself_many_times_over_costs_nothing():
     ("text", "values"),
     [
         ("pretrained=a/b,max_model_len=4096", {"max_model_len": 4096}),
+        ("lm_eval --model vllm --model_args 'pretrained=a b,max_num_seqs=8' \\\n  --tasks t",
+         {"max_num_seqs": 8}),
+        ("lm-eval run --model_args pretrained=a max_num_seqs=8 --tasks t", {"max_num_seqs": 8}),
         ("# comment\nmax_length=4096,\n max_batch_size=8",
          {"max_model_len": 4096, "max_num_seqs": 8}),
         ("enable_chunked_prefill=False", {"enable_chunked_prefill": False}),

@@ -1,18 +1,26 @@
 import ast
 import json
+import shlex
 import subprocess
 
 import pytest
 import yaml
 
+from chunkscope.costs.models import MODELS
 from chunkscope.engine.choices import Target, Task
 from chunkscope.errors import UsageError
 from chunkscope.planning.emit import emit
-from tests.plans import FITTING, LONG, MIXED, SHORT, plan
+from tests.plans import FITTING, LONG, MIXED, SHORT, plan, plan_that_sets
+
+OFF = {"max_model_len": 768, "max_num_batched_tokens": 8192, "enable_chunked_prefill": False}
 
 
 def text(target, lengths=MIXED, **options):
     return emit(plan(lengths, **options), target).text
+
+
+def text_of(given, target, **options):
+    return emit(plan_that_sets(given=given, **options), target).text
 
 
 def test_vllm_args_is_one_line_that_a_shell_splits_into_the_arguments():
@@ -86,51 +94,221 @@ def test_env_names_do_not_look_like_vllms_own():
     assert not any(line.startswith("VLLM_") for line in text(Target.ENV).splitlines())
 
 
-def test_lm_eval_gets_one_string_with_the_utilization_spelled_out():
-    assert text(Target.LM_EVAL, SHORT) == (
-        "pretrained=meta-llama/Llama-3.1-8B,max_model_len=768,max_num_batched_tokens=8192,"
-        "enable_chunked_prefill=False,gpu_memory_utilization=0.92"
-    )
+# -- harnesses: whole commands -------------------------------------------------------------------
+
+
+def words(target, given=None, **options):
+    return shlex.split(emit(plan_that_sets(given=given or {}, **options), target).text)
+
+
+def pairs(word):
+    return dict(pair.split("=") for pair in word.split(","))
+
+
+def test_lm_eval_gets_a_whole_command_that_sends_all_requests_at_once():
+    found = words(Target.LM_EVAL, OFF)
+    assert found[:4] == ["lm_eval", "--model", "vllm", "--model_args"]
+    assert found[5:] == ["--batch_size", "auto", "--tasks", "TASK"]
+
+
+def test_lm_eval_has_an_utilization_of_its_own_so_it_is_spelled_out():
+    assert pairs(words(Target.LM_EVAL, OFF)[4]) == {
+        "pretrained": "meta-llama/Llama-3.1-8B",
+        "max_model_len": "768",
+        "max_num_batched_tokens": "8192",
+        "enable_chunked_prefill": "False",
+        "gpu_memory_utilization": "0.92",
+    }
+
+
+def test_lm_eval_cuts_prompts_to_a_context_that_is_set_and_only_then():
+    cut = emit(plan_that_sets(given=OFF), Target.LM_EVAL)
+    assert any("cuts prompts to 768 tokens" in note for note in cut.notes)
+    free = emit(plan_that_sets(given={"max_num_seqs": 512}), Target.LM_EVAL)
+    assert "max_model_len" not in free.text
+    assert not any("cuts prompts" in note for note in free.notes)
 
 
 def test_lighteval_gets_only_the_keys_it_knows_and_says_what_is_lost():
-    emission = emit(plan(FITTING), Target.LIGHTEVAL)
-    assert emission.text == (
-        "model_name=meta-llama/Llama-3.1-8B,max_model_length=4352,max_num_batched_tokens=8192,"
-        "max_num_seqs=1024,gpu_memory_utilization=0.92"
-    )
+    made = plan_that_sets(given={"long_prefill_token_threshold": 2048})
+    emission = emit(made, Target.LIGHTEVAL)
+    command, backend, model, task = shlex.split(emission.text)
+    assert (command, backend, task) == ("lighteval", "vllm", "TASK")
+    assert pairs(model) == {
+        "model_name": "meta-llama/Llama-3.1-8B",
+        "max_model_length": "131072",
+        "max_num_batched_tokens": "8192",
+        "max_num_seqs": "1024",
+        "gpu_memory_utilization": "0.92",
+        "tensor_parallel_size": "1",
+    }
     assert any("long_prefill_token_threshold" in loss for loss in emission.lost)
-    assert any("off" in loss for loss in emit(plan(SHORT), Target.LIGHTEVAL).lost)
+    assert any("off" in loss for loss in emit(plan_that_sets(given=OFF), Target.LIGHTEVAL).lost)
+
+
+def test_lighteval_says_which_vllm_it_accepts():
+    (first, *_) = emit(plan_that_sets(given={}), Target.LIGHTEVAL).lost
+    assert "vLLM 0.10.0 to 0.10.1 only" in first
+    assert "this plan is for 0.24.0" in first
 
 
 def test_lighteval_keeps_a_likelihood_eval_in_memory_by_its_budget():
-    made = plan(LONG, model="qwen2.5-7b", gpu="h100", task=Task.LOGLIKELIHOOD)
-    threshold = made.settings.long_prefill_token_threshold
-    assert f"max_num_batched_tokens={threshold}," in emit(made, Target.LIGHTEVAL).text
+    given = {"long_prefill_token_threshold": 1024}
+    made = plan_that_sets(given=given, gpu="h100", task=Task.LOGLIKELIHOOD)
+    assert "max_num_batched_tokens=1024," in emit(made, Target.LIGHTEVAL).text
 
 
-def test_inspect_gets_pairs_that_become_server_flags():
-    assert text(Target.INSPECT, SHORT) == (
-        "-M max_model_len=768 -M max_num_batched_tokens=8192 -M no_enable_chunked_prefill=true"
+def test_inspect_gets_a_whole_command_and_pairs_that_become_server_flags():
+    assert text_of(OFF, Target.INSPECT) == (
+        "inspect eval TASK --model vllm/meta-llama/Llama-3.1-8B --max-connections 1024"
+        " -M max_model_len=768 -M max_num_batched_tokens=8192 -M no_enable_chunked_prefill=null"
     )
 
 
-@pytest.mark.parametrize("target", [Target.DOCKER_COMPOSE, Target.KUBERNETES])
-def test_manifests_parse_and_hold_image_arguments_and_gpus(target):
-    made = plan(SHORT, model="llama-3.1-70b", tp=4)
-    document = yaml.safe_load(emit(made, target).text)
-    if target is Target.DOCKER_COMPOSE:
-        service = document["services"]["vllm"]
-        image, words = service["image"], service["command"]
-        (device,) = service["deploy"]["resources"]["reservations"]["devices"]
-        gpus = device["count"]
-    else:
-        (container,) = document["spec"]["template"]["spec"]["containers"]
-        image, words = container["image"], container["args"]
-        gpus = container["resources"]["limits"]["nvidia.com/gpu"]
-    assert image == "vllm/vllm-openai:v0.24.0"
-    assert words == ["--model", "meta-llama/Llama-3.1-70B", *made.cli_args()]
-    assert gpus == 4
+@pytest.mark.parametrize(
+    ("given", "tried"), [(OFF, "0.3.136 to 0.3.285"), ({"max_num_seqs": 9}, "0.3.100 to 0.3.285")]
+)
+def test_inspect_says_what_it_was_tried_with(given, tried):
+    notes = emit(plan_that_sets(given=given), Target.INSPECT).notes
+    assert any(tried in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "given", "at_once"),
+    [
+        pytest.param(SHORT, {}, 1024, id="as many as vLLM runs by itself"),
+        pytest.param(SHORT, {"max_num_seqs": 64}, 64, id="as many as the plan allows"),
+        pytest.param([60_000], {}, None, id="no more than the KV cache holds"),
+    ],
+)
+def test_the_client_keeps_as_many_requests_in_flight_as_run_at_once(lengths, given, at_once):
+    made = plan_that_sets(lengths, given=given)
+    expected = at_once or made.capacity.p50
+    assert 1 <= expected <= 1024
+    found = shlex.split(emit(made, Target.INSPECT).text)
+    assert found[found.index("--max-connections") + 1] == str(expected)
+    for target in (Target.VLLM_ARGS, Target.VLLM_YAML, Target.DOCKER_COMPOSE, Target.KUBERNETES):
+        notes = " ".join(emit(made, target).notes)
+        assert f"num_concurrent={expected} " in notes
+        assert f"--max-concurrency {expected}" in notes
+
+
+def test_without_a_gpu_inspect_is_said_to_send_ten_requests_at_a_time():
+    emission = emit(plan(SHORT, gpu=None), Target.INSPECT)
+    assert "--max-connections" not in emission.text
+    assert any("10 requests at a time" in note for note in emission.notes)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model with everything in its path that a shell or a template could trip over."""
+    place = tmp_path / "my $HOME 'model'"
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps(MODELS["llama-3.1-8b"].config))
+    return place
+
+
+def test_a_path_with_blanks_and_dollars_is_one_word_in_every_command(folder):
+    made = plan(SHORT, model=str(folder))
+    for target in (Target.LM_EVAL, Target.LIGHTEVAL, Target.INSPECT):
+        line = emit(made, target).text
+        shell = subprocess.run(
+            ["sh", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True
+        )
+        assert any(str(folder) in word for word in shell.stdout.splitlines()), target
+
+
+# -- manifests -----------------------------------------------------------------------------------
+
+
+def compose(**options):
+    emission = emit(plan_that_sets(**{"given": OFF, **options}), Target.DOCKER_COMPOSE)
+    return yaml.safe_load(emission.text)["services"]["vllm"]
+
+
+def manifests(**options):
+    emission = emit(plan_that_sets(**{"given": OFF, **options}), Target.KUBERNETES)
+    return {found["kind"]: found for found in yaml.safe_load_all(emission.text)}
+
+
+def pod(**options):
+    return manifests(**options)["Deployment"]["spec"]["template"]["spec"]
+
+
+FLAGS = [
+    "--max-model-len",
+    "768",
+    "--max-num-batched-tokens",
+    "8192",
+    "--no-enable-chunked-prefill",
+]
+
+
+def test_compose_runs_the_versions_image_with_the_model_as_a_word_of_its_own():
+    given = {**OFF, "tensor_parallel_size": 4}
+    service = compose(given=given, model="llama-3.1-70b", tp=4)
+    assert service["image"] == "vllm/vllm-openai:v0.24.0"
+    assert service["entrypoint"] == ["vllm", "serve"]
+    assert service["command"] == [
+        "meta-llama/Llama-3.1-70B", *FLAGS, "--tensor-parallel-size", "4"
+    ]  # fmt: skip
+    (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+    assert device["count"] == 4
+
+
+def test_compose_has_a_cache_and_the_token_of_whoever_starts_it():
+    service = compose()
+    assert service["volumes"] == ["~/.cache/huggingface:/cache"]
+    assert service["environment"] == ["HF_HOME=/cache", "HF_TOKEN"]
+
+
+def test_compose_mounts_the_models_folder_and_escapes_what_it_would_replace(folder):
+    service = compose(model=str(folder))
+    escaped = str(folder).replace("$", "$$")
+    assert service["command"][0] == escaped
+    assert service["volumes"][1] == {
+        "type": "bind", "source": escaped, "target": escaped, "read_only": True
+    }  # fmt: skip
+
+
+def test_a_folder_named_by_a_relative_path_is_mounted_by_its_whole_one(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    whole = str(folder).replace("$", "$$")
+    assert compose(model=f"./{folder.name}")["volumes"][1]["source"] == whole
+
+
+def test_kubernetes_has_a_service_a_claim_a_probe_and_the_token():
+    found = manifests(model="llama-3.1-70b", tp=4)
+    assert set(found) == {"PersistentVolumeClaim", "Deployment", "Service"}
+    (container,) = pod(model="llama-3.1-70b", tp=4)["containers"]
+    assert container["command"] == ["vllm", "serve"]
+    assert container["args"][0] == "meta-llama/Llama-3.1-70B"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
+    assert container["readinessProbe"]["httpGet"] == {"path": "/health", "port": 8000}
+    (token,) = (e for e in container["env"] if e["name"] == "HF_TOKEN")
+    assert token["valueFrom"]["secretKeyRef"]["optional"] is True
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert found["Service"]["spec"]["selector"] == labels
+    assert found["PersistentVolumeClaim"]["spec"]["resources"]["requests"]["storage"] == "280Gi"
+
+
+def test_kubernetes_mounts_what_it_names():
+    spec = pod()
+    named = {mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+    assert named == {volume["name"] for volume in spec["volumes"]}
+
+
+def test_kubernetes_variables_of_a_service_do_not_reach_vllm():
+    """A Service called vllm would set VLLM_PORT to an address in every pod."""
+    assert pod()["enableServiceLinks"] is False
+
+
+def test_kubernetes_mounts_the_models_folder_of_the_node(folder):
+    spec = pod(model=str(folder))
+    (container,) = spec["containers"]
+    assert container["args"][0] == str(folder).replace("$", "$$")
+    assert container["volumeMounts"][-1]["mountPath"] == str(folder)
+    assert spec["volumes"][-1]["hostPath"]["path"] == str(folder)
 
 
 @pytest.mark.parametrize("target", Target)
@@ -154,8 +332,6 @@ def test_every_form_works_without_model_and_gpu(target):
 
 @pytest.mark.parametrize("target", [Target.LM_EVAL, Target.LIGHTEVAL])
 def test_a_comma_in_the_models_path_cannot_be_written_as_pairs(target, tmp_path):
-    from chunkscope.costs.models import MODELS
-
     folder = tmp_path / "a,b"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(MODELS["llama-3.1-8b"].config))
