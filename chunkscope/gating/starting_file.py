@@ -58,7 +58,7 @@ class Promise:
 
 
 def starting_text(findings: Findings, path: Path) -> str:
-    lines = list(_lines(findings))
+    lines = [*_data(findings), *_memory(findings), *_speed(findings), *_freshness(findings)]
     broken = _broken(lines, findings, path)
     kept = [replace(x, off=broken.get((*x.table.split("."), x.key), "")) for x in lines]
     if all(line.off or line.key in NO_PROMISE for line in kept):
@@ -93,13 +93,10 @@ def _table(name: str, lines: list[Promise]) -> str:
 
 def _line(line: Promise) -> str:
     pair = f"{line.key} = {toml(line.value)}"
-    if line.off:
-        return f"# {pair}  # {line.why}; broken today: {_one_line(line.off)}"
-    return f"{pair}  # {line.why}"
-
-
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
+    if not line.off:
+        return f"{pair}  # {line.why}"
+    found = "".join(c if c.isprintable() else " " for c in line.off)  # a comment is one line
+    return f"# {pair}  # {line.why}; broken today: {found}"
 
 
 def toml(value: Any) -> str:
@@ -112,13 +109,6 @@ def toml(value: Any) -> str:
 
 
 # -- what can be promised ------------------------------------------------------------------------
-
-
-def _lines(findings: Findings) -> Iterator[Promise]:
-    yield from _data(findings)
-    yield from _memory(findings)
-    yield from _speed(findings)
-    yield from _freshness(findings)
 
 
 def _data(findings: Findings) -> Iterator[Promise]:
