@@ -1,6 +1,8 @@
 """Logs of the other harnesses, as their documentation and source describe them."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chunkscope.errors import InputError
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.lengths.analyze import analyze
+from chunkscope.sources.harness.helm import STATE
 from tests.sources.helpers import ReadLog, read_log
 
 CHAT = [{"role": "user", "content": "2 + 2?"}]
@@ -67,13 +70,14 @@ def test_helm(tmp_path: Path) -> None:
         state(3, {"model": "no prompt"}),
     ]
     spec = {"adapter_spec": {"max_train_instances": 5}, "request_states": states}
-    found = document(run, spec, "scenario_state.json")
+    found = document(run, spec, STATE)
     assert said(found) == [
         ("generate", "Q: 1", 5, "A"),
         ("likelihood", "Q: 1 A", None, None),
         ("generate", "2 + 2?", 7, "4"),
     ]
     assert found.bad == [(4, "the request has neither a prompt nor messages")]
+    assert len(document(run, spec | {"annotator_specs": [{}]}, STATE).requests) == 3
     (dataset,) = analyze([tmp_path]).datasets
     assert dataset.log.sentence() == (
         "HELM, task mmlu:subject=anatomy,model=org_model, 5 shots, 2 documents, 3 requests"
@@ -125,14 +129,18 @@ def test_lighteval_sends_one_context_with_each_choice(tmp_path: Path) -> None:
     assert said(found) == [("likelihood", 4, None, None), ("likelihood", 5, None, None)]
     row = nested(input_tokens=[[5, 6], [5, 6, 7]], output_tokens=[[6], [7]], logprobs=[-1.0, -2.0])
     found = read_log(table(tmp_path, row))
-    assert said(found) == [("likelihood", 2, None, None), ("likelihood", 3, None, None)]
+    assert said(found) == [("likelihood", 3, None, None), ("likelihood", 4, None, None)]
+    generated = nested(
+        input_tokens=[5], output_tokens=[[1, 2]], logprobs=[-1.0, -2.0], text=["its own scores"]
+    )
+    assert said(read_log(table(tmp_path, generated))) == [("generate", 1, 9, 2)]
 
 
 def test_lighteval_without_ids_has_the_text_or_says_so(tmp_path: Path) -> None:
     unknown = nested(input="", logprobs=[-1.0])
     found = read_log(table(tmp_path, nested(input="What?", text=["yes"]), unknown))
     assert said(found) == [("generate", "What?", 9, None)]
-    assert found.bad == [(2, "model_response has no input_tokens")]
+    assert [row for row, _ in found.bad] == [2]
 
 
 # --- OpenCompass -----------------------------------------------------------------------------
@@ -166,6 +174,11 @@ def test_open_compass_by_perplexity_sends_a_prompt_for_each_label(tmp_path: Path
     }
     found = document(tmp_path, {"0": labels, "1": labels})
     assert said(found) == [("likelihood", f"Q {label}", None, None) for label in "ABAB"]
+
+
+def test_open_compass_by_the_next_token_sends_one_prompt(tmp_path: Path) -> None:
+    entry = {"testing input": "yes", "prompt": "Q", "choices": ["A", "B"], "prediction": [0.5, 0.5]}
+    assert said(document(tmp_path, {"0": entry})) == [("likelihood", "Q", None, None)]
 
 
 # --- OpenAI Evals, simple-evals, evalscope, promptfoo ------------------------------------------
@@ -248,3 +261,65 @@ def test_promptfoo(tmp_path: Path) -> None:
     assert [row for row, _ in found.bad] == [6]
     assert found.log.version == "0.118.0"
     assert any("cache" in note for note in found.log.notes())
+
+
+# --- whatever else may be in them ----------------------------------------------------------------
+
+JUNK = (None, True, -1, 2.5, "x", "", [], {}, [1], ["x"], [[]], [{}], {"a": 1}, [None], "\ud800")
+USAGE = {"usage": {"input_tokens": 1, "output_tokens": 1, "prompt_tokens": 1}}
+LOGS = {
+    "lm-eval": [
+        {"doc_id": 0, "arguments": {"gen_args_0": {"arg_0": "q", "arg_1": {}}}, "resps": [["a"]]}
+    ],
+    "HELM": {
+        "adapter_spec": {"max_train_instances": 1},
+        "request_states": [state(1, {"prompt": "q", "messages": CHAT, "max_tokens": 1}, "a")],
+    },
+    "lighteval": [nested(input_tokens=[[1]], output_tokens=[[1]], logprobs=[-1.0])],
+    "lighteval, flat": [FLAT | {"input_tokens": [[1]], "padded": [0], "predictions": ["x"]}],
+    "OpenCompass": {
+        "0": {"origin_prompt": [{"role": "HUMAN", "prompt": "hi"}], "prediction": "x"},
+        "1": {"label: A": {"prompt": "q"}},
+    },
+    "OpenAI Evals": [
+        {"spec": {"eval_name": "e"}},
+        event("sampling", {"prompt": CHAT, "sampled": ["4"], **USAGE}),
+        event("cond_logp", {"prompt": "q", "completion": "a"}),
+    ],
+    "simple-evals": {"score": 1, "htmls": [], "convos": [ANSWERED]},
+    "evalscope": [{"index": 0, "messages": ANSWERED, "model_output": USAGE}],
+    "promptfoo": {
+        "results": {
+            "results": [{"prompt": {"raw": "q"}, "vars": {}, "provider": {"id": "m"},
+                         "response": {"output": "a", "tokenUsage": {"prompt": 1}}}]
+        },
+        "metadata": {"promptfooVersion": "1"},
+    },
+}  # fmt: skip
+
+
+def changed(value: Any) -> Iterator[Any]:
+    """The value with something else in one place, for every place."""
+    yield from JUNK
+    if isinstance(value, dict):
+        for key in value:
+            yield {name: held for name, held in value.items() if name != key}
+    places = value.items() if isinstance(value, dict) else ()
+    for place, held in enumerate(value) if isinstance(value, list) else places:
+        for other in changed(held):
+            copy = value.copy()
+            copy[place] = other
+            yield copy
+
+
+@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+def test_whatever_a_log_holds_it_is_read_or_refused_in_words(tmp_path: Path, log: Any) -> None:
+    for number, value in enumerate(changed(log)):
+        file = tmp_path / f"{number}.json"
+        file.write_text(json.dumps(value))
+        with suppress(ChunkscopeError, AssertionError):  # or it is no log any more
+            read_log(file)
+        if isinstance(value, list) and isinstance(log, list):
+            file.write_text(json.dumps([*log, *log, *value]))  # the others keep it one
+            with suppress(ChunkscopeError):
+                assert len(read_log(file).requests) >= 1

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from chunkscope.sources.fields import UnusableError
 from chunkscope.sources.harness.request import HarnessLog, SentRequest
-from chunkscope.sources.harness.values import a_count, all_have, an_object, without_answer
+from chunkscope.sources.harness.values import a_count, an_object, most_have, without_answer
 from chunkscope.sources.reader import RecordReader
 
 
@@ -17,13 +17,15 @@ class EvalScopeLog(HarnessLog):
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        if not all_have(head, "index", "messages", "model_output"):
+        if not most_have(head, "index", "messages", "model_output"):
             return None
         return cls(reader.source.name.rpartition("/")[2])
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         if not isinstance(record, dict):
             raise UnusableError("no prediction of evalscope")
+        if record.get("agent_trace"):
+            raise UnusableError("an agent's run, of which the log has only the sum of its requests")
         usage = an_object(an_object(record.get("model_output")).get("usage"))
         sent, answer = without_answer(record.get("messages"))
         counted = a_count(usage.get("input_tokens"))

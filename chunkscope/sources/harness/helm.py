@@ -10,8 +10,9 @@ from chunkscope.sources.harness.values import (
     a_count,
     a_list,
     a_prompt,
-    all_have,
     an_object,
+    has,
+    most_have,
     the_only,
 )
 from chunkscope.sources.reader import RecordReader
@@ -38,12 +39,21 @@ class HelmLog(HarnessLog):
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        if not all_have(head, "instance", "request") or reader.rows_at != "request_states":
+        about = reader.beside
+        if len(head) == 1 and most_have(head, "adapter_spec", "request_states"):
+            about = head[0]  # beside a second list, of annotators, it is no list of rows
+        elif not most_have(head, "instance", "request") or reader.rows_at != "request_states":
             return None
-        adapter = an_object(reader.beside.get("adapter_spec"))
+        adapter = an_object(about.get("adapter_spec"))
         folder = reader.source.file.parent.name if reader.source.file else ""
         task = folder if ":" in folder else None  # HELM calls a run `mmlu:subject=...,model=...`
         return cls(task, a_count(adapter.get("max_train_instances")))
+
+    def rows(self, position: int, record: Any) -> Iterator[tuple[int, Any]]:
+        if has(record, "adapter_spec", "request_states"):
+            yield from enumerate(a_list(record["request_states"]), start=1)
+        else:
+            yield position, record
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         request = an_object(an_object(record).get("request"))

@@ -14,8 +14,8 @@ from chunkscope.sources.harness.values import (
     a_list,
     a_prompt,
     a_text,
-    all_have,
     an_object,
+    most_have,
 )
 from chunkscope.sources.reader import RecordReader
 
@@ -29,11 +29,11 @@ class LightevalLog(HarnessLog):
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        if all_have(head, *_NESTED):
+        if most_have(head, *_NESTED):
             return cls()
-        if not all_have(head, *_FLAT):
+        if not most_have(head, *_FLAT):
             return None
-        missing = [name for name in _FLAT_NEEDED if not all_have(head, name)]
+        missing = [name for name in _FLAT_NEEDED if not most_have(head, name)]
         if missing:
             raise InputError(
                 f"{reader.source.path} looks like details of lighteval, but has no "
@@ -52,14 +52,13 @@ class LightevalLog(HarnessLog):
         rows, padded = _lists(record.get("input_tokens")), a_list(record.get("padded"))
         if not rows:
             raise UnusableError("input_tokens is empty")
-        filled = [n if isinstance(n, int) else None for n in padded]
-        if len(filled) != len(rows) or None in filled:
+        if len(padded) != len(rows):
             raise UnusableError("padded is not a number for each list in input_tokens")
         self.shots = a_count(record.get("num_effective_few_shots")) or self.shots or 0
         generates = any(isinstance(text, str) for text in a_list(record.get("predictions")))
-        for ids, unused in zip(rows, filled, strict=True):
+        for ids, unused in zip(rows, padded, strict=True):
             yield SentRequest(
-                prompt=len(ids) - max(unused or 0, 0),
+                prompt=max(len(ids) - (a_count(unused) or 0), 0),
                 kind="generate" if generates else "likelihood",
             )
 
@@ -69,7 +68,7 @@ class LightevalLog(HarnessLog):
         answers = [
             sum(token != -1 for token in ids) for ids in _lists(response.get("output_tokens"))
         ]
-        if a_list(response.get("logprobs")):
+        if not a_list(response.get("text")):  # logprobs there may be of generated tokens too
             yield from self._likelihood(response, answers)
             return
         cap = a_count(doc.get("generation_size"))
@@ -79,25 +78,25 @@ class LightevalLog(HarnessLog):
             prompts, filled = [a_prompt(response.get("input"))], 0
         output = answers[0] if len(answers) == 1 else None
         for prompt in prompts:
-            sent = prompt - filled if isinstance(prompt, int) else prompt
+            sent = max(prompt - filled, 0) if isinstance(prompt, int) else prompt
             yield SentRequest(prompt=sent, special_tokens=True, output_cap=cap, output=output)
 
     def _likelihood(self, response: dict[str, Any], answers: list[int]) -> Iterator[SentRequest]:
-        """A list of ids per choice, or one context that was sent with each of the choices."""
-        rows, filled = _lists(response.get("input_tokens")), response.get("padded_tokens_count")
-        if not rows:
-            raise UnusableError("model_response has no input_tokens")
-        if len(rows) == 1 and _is_flat(response["input_tokens"]):
-            lengths = [len(rows[0]) - (a_count(filled) or 0) + answer for answer in answers]
-        else:
-            lengths = [len(ids) for ids in rows]
-        if len(lengths) != len(response["logprobs"]):
+        """The context of each choice, or one for all of them, was sent with the choice."""
+        scores, rows = response.get("logprobs"), _lists(response.get("input_tokens"))
+        if isinstance(scores, float) and len(rows) == 1:  # the whole of a single one
+            yield SentRequest(prompt=len(rows[0]), kind="likelihood")
+            return
+        contexts = [len(ids) for ids in rows]
+        if len(contexts) == 1:
+            contexts *= len(answers)
+        if not answers or not len(contexts) == len(answers) == len(a_list(scores)):
             raise UnusableError(
-                f"{len(response['logprobs'])} choices were scored, but there are tokens of "
-                f"{len(lengths)}"
+                f"{len(a_list(scores))} choices were scored, but there are the tokens of "
+                f"{len(contexts)} contexts and {len(answers)} choices"
             )
-        for length in lengths:
-            yield SentRequest(prompt=length, kind="likelihood")
+        for context, answer in zip(contexts, answers, strict=True):
+            yield SentRequest(prompt=context + answer, kind="likelihood")
 
     def _remember_task(self, name: str | None) -> None:
         """ "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": the last part is the number of shots."""

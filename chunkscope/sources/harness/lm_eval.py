@@ -15,6 +15,7 @@ from chunkscope.sources.chat import Conversation, conversation
 from chunkscope.sources.fields import UnusableError, describe
 from chunkscope.sources.harness.lm_eval_results import RunSettings, is_results, settings_of
 from chunkscope.sources.harness.request import LONGEST_FIRST, HarnessLog, SentRequest
+from chunkscope.sources.harness.values import has, most_have
 from chunkscope.sources.reader import RecordReader
 
 _KEYS = frozenset({"doc_id", "arguments"})
@@ -42,9 +43,9 @@ class LmEvalLog(HarnessLog):
                 f"{reader.source.path} holds lm-eval's results, not what it sent",
                 hint="name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
             )
-        if not all(isinstance(record, dict) and record.keys() >= _KEYS for record in head):
+        if not most_have(head, *_KEYS):
             return None
-        if not any("resps" in record for record in head):
+        if not any(has(record, "resps") for record in head):
             raise InputError(
                 f"{reader.source.path} looks like samples of lm-eval, but has no resps, which "
                 "tell how often each request was sent",

@@ -10,6 +10,7 @@ from chunkscope.sources.harness.values import a_list, a_prompt, a_text, an_objec
 from chunkscope.sources.reader import RecordReader
 
 _LABEL = "label: "
+_CHOSEN = {"testing input", "prompt", "choices"}  # the next token's probabilities were compared
 _ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
 
 
@@ -22,7 +23,7 @@ class OpenCompassLog(HarnessLog):
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
         entries = [entry for record in head for entry in _entries(record)]
-        if entries and all(_is_entry(entry) for entry in entries):
+        if sum(map(_is_entry, entries)) * 2 > len(entries):
             return cls(reader.source.name.rpartition("/")[2])
         return None
 
@@ -36,6 +37,7 @@ class OpenCompassLog(HarnessLog):
         if not _is_entry(record):
             raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
         labels = [held for key, held in record.items() if key.startswith(_LABEL)]
+        labels += [record] if record.keys() >= _CHOSEN else []
         for held in labels:
             prompt = _prompt(an_object(held).get("prompt"))
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
@@ -64,6 +66,7 @@ def _entries(record: Any) -> list[Any]:
 def _is_entry(record: Any) -> bool:
     return isinstance(record, dict) and (
         record.keys() >= {"origin_prompt", "prediction"}
+        or record.keys() >= _CHOSEN
         or any(key.startswith(_LABEL) for key in record)
     )
 

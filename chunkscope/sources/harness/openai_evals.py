@@ -10,11 +10,12 @@ from chunkscope.sources.harness.values import (
     a_prompt,
     a_text,
     an_object,
+    has,
     the_only,
 )
 from chunkscope.sources.reader import RecordReader
 
-_EVENT = {"run_id", "event_id", "sample_id", "type", "data"}
+_EVENT = ("run_id", "event_id", "sample_id", "type", "data")
 
 
 class OpenAiEvalsLog(HarnessLog):
@@ -26,14 +27,11 @@ class OpenAiEvalsLog(HarnessLog):
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        records = [record for record in head if isinstance(record, dict)]
-        is_log = len(records) == len(head) and all(
-            record.keys() >= _EVENT or record.keys() & {"spec", "final_report"}
-            for record in records
-        )
-        if not is_log or not any(record.keys() >= _EVENT for record in records):
+        events = sum(has(record, *_EVENT) for record in head)
+        ends = [record for record in head if has(record, "spec") or has(record, "final_report")]
+        if not events or (events + len(ends)) * 2 <= len(head):
             return None
-        return cls(next((an_object(r["spec"]) for r in records if "spec" in r), {}))
+        return cls(next((an_object(end["spec"]) for end in ends if "spec" in end), {}))
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         event, data = an_object(record), an_object(an_object(record).get("data"))

@@ -22,7 +22,7 @@ class PromptfooLog(HarnessLog):
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
         results = [result for record in head for result in _results(record)]
-        if not results or not all(_is_result(result) for result in results):
+        if sum(map(_is_result, results)) * 2 <= len(results):
             return None
         about = an_object(an_object(head[0]).get("metadata"))
         return cls(a_text(about.get("promptfooVersion")))

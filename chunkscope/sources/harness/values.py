@@ -7,9 +7,13 @@ from chunkscope.sources.chat import Conversation, conversation
 from chunkscope.sources.fields import UnusableError, describe
 
 
-def all_have(head: Sequence[Any], *keys: str) -> bool:
-    """Whether every record is an object with these keys."""
-    return bool(head) and all(isinstance(r, dict) and r.keys() >= set(keys) for r in head)
+def has(record: Any, *keys: str) -> bool:
+    return isinstance(record, dict) and record.keys() >= set(keys)
+
+
+def most_have(head: Sequence[Any], *keys: str) -> bool:
+    """Whether most records are objects with these keys: the others are bad rows."""
+    return sum(has(record, *keys) for record in head) * 2 > len(head)
 
 
 def an_object(value: Any) -> dict[str, Any]:
