@@ -228,7 +228,7 @@ def _show_logs(profile: "Profile", most: int = 20) -> None:
     """What each harness's log is, in a sentence."""
     logs = [dataset.log for dataset in profile.datasets if dataset.log]
     for log in logs[:most]:
-        console.say(log.sentence())
+        console.say(f"{log.sentence()} ({log.details()})")
     if len(logs) > most:
         console.say(f"... and {len(logs) - most:,} more logs, which the profile has too")
 

@@ -195,6 +195,8 @@ class _Outputs:
             for dataset in datasets
             if dataset.output_lengths is not None and dataset.output_lengths.count
         }
+        # What only scored its prompts makes one token, which vLLM asks for.
+        self._known |= {d.name: [1] for d in datasets if d.log and d.log.only_scored}
 
     def draw(self, prompt_tokens: int) -> int:
         if self._how.task is Task.LOGLIKELIHOOD:

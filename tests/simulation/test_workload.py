@@ -15,6 +15,7 @@ from chunkscope.simulation.workload import (
     draw_workload,
     stratified,
 )
+from chunkscope.sources.harness.request import LogSummary
 from tests.plans import LONG, MIXED, dataset
 
 
@@ -65,6 +66,12 @@ def test_an_output_length_that_is_asked_for_is_everybodys() -> None:
 
 def test_a_likelihood_eval_generates_one_token() -> None:
     workload = draw_workload([dataset("a", MIXED)], drawing(task=Task.LOGLIKELIHOOD, output=99))
+    assert {r.output_tokens for r in workload.requests} == {1}
+
+
+def test_a_log_of_scored_prompts_generates_one_token_each() -> None:
+    log = LogSummary(harness="lm-eval", documents=20, requests=80, kinds={"likelihood": 80})
+    workload = draw_workload([dataset("a", MIXED, log=log)], drawing())
     assert {r.output_tokens for r in workload.requests} == {1}
 
 

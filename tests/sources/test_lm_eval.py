@@ -7,6 +7,7 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze
+from tests.commands.helpers import analyze as run_analyze
 from tests.sources.helpers import read_log
 
 DATE = "2026-11-15T12-48-36.519903"
@@ -110,6 +111,7 @@ def test_generation_leaves_room_for_the_answer(tmp_path: Path) -> None:
     assert dict(dataset.lengths.counts) == {70: 1}
     assert dict(dataset.output_lengths.counts) == {4: 1}
     assert dataset.log.output_caps == {"30": 1}
+    assert dataset.log.details() == "1 generate, at most 30 tokens each; longest first"
 
 
 def test_rolling_texts_are_sent_in_windows(tmp_path: Path) -> None:
@@ -190,3 +192,17 @@ def test_a_profile_of_a_log_is_read_back_and_others_do_not_name_one(tmp_path: Pa
     plain = tmp_path / "plain.jsonl"
     plain.write_text('{"prompt": "hi"}\n')
     assert "log" not in analyze([plain]).to_json()["datasets"][0]
+
+
+def test_the_command_says_what_the_log_is_and_exits_3_for_a_bad_row(tmp_path: Path) -> None:
+    rows = [
+        sample(0, ["one", " A"], ["one", " B"]),
+        sample(1, ["two", " A"]) | {"resps": 5},
+    ]
+    written(tmp_path, *rows, lm_eval_version="0.4.13", **{"n-shot": {"mine": 5}})
+    run = run_analyze(tmp_path, tmp_path)
+    assert run.code == InputError.exit_code
+    said = "lm-eval 0.4.13, task mine, 5 shots, 1 document, 2 requests (2 likelihood; as logged)"
+    assert said in run.err
+    assert f"samples_mine_{DATE}.jsonl line 2: resps are not a list" in run.err
+    assert "special token" not in run.out

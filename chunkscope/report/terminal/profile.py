@@ -171,7 +171,8 @@ def _about(profile: Profile) -> list[Text]:
         )
     ]
     lines.append(Text(f"Prompt field: {_fields(profile)}."))
-    if added := tokenizer.special_tokens_added:
+    is_all_logs = all(dataset.log for dataset in profile.datasets)  # they are as they were sent
+    if (added := tokenizer.special_tokens_added) and not is_all_logs:
         lines.append(Text(f"Each text prompt includes {plural(added, 'special token')}."))
     return [*lines, *map(Text, sentences.samples(profile))]
 

@@ -62,6 +62,17 @@ class LogSummary:
     output_caps: dict[str, int] = field(default_factory=dict)  # requests by their output cap
     order: str = AS_LOGGED  # in which the harness sent them
 
+    @property
+    def only_scored(self) -> bool:
+        return set(self.kinds) == {"likelihood"}
+
+    def details(self) -> str:
+        """How they were sent: "1,319 generate, at most 256 tokens each; longest first"."""
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.kinds.items())
+        caps = sorted(map(int, self.output_caps))
+        most = f", at most {caps[-1]:,} tokens each" if caps else ""
+        return f"{kinds}{most}; {self.order}"
+
     def sentence(self) -> str:
         parts = (
             f"{self.harness} {self.version or ''}".rstrip(),
