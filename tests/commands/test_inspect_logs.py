@@ -93,6 +93,13 @@ def test_graders_count_and_are_said_to_be_of_another_model(tmp_path: Path) -> No
     assert "its requests went to more than one model: vllm/m (2), openai/grader (1)" in run.err
 
 
+def test_tries_that_are_not_in_the_log_are_said_to_be_missing(tmp_path: Path) -> None:
+    lost = sample(1, event("hi", usage=9), error_retries=[{"message": "timed out"}])
+    write_eval(tmp_path / "a.eval", lost)
+    said = "not in the log: what 1 failed and repeated try had sent"
+    assert said in analyze(tmp_path, "a.eval").err
+
+
 BAD = {
     "cut": "a.eval is cut off or damaged",
     "bomb": "a.eval sample 3: a.eval/samples/bomb_epoch_1.json unpacks to more than 1,000 times",

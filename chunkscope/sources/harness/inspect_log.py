@@ -71,6 +71,7 @@ class InspectReader(StreamReader):
         super().__init__(source, problems, stream)
         self.format = FORMAT
         self.samples = 0
+        self.lost_tries = 0
 
     @abstractmethod
     def _samples(self) -> Iterator[ReadSample]:
@@ -107,6 +108,7 @@ class InspectReader(StreamReader):
             self.problems.bad(sample.number, f"a sample is {describe(sample.content)}")
             return []
         logged = LoggedSample(sample.content)
+        self.lost_tries += logged.lost_tries
         if not logged.model_events:
             self.problems.bad(sample.number, f"{logged.name} has no model events")
         calls: list[tuple[float, int, Any, int]] = []
@@ -294,6 +296,9 @@ class InspectLog(HarnessLog):
         if len(self._models) > 1:
             each = (f"{escape(model[:80])} ({n:,})" for model, n in self._models.most_common())
             yield f"its requests went to more than one model: {', '.join(each)}"
+        if lost := self._reader.lost_tries:
+            tries = "try" if lost == 1 else "tries"
+            yield f"not in the log: what {lost:,} failed and repeated {tries} had sent"
         if self._counted_by_mock:
             yield (
                 "the lengths are what Inspect's mock model said, which has no tokenizer: to count "

@@ -33,6 +33,7 @@ class LoggedSample:
         self._pool: Sequence[Any] = pool if isinstance(pool, list) else ()
         self._resolved: dict[int, dict[str, Any]] = {}
         tries = [_object(retry).get("events") for retry in _list(sample.get("error_retries"))]
+        self.lost_tries = sum(not events for events in tries)  # not logged before 0.3.210
         self.model_events = [
             event for events in (*tries, sample.get("events")) for event in _model_events(events)
         ]
