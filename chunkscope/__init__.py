@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chunkscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from chunkscope.engine.footprint import Footprint, memory
     from chunkscope.errors import ChunkscopeError
     from chunkscope.gating.check import gate
     from chunkscope.gating.verdict import GateResult
@@ -29,6 +30,7 @@ __all__ = [
     "AnalyzeOptions",
     "ChunkscopeError",
     "DatasetProfile",
+    "Footprint",
     "GateResult",
     "LengthHistogram",
     "Plan",
@@ -38,6 +40,7 @@ __all__ = [
     "VerifyOptions",
     "analyze",
     "gate",
+    "memory",
     "recommend",
     "simulate",
     "verify",
@@ -47,6 +50,7 @@ _HOMES = {
     "AnalyzeOptions": "lengths.options",
     "ChunkscopeError": "errors",
     "DatasetProfile": "lengths.profile",
+    "Footprint": "engine.footprint",
     "GateResult": "gating.verdict",
     "LengthHistogram": "lengths.histogram",
     "Plan": "planning.plan",
@@ -56,6 +60,7 @@ _HOMES = {
     "VerifyOptions": "verification.verify",
     "analyze": "lengths.analyze",
     "gate": "gating.check",
+    "memory": "engine.footprint",
     "recommend": "planning.recommend",
     "simulate": "simulation.simulate",
     "verify": "verification.verify",

@@ -13,6 +13,7 @@ from chunkscope import console
 from chunkscope._version import __version__
 from chunkscope.commands.analyze import analyze
 from chunkscope.commands.gate import gate
+from chunkscope.commands.memory import memory
 from chunkscope.commands.recommend import recommend
 from chunkscope.commands.report import report
 from chunkscope.commands.simulate import simulate
@@ -62,6 +63,7 @@ app.command()(_past_typer(simulate))
 app.command()(_past_typer(verify))
 app.command()(_past_typer(report))
 app.command()(_past_typer(gate))
+app.command()(_past_typer(memory))
 
 
 def _version(wanted: bool) -> None:

@@ -142,7 +142,7 @@ except SystemExit as stop:
 """
 
 
-COMMANDS = ("analyze", "recommend", "simulate", "verify", "report", "gate")
+COMMANDS = ("analyze", "recommend", "simulate", "verify", "report", "gate", "memory")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from chunkscope.artefacts.numbers import as_written, number, share
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Decision
 from chunkscope.report import sentences
+from chunkscope.report.terminal.memory import memory_table
 from chunkscope.report.terminal.tables import bare_table, figure_table
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def show_plan(plan: Plan, console: "Console") -> None:
     console.print(_arguments(plan))
     if plan.memory is not None:
         console.print()
-        console.print(_memory(plan))
+        console.print(memory_table(plan.memory))
         console.print(Text(sentences.capacity(plan) or ""))
     if plan.forecast is not None:
         console.print(Text(sentences.forecast(plan.forecast)))
@@ -78,19 +79,4 @@ def _arguments(plan: Plan) -> Table:
         label = f" ({argument.label})" if argument.label else ""
         value = as_written(argument.value) if argument.set else "default"
         table.add_row(argument.name, value, escape(argument.reason + label))
-    return table
-
-
-def _memory(plan: Plan) -> Table:
-    table = figure_table("memory per GPU", ["GiB"], gap=1)
-    table.add_column("")
-    memory = plan.memory
-    assert memory is not None  # noqa: S101  (the caller asked)
-    for line in memory.lines:
-        table.add_row(line.name, f"{line.gib:.2f}", escape(f"{line.label}: {line.note}"))
-    table.add_row(
-        "KV cache", f"{memory.kv_cache_gib:.2f}", f"predicted: {memory.kv_cache_tokens:,} tokens"
-    )
-    of = f"of {memory.total_gib:.1f} GiB, which vLLM may use to {memory.requested_gib:.1f}"
-    table.add_row("all together", f"{memory.requested_gib:.2f}", of, style="bold")
     return table

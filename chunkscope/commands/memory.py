@@ -1,0 +1,77 @@
+"""`chunkscope memory`."""
+
+from typing import Annotated
+
+import typer
+
+from chunkscope import console
+from chunkscope.commands.options import model_option
+from chunkscope.engine.choices import Entry, Task
+
+Tokens = Annotated[int | None, typer.Option(metavar="N", min=1, help="[default: vLLM's own]")]
+
+
+def memory(
+    model: Annotated[
+        str,
+        model_option("Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."),
+    ],
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="h200, a100-80gb, rtx-4090, ... [default: this one]"),
+    ] = None,
+    gpu_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of the GPU, such as 80GiB.")
+    ] = None,
+    tp: Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")] = 1,
+    max_num_batched_tokens: Tokens = None,
+    max_num_seqs: Tokens = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="[default: the model's context]")
+    ] = None,
+    long_prefill_token_threshold: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="[default: none]")
+    ] = None,
+    gpu_memory_utilization: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="[default: vLLM's own]")
+    ] = None,
+    task: Annotated[Task, typer.Option(help="What the eval asks of the model.")] = Task.GENERATE,
+    vllm_version: Annotated[
+        str | None,
+        typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
+    ] = None,
+    entry: Annotated[
+        Entry, typer.Option(help="How vLLM is started: its defaults differ.")
+    ] = Entry.SERVE,
+    as_json: Annotated[bool, typer.Option("--json", help="The figures on stdout.")] = False,
+) -> None:
+    """Say where every GiB of a GPU goes, and how many requests fit: no data needed.
+
+    Example: chunkscope memory --model qwen3-8b --gpu h100
+    """
+    from chunkscope.engine.footprint import memory as run
+
+    found = run(
+        model,
+        gpu,
+        gpu_memory=gpu_memory,
+        tp=tp,
+        vllm_version=vllm_version,
+        entry=entry,
+        task=task,
+        max_model_len=max_model_len,
+        max_num_batched_tokens=max_num_batched_tokens,
+        max_num_seqs=max_num_seqs,
+        long_prefill_token_threshold=long_prefill_token_threshold,
+        gpu_memory_utilization=gpu_memory_utilization,
+    )
+    if as_json:
+        from chunkscope.artefacts.codec import dump
+
+        console.emit(dump(found.to_json()))
+    else:
+        from chunkscope.report.terminal.memory import show_footprint
+
+        console.show(lambda out: show_footprint(found, out))
+    for line in found.notes:
+        console.say(f"note: {line}")

@@ -1,0 +1,151 @@
+"""A model on a GPU without any data: where every GiB goes, and how many requests fit."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from chunkscope.artefacts.schema import plain
+from chunkscope.costs.gpus import LOCAL, Gpu, doubts, find_gpu
+from chunkscope.costs.memory import Memory
+from chunkscope.costs.models import ModelShape, find_model
+from chunkscope.engine.choices import Entry, Task
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import release
+from chunkscope.engine.settings import Settings
+from chunkscope.errors import UsageError
+
+LENGTHS = (1_024, 4_096, 16_384, 65_536)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """`settings` are complete: what was asked for, else what vLLM takes by itself."""
+
+    shape: ModelShape
+    gpu: Gpu
+    deployment: Deployment
+    settings: Settings
+    memory: Memory
+    context: int
+
+    @property
+    def tp(self) -> int:
+        return self.settings.tensor_parallel_size or 1
+
+    def requests_of(self, tokens: int) -> int:
+        """How many requests of that many tokens, answer included, the KV cache holds at once."""
+        room = max(0, self.memory.kv_cache_bytes)
+        return room // max(1, self.shape.kv_bytes_of(tokens, self.tp))
+
+    @property
+    def requests(self) -> dict[int, int]:
+        """By tokens per request, up to the longest that vLLM lets in."""
+        lengths = (*(length for length in LENGTHS if length < self.context), self.context)
+        return {length: self.requests_of(length) for length in lengths}
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why vLLM would not start with this, or die of its first prompts; empty when it runs."""
+        memory, context = self.memory, self.context
+        found = list(self.deployment.refusals(self.settings))
+        if memory.kv_cache_tokens == 0:
+            short = -memory.kv_cache_gib
+            found.append(f"the model does not fit: {max(short, 0.01):,.2f} GiB are missing per GPU")
+        elif memory.kv_cache_tokens < context:
+            found.append(
+                f"one request of {context:,} tokens (max_model_len) needs more than the "
+                f"{memory.kv_cache_tokens:,} tokens of the KV cache; that many would fit"
+            )
+        if not memory.survives_logprobs:
+            found.append(
+                f"prompt_logprobs take {memory.unprofiled_gib:,.2f} GiB that vLLM does not set "
+                f"aside, and {max(0.0, memory.headroom_gib):,.2f} GiB are free"
+            )
+        return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        note = self.deployment.release.note
+        return (*([note] if note else []), *doubts(self.gpu), *self.shape.notes)
+
+    def to_json(self) -> dict[str, Any]:
+        memory = self.memory
+        return {
+            "model": self.shape.load_name,
+            "gpu": self.gpu.title,
+            "vllm": self.deployment.release.text,
+            "entry": self.deployment.entry,
+            "label": "predicted",
+            "logprobs_gib": None,  # unless there is such a line
+            **{f"{line.name}_gib": line.gib for line in memory.lines},
+            "kv_cache_gib": memory.kv_cache_gib,
+            "kv_cache_tokens": memory.kv_cache_tokens,
+            "allowed_gib": memory.requested_gib,
+            "total_gib": memory.total_gib,
+            "settings": self.settings.given(),
+            "requests": [{"tokens": n, "fit": fit} for n, fit in self.requests.items()],
+            "starts": not self.refusals,
+            "refusals": list(self.refusals),
+            "lines": plain(memory.lines),
+            "notes": list(self.notes),
+        }
+
+
+def memory(
+    model: str | os.PathLike[str] | ModelShape,
+    gpu: str | Gpu | None = None,
+    *,
+    gpu_memory: str | None = None,
+    tp: int = 1,
+    vllm_version: str | None = None,
+    entry: Entry = Entry.SERVE,
+    task: Task = Task.GENERATE,
+    max_model_len: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    max_num_seqs: int | None = None,
+    long_prefill_token_threshold: int | None = None,
+    gpu_memory_utilization: float | None = None,
+) -> Footprint:
+    """What a model takes of a GPU under these engine arguments; the others are left to vLLM.
+
+    Without a GPU it is that of this machine.
+
+    >>> memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24").memory.kv_cache_tokens > 0
+    True
+    """
+    shape = model if isinstance(model, ModelShape) else find_model(model)
+    shape.check_parallel(tp)
+    if not isinstance(gpu, Gpu):
+        gpu = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)
+    deployment = Deployment(
+        release=release(vllm_version),
+        entry=entry,
+        shape=shape,
+        gpu=gpu,
+        logprobs=task is Task.LOGLIKELIHOOD,
+    )
+    settings = deployment.effective(
+        Settings(
+            max_model_len=max_model_len,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_seqs=max_num_seqs,
+            long_prefill_token_threshold=long_prefill_token_threshold,
+            gpu_memory_utilization=gpu_memory_utilization,
+            tensor_parallel_size=tp,
+        )
+    )
+    if settings.max_model_len is None:
+        raise UsageError(
+            f"the configuration of {shape.name} does not say how long its context is",
+            hint="set max_model_len",
+        )
+    bill = deployment.memory(settings, longest=settings.max_model_len)
+    assert gpu is not None and bill is not None  # noqa: PT018, S101  (both were asked for)
+    return Footprint(
+        shape=shape,
+        gpu=gpu,
+        deployment=deployment,
+        settings=settings,
+        memory=bill,
+        context=settings.max_model_len,
+    )
