@@ -86,11 +86,13 @@ def test_a_request_that_no_server_counted_is_counted_here(tmp_path: Path) -> Non
 
 
 def test_graders_count_and_are_said_to_be_of_another_model(tmp_path: Path) -> None:
-    asked = [event("hi", usage=9), event("graded", usage=30, model="openai/grader", role="grader")]
+    graded = event("graded", usage=30, model="openai/grader", role="grader", config={})
+    asked = [event("hi", usage=9), graded]
     write_eval(tmp_path / "a.eval", sample(1, *asked), sample(2, asked[0]))
     run = analyze(tmp_path, "a.eval")
     assert run.dataset["histogram"] == {"9": 2, "30": 1}
     assert "its requests went to more than one model: vllm/m (2), openai/grader (1)" in run.err
+    assert "3 requests (3 generate, 2 of them at most 64 tokens each; as sent)" in run.err
 
 
 def test_tries_that_are_not_in_the_log_are_said_to_be_missing(tmp_path: Path) -> None:

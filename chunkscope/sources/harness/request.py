@@ -69,8 +69,11 @@ class LogSummary:
     def details(self) -> str:
         """How they were sent: "1,319 generate, at most 256 tokens each; longest first"."""
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.kinds.items())
-        caps = sorted(map(int, self.output_caps))
-        most = f", at most {caps[-1]:,} tokens each" if caps else ""
+        capped = sum(self.output_caps.values())
+        most = ""
+        if capped:
+            which = "" if capped == self.kinds.get("generate") else f"{capped:,} of them "
+            most = f", {which}at most {max(map(int, self.output_caps)):,} tokens each"
         return f"{kinds}{most}; {self.order}"
 
     def sentence(self) -> str:
