@@ -293,6 +293,8 @@ class _Dataset:
         yield from self.selection.notes
         if isinstance(self.selection, RequestSelection):
             yield from self.selection.log.notes()
+            if self.run.options.apply_chat_template:
+                yield "--apply-chat-template was not used: a log has what was sent"
         renders = self.selection.kind == "chat" or self.tally.rendered_chats
         if renders and self.run.tokenizer.renders_the_date:
             yield (

@@ -7,6 +7,8 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.sources.selection import SelectOptions
 from tests.commands.helpers import analyze as run_analyze
 from tests.sources.helpers import read_log
 
@@ -206,3 +208,17 @@ def test_the_command_says_what_the_log_is_and_exits_3_for_a_bad_row(tmp_path: Pa
     assert said in run.err
     assert f"samples_mine_{DATE}.jsonl line 2: resps are not a list" in run.err
     assert "special token" not in run.out
+
+
+def test_options_that_change_a_prompt_do_not_change_a_log(tmp_path: Path) -> None:
+    select = SelectOptions(prefix="Shots", output_field="doc")
+    options = AnalyzeOptions(select=select, apply_chat_template=True)
+    (dataset,) = analyze([written(tmp_path, sample(0, ["q", " A"]))], options=options).datasets
+    assert [note.partition(" was not used")[0] for note in dataset.notes] == [
+        "the prefix",
+        "the output field",
+        "--apply-chat-template",
+    ]
+    chosen = SelectOptions(fields=("arguments.gen_args_0.arg_0",))
+    (dataset,) = analyze([tmp_path], options=AnalyzeOptions(select=chosen)).datasets
+    assert dataset.log is None

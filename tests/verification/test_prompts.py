@@ -87,6 +87,17 @@ def test_chats_are_rendered_or_not_as_they_were():
     assert rendered.texts[0].startswith("<s>")
 
 
+def test_what_a_harness_sent_is_sent_again(tmp_path):
+    messages = json.dumps([{"role": "user", "content": "How far?"}])
+    log = jsonl(
+        tmp_path / "samples.jsonl",
+        {"doc_id": 0, "arguments": [["Q: 1", " A"], ["Q: 1", " B"]], "resps": [[[0]], [[0]]]},
+        {"doc_id": 1, "arguments": [[[messages], {"until": []}]], "resps": [["far"]]},
+    )
+    real = assert_as_analyzed([log])
+    assert sorted(real.texts)[1:] == ["Q: 1 A", "Q: 1 B"]
+
+
 def test_lines_of_a_text_file_are_prompts_if_they_were(tmp_path):
     file = tmp_path / "lines.txt"
     file.write_text("one\ntwo words\nthree little words\n")

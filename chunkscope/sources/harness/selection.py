@@ -49,11 +49,15 @@ class RequestSelection(Selection):
 
 
 def of_log(log: HarnessLog, options: SelectOptions) -> RequestSelection:
-    unused = "the prefix was not used: a log has what was sent"
+    unused = {"prefix": options.prefix, "output field": options.output_field}
     return RequestSelection(
         label=f"requests ({log.harness})",
         log=log,
         chat=options.chat,
         columns=log.columns,
-        notes=(unused,) if options.prefix else (),
+        notes=tuple(
+            f"the {name} was not used: a log has what was sent and answered"
+            for name, given in unused.items()
+            if given
+        ),
     )
