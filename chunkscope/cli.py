@@ -14,6 +14,7 @@ from chunkscope._version import __version__
 from chunkscope.commands.analyze import analyze
 from chunkscope.commands.gate import gate
 from chunkscope.commands.memory import memory
+from chunkscope.commands.prefixes import prefixes
 from chunkscope.commands.recommend import recommend
 from chunkscope.commands.report import report
 from chunkscope.commands.simulate import simulate
@@ -58,6 +59,7 @@ app = typer.Typer(
     "Example: chunkscope analyze sample_data/",
 )
 app.command()(_past_typer(analyze))
+app.command()(_past_typer(prefixes))
 app.command()(_past_typer(recommend))
 app.command()(_past_typer(simulate))
 app.command()(_past_typer(verify))

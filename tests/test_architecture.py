@@ -142,7 +142,9 @@ except SystemExit as stop:
 """
 
 
-COMMANDS = ("analyze", "recommend", "simulate", "verify", "report", "gate", "memory")
+COMMANDS = (
+    *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate", "memory"),
+)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,9 @@ def analyze(
         int,
         typer.Option(min=0, max=MOST, metavar="N", help="Show where the longest prompts are."),
     ] = 0,
+    no_prefixes: Annotated[
+        bool, typer.Option("--no-prefixes", help="Do not look for what prompts share.")
+    ] = False,
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Exit 0 in spite of bad rows.")
     ] = False,
@@ -177,6 +180,7 @@ def analyze(
         sample=sample,
         seed=seed,
         keep_longest=max(10, show_longest),
+        prefixes=not no_prefixes,
         exact_check=exact_check,
         use_cache=not no_cache,
     )

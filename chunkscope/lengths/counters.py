@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
@@ -19,10 +19,13 @@ from chunkscope.sources.harness.request import SentRequest
 from chunkscope.sources.selection import Prompts
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import Counting
-from chunkscope.tokenizers.engines import version
+from chunkscope.tokenizers.engines import pack, version
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.shared_prefixes import SharedPrefixes
 from chunkscope.tokenizers.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from chunkscope.lengths.block_hashes import BlockHashes
 
 _BATCH_CHARS = 1 << 20
 _BATCH_ROWS = 2000
@@ -105,7 +108,8 @@ class _Texts:
         self.added = compiled.special_added if special_tokens and by.options.special_tokens else 0
         # An exact check counts every row whole: cuts are part of what it checks.
         self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
-        self.on_their_way: deque[tuple[list[Any], Future[list[int]]]] = deque()
+        self.on_their_way: deque[tuple[list[Any], Future[Any]]] = deque()
+        self.hashes = _block_hashes(self.added) if by.options.prefixes and not take else None
 
     def add(self, prompts: Prompts) -> None:
         self.count(prompts.positions, prompts.items)
@@ -121,7 +125,8 @@ class _Texts:
             chars = sum(map(len, texts))
             self.tally.add_chars(chars)
             self.counting.expect(chars, sum(map(len, cut)))
-            future = self.pool.submit(self.counting.count, cut)
+            ids_or_counts = self.counting.id_bytes if self.hashes else self.counting.count
+            future = self.pool.submit(ids_or_counts, cut)
             self.on_their_way.append((rows[start:end], future))
             if len(self.on_their_way) > _MOST_ON_THEIR_WAY:
                 self._take()
@@ -133,13 +138,25 @@ class _Texts:
         while self.on_their_way:
             self._take()
         self.tally.engines = tuple(sorted(self.counting.used))
+        if self.hashes:
+            self.tally.prefixes = self.hashes.measured()
 
     def _take(self) -> None:
         positions, future = self.on_their_way.popleft()
-        lengths = self.shared.lengths(future.result())
+        if self.hashes:
+            lengths, heads, ids = self.shared.taken(future.result())
+            self.hashes.add(positions, heads, ids)
+        else:
+            lengths = self.shared.lengths(future.result())
         if self.added:
             lengths = [length + self.added for length in lengths]
         self.take(positions, lengths)
+
+
+def _block_hashes(special_tokens: int) -> "BlockHashes":
+    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for traces
+
+    return BlockHashes(special_tokens=special_tokens)
 
 
 class _Chats:
@@ -169,7 +186,9 @@ class _Chats:
                 outputs.append(prompts.outputs[row])
             self.tally.media_rows += bool(conversation.media)
         if self.direct:
-            self.tally.add(positions, [tokens for tokens, _ in made])
+            self.tally.add(positions, [len(ids) for ids, _ in made])
+            if hashes := self.texts.hashes:
+                hashes.add(positions, [None] * len(made), [pack(ids) for ids, _ in made])
             self.tally.add_chars(sum(chars for _, chars in made))
             positions, made = [], []
         self.texts.add(Prompts(positions, made, outputs))
@@ -251,10 +270,10 @@ class _Requests:
         sent = _Sent(position, request, 0)  # a chat template writes the special tokens itself
         if not tokenizer.counts_chats_itself:
             return tokenizer.chat_text(prompt) + request.continuation, sent
-        tokens, chars = tokenizer.count_chat(prompt)
+        ids, chars = tokenizer.count_chat(prompt)
         self.counted_itself = True
         self.tally.add_chars(chars)
-        return tokens, sent
+        return len(ids), sent
 
     def _take(self, rows: list[_Sent], lengths: list[int]) -> None:
         for (position, request, special), length in zip(rows, lengths, strict=True):

@@ -35,6 +35,7 @@ class AnalyzeOptions:
     read: ReadOptions = field(default_factory=ReadOptions)
     names: tuple[str, ...] = ()
     keep_longest: int = 10
+    prefixes: bool = True  # also find what prompts share
     exact_check: bool = False
     use_cache: bool = True
 

@@ -9,6 +9,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.reuse import PrefixReuse
 from chunkscope.sources.base import BadRow, unique_names
 from chunkscope.sources.harness.request import LogSummary
 
@@ -73,6 +74,7 @@ class DatasetProfile:
     sample: Sample | None = None
     engine: str | None = None  # what counted it; None when the lengths came with the data
     log: LogSummary | None = None  # of a harness's log; others are written without it
+    prefixes: PrefixReuse | None = None  # None where it was not measured
 
     @property
     def rows(self) -> int:
@@ -81,6 +83,11 @@ class DatasetProfile:
     @property
     def chars_per_token(self) -> float | None:
         return self.chars / self.lengths.total if self.chars and self.lengths.total else None
+
+    @property
+    def shared_prefix_tokens(self) -> int | None:
+        """How many tokens every prompt begins with; None where it was not measured."""
+        return self.prefixes.common_tokens if self.prefixes else None
 
     def to_json(self) -> dict[str, Any]:
         outputs = self.output_lengths
@@ -115,7 +122,8 @@ _WRITTEN = (
 )
 
 
-_OPTIONAL = ("log",)  # written where they say something: profiles of old stay as they are
+# Written where they say something: profiles of old stay as they are.
+_OPTIONAL = ("log", "prefixes")
 
 
 def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
@@ -129,6 +137,7 @@ def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
         "notes": tuple(found["notes"]),
         "sample": Sample(**found["sample"]) if found["sample"] else None,
         "log": LogSummary(**found["log"]) if "log" in found else None,
+        "prefixes": PrefixReuse.of_json(found["prefixes"]) if "prefixes" in found else None,
     }
     return DatasetProfile(**found | made)
 

@@ -269,6 +269,7 @@ class _Dataset:
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
             log=self._log(),
+            prefixes=tally.prefixes,
         )
         return Counted(profile=profile, engines=tally.engines, error=error)
 

@@ -9,6 +9,7 @@ from operator import itemgetter
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
+from chunkscope.lengths.reuse import PrefixReuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Tally:
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()
         self.rendered_chats = False
+        self.prefixes: PrefixReuse | None = None
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from chunkscope.tokenizers import conformance, relevant
 from chunkscope.tokenizers.compiled import Compiled
@@ -22,6 +23,8 @@ _LARGE_CHARS = 150_000_000
 _SETTLED_CHARS = 4_000_000  # by then it is clear how much of the text is shared
 _CALL_CHARS = 4_000_000
 _FEW_CHARS = 200_000
+
+T = TypeVar("T")
 
 
 def settled_engine(compiled: Compiled) -> str | None:
@@ -91,6 +94,14 @@ class Counting:
         # pieces, it gets some at a time.
         counts = [n for some in _some_at_a_time(texts) for n in engine.count(some)]
         return self._recounted(texts, counts) if self._exact else counts
+
+    def id_bytes(self, texts: list[str]) -> list[bytes]:
+        """The ids of each text, as bytes: what `count` counts."""
+        engine = self.reference if self._exact else self._engine or self.reference
+        if self._exact:
+            self.count(texts)  # it compares
+        self.used.add(engine.name)
+        return [ids for some in _some_at_a_time(texts) for ids in engine.id_bytes(some)]
 
     def expect(self, read_chars: int, counted_chars: int) -> None:
         """Told how much was read, and how much of it had to be counted.
@@ -170,7 +181,9 @@ class Counting:
         if not verdict.agrees:
             return None
         exceptions = verdict.exceptions()
-        return _guarded(engine, exceptions, self._count_few) if exceptions else engine
+        if not exceptions:
+            return engine
+        return _guarded(engine, exceptions, self._count_few, self._ids_by_reference)
 
     def _count_few(self, texts: list[str]) -> Counts:
         """By the reference; a few texts are not worth loading all of it for."""
@@ -179,6 +192,9 @@ class Counting:
             if counts is not None and None not in counts:
                 return [count for count in counts if count is not None]
         return self.reference.count(texts)
+
+    def _ids_by_reference(self, texts: list[str]) -> list[bytes]:
+        return self.reference.id_bytes(texts)
 
     def _bar(self, loader: Loader, *, strings: int, different: int) -> None:
         verdict = conformance.Agreement(agrees=False, strings=strings, different=different)
@@ -197,7 +213,10 @@ def _some_at_a_time(texts: list[str]) -> Iterator[list[str]]:
 
 
 def _guarded(
-    engine: CountingEngine, exceptions: "re.Pattern[str]", fallback: Callable[[list[str]], Counts]
+    engine: CountingEngine,
+    exceptions: "re.Pattern[str]",
+    count_odd: Callable[[list[str]], Counts],
+    odd_ids: Callable[[list[str]], list[bytes]],
 ) -> CountingEngine:
     """The engine, but texts with characters it does not know go to the reference."""
     # Finding a byte is ten times faster than matching a class, and most scripts have none of these.
@@ -209,14 +228,24 @@ def _guarded(
         raw = text.encode()
         return any(lead in raw for lead in leads) and exceptions.search(text) is not None
 
-    def count(texts: list[str]) -> Counts:
-        if all(map(str.isascii, texts)):
-            return engine.count(texts)
-        odd = {i for i, text in enumerate(texts) if is_odd(text)}
-        if not odd:
-            return engine.count(texts)
-        known = iter(engine.count([text for i, text in enumerate(texts) if i not in odd]))
-        other = iter(fallback([text for i, text in enumerate(texts) if i in odd]))
-        return [next(other) if i in odd else next(known) for i in range(len(texts))]
+    def guarded(
+        usual: Callable[[list[str]], list[T]], other: Callable[[list[str]], list[T]]
+    ) -> Callable[[list[str]], list[T]]:
+        def each(texts: list[str]) -> list[T]:
+            if all(map(str.isascii, texts)):
+                return usual(texts)
+            odd = {i for i, text in enumerate(texts) if is_odd(text)}
+            if not odd:
+                return usual(texts)
+            known = iter(usual([text for i, text in enumerate(texts) if i not in odd]))
+            others = iter(other([text for i, text in enumerate(texts) if i in odd]))
+            return [next(others) if i in odd else next(known) for i in range(len(texts))]
 
-    return CountingEngine(engine.name, count, engine.ids)
+        return each
+
+    return CountingEngine(
+        engine.name,
+        guarded(engine.count, count_odd),
+        engine.ids,
+        guarded(engine.id_bytes, odd_ids),
+    )

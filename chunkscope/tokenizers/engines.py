@@ -6,11 +6,12 @@ while they count, so threads are enough.
 """
 
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
-from itertools import islice
+from itertools import islice, pairwise
 from operator import sub
 from typing import Any
 from unicodedata import normalize, unidata_version
@@ -18,17 +19,37 @@ from unicodedata import normalize, unidata_version
 from chunkscope.tokenizers.compiled import Compiled
 
 Counts = list[int]
+ID_BYTES = 4  # of a token id, where a text's ids are bytes
 version = lru_cache(metadata.version)  # asked for every dataset, and it reads a file each time
 Ids = list[list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class CountingEngine:
-    """`count` is the hot path; `ids` is for proving that two engines agree."""
+    """`count` is the hot path; `ids` is for proving that two engines agree.
+
+    `flat_ids` are the same ids as bytes, which the fast engines give as quickly as they count.
+    """
 
     name: str
     count: Callable[[list[str]], Counts]
     ids: Callable[[list[str]], Ids]
+    flat_ids: Callable[[list[str]], list[bytes]] | None = None
+
+    def id_bytes(self, texts: list[str]) -> list[bytes]:
+        """The ids of each text, ID_BYTES for each id."""
+        if self.flat_ids is not None:
+            return self.flat_ids(texts)
+        return [pack(found) for found in self.ids(texts)]
+
+
+def pack(ids: list[int]) -> bytes:
+    """Ids as bytes.
+
+    >>> pack([1, 256])
+    b'\\x01\\x00\\x00\\x00\\x00\\x01\\x00\\x00'
+    """
+    return struct.pack(f"<{len(ids)}I", *ids)
 
 
 def splintr_ranks(compiled: Compiled) -> CountingEngine | None:
@@ -54,6 +75,7 @@ def _normalizing(engine: CountingEngine) -> CountingEngine:
         engine.name,
         lambda texts: engine.count(normalized(texts)),
         lambda texts: engine.ids(normalized(texts)),
+        lambda texts: engine.id_bytes(normalized(texts)),
     )
 
 
@@ -62,6 +84,7 @@ def _with_added_tokens(engine: CountingEngine, added: dict[str, int]) -> Countin
     longest_first = sorted(added, key=len, reverse=True)
     token = re.compile("|".join(map(re.escape, longest_first)))
     first_characters = {content[0] for content in added}
+    packed = {content: pack([number]) for content, number in added.items()}
 
     def may_hold(text: str) -> bool:
         return any(character in text for character in first_characters)
@@ -87,7 +110,18 @@ def _with_added_tokens(engine: CountingEngine, added: dict[str, int]) -> Countin
             result.append([number for part in numbers for number in part])
         return result
 
-    return CountingEngine(engine.name, count, ids)
+    def flat_ids(texts: list[str]) -> list[bytes]:
+        cut = [token.split(t) if may_hold(t) else [t] for t in texts]
+        found = iter(engine.id_bytes([part for parts in cut for part in parts]))
+        result = []
+        for text, parts in zip(texts, cut, strict=True):
+            pieces = [next(found)]
+            for content in token.findall(text) if len(parts) > 1 else ():
+                pieces += [packed[content], next(found)]
+            result.append(b"".join(pieces))
+        return result
+
+    return CountingEngine(engine.name, count, ids, flat_ids)
 
 
 def splintr_json(compiled: Compiled) -> CountingEngine | None:
@@ -104,6 +138,9 @@ def _splintr(tokenizer: Any) -> CountingEngine:
     def lengths(texts: list[str]) -> Counts:
         return _between(tokenizer.encode_batch_flat(texts)[1])
 
+    def flat_ids(texts: list[str]) -> list[bytes]:
+        return _parts(*tokenizer.encode_batch_flat(texts))
+
     added = lengths([""])[0]  # from JSON it adds the special tokens of a prompt by itself
 
     def count(texts: list[str]) -> Counts:
@@ -112,7 +149,8 @@ def _splintr(tokenizer: Any) -> CountingEngine:
     def ids(texts: list[str]) -> Ids:
         return [tokenizer.encode_raw(text) for text in texts]
 
-    return CountingEngine(f"splintr {splintr.__version__}", count, ids)
+    plain = None if added else flat_ids
+    return CountingEngine(f"splintr {splintr.__version__}", count, ids, plain)
 
 
 def fastokens(compiled: Compiled) -> CountingEngine | None:
@@ -134,7 +172,10 @@ def fastokens(compiled: Compiled) -> CountingEngine | None:
     def ids(texts: list[str]) -> Ids:
         return [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
-    return CountingEngine(f"fastokens {version('fastokens')}", count, ids)
+    def flat_ids(texts: list[str]) -> list[bytes]:
+        return _parts(*tokenizer.encode_batch_flat(texts, add_special_tokens=False))
+
+    return CountingEngine(f"fastokens {version('fastokens')}", count, ids, flat_ids)
 
 
 def _between(offsets: bytes) -> Counts:
@@ -145,6 +186,12 @@ def _between(offsets: bytes) -> Counts:
     """
     edges = memoryview(offsets).cast("Q").tolist()
     return list(map(sub, edges[1:], edges))
+
+
+def _parts(ids: bytes, offsets: bytes) -> list[bytes]:
+    """A flat result, cut at its offsets."""
+    edges = [edge * ID_BYTES for edge in memoryview(offsets).cast("Q").tolist()]
+    return [ids[start:end] for start, end in pairwise(edges)]
 
 
 @dataclass(frozen=True, slots=True)

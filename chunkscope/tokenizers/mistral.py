@@ -25,8 +25,10 @@ class MistralChat:
         self._request = ChatCompletionRequest
         self._tokenizer = MistralTokenizer.from_file(str(path))
 
-    def count(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> tuple[int, int]:
-        """How many tokens, and how many characters they stand for.
+    def count(
+        self, messages: list[dict[str, Any]], tools: list[Any] | None
+    ) -> tuple[list[int], int]:
+        """The token ids, and how many characters they stand for.
 
         ChatRefused when this conversation cannot be encoded.
         """
@@ -35,7 +37,7 @@ class MistralChat:
         # Tools and calls are encoded as JSON.
         data = [tools, *(message.get("tool_calls") for message in messages)]
         written = sum(len(json.dumps(part, ensure_ascii=False)) for part in data if part)
-        return len(tokens), said + written
+        return tokens, said + written
 
     def encode(
         self, messages: list[dict[str, Any]], tools: list[Any] | None

@@ -5,7 +5,7 @@ engines count without special tokens, and the fast ones number the tokens in a w
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ _TEKKEN_BOS = 1
 class Reference(CountingEngine):
     """`encode` gives the ids with (or without) what a prompt begins and ends with."""
 
-    encode: Callable[[list[str], bool], Ids]
+    encode: Callable[[list[str], bool], Ids] = field(kw_only=True)
 
 
 _loaded: dict[str, Reference] = {}
@@ -56,7 +56,10 @@ def _json(compiled: Compiled) -> Reference:
     def encode(texts: list[str], special: bool) -> Ids:
         return [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=special)]
 
-    return Reference(reference_name(compiled), count, lambda texts: encode(texts, False), encode)
+    def ids(texts: list[str]) -> Ids:
+        return encode(texts, False)
+
+    return Reference(reference_name(compiled), count, ids, encode=encode)
 
 
 def _ranks(compiled: Compiled) -> Reference:
@@ -84,7 +87,7 @@ def _ranks(compiled: Compiled) -> Reference:
         begin = [_TEKKEN_BOS] if special else []
         return [[*begin, *(number + first_id() for number in found)] for found in ids(texts)]
 
-    return Reference(reference_name(compiled), _lengths(ids), ids, encode)
+    return Reference(reference_name(compiled), _lengths(ids), ids, encode=encode)
 
 
 def _sentencepiece(compiled: Compiled) -> Reference:
@@ -97,7 +100,7 @@ def _sentencepiece(compiled: Compiled) -> Reference:
         begin = [model.bos_id()] if special and model.bos_id() >= 0 else []
         return [[*begin, *found] for found in ids(texts)]
 
-    return Reference(reference_name(compiled), _lengths(ids), ids, encode)
+    return Reference(reference_name(compiled), _lengths(ids), ids, encode=encode)
 
 
 def load_sentencepiece(path: Path) -> Any:
@@ -118,7 +121,7 @@ def _transformers(compiled: Compiled) -> Reference:
     def ids(texts: list[str]) -> Ids:
         return encode(texts, False)
 
-    return Reference(reference_name(compiled), _lengths(ids), ids, encode)
+    return Reference(reference_name(compiled), _lengths(ids), ids, encode=encode)
 
 
 def _lengths(ids: Callable[[list[str]], Ids]) -> Callable[[list[str]], Counts]:

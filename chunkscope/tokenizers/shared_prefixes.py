@@ -5,12 +5,13 @@ cut off where `cutting` permits it.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from chunkscope.tokenizers.cutting import last_cut
-from chunkscope.tokenizers.engines import Counts
+from chunkscope.tokenizers.engines import ID_BYTES, Counts
 
 _KEY = 256  # characters that must be alike before a shared beginning is looked for
 _LONGEST_PREFIX = 1 << 15
@@ -26,6 +27,7 @@ class Prefix:
     text: str
     parent: "Prefix | None"
     tokens: int = -1
+    ids: bytes = b""  # its own, without the parent's, where ids are asked for
     children: dict[str, "Prefix | str"] = field(default_factory=dict)
 
     def counted(self, own_tokens: int) -> None:
@@ -56,6 +58,24 @@ class _Batch:
             return lengths
         return [n + h.tokens if h else n for n, h in zip(lengths, self.heads, strict=True)]
 
+    def own_ids(self, ids: list[bytes]) -> list[bytes]:
+        """The ids of each row after its shared beginning; new beginnings learn theirs."""
+        own = ids[: self.rows]
+        for target, found in zip(self.tail, islice(ids, self.rows, None), strict=True):
+            if isinstance(target, Prefix):
+                target.ids = found
+            else:
+                own[target] += found
+        return own
+
+
+class TakenRows(NamedTuple):
+    """Rows with their lengths, their shared beginnings and the ids after those."""
+
+    lengths: Counts
+    heads: Sequence[Prefix | None]
+    own_ids: list[bytes]
+
 
 class SharedPrefixes:
     """Cuts rows into texts to count, and adds their counts up again. One per dataset.
@@ -82,6 +102,15 @@ class SharedPrefixes:
     def lengths(self, counts: Counts) -> Counts:
         """The lengths of the oldest rows that were cut and not yet asked for, from their counts."""
         return self._waiting.popleft().lengths(counts)
+
+    def taken(self, ids: list[bytes]) -> TakenRows:
+        """The oldest rows, likewise, from the ids of their texts."""
+        batch = self._waiting.popleft()
+        return TakenRows(
+            batch.lengths([len(found) // ID_BYTES for found in ids]),
+            batch.heads or [None] * batch.rows,
+            batch.own_ids(ids),
+        )
 
     def _batch(self, texts: list[str]) -> _Batch:
         if not self._allowed:

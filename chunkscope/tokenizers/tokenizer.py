@@ -102,8 +102,8 @@ class Tokenizer:
         """Mistral's tokenizers encode conversations directly; a given template goes first."""
         return self.compiled.mistral_chat and self._template is None
 
-    def count_chat(self, conversation: Conversation) -> tuple[int, int]:
-        """Tokens and characters of a conversation, where `counts_chats_itself`."""
+    def count_chat(self, conversation: Conversation) -> tuple[list[int], int]:
+        """Token ids and number of characters of a conversation, where `counts_chats_itself`."""
         return self._chat.count(string_content(conversation.messages), conversation.tools)
 
     def encode_chat(self, conversation: Conversation) -> tuple[list[int], str]:

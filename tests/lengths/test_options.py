@@ -42,6 +42,7 @@ SAID: dict[str, list[str]] = {
     "trust_remote_code": ["--trust-remote-code"],
     "names": ["--name", "mine"],
     "keep_longest": ["--show-longest", "15"],
+    "prefixes": ["--no-prefixes"],
     "exact_check": ["--exact-check"],
     "use_cache": ["--no-cache"],
 }

@@ -1,8 +1,9 @@
 """Run by the interpreter that has vLLM: what its own scheduler does with each workload, by step.
 
 Reads [{"engine": {...}, "requests": [...], "shared_prefix": n}, ...] from stdin as JSON. No model
-is loaded: a made-up result ends each step. A request comes before the step `comes_at`. With
-`async_scheduling` a step is scheduled before the result of the one before is there.
+is loaded: a made-up result ends each step. A request comes before the step `comes_at`; it may bring
+its `prompt_ids`. With `async_scheduling` a step is scheduled before the result of the one before is
+there.
 """
 
 import dataclasses
@@ -135,7 +136,8 @@ def _request(place, asked, shared, hasher):
     return Request(
         **_known(Request, eos_token_id=2),
         request_id=f"{place:06}",
-        prompt_token_ids=[SHARED_TOKEN] * same + [own] * (asked["prompt"] - same),
+        prompt_token_ids=asked.get("prompt_ids")
+        or [SHARED_TOKEN] * same + [own] * (asked["prompt"] - same),
         sampling_params=params,
         pooling_params=None,
         arrival_time=float(place),

@@ -1,0 +1,35 @@
+"""`chunkscope prefixes`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chunkscope import console
+from chunkscope.commands.options import PROFILE
+from chunkscope.errors import InputError
+
+
+def prefixes(
+    profile: Annotated[
+        Path, typer.Argument(metavar="[PROFILE]", help="What `chunkscope analyze` wrote.")
+    ] = PROFILE,
+    as_json: Annotated[bool, typer.Option("--json", help="The figures on stdout.")] = False,
+) -> None:
+    """Show how much of the prompts vLLM's prefix cache would find.
+
+    Example: chunkscope prefixes
+    """
+    from chunkscope.artefacts.codec import dump
+    from chunkscope.lengths.profile import Profile
+    from chunkscope.report.terminal.prefixes import reuse_json, show_prefixes
+
+    found = Profile.load(profile)
+    if not any(dataset.prefixes for dataset in found.datasets):
+        raise InputError(
+            f"{profile} does not say what its prompts share",
+            hint="measure it: `chunkscope analyze data/` without --no-prefixes",
+        )
+    if as_json:
+        return console.emit(dump(reuse_json(found)))
+    return console.show(lambda out: show_prefixes(found, out))

@@ -1,0 +1,174 @@
+"""Prompts on their way through `analyze`, made into hashes of their blocks.
+
+Of each full block 64 bits are kept, which stand for its tokens and all before it. A beginning that
+many prompts share is hashed once. Memory ends at `MOST_BLOCKS`: what comes after is left out.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chunkscope.lengths.prefixes import Ints, PromptBlocks, measure, stretched
+from chunkscope.lengths.reuse import BLOCK_SIZE, PrefixReuse
+from chunkscope.tokenizers.engines import ID_BYTES
+from chunkscope.tokenizers.shared_prefixes import Prefix
+
+MOST_BLOCKS = 1 << 22  # 67 million tokens
+MOST_PROMPTS = 1 << 20
+
+Hashes = NDArray[np.uint64]
+
+_SPECIAL = b"\xff" * ID_BYTES  # stands for a token that every prompt begins with
+_FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beginning:
+    """The tokens of a shared beginning, and what is known of its full blocks."""
+
+    ids: bytes
+    rest: bytes  # the ids after its last full block
+    number: int  # of its list of hashes
+    blocks: int
+    last: int  # the hash of its last block
+
+
+def hash_blocks(
+    rows: Sequence[bytes], blocks_before: Sequence[int], hash_before: Sequence[int]
+) -> tuple[Hashes, Ints]:
+    """The hashes of all full blocks of all rows, and how many blocks each row has.
+
+    A hash is the sum of what a block and its place are mixed into and the hash before it: sums of
+    a whole batch are made at once.
+    """
+    sizes = np.fromiter(map(len, rows), np.int64, len(rows)) // ID_BYTES
+    full = sizes // BLOCK_SIZE
+    starts = np.cumsum(full) - full
+    within = np.arange(int(full.sum())) - np.repeat(starts, full)
+    first = np.repeat(np.cumsum(sizes) - sizes, full) + within * BLOCK_SIZE
+    ids = np.frombuffer(b"".join(rows), "<u4")
+    sums = ids[first[:, None] + np.arange(BLOCK_SIZE)].astype(np.uint64) @ _FACTORS
+    places = within + np.repeat(np.array(blocks_before), full)
+    running = np.cumsum(_mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64)
+    before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
+    return running + np.repeat(np.array(hash_before, np.uint64) - before, full), full
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Each bit of the result depends on all of a value (splitmix64)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+class BlockHashes:
+    """The prompts of one dataset, as they come."""
+
+    def __init__(self, *, special_tokens: int = 0) -> None:
+        """So many tokens, the same for all, go before every prompt."""
+        self._of_beginnings: list[Hashes] = []
+        self._beginnings: dict[Prefix, _Beginning] = {}
+        nothing = _Beginning(ids=b"", rest=b"", number=0, blocks=0, last=0)
+        self._start = self._followed(nothing, _SPECIAL * special_tokens)
+        self._hashes: list[Hashes] = []  # after the beginnings
+        self._numbers: list[int] = []  # by prompt: of its beginning
+        self._own: list[int] = []  # by prompt: its blocks after that
+        self._tokens: list[int] = []
+        self._reads: list[bool] = []
+        self._positions: list[int] = []
+        self._blocks = 0
+        self._common: bytes | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._blocks >= MOST_BLOCKS or len(self._own) >= MOST_PROMPTS
+
+    def add(
+        self,
+        positions: Sequence[int],
+        heads: Iterable[Prefix | None],
+        ids: Sequence[bytes],
+        *,
+        reads: bool = True,
+    ) -> None:
+        """Prompts by their shared beginning and the ids after it."""
+        if self.is_full or not ids:
+            return
+        beginnings = [self._beginning(head) for head in heads]
+        prompts = list(zip(beginnings, ids, strict=True))
+        for before, own in prompts:
+            self._narrow(before.ids, own)
+        hashes, full = hash_blocks(
+            [before.rest + own if before.rest else own for before, own in prompts],
+            blocks := [before.blocks for before in beginnings],
+            [before.last for before in beginnings],
+        )
+        self._hashes.append(hashes)
+        self._numbers += [before.number for before in beginnings]
+        self._own += full.tolist()
+        self._tokens += [(len(before.ids) + len(own)) // ID_BYTES for before, own in prompts]
+        self._reads += [reads] * len(ids)
+        self._positions += positions
+        self._blocks += len(hashes) + sum(blocks)
+
+    def _beginning(self, head: Prefix | None) -> _Beginning:
+        if head is None:
+            return self._start
+        if (known := self._beginnings.get(head)) is None:
+            known = self._followed(self._beginning(head.parent), head.ids)
+            self._beginnings[head] = known
+        return known
+
+    def _followed(self, before: _Beginning, ids: bytes) -> _Beginning:
+        more = before.rest + ids
+        own, (full,) = hash_blocks([more], [before.blocks], [before.last])
+        hashes = np.concatenate((*self._of_beginnings[before.number : before.number + 1], own))
+        self._of_beginnings.append(hashes)
+        return _Beginning(
+            ids=before.ids + ids,
+            rest=more[int(full) * BLOCK_SIZE * ID_BYTES :],
+            number=len(self._of_beginnings) - 1,
+            blocks=len(hashes),
+            last=int(hashes[-1]) if len(hashes) else 0,
+        )
+
+    def _narrow(self, head: bytes, own: bytes) -> None:
+        """Keep of the tokens that all prompts begin with those that this one has too."""
+        if self._common is None:
+            self._common = head + own
+            return
+        size = len(self._common)
+        if not size or head.startswith(self._common):
+            return
+        prompt = head[:size] + own[: max(0, size - len(head))]
+        if not prompt.startswith(self._common):
+            size = min(size, len(prompt))
+            mine = np.frombuffer(prompt[:size], "<u4")
+            others = np.frombuffer(self._common[:size], "<u4")
+            differs = np.flatnonzero(mine != others)
+            self._common = prompt[: int(differs[0]) * ID_BYTES if len(differs) else size]
+
+    def measured(self) -> PrefixReuse | None:
+        """What they share; None if there are no prompts."""
+        if not self._own:
+            return None
+        shared, own = self._of_beginnings, np.array(self._own)
+        _, blocks = np.unique(np.concatenate([*shared, *self._hashes]), return_inverse=True)
+        self._hashes.clear()
+        # Each prompt's blocks are two stretches of that: its beginning's, and its own.
+        sizes = np.array([len(hashes) for hashes in shared])
+        starts = np.cumsum(own) - own + sizes.sum()
+        beginnings = np.array(self._numbers)
+        stretches = np.stack((sizes[beginnings], own), axis=1)
+        begin = np.stack(((np.cumsum(sizes) - sizes)[beginnings], starts), axis=1)
+        prompts = PromptBlocks(
+            tokens=np.array(self._tokens),
+            full=stretches.sum(axis=1),
+            reads=np.array(self._reads),
+            blocks=blocks[stretched(begin.ravel(), stretches.ravel())],
+        )
+        common = len(self._common or b"") // ID_BYTES
+        return measure(prompts, positions=self._positions, common_tokens=common)

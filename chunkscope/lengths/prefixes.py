@@ -1,0 +1,207 @@
+"""How much of the prompts vLLM's prefix cache would find.
+
+vLLM's rule: full blocks only, each known by its tokens and all before it; at most n - 1 tokens of
+a prompt are found, for its last token has to be computed; prompts are taken in their order.
+Requests for the likelihood of a prompt write to the cache and do not read from it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chunkscope.lengths.reuse import BLOCK_SIZE, CachedAt, PrefixGroup, PrefixReuse
+
+_CAPACITIES = [1 << power for power in range(14, 27, 2)]  # 16K tokens to 64M
+_CURVE_PROMPTS = 100_000  # go through the caches: more would take longer than counting them
+_MOST_GROUPS = 5
+
+Ints = NDArray[np.int64]
+Paths = list[list[tuple[int, int, int]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptBlocks:
+    """Prompts as rows of block numbers: the same number is the same block with the same past."""
+
+    tokens: Ints  # by prompt
+    full: Ints  # by prompt: how many full blocks it has
+    reads: NDArray[np.bool_]  # by prompt: whether it reads from the cache
+    blocks: Ints  # of all prompts, one after the other
+
+    @property
+    def rows(self) -> Ints:
+        """By block, the prompt it is in."""
+        return np.repeat(np.arange(len(self.full)), self.full)
+
+    @property
+    def distinct(self) -> int:
+        return int(self.blocks.max(initial=-1)) + 1
+
+    @property
+    def findable(self) -> Ints:
+        """By prompt, how many blocks it could find at most: none with its last token."""
+        return np.where(self.reads, np.maximum(self.tokens - 1, 0) // BLOCK_SIZE, 0)
+
+    def in_order(self, order: Ints) -> "PromptBlocks":
+        full, starts = self.full[order], (np.cumsum(self.full) - self.full)[order]
+        blocks = self.blocks[stretched(starts, full)]
+        return PromptBlocks(
+            tokens=self.tokens[order], full=full, reads=self.reads[order], blocks=blocks
+        )
+
+
+def stretched(starts: Ints, sizes: Ints) -> Ints:
+    """The places of stretches of an array, one stretch after the other.
+
+    >>> stretched(np.array([5, 0]), np.array([3, 2])).tolist()
+    [5, 6, 7, 0, 1]
+    """
+    shift: Ints = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+    return np.arange(len(shift)) + shift
+
+
+def ideal_cached_tokens(prompts: PromptBlocks) -> Ints:
+    """By prompt, the tokens it finds in a cache that never forgets."""
+    rows = prompts.rows
+    first = np.empty(prompts.distinct, np.int64)
+    first[prompts.blocks[::-1]] = rows[::-1]  # the last to be written is the first to occur
+    # A block is never known without those before it: the known ones are a prompt's first.
+    known = np.bincount(rows[first[prompts.blocks] < rows], minlength=len(prompts.full))
+    cached: Ints = np.minimum(known, prompts.findable) * BLOCK_SIZE
+    return cached
+
+
+class PrefixTree:
+    """All blocks in branches: blocks that occur only together, one after the other.
+
+    A branch is named by its last block. The arrays have an entry for each branch of each prompt,
+    from the root on.
+    """
+
+    def __init__(self, prompts: PromptBlocks) -> None:
+        self._prompts = prompts
+        blocks, full = prompts.blocks, prompts.full
+        starts = np.cumsum(full) - full
+        filled = full > 0
+        before = _shifted(blocks)
+        before[starts[filled]] = -1
+        parent = np.empty(prompts.distinct, np.int64)
+        parent[blocks] = before
+        ends_branch = np.bincount(parent[parent >= 0], minlength=prompts.distinct) != 1
+        ends_branch[blocks[(starts + full - 1)[filled]]] = True  # where a prompt ends
+        places = np.flatnonzero(ends_branch[blocks])
+        self.branches = blocks[places]
+        self.rows = prompts.rows[places]
+        self.depths = places - starts[self.rows] + 1
+        self._above = np.where(self.rows == _shifted(self.rows), _shifted(self.branches), -1)
+        self.sizes = self.depths - np.where(self._above >= 0, _shifted(self.depths), 0)
+
+    def shared_paths(self) -> Paths:
+        """By prompt, the branches that others have too, and the blocks between which each is."""
+        shared = np.bincount(self.branches)[self.branches] > 1
+        arrays = (self.branches, self.depths - self.sizes, self.depths)
+        steps = zip(*(values[shared].tolist() for values in arrays), strict=True)
+        counts = np.bincount(self.rows[shared], minlength=len(self._prompts.full))
+        return [list(islice(steps, count)) for count in counts.tolist()]
+
+    def depth_first(self) -> Ints:
+        """The order in which each prompt follows one that it shares most with."""
+        children: dict[int, dict[int, None]] = {}
+        for above, branch in zip(self._above.tolist(), self.branches.tolist(), strict=True):
+            children.setdefault(above, {})[branch] = None
+        turn: dict[int, int] = {}
+        waiting = [-1]
+        while waiting:
+            branch = waiting.pop()
+            turn[branch] = len(turn)
+            waiting.extend(reversed(children.get(branch, {})))
+        deepest = np.full(len(self._prompts.full), -1)
+        deepest[self.rows] = self.branches  # the last to be written is the deepest
+        return np.argsort([turn[branch] for branch in deepest.tolist()], kind="stable")
+
+    def groups(self, positions: Sequence[int]) -> tuple[PrefixGroup, ...]:
+        """The branches that save most, among those that not every prompt has."""
+        _, first, members = np.unique(self.branches, return_index=True, return_counts=True)
+        saved = np.where(members < len(self._prompts.full), (members - 1) * self.sizes[first], 0)
+        largest = np.lexsort((first, -saved))[:_MOST_GROUPS]
+        return tuple(
+            PrefixGroup(
+                prompts=int(members[group]),
+                shared_tokens=int(self.depths[first[group]]) * BLOCK_SIZE,
+                position=positions[int(self.rows[first[group]])],
+            )
+            for group in largest[saved[largest] > 0]
+        )
+
+
+def lru_cached_tokens(prompts: PromptBlocks, paths: Paths, kv_blocks: int) -> Ints:
+    """By prompt, the tokens it finds in so many blocks, when one prompt runs at a time.
+
+    The blocks unused for longest go first, of one prompt the last of them. A block that is written
+    again counts as the same. A prompt that does not fit finds nothing.
+    """
+    full = prompts.full.tolist()
+    partial = (prompts.tokens % BLOCK_SIZE > 0).tolist()  # a block that nobody finds, while it runs
+    kept = [0] * len(full)  # by prompt: the blocks there that it was the last to use
+    last_user: dict[int, int] = {}  # by branch
+    oldest, reach = 0, full[0]  # the prompt that loses blocks next, and how far it still has them
+    held, found = 0, [0] * len(full)
+    for row, path in enumerate(paths):
+        room = kv_blocks - partial[row]
+        if full[row] > room:
+            continue
+        for branch, start, end in path:
+            user = last_user.get(branch, -1)
+            if user >= oldest:
+                there = end if user > oldest else min(end, reach)
+                if there > start:
+                    kept[user] -= there - start
+                    found[row] = there
+            last_user[branch] = row
+        held += full[row] - found[row]
+        kept[row] = full[row]
+        while held > room:
+            taken = min(kept[oldest], held - room)
+            kept[oldest] -= taken
+            reach -= taken
+            held -= taken
+            if not kept[oldest]:
+                oldest += 1
+                reach = full[oldest]
+    return np.minimum(found, prompts.findable) * BLOCK_SIZE
+
+
+def measure(prompts: PromptBlocks, *, positions: Sequence[int], common_tokens: int) -> PrefixReuse:
+    """All figures; `positions` are the rows in the file, by prompt."""
+    tree = PrefixTree(prompts)
+    best = prompts.in_order(tree.depth_first())
+    return PrefixReuse(
+        prompts=len(prompts.full),
+        tokens=int(prompts.tokens.sum()),
+        common_tokens=common_tokens,
+        cached_tokens=int(ideal_cached_tokens(prompts).sum()),
+        best_order_cached_tokens=int(ideal_cached_tokens(best).sum()),
+        working_set_tokens=prompts.distinct * BLOCK_SIZE,
+        groups=tree.groups(positions),
+        capacities=tuple(_curve(prompts, tree)),
+    )
+
+
+def _curve(prompts: PromptBlocks, tree: PrefixTree) -> Iterator[CachedAt]:
+    """From room for two of the longest prompts up to where nothing is forgotten."""
+    if len(prompts.full) > _CURVE_PROMPTS:
+        return
+    paths = tree.shared_paths()
+    least = 2 * (int(prompts.tokens.max(initial=0)) + BLOCK_SIZE)
+    for capacity in _CAPACITIES:
+        if least <= capacity < prompts.distinct * BLOCK_SIZE:
+            cached = lru_cached_tokens(prompts, paths, capacity // BLOCK_SIZE)
+            yield CachedAt(kv_tokens=capacity, cached_tokens=int(cached.sum()))
+
+
+def _shifted(values: Ints) -> Ints:
+    """Each entry's predecessor; -1 before the first."""
+    return np.concatenate(([-1], values))[:-1]

@@ -1,0 +1,105 @@
+"""Prefix reuse in the pass of `analyze`: as the ids of the reference have it, whoever counts."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import chunkscope
+from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.sources.chat import Conversation
+from chunkscope.tokenizers.tokenizer import Tokenizer
+from tests.commands.helpers import write_jsonl
+from tests.lengths.test_prefixes import reuse
+
+WORDS = [
+    "the",
+    "of",
+    "naïve",
+    "Größe",
+    "東京",
+    "x9",
+    "1234",
+    "<s>",
+    "<|im_end|>",
+    "é",
+    "🙂",
+    "def\treturn\n\n",
+]
+
+
+def few_shot_texts(count: int = 400) -> list[str]:
+    """Shots of three subjects, cut anywhere, before questions of any length."""
+    chance = random.Random(3)
+    say = lambda n: " ".join(chance.choice(WORDS) for _ in range(n))  # noqa: E731
+    shots = ["You are given questions. " * 9 + say(n) for n in (90, 300, 700)]
+    return [f"{chance.choice(shots)}\n\nQ: {say(chance.randint(0, 40))}" for _ in range(count)]
+
+
+def options(**changes: object) -> chunkscope.AnalyzeOptions:
+    return replace(chunkscope.AnalyzeOptions(use_cache=False), **changes)
+
+
+def measured(
+    place: Path, rows: list[dict], tokenizer: str | None, **changes: object
+) -> PrefixReuse:
+    data = write_jsonl(place / "data.jsonl", rows)
+    (dataset,) = chunkscope.analyze(data, tokenizer, options=options(**changes)).datasets
+    assert dataset.prefixes is not None
+    assert dataset.prefixes.tokens == dataset.lengths.total
+    assert dataset.shared_prefix_tokens == dataset.prefixes.common_tokens
+    return dataset.prefixes
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [(None, False), (None, True), ("gpt2", False), ("llama3.1", False), ("qwen3", False)],
+)
+def test_texts(name, exact, tmp_path, request):
+    folder = str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    texts = few_shot_texts()
+    right = reuse(Tokenizer(folder).encode(texts, special_tokens=True))
+    found = measured(tmp_path, [{"prompt": text} for text in texts], folder, exact_check=exact)
+    assert found == right
+    assert found.cached_tokens > found.tokens / 2
+
+
+@pytest.mark.parametrize("name", [None, "qwen3"], ids=["mistral-common", "template"])
+def test_chats(name, tmp_path, request):
+    folder = str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    chats = [
+        [{"role": "system", "content": "Be brief. " * 40}, {"role": "user", "content": text}]
+        for text in few_shot_texts(60)
+    ]
+    tokenizer = Tokenizer(folder)
+    if tokenizer.counts_chats_itself:
+        ids = [tokenizer.encode_chat(Conversation(chat))[0] for chat in chats]
+    else:
+        texts = [tokenizer.chat_text(Conversation(chat)) for chat in chats]
+        ids = tokenizer.encode(texts, special_tokens=False)
+    assert measured(tmp_path, [{"messages": chat} for chat in chats], folder) == reuse(ids)
+
+
+def test_without_prefixes_nothing_is_measured_and_lengths_are_the_same(tmp_path):
+    data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)])
+    (with_them,) = chunkscope.analyze(data).datasets
+    (without,) = chunkscope.analyze(data, options=options(prefixes=False)).datasets
+    assert without.prefixes is None
+    assert without.shared_prefix_tokens is None
+    assert "prefixes" not in without.to_json()
+    assert replace(with_them, prefixes=None) == without
+
+
+def test_traces_bring_no_tokens_to_compare(tmp_path):
+    data = write_jsonl(tmp_path / "a.jsonl", [{"input_length": 5, "output_length": 2}] * 3)
+    (dataset,) = chunkscope.analyze(data).datasets
+    assert dataset.prefixes is None
+
+
+def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
+    data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)])
+    first, again = chunkscope.analyze(data), chunkscope.analyze(data)
+    assert first.datasets == again.datasets
+    first.save(tmp_path / "profile.json")
+    assert chunkscope.Profile.load(tmp_path / "profile.json").datasets == first.datasets
