@@ -15,6 +15,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.report import page
 from chunkscope.report.page import HERE, LIBRARIES, embedded, render
 from chunkscope.report.page.charts import PERCENTS, bin_edges, charts
+from chunkscope.sources.harness.request import LogSummary
 from tests.report import examples
 
 # As published on npm: d3 7.9.0 and @observablehq/plot 0.6.17, files of their dist folders.
@@ -177,6 +178,16 @@ def test_of_a_thousand_datasets_the_longest_are_drawn(tmp_path: Path) -> None:
     findings = load_findings(examples.write(tmp_path, found=found, planned=False))
     names = [s["name"] for s in charts(findings, None)["lengths"]["sets"]]
     assert names == ["all together", *(f"file {n}" for n in range(800, 1_000))]
+
+
+def test_a_harness_log_is_named_with_its_file(tmp_path: Path) -> None:
+    log = LogSummary(
+        harness="lm-eval", task="<b>", documents=2, requests=8, kinds={"likelihood": 8}
+    )
+    found = examples.profile(examples.dataset("mine", LengthHistogram.of([9] * 8), log=log))
+    html = page.render(load_findings(examples.write(tmp_path, found=found, planned=False)))
+    said = "lm-eval, task &lt;b&gt;, 2 documents, 8 requests (8 likelihood; as logged)"
+    assert f"<small>{said}</small>" in html.decode()
 
 
 def test_a_profile_without_prompts_has_no_chart(tmp_path: Path) -> None:
