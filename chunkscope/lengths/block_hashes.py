@@ -4,7 +4,7 @@ Of each full block 64 bits are kept, which stand for its tokens and all before i
 many prompts share is hashed once. Memory ends at `MOST_BLOCKS`: what comes after is left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,12 +67,9 @@ def _mixed(values: Hashes) -> Hashes:
 class BlockHashes:
     """The prompts of one dataset, as they come."""
 
-    def __init__(self, *, special_tokens: int = 0) -> None:
-        """So many tokens, the same for all, go before every prompt."""
+    def __init__(self) -> None:
         self._of_beginnings: list[Hashes] = []
-        self._beginnings: dict[Prefix, _Beginning] = {}
-        nothing = _Beginning(ids=b"", rest=b"", number=0, blocks=0, last=0)
-        self._start = self._followed(nothing, _SPECIAL * special_tokens)
+        self._beginnings: dict[tuple[Prefix | None, int], _Beginning] = {}
         self._hashes: list[Hashes] = []  # after the beginnings
         self._numbers: list[int] = []  # by prompt: of its beginning
         self._own: list[int] = []  # by prompt: its blocks after that
@@ -89,15 +86,24 @@ class BlockHashes:
     def add(
         self,
         positions: Sequence[int],
-        heads: Iterable[Prefix | None],
+        heads: Sequence[Prefix | None],
         ids: Sequence[bytes],
         *,
+        special_tokens: int = 0,
         reads: bool = True,
+        most_tokens: int | None = None,
     ) -> None:
-        """Prompts by their shared beginning and the ids after it."""
+        """Prompts by their shared beginning and the ids after it, alike in what else is said.
+
+        So many special tokens go before each; of all that, the last `most_tokens` were sent.
+        """
         if self.is_full or not ids:
             return
-        beginnings = [self._beginning(head) for head in heads]
+        beginnings = [self._beginning(head, special_tokens) for head in heads]
+        if most_tokens is not None:
+            both = zip(beginnings, ids, strict=True)
+            ids = [(before.ids + own)[-most_tokens * ID_BYTES :] for before, own in both]
+            beginnings = [self._beginning(None, 0)] * len(ids)
         prompts = list(zip(beginnings, ids, strict=True))
         for before, own in prompts:
             self._narrow(before.ids, own)
@@ -114,18 +120,22 @@ class BlockHashes:
         self._positions += positions
         self._blocks += len(hashes) + sum(blocks)
 
-    def _beginning(self, head: Prefix | None) -> _Beginning:
-        if head is None:
-            return self._start
-        if (known := self._beginnings.get(head)) is None:
-            known = self._followed(self._beginning(head.parent), head.ids)
-            self._beginnings[head] = known
-        return known
+    def _beginning(self, head: Prefix | None, special_tokens: int) -> _Beginning:
+        key = (head, special_tokens)
+        if key not in self._beginnings:
+            if head is None:
+                before = _Beginning(ids=b"", rest=b"", number=-1, blocks=0, last=0)
+                ids = _SPECIAL * special_tokens
+            else:
+                before, ids = self._beginning(head.parent, special_tokens), head.ids
+            self._beginnings[key] = self._followed(before, ids)
+        return self._beginnings[key]
 
     def _followed(self, before: _Beginning, ids: bytes) -> _Beginning:
         more = before.rest + ids
         own, (full,) = hash_blocks([more], [before.blocks], [before.last])
-        hashes = np.concatenate((*self._of_beginnings[before.number : before.number + 1], own))
+        known = self._of_beginnings[before.number] if before.blocks else own[:0]
+        hashes = np.concatenate((known, own))
         self._of_beginnings.append(hashes)
         return _Beginning(
             ids=before.ids + ids,

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from chunkscope.errors import ChunkscopeError
@@ -21,7 +22,7 @@ from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import Counting
 from chunkscope.tokenizers.engines import pack, version
 from chunkscope.tokenizers.mistral import ChatRefused
-from chunkscope.tokenizers.shared_prefixes import SharedPrefixes
+from chunkscope.tokenizers.shared_prefixes import SharedPrefixes, TakenRows
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class _Texts:
         *,
         special_tokens: bool = True,
         take: Callable[[list[Any], list[int]], None] | None = None,
+        share: Callable[[list[Any], TakenRows], None] | None = None,
     ) -> None:
         self.pool = by.pool
         self.tally = tally
@@ -109,7 +111,8 @@ class _Texts:
         # An exact check counts every row whole: cuts are part of what it checks.
         self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
         self.on_their_way: deque[tuple[list[Any], Future[Any]]] = deque()
-        self.hashes = _block_hashes(self.added) if by.options.prefixes and not take else None
+        self.hashes = _block_hashes() if by.options.prefixes else None
+        self.share = share or self._share
 
     def add(self, prompts: Prompts) -> None:
         self.count(prompts.positions, prompts.items)
@@ -144,19 +147,24 @@ class _Texts:
     def _take(self) -> None:
         positions, future = self.on_their_way.popleft()
         if self.hashes:
-            lengths, heads, ids = self.shared.taken(future.result())
-            self.hashes.add(positions, heads, ids)
+            taken = self.shared.taken(future.result())
+            self.share(positions, taken)
+            lengths = taken.lengths
         else:
             lengths = self.shared.lengths(future.result())
         if self.added:
             lengths = [length + self.added for length in lengths]
         self.take(positions, lengths)
 
+    def _share(self, positions: list[int], taken: TakenRows) -> None:
+        if self.hashes:
+            self.hashes.add(positions, taken.heads, taken.own_ids, special_tokens=self.added)
 
-def _block_hashes(special_tokens: int) -> "BlockHashes":
+
+def _block_hashes() -> "BlockHashes":
     from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for traces
 
-    return BlockHashes(special_tokens=special_tokens)
+    return BlockHashes()
 
 
 class _Chats:
@@ -215,6 +223,19 @@ class _Sent(NamedTuple):
     special: int
 
 
+def _how_sent(sent: _Sent, length: int) -> tuple[int, bool, int | None] | None:
+    """Tokens before its text, whether it reads from the cache, and the most that are sent of it.
+
+    None for a text that was sent in several windows.
+    """
+    request, special = sent.request, sent.special + sent.request.added
+    lengths = request.sent(length + sent.special)
+    if len(lengths) != 1:
+        return None
+    most = lengths[0] if lengths[0] < length + special else None
+    return special, request.kind == "generate", most
+
+
 class _Requests:
     """What a harness sent: texts, chats and lengths, in one log. Lengths need no tokenizer."""
 
@@ -224,12 +245,15 @@ class _Requests:
         self.problems = problems
         self._texts: _Texts | None = None
         self.counted_itself = False
+        self.is_comparable = True  # whether the tokens of all requests are known
 
     @property
     def texts(self) -> _Texts:
         """The counter of texts; the tokenizer is loaded when the first one comes."""
         if self._texts is None:
-            self._texts = _Texts(self.by, self.tally, special_tokens=False, take=self._take)
+            self._texts = _Texts(
+                self.by, self.tally, special_tokens=False, take=self._take, share=self._share
+            )
         return self._texts
 
     def add(self, prompts: Prompts) -> None:
@@ -260,6 +284,7 @@ class _Requests:
         """Its text, or its length where that is known without counting one."""
         prompt, tokenizer = request.prompt, self.by.tokenizer
         if isinstance(prompt, int):
+            self.is_comparable = False
             return prompt, _Sent(position, request, 0)
         if isinstance(prompt, str):
             adds = request.special_tokens and self.by.options.special_tokens
@@ -273,7 +298,28 @@ class _Requests:
         ids, chars = tokenizer.count_chat(prompt)
         self.counted_itself = True
         self.tally.add_chars(chars)
+        self._share([sent], TakenRows([len(ids)], [None], [pack(ids)]))
         return len(ids), sent
+
+    def _share(self, rows: list[_Sent], taken: TakenRows) -> None:
+        """Compare them with the requests before, in runs of those that were sent alike."""
+        if (hashes := self.texts.hashes) is None:
+            return
+        start = 0
+        for how, run in groupby(_how_sent(*pair) for pair in zip(rows, taken.lengths, strict=True)):
+            end = start + len(list(run))
+            self.is_comparable = self.is_comparable and how is not None
+            if how is not None:
+                special, reads, most = how
+                hashes.add(
+                    [row.position for row in rows[start:end]],
+                    taken.heads[start:end],
+                    taken.own_ids[start:end],
+                    special_tokens=special,
+                    reads=reads,
+                    most_tokens=most,
+                )
+            start = end
 
     def _take(self, rows: list[_Sent], lengths: list[int]) -> None:
         for (position, request, special), length in zip(rows, lengths, strict=True):
@@ -284,6 +330,8 @@ class _Requests:
     def finish(self) -> None:
         if self._texts is not None:
             self._texts.finish()
+        if not self.is_comparable:
+            self.tally.prefixes = None
         if self.counted_itself:
             self.tally.engines += (f"mistral-common {version('mistral-common')}",)
 

@@ -6,7 +6,7 @@ Requests for the likelihood of a prompt write to the cache and do not read from 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -178,13 +178,17 @@ def measure(prompts: PromptBlocks, *, positions: Sequence[int], common_tokens: i
     """All figures; `positions` are the rows in the file, by prompt."""
     tree = PrefixTree(prompts)
     best = prompts.in_order(tree.depth_first())
+    cached = int(ideal_cached_tokens(prompts).sum())
+    all_read = replace(prompts, reads=np.ones_like(prompts.reads))
+    unread = 0 if prompts.reads.all() else int(ideal_cached_tokens(all_read).sum()) - cached
     return PrefixReuse(
         prompts=len(prompts.full),
         tokens=int(prompts.tokens.sum()),
         common_tokens=common_tokens,
-        cached_tokens=int(ideal_cached_tokens(prompts).sum()),
+        cached_tokens=cached,
         best_order_cached_tokens=int(ideal_cached_tokens(best).sum()),
         working_set_tokens=prompts.distinct * BLOCK_SIZE,
+        unread_tokens=unread,
         groups=tree.groups(positions),
         capacities=tuple(_curve(prompts, tree)),
     )

@@ -40,6 +40,7 @@ class PrefixReuse:
     cached_tokens: Count
     best_order_cached_tokens: Count
     working_set_tokens: Count
+    unread_tokens: Count = 0  # that likelihood requests would find too, if they read the cache
     block_size: Count = BLOCK_SIZE
     groups: tuple[PrefixGroup, ...] = ()
     capacities: tuple[CachedAt, ...] = ()

@@ -26,8 +26,9 @@ def id_bytes(prompt: Prompt) -> bytes:
 
 
 def collected(prompts: list[Prompt], **kwargs: int) -> BlockHashes:
-    hashes = BlockHashes(**kwargs)
-    hashes.add(range(1, len(prompts) + 1), [None] * len(prompts), [*map(id_bytes, prompts)])
+    hashes = BlockHashes()
+    rows = range(1, len(prompts) + 1)
+    hashes.add(rows, [None] * len(prompts), [*map(id_bytes, prompts)], **kwargs)
     return hashes
 
 
@@ -142,8 +143,8 @@ def test_a_shared_beginning_is_hashed_once_and_counts_as_if_it_were_not_cut(prom
     inner = Prefix("b", outer, ids=id_bytes([6] * 30))
     heads = [[None, outer, inner][i % 3] for i in range(len(prompts))]
     before = {None: [], outer: [5] * 21, inner: [5] * 21 + [6] * 30}
-    cut = BlockHashes(special_tokens=1)
-    cut.add(range(1, len(prompts) + 1), heads, [*map(id_bytes, prompts)])
+    cut = BlockHashes()
+    cut.add(range(1, len(prompts) + 1), heads, [*map(id_bytes, prompts)], special_tokens=1)
     whole = [before[head] + prompt for head, prompt in zip(heads, prompts, strict=True)]
     assert cut.measured() == reuse(whole, special_tokens=1)
 
@@ -183,6 +184,12 @@ def test_an_exact_repeat_computes_its_last_block_again():
 def test_special_tokens_shift_the_blocks():
     assert reuse([[3] * 31, [3] * 31 + [4]]).cached_tokens == 16
     assert reuse([[3] * 31, [3] * 31 + [4]], special_tokens=1).cached_tokens == 32
+
+
+def test_a_prompt_cut_from_the_left_shares_what_is_left_of_it():
+    prompts = [[1] * n + [2] * 40 for n in (5, 9, 30)]
+    found = reuse(prompts, special_tokens=1, most_tokens=40)
+    assert (found.tokens, found.common_tokens, found.cached_tokens) == (120, 40, 64)
 
 
 def test_memory_ends_at_so_many_blocks_and_the_prompts_say_so(monkeypatch):

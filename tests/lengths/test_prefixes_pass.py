@@ -1,17 +1,24 @@
 """Prefix reuse in the pass of `analyze`: as the ids of the reference have it, whoever counts."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 import chunkscope
+from chunkscope.lengths.counters import CountedBy, counter_for
 from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.lengths.tally import Tally
+from chunkscope.sources.base import Problems
 from chunkscope.sources.chat import Conversation
+from chunkscope.sources.harness.request import SentRequest
+from chunkscope.sources.selection import Prompts
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import write_jsonl
-from tests.lengths.test_prefixes import reuse
+from tests.lengths.test_prefixes import brute_ideal, reuse
 
 WORDS = [
     "the",
@@ -103,3 +110,38 @@ def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
     assert first.datasets == again.datasets
     first.save(tmp_path / "profile.json")
     assert chunkscope.Profile.load(tmp_path / "profile.json").datasets == first.datasets
+
+
+def test_requests_of_a_log():
+    """Likelihood requests write and do not read; what was cut from the left is compared as sent."""
+    texts = few_shot_texts(60)
+    requests = [
+        SentRequest(prompt=text[:-9], continuation=text[-9:], kind=kind, special_tokens=True)
+        for text, kind in zip(texts, cycle(["likelihood", "generate", "generate"]), strict=False)
+    ]
+    requests[7] = replace(requests[7], most_tokens=50)
+    tokenizer = Tokenizer()
+    ids = tokenizer.encode(texts, special_tokens=True)
+    ids[7] = ids[7][-50:]
+    reads = [request.kind == "generate" for request in requests]
+    tally = counted(tokenizer, requests)
+    found = tally.prefixes
+    assert found.cached_tokens == sum(brute_ideal(ids, reads))
+    assert found.cached_tokens + found.unread_tokens == sum(brute_ideal(ids, [True] * 60))
+    assert found.tokens == tally.tokens == sum(map(len, ids))
+
+
+def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
+    tally = counted(Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)])
+    assert tally.rows == 2
+    assert tally.prefixes is None
+
+
+def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> Tally:
+    tally = Tally(0)
+    with ThreadPoolExecutor(2) as pool:
+        by = CountedBy(tokenizer=tokenizer, options=options(), pool=pool)
+        counter = counter_for("requests", by, tally, Problems())
+        counter.add(Prompts([*range(1, len(requests) + 1)], requests, None))
+        counter.finish()
+    return tally

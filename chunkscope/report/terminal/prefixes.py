@@ -30,10 +30,10 @@ def show_prefixes(profile: Profile, console: "Console") -> None:
         )
     )
     console.print()
-    console.print(_shared_table(measured))
+    console.print(_shared_table(measured, console.width))
     if any(reuse.capacities for _, reuse in measured):
         console.print()
-        console.print(_capacity_table(measured))
+        console.print(_capacity_table(measured, console.width))
     if better := list(_better_order(measured)):
         console.print()
         for line in better:
@@ -48,9 +48,15 @@ def show_prefixes(profile: Profile, console: "Console") -> None:
 Measured = list[tuple[DatasetProfile, PrefixReuse]]
 
 
-def _shared_table(measured: Measured) -> Table:
+def _table(names: str, headings: tuple[str, ...], width: int) -> Table:
+    """Long names are cut, figures never."""
+    figures = sum(max(len(heading), 9) + 2 for heading in headings)
+    return figure_table(names, headings, max_width=max(12, width - figures))
+
+
+def _shared_table(measured: Measured, width: int) -> Table:
     headings = ("prompts", "all share", "in blocks", "distinct", "found")
-    table = figure_table("tokens", headings, ratio=1)
+    table = _table("tokens", headings, width)
     for dataset, reuse in measured:
         table.add_row(
             Text(dataset.name),
@@ -75,11 +81,11 @@ def _shared_table(measured: Measured) -> Table:
     return table
 
 
-def _capacity_table(measured: Measured) -> Table:
+def _capacity_table(measured: Measured, width: int) -> Table:
     """What is found in file order; blank where two prompts do not fit, or all of them do."""
     sizes = sorted({at.kv_tokens for _, reuse in measured for at in reuse.capacities})
     headings = (*(f"{size // 1024:,}K" for size in sizes), "no limit", "best order")
-    table = figure_table("found by KV cache (tokens)", headings, ratio=1)
+    table = _table("found by KV cache", headings, width)
     for dataset, reuse in measured:
         known = {at.kv_tokens: at.cached_tokens for at in reuse.capacities}
         rates = [_rate(known[size], reuse.tokens) if size in known else "" for size in sizes]
@@ -126,6 +132,12 @@ def _about(profile: Profile, measured: Measured) -> Iterator[Text]:
         "follow each other, and a cache of two prompts is enough. Requests that run at the same "
         "time need room besides, and likelihood requests do not read from the cache."
     )
+    for dataset, reuse in measured:
+        if reuse.unread_tokens:
+            yield Text(
+                f"{dataset.name}: its likelihood requests read {reuse.unread_tokens:,} tokens "
+                f"({_rate(reuse.unread_tokens, reuse.tokens)}) again that the cache would have."
+            )
     if len(measured) > 1:
         yield Text("All together: one dataset after the other, with nothing shared among them.")
     for dataset, reuse in measured:
