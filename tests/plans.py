@@ -5,11 +5,15 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from chunkscope.costs.models import find_model
+from chunkscope.engine.choices import Basis
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
 from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
 
+MODEL = "llama-3.1-8b"
 TOKENIZER = TokenizerInfo(
     name="test", digest="0", kind="test", engine="test", reference="test", special_tokens_added=0
 )
@@ -37,7 +41,21 @@ def profile(**datasets: Sequence[int]) -> Profile:
 
 
 def plan(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
-    chosen = {"model": "llama-3.1-8b", "gpu": "h200", "vllm_version": "0.24.0", **options}
+    """By the length rule, with a context for these lengths: nothing depends on a prediction."""
+    asked = round_up(max(lengths, default=1) + (options.get("max_output") or 256))
+    limit = _limit(options.get("model", MODEL))
+    fixed = {"policy": Basis.LENGTHS, "max_model_len": min(asked, limit or asked)}
+    return advised(lengths, **{**fixed, **options})
+
+
+def _limit(model: Any) -> int | None:
+    found = find_model(model) if isinstance(model, str) else model
+    return found.limit if found else None
+
+
+def advised(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
+    """By evidence, as `recommend` decides unless told otherwise."""
+    chosen = {"model": MODEL, "gpu": "h200", "vllm_version": "0.24.0", **options}
     return recommend(profile(data=lengths), **chosen)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, model_option
-from chunkscope.engine.choices import Entry, Mode, Objective, Target, Task
+from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Target, Task
 from chunkscope.errors import EngineError, MissingError
 
 if TYPE_CHECKING:
@@ -38,7 +38,15 @@ def recommend(
         str | None,
         typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
     ] = None,
-    mode: Annotated[Mode | None, typer.Option(help="Instead of the policy's.")] = None,
+    policy: Annotated[
+        Basis, typer.Option(help="Set what is predicted to pay, or what the length rule says.")
+    ] = Basis.EVIDENCE,
+    mode: Annotated[
+        Mode | None, typer.Option(help="Set this mode of the length rule, whatever it brings.")
+    ] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="[default: the model's, if it fits]")
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="Plan for this dataset alone.")
     ] = None,
@@ -88,7 +96,9 @@ def recommend(
         gpu_memory=gpu_memory,
         tp=tp,
         vllm_version=vllm_version,
+        policy=policy,
         mode=mode,
+        max_model_len=max_model_len,
         cuts=Cuts(
             off_below=off_below,
             conservative_threshold=conservative_threshold,

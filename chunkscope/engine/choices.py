@@ -14,6 +14,13 @@ class Objective(StrEnum):
     LATENCY = "latency"
 
 
+class Basis(StrEnum):
+    """What decides about arguments: what the simulator predicts, or the lengths by a fixed rule."""
+
+    EVIDENCE = "evidence"
+    LENGTHS = "lengths"
+
+
 class Task(StrEnum):
     GENERATE = "generate"
     LOGLIKELIHOOD = "loglikelihood"  # prompt_logprobs, as multiple-choice evals use it

@@ -1,72 +1,310 @@
-"""From a decision to engine arguments: off, or chunking, or chunking because off does not fit."""
+"""From a decision to engine arguments: what the simulator proves, or what the lengths say."""
 
 from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.costs.memory import Memory
-from chunkscope.engine.choices import Mode, Objective, Task
+from chunkscope.engine.choices import Basis, Mode, Objective, Task
+from chunkscope.engine.deployment import OWN
 from chunkscope.engine.flags import Off
-from chunkscope.engine.settings import Settings
+from chunkscope.engine.settings import NAMES, Settings, Value
 from chunkscope.errors import UsageError
-from chunkscope.planning.latency import itl_limit, latency_budget, latency_seqs, worst_step
-from chunkscope.planning.logprobs import SafeChunk, safe_chunk
+from chunkscope.planning.latency import itl_limit, smooth, worst_step
+from chunkscope.planning.logprobs import safe_chunk
 from chunkscope.planning.memory_fit import with_room
 from chunkscope.planning.plan import Argument
-from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision
-from chunkscope.planning.problem import FEWEST_SEQS, LADDER, WORTH, Problem
-from chunkscope.planning.search import Trials, search
+from chunkscope.planning.policy import Decision
+from chunkscope.planning.problem import LADDER, WORTH, Problem, round_up
+from chunkscope.planning.proof import Proof, weigh
 
-BUDGET, SEQS = "max_num_batched_tokens", "max_num_seqs"
-THRESHOLD, SWITCH = "long_prefill_token_threshold", "enable_chunked_prefill"
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
 PAYING_BUDGET = 8_192
-WORTH_KV = 0.05  # fewer requests at once must free this share of the KV cache
+GAINS = "throughput (simulated, not measured)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoned:
+    """Why an argument has its value; `must`: nothing else would run."""
+
+    text: str
+    label: Label | None = None
+
+
+Reasons = dict[str, Reasoned]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The arguments, and what became of the policy's decision."""
+    """The arguments, what they leave, and what became of the policy's decision."""
 
+    problem: Problem
+    basis: Basis
     mode: Mode
     threshold: int | None
     arguments: tuple[Argument, ...]
     memory: Memory | None
-    chunk: int | None
+    advice: str
     overruled: str | None = None
     lost: tuple[str, ...] = ()
-    trials: Trials
+    proof: Proof | None = None
 
     @property
     def settings(self) -> Settings:
         """Every value, set or left to vLLM."""
         return Settings.of({argument.name: argument.value for argument in self.arguments})
 
+    @property
+    def chunk(self) -> int | None:
+        """What ends a chunk; None where no prompt is split."""
+        s = self.settings
+        if s.enable_chunked_prefill is False:
+            return None
+        caps = (s.long_prefill_token_threshold, s.max_num_batched_tokens)
+        return min((cap for cap in caps if cap), default=None)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """How large a step is and how many requests run; `dropped`: why no threshold is set."""
 
-    budget: Argument
-    seqs: Argument
-    dropped: str | None = None
-
-
-def settle(p: Problem, decision: Decision, cuts: Cuts = DEFAULT_CUTS) -> Settled:
-    """The arguments for this mode; "off" becomes "conservative" where off cannot be."""
+def settle(p: Problem, decision: Decision, basis: Basis) -> Settled:
+    """Evidence where there is some to be had and nobody asked for the fixed rule."""
     if p.objective is Objective.LATENCY:
         itl_limit(p)
     p = with_room(p)
-    if decision.mode is not Mode.OFF:
-        return _chunking(p, decision.mode, decision.threshold or cuts.conservative_threshold)
-    obstacle = _why_not_off(p)
+    if p.objective is Objective.LATENCY and not (decision.forced and decision.mode is Mode.OFF):
+        return _latency(p, decision)
+    if basis is Basis.EVIDENCE and not decision.forced:
+        return _proven(p, decision)
+    return _by_lengths(p, decision, rule=basis is Basis.LENGTHS and p.step is not None)
+
+
+# -- by evidence -------------------------------------------------------------------------------
+
+
+def _proven(p: Problem, decision: Decision) -> Settled:
+    p, must, reasons = _with_safe_logprobs(p)
+    own = p.deployment.effective(must.over(p.base))
+    proof = weigh(p, own, decision.threshold)
+    reasons |= _proven_reasons(p, proof, decision)
+    return _settled(
+        p,
+        decision,
+        proof.chosen,
+        reasons,
+        basis=Basis.EVIDENCE,
+        advice=_advice(proof),
+        proof=proof,
+    )
+
+
+def _with_safe_logprobs(p: Problem) -> tuple[Problem, Settings, Reasons]:
+    """What prompt_logprobs needs so as not to run out of memory; nothing where it does not."""
+    if p.task is not Task.LOGLIKELIHOOD or p.fits(p.own):
+        return p, OWN, {}
+    safe = safe_chunk(p, max(1, p.longest))
+    p = replace(p, base=replace(p.base, gpu_memory_utilization=safe.utilization))
+    text = "larger chunks' logits would not fit beside vLLM's budget"
+    reasons = {"long_prefill_token_threshold": Reasoned(text=text, label=Label.PREDICTED)}
+    budget = p.own.max_num_batched_tokens or 0
+    must = Settings(long_prefill_token_threshold=safe.tokens) if safe.tokens < budget else OWN
+    return p, must, reasons if must != OWN else {}
+
+
+def _proven_reasons(p: Problem, proof: Proof, decision: Decision) -> Reasons:
+    text, reasons = p.deployment.release.text, {}
+    gain = f"{proof.gain:+.1%} {GAINS}" if proof.gain is not None else ""
+    for name in ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"):
+        own, chosen, best = (getattr(s, name) for s in (proof.own, proof.chosen, proof.best))
+        if chosen != own:
+            many = " together with the others" if len(_changed(proof.own, proof.chosen)) > 1 else ""
+            why = f"vLLM's own {own:,} does not fit; {chosen:,} does"
+            if gain:
+                why = f"{gain} over vLLM's own {own:,}{many}"
+            reasons[name] = Reasoned(text=why, label=Label.PREDICTED)
+        elif best != own:
+            said = f"vLLM {text} takes {own:,} by itself; {best:,} would bring {gain}"
+            reasons[name] = Reasoned(text=f"{said}{_shaky(proof)}, too little to set it")
+        elif own:
+            said = f"vLLM {text} takes {own:,} by itself, and nothing that was tried is better"
+            reasons[name] = Reasoned(text=said)
+    threshold = decision.threshold
+    if threshold and not proof.chosen.long_prefill_token_threshold:
+        reasons["long_prefill_token_threshold"] = _no_threshold(p, proof, threshold)
+    return reasons
+
+
+def _no_threshold(p: Problem, proof: Proof, threshold: int) -> Reasoned:
+    """One sentence on why the policy's threshold is not set."""
+    budget = proof.chosen.max_num_batched_tokens or 0
+    if p.longest <= threshold:
+        return Reasoned(text=f"no prompt that is served is longer than {threshold:,} tokens")
+    if threshold >= budget:
+        said = f"the budget of {budget:,} tokens ends a chunk before a threshold of {threshold:,}"
+        return Reasoned(text=f"{said} could")
+    with_it = replace(proof.own, long_prefill_token_threshold=threshold)
+    gain = proof.trials.seconds(proof.own) / proof.trials.seconds(with_it) - 1
+    said = f"the policy's {threshold:,} would bring {gain:+.1%} {GAINS}"
+    return Reasoned(text=f"{said}: under {WORTH:.0%} vLLM's own stays", label=Label.PREDICTED)
+
+
+def _changed(own: Settings, chosen: Settings) -> dict[str, Value]:
+    before, after = own.given(), chosen.given()
+    return {name: value for name, value in after.items() if before.get(name) != value}
+
+
+def _shaky(proof: Proof) -> str:
+    return f" ({proof.least:+.1%} with {proof.doubt})" if proof.doubt else ""
+
+
+def _advice(proof: Proof) -> str:
+    changed = _changed(proof.own, proof.chosen)
+    if changed and proof.gain is None:
+        return f"Set {_named(changed)}: vLLM's own setting does not fit this GPU."
+    if changed:
+        worst = f", at least {proof.least:+.1%} with {proof.doubt}" if proof.doubt else ""
+        return f"Set {_named(changed)}: {proof.gain:+.1%} {GAINS}{worst}."
+    other = _changed(proof.own, proof.best)
+    if not other or proof.gain is None:
+        return "Change nothing: no setting that was tried is faster than vLLM's own."
+    said = f"{_named(other)} would gain {proof.gain:+.1%}{_shaky(proof)}"
+    return f"Change nothing: the best alternative, {said}, is not worth setting."
+
+
+def _named(changed: dict[str, Value]) -> str:
+    return ", ".join(f"{name} {value:,}" for name, value in changed.items())
+
+
+# -- for latency -------------------------------------------------------------------------------
+
+
+def _latency(p: Problem, decision: Decision) -> Settled:
+    found = smooth(p, cap=decision.threshold if decision.forced else None)
+    reasons = {
+        argument.name: Reasoned(text=argument.reason, label=argument.label)
+        for argument in (found.budget, found.seqs)
+    }
+    threshold = found.settings.long_prefill_token_threshold
+    if threshold:
+        reasons["long_prefill_token_threshold"] = Reasoned(text=f"--mode {decision.mode}")
+    return _settled(
+        p,
+        decision,
+        found.settings,
+        reasons,
+        basis=Basis.EVIDENCE,
+        advice=found.advice,
+    )
+
+
+# -- by lengths --------------------------------------------------------------------------------
+
+
+def _by_lengths(p: Problem, decision: Decision, *, rule: bool) -> Settled:
+    """`rule`: the fixed rule was asked for, where there would be evidence."""
+    if decision.mode is Mode.OFF:
+        return _off(p, decision, rule=decision.forced or rule)
+    cap = decision.threshold or 0
+    safe = None
+    if p.task is Task.LOGLIKELIHOOD and p.knows_memory:
+        safe = safe_chunk(p, cap)
+        p = replace(p, base=replace(p.base, gpu_memory_utilization=safe.utilization))
+        cap = safe.tokens
+    size, reasons = _fitting_budget(p, cap)
+    if p.longest <= cap:
+        text = f"no prompt that is served is longer than {cap:,} tokens"
+        cap = 0
+    elif size is not None and cap >= size:
+        text = f"the budget of {size:,} tokens ends a chunk before a threshold of {cap:,} could"
+        cap = 0
+    else:
+        over = f"{p.lengths.over(cap):,} of {p.lengths.count:,} prompts are longer"
+        text = f"{over}: none takes more of one step"
+        if safe and safe.shrunk:
+            text += "; larger chunks' logits would not fit beside vLLM's budget"
+        if p.deployment.release.lone_prompt_is_capped:
+            text += f"; vLLM {p.deployment.release.text} caps a lone prompt too"
+    reasons["long_prefill_token_threshold"] = Reasoned(text=text)
+    settings = Settings(max_num_batched_tokens=size, long_prefill_token_threshold=cap)
+    return _settled(p, decision, settings, reasons, advice=_rule_advice(p, cap, decision))
+
+
+def _rule_advice(p: Problem, threshold: int, decision: Decision) -> str:
+    if not threshold:
+        return f"By lengths alone, nothing to set: {decision.reason}."
+    said = f"By lengths alone, a threshold of {threshold:,} tokens: {decision.reason}."
+    if p.step is None and not decision.forced:
+        said += " Name --model and --gpu to see whether it pays."
+    return said
+
+
+def _fitting_budget(p: Problem, cap: int) -> tuple[int | None, Reasons]:
+    """vLLM's own, unless the memory model says that it does not fit."""
+    own = p.own.max_num_batched_tokens
+
+    def fits(budget: int) -> bool:
+        return p.fits(Settings(max_num_batched_tokens=budget, long_prefill_token_threshold=cap))
+
+    if own is None or not p.knows_memory or fits(own):
+        if p.step is not None or own is None:
+            return own, {}
+        text = "vLLM's own: the speed is not known, so nothing shows that another pays"
+        return own, {"max_num_batched_tokens": Reasoned(text=text)}
+    value = next((rung for rung in reversed(LADDER) if rung < own and fits(rung)), LADDER[0])
+    text = f"vLLM's own {own:,} does not fit beside the KV cache; {value:,} does"
+    return value, {"max_num_batched_tokens": Reasoned(text=text, label=Label.PREDICTED)}
+
+
+def _left_on(p: Problem, decision: Decision, obstacle: str | None = None) -> Settled:
+    """Short prompts are never split by vLLM's own budget: there is nothing to switch off."""
+    size, reasons = _fitting_budget(p, 0)
+    advice = f"Change nothing: {decision.reason}, which vLLM reads in one step anyway."
+    if size != p.own.max_num_batched_tokens:
+        advice = f"Set max_num_batched_tokens {size:,}: vLLM's own does not fit this GPU."
+    why = "--policy lengths would switch it off" if obstacle is None else obstacle
+    reasons["enable_chunked_prefill"] = Reasoned(text=why)
+    settings = Settings(max_num_batched_tokens=size)
+    settled = _settled(p, decision, settings, reasons, advice=advice)
     if obstacle is None:
-        return _off(p)
-    if decision.forced:
+        return settled
+    why = f"the lengths say off, but {obstacle}"
+    return replace(settled, mode=Mode.CONSERVATIVE, overruled=why)
+
+
+def _off(p: Problem, decision: Decision, *, rule: bool) -> Settled:
+    """A step has to hold the longest request whole, so the context is no longer than it must be."""
+    limit = p.own.max_model_len
+    context = min(round_up(p.need), limit) if limit else round_up(p.need)
+    whole = replace(p, base=replace(p.base, max_model_len=context))
+    obstacle = _why_not_off(whole)
+    if obstacle and decision.forced:
         raise UsageError(
             f"--mode off is not possible: {obstacle}", hint="leave --mode out, or shorten the data"
         )
-    settled = _chunking(p, Mode.CONSERVATIVE, cuts.conservative_threshold)
-    return replace(settled, overruled=f"the lengths say off, but {obstacle}")
+    if obstacle or not rule:
+        return _left_on(p, decision, obstacle)
+    p = whole
+    release = p.deployment.release
+    honoured = release.off is not Off.IGNORED
+    size = max(p.own.max_num_batched_tokens or PAYING_BUDGET, context)
+    size = size if p.fits(Settings(max_num_batched_tokens=size)) else context
+    settings = Settings(
+        max_num_batched_tokens=size, enable_chunked_prefill=False if honoured else None
+    )
+    said = f"vLLM {release.text} ignores chunked prefill off for generative models"
+    lost = () if honoured else (f"{said}: a prompt may still be split where a step's budget ends",)
+    why = "no prompt is split"
+    if release.off is Off.WARNED:
+        why += f"; vLLM {release.text} logs a warning that off is not officially supported"
+    reasons = {
+        "max_model_len": Reasoned(text="with chunking off a step has to hold the longest request"),
+        "max_num_batched_tokens": Reasoned(
+            text=f"off needs at least max_model_len ({context:,}) in one step"
+        ),
+        "enable_chunked_prefill": Reasoned(text=why if honoured else said),
+    }
+    advice = f"Chunking off, as asked: {decision.reason}."
+    settled = _settled(p, decision, settings, reasons, advice=advice, lost=lost)
+    spelled_out = (  # whoever starts the engine: a smaller budget would not be accepted
+        replace(a, set=True) if a.name == "max_num_batched_tokens" else a for a in settled.arguments
+    )
+    return replace(settled, arguments=tuple(spelled_out))
 
 
 def _why_not_off(p: Problem) -> str | None:
@@ -74,8 +312,7 @@ def _why_not_off(p: Problem) -> str | None:
     if shape and shape.hybrid and release.hybrid_refuses_off:
         return f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
     if p.objective is Objective.LATENCY:
-        seqs = int(latency_seqs(p).value or 1)
-        took = worst_step(p, max(p.context, seqs), seqs)
+        took = worst_step(p, p.context, p.own.max_num_seqs or 1)
         if took > itl_limit(p):
             return f"an unchunked step would take about {took * 1000:,.0f} ms (estimate)"
     memory = p.memory(Settings(max_num_batched_tokens=p.context))
@@ -92,324 +329,78 @@ def _why_not_off(p: Problem) -> str | None:
     )
 
 
-# -- off ---------------------------------------------------------------------------------------
-
-
-def _off(p: Problem) -> Settled:
-    trials = Trials(problem=p)
-    switch, lost = _off_switch(p)
-    batch = _off_batch(trials, chunking=bool(switch.value))
-    none = Argument.chosen(THRESHOLD, 0, 0, "a threshold would chunk all the same")
-    return _settled(p, Mode.OFF, batch, none, switch, trials, lost=lost)
-
-
-def _off_switch(p: Problem) -> tuple[Argument, tuple[str, ...]]:
-    release = p.deployment.release
-    if release.off is Off.IGNORED:
-        said = f"vLLM {release.text} ignores chunked prefill off for generative models"
-        lost = f"{said}: a prompt may still be split where a step's budget ends"
-        return Argument.chosen(SWITCH, True, True, said), (lost,)
-    reason = "no prompt is split"
-    if release.off is Off.WARNED:
-        reason += f"; vLLM {release.text} logs a warning that off is not officially supported"
-    return Argument.chosen(SWITCH, False, True, reason), ()
-
-
-def _off_batch(trials: Trials, *, chunking: bool) -> Batch:
-    """No budget below max_model_len, or vLLM refuses to start; more where that pays."""
-    p = trials.problem
-    own = p.own.max_num_batched_tokens
-    size = max(own or PAYING_BUDGET, p.context)
-    if p.objective is Objective.LATENCY:
-        seqs = latency_seqs(p)
-        value = max(p.context, int(seqs.value or 0))
-        return Batch(budget=_off_budget(p, _budget(value, own and size)), seqs=seqs)
-    if trials.possible:
-        running = min(p.base.max_num_seqs or p.own.max_num_seqs or size, size)
-        start = Settings(
-            max_num_batched_tokens=size, max_num_seqs=running, enable_chunked_prefill=chunking
-        )
-        found = search(trials, start, least_budget=p.context)
-        if trials.run(found) is not None:
-            batch = _found(trials, start, found)
-            return replace(batch, budget=_off_budget(p, batch.budget))
-    value = size if p.fits(Settings(max_num_batched_tokens=size)) else p.context
-    budget = _off_budget(p, _budget(value, own and size))
-    return Batch(budget=budget, seqs=_untried_seqs(p, value, None))
-
-
-def _off_budget(p: Problem, budget: Argument) -> Argument:
-    reason = f"off needs at least max_model_len ({p.context:,}) in one step"
-    if int(budget.value or 0) > p.context:
-        reason += "; several short prompts share it"
-    if budget.label:
-        reason += f"; {budget.reason}"
-    return replace(budget, reason=reason, set=True)
-
-
-# -- chunking ----------------------------------------------------------------------------------
-
-
-def _chunking(p: Problem, mode: Mode, threshold: int) -> Settled:
-    safe = None
-    if p.task is Task.LOGLIKELIHOOD and p.knows_memory:
-        safe = safe_chunk(p, threshold)
-        p = replace(p, base=replace(p.base, gpu_memory_utilization=safe.utilization))
-    cap = safe.tokens if safe else threshold
-    trials = Trials(problem=p, cap=cap)
-    batch = _chunking_batch(trials)
-    long = _threshold(p, cap, batch, safe)
-    switch = Argument.chosen(SWITCH, True, True, "on by default in every known version")
-    return _settled(p, mode, batch, long, switch, trials, policy_threshold=threshold)
-
-
-def _chunking_batch(trials: Trials) -> Batch:
-    p = trials.problem
-    if p.objective is Objective.LATENCY:
-        return _smooth(trials)
-    if trials.possible:
-        own = p.own
-        size = own.max_num_batched_tokens or 0
-        running = min(p.base.max_num_seqs or own.max_num_seqs or size, size)
-        start = trials.at(Settings(max_num_seqs=running), size)
-        best = search(trials, start)
-        if trials.run(best) is not None:
-            return replace(_found(trials, start, best), dropped=_dropped(trials, best))
-    budget = _untried_budget(p, trials.cap)
-    found = None if budget.value is None else int(budget.value)
-    return Batch(budget=budget, seqs=_untried_seqs(p, found, trials.cap))
-
-
-def _threshold(p: Problem, cap: int, batch: Batch, safe: SafeChunk | None) -> Argument:
-    if batch.dropped:
-        return Argument.chosen(THRESHOLD, 0, 0, batch.dropped, Label.PREDICTED)
-    if p.longest <= cap:
-        reason = f"no prompt that is served is longer than {cap:,} tokens"
-        return Argument.chosen(THRESHOLD, 0, 0, reason)
-    budget = batch.budget.value
-    if budget is not None and cap >= budget:
-        reason = f"the budget of {budget:,} tokens ends a chunk before a threshold of {cap:,} could"
-        return Argument.chosen(THRESHOLD, 0, 0, reason)
-    reason = (
-        f"{p.lengths.over(cap):,} of {p.lengths.count:,} prompts are longer: "
-        "none takes more of one step"
-    )
-    if safe and safe.shrunk:
-        reason += "; larger chunks' logits would not fit beside vLLM's budget"
-    release = p.deployment.release
-    if release.lone_prompt_is_capped:
-        reason += f"; vLLM {release.text} caps a lone prompt too"
-    return Argument.chosen(THRESHOLD, cap, 0, reason)
-
-
-def _dropped(trials: Trials, found: Settings) -> str | None:
-    """The policy's threshold gives way where it costs more than is worth it."""
-    if not found.long_prefill_token_threshold or trials.problem.task is Task.LOGLIKELIHOOD:
-        return None
-    without = trials.seconds(replace(found, long_prefill_token_threshold=0))
-    cost = trials.seconds(found) / without - 1
-    if cost < WORTH:
-        return None
-    threshold = found.long_prefill_token_threshold
-    return f"a threshold of {threshold:,} would cost {cost:.0%} throughput (simulated)"
-
-
-# -- what the simulator found, and why ---------------------------------------------------------
-
-
-def _budget(value: int | None, default: int | None, reason: str = "") -> Argument:
-    return Argument.chosen(BUDGET, value, default, reason)
-
-
-def _found(trials: Trials, start: Settings, found: Settings) -> Batch:
-    p = trials.problem
-    default, size = start.max_num_batched_tokens or 0, found.max_num_batched_tokens or 0
-    if size == default:
-        said = f"vLLM {p.deployment.release.text} takes {default:,} by itself on this GPU"
-        budget = _budget(size, default, f"{said}, and no other gains {WORTH:.0%} in the simulation")
-    elif trials.run(start) is None:
-        reason = f"vLLM's own {default:,} does not fit beside the KV cache; {size:,} does"
-        budget = Argument.chosen(BUDGET, size, default, reason, Label.PREDICTED)
-    else:
-        reason = f"{_gain(trials, start, found)} over vLLM's own {default:,}"
-        budget = Argument.chosen(BUDGET, size, default, reason, Label.PREDICTED)
-    running = start.max_num_seqs or 0
-    if found.max_num_seqs == min(running, size):
-        return Batch(
-            budget=budget, seqs=_untried_seqs(p, size, found.long_prefill_token_threshold or None)
-        )
-    reason = f"{_gain(trials, start, found)} over vLLM's own {running:,}"
-    seqs = Argument.chosen(SEQS, found.max_num_seqs, p.own.max_num_seqs, reason, Label.PREDICTED)
-    return Batch(budget=budget, seqs=seqs)
-
-
-def _gain(trials: Trials, start: Settings, found: Settings) -> str:
-    gain = trials.seconds(start) / trials.seconds(found) - 1
-    both = start.max_num_batched_tokens != found.max_num_batched_tokens
-    together = (
-        " together with the budget" if both and start.max_num_seqs != found.max_num_seqs else ""
-    )
-    return f"{gain:+.0%} throughput{together} (simulated, not measured)"
-
-
-def _smooth(trials: Trials) -> Batch:
-    """Every step stays under the limit by itself; preempted requests wait longer, so fewer run.
-
-    The most requests at once whose longest simulated gap stays under the limit; or half as many,
-    should that be faster.
-    """
-    p = trials.problem
-    most = latency_seqs(p)
-    counts = list(dict.fromkeys(max(1, int(most.value or 1) >> n) for n in range(10)))
-    offers = {count: latency_budget(p, cap=trials.cap, seqs=count) for count in counts}
-    tried = [trials.at(Settings(max_num_seqs=n), int(offers[n].value or n)) for n in counts]
-    smooth = next((n for n, one in enumerate(tried) if _is_smooth(trials, one)), 0)
-    first, *others = tried[smooth : smooth + (1 if smooth else 2)]
-    found = trials.best((one for one in others if _is_smooth(trials, one)), first)
-    running = found.max_num_seqs or 1
-    if running == counts[0]:
-        return Batch(budget=offers[running], seqs=most)
-    if found == first:
-        gap = _longest_gap(trials, tried[smooth - 1]) or 0.0
-        reason = f"with {2 * running:,}, preempted requests would wait {gap:,.1f} s (simulated)"
-    else:
-        gain = trials.seconds(first) / trials.seconds(found) - 1
-        reason = f"{gain:+.0%} throughput over {first.max_num_seqs:,} requests at once (simulated)"
-    seqs = Argument.chosen(SEQS, running, p.own.max_num_seqs, reason, Label.PREDICTED)
-    return Batch(budget=offers[running], seqs=seqs)
-
-
-def _is_smooth(trials: Trials, settings: Settings) -> bool:
-    gap = _longest_gap(trials, settings)
-    return gap is not None and gap <= itl_limit(trials.problem)
-
-
-def _longest_gap(trials: Trials, settings: Settings) -> float | None:
-    """None where it cannot be simulated."""
-    run = trials.run(settings)
-    return run.longest_gap_s if run is not None else None
-
-
-# -- where nothing can be simulated ------------------------------------------------------------
-
-
-def _untried_budget(p: Problem, cap: int | None) -> Argument:
-    """vLLM's own, unless the memory model says that it does not fit."""
-    default = p.own.max_num_batched_tokens
-    if default is None or not p.knows_memory:
-        unknown = "the GPU" if default is None else "the model"
-        return _budget(default, default, f"{unknown} is not known, so vLLM's own stays")
-
-    def fits(budget: int) -> bool:
-        return p.fits(
-            Settings(max_num_batched_tokens=budget, long_prefill_token_threshold=cap or 0)
-        )
-
-    if fits(default):
-        unknown = "the GPU's speed is not known, so vLLM's own stays"
-        return _budget(default, default, unknown)
-    value = next((rung for rung in reversed(LADDER) if rung < default and fits(rung)), LADDER[0])
-    reason = f"vLLM's own {default:,} does not fit beside the KV cache; {value:,} does"
-    return Argument.chosen(BUDGET, value, default, reason, Label.PREDICTED)
-
-
-def _untried_seqs(p: Problem, budget: int | None, cap: int | None) -> Argument:
-    """vLLM's own number, unless fewer would free a good part of the KV cache."""
-    default, lowered = p.own.max_num_seqs, p.base.max_num_seqs
-    if lowered is not None and lowered != default:
-        reason = "with more, the KV cache would not hold one request of full length"
-        return Argument.chosen(SEQS, lowered, default, reason, Label.PREDICTED)
-    if default is None:
-        return Argument.chosen(SEQS, None, None, "the GPU is not known: left to vLLM")
-    if budget is not None and budget < default:
-        reason = f"may not be over the budget of {budget:,} tokens"
-        return Argument.chosen(SEQS, budget, default, reason)
-    tried = Settings(max_num_batched_tokens=budget, long_prefill_token_threshold=cap or 0)
-    memory = p.memory(tried) if budget is not None else None
-    if memory is None:
-        release = p.deployment.release
-        reason = f"vLLM {release.text} takes {default:,} by itself on this GPU"
-        return Argument.chosen(SEQS, default, default, reason)
-    at_once = memory.kv_cache_tokens // max(1, p.typical_tokens)
-    fewer = max(FEWEST_SEQS, 1 << max(0, at_once - 1).bit_length())
-    less = p.memory(replace(tried, max_num_seqs=fewer))
-    gain = (
-        less.kv_cache_tokens / memory.kv_cache_tokens - 1 if less and memory.kv_cache_tokens else 0
-    )
-    holds = f"the KV cache holds {at_once:,} requests of median length"
-    if fewer < default and gain >= WORTH_KV:
-        reason = f"{holds}; {fewer:,} instead of {default:,} frees {gain:.0%} more KV cache"
-        return Argument.chosen(SEQS, fewer, default, reason, Label.PREDICTED)
-    return Argument.chosen(SEQS, default, default, f"{holds}; vLLM's own {default:,} is fine")
-
-
-# -- both --------------------------------------------------------------------------------------
+# -- all of them -------------------------------------------------------------------------------
 
 
 def _settled(
     p: Problem,
-    mode: Mode,
-    batch: Batch,
-    threshold: Argument,
-    switch: Argument,
-    trials: Trials,
+    decision: Decision,
+    settings: Settings,
+    reasons: Reasons,
     *,
-    policy_threshold: int | None = None,
+    advice: str,
+    basis: Basis = Basis.LENGTHS,
     lost: tuple[str, ...] = (),
+    proof: Proof | None = None,
 ) -> Settled:
-    off = mode is Mode.OFF
-    budget = _fillable(p, batch, pinned=off)
-    caps = [int(a.value) for a in (threshold, budget) if a.value]
+    """Every argument: its value in effect, what vLLM would take by itself, and why."""
+    if p.base.max_model_len is not None and advice.startswith("Change nothing"):
+        rest = advice.removeprefix("Change nothing")
+        if not p.asked_context:
+            advice = f"Set max_model_len {p.context:,}, the longest that fits, and no more{rest}"
+    full = p.deployment.effective(settings.over(p.base))
+    own = p.deployment.effective(Settings(max_model_len=p.base.max_model_len))
+    limit = p.deployment.shape.limit if p.deployment.shape else None
+    own = replace(own, max_model_len=limit)
+    given = {**_usual_reasons(p), **reasons}
     arguments = [
-        p.max_model_len,
-        budget,
-        threshold,
-        batch.seqs,
-        switch,
-        _prefix_caching(p),
-        _utilization(p),
+        Argument.chosen(name, value, default, reason.text, reason.label)
+        for name in NAMES
+        if (value := getattr(full, name)) != (default := getattr(own, name))
+        or name != "tensor_parallel_size"
+        if (reason := given.get(name) or _own_reason(p, default))
     ]
-    if p.tp > 1:
-        arguments.append(Argument.chosen("tensor_parallel_size", p.tp, 1, f"--tp {p.tp}"))
-    tried = Settings.of({a.name: a.value for a in (budget, threshold, batch.seqs)})
     return Settled(
-        mode=mode,
-        threshold=policy_threshold,
+        problem=p,
+        basis=basis,
+        mode=decision.mode,
+        threshold=decision.threshold,
         arguments=tuple(arguments),
-        memory=p.memory(tried) if budget.value is not None else None,
-        chunk=None if off else min(caps, default=None),
+        memory=p.memory(settings),
+        advice=advice,
         lost=lost,
-        trials=trials,
+        proof=proof,
     )
 
 
-def _fillable(p: Problem, batch: Batch, *, pinned: bool) -> Argument:
-    """No more than the running requests can fill: vLLM warns of more, and takes no more itself."""
-    budget, seqs = batch.budget, batch.seqs.value
-    if budget.value is None or seqs is None:
-        return budget
-    most = int(seqs) * p.context
-    default = min(budget.default, most) if budget.default is not None else None
-    value, reason = budget.value, budget.reason
-    if value > most:
-        value = most
-        reason = f"{seqs:,} requests of at most {p.context:,} tokens fill no larger step"
-    is_set = pinned or value != default
-    return replace(budget, value=value, default=default, set=is_set, reason=reason)
+def _own_reason(p: Problem, default: Value | None) -> Reasoned:
+    if default is None:
+        return Reasoned(text="left to vLLM: what it takes is not known without --model and --gpu")
+    return Reasoned(text=f"vLLM {p.deployment.release.text}'s own")
 
 
-def _prefix_caching(p: Problem) -> Argument:
-    own = p.own.enable_prefix_caching
-    reason = "vLLM's own: independent of chunking"
+def _usual_reasons(p: Problem) -> Reasons:
+    reasons: Reasons = {}
+    if p.asked_context:
+        reasons["max_model_len"] = Reasoned(text="as asked")
+    elif p.base.max_model_len is not None:
+        limit = p.deployment.shape.limit if p.deployment.shape else None
+        text = (
+            f"the KV cache holds no request of the model's own {limit or 0:,} tokens; so many fit"
+        )
+        reasons["max_model_len"] = Reasoned(text=text, label=Label.PREDICTED)
+    elif p.deployment.shape:
+        reasons["max_model_len"] = Reasoned(text="the model's own: a shorter one could cut answers")
+    if p.base.max_num_seqs is not None:
+        text = "with more, the KV cache would not hold one request of full length"
+        reasons["max_num_seqs"] = Reasoned(text=text, label=Label.PREDICTED)
+    if p.base.gpu_memory_utilization is not None:
+        text = "lower, so that the logits of prompt_logprobs fit outside vLLM's budget"
+        if p.base.gpu_memory_utilization != p.own.gpu_memory_utilization:
+            reasons["gpu_memory_utilization"] = Reasoned(text=text, label=Label.PREDICTED)
     if p.task is Task.LOGLIKELIHOOD:
-        reason = "vLLM's own: prompt_logprobs does not read the prefix cache anyway"
-    return Argument.chosen("enable_prefix_caching", own, own, reason)
-
-
-def _utilization(p: Problem) -> Argument:
-    own, value = p.own.gpu_memory_utilization, p.base.gpu_memory_utilization
-    if value is None or value == own:
-        said = f"vLLM {p.deployment.release.text}'s own"
-        return Argument.chosen("gpu_memory_utilization", own, own, said)
-    reason = "lower, so that the logits of prompt_logprobs fit outside vLLM's budget"
-    return Argument.chosen("gpu_memory_utilization", value, own, reason, Label.PREDICTED)
+        text = "vLLM's own: prompt_logprobs does not read the prefix cache anyway"
+        reasons["enable_prefix_caching"] = Reasoned(text=text)
+    if p.tp > 1:
+        reasons["tensor_parallel_size"] = Reasoned(text=f"--tp {p.tp}")
+    return reasons

@@ -1,17 +1,101 @@
 """`--objective latency`: budget and requests whose slowest step stays short. All estimates."""
 
+from dataclasses import dataclass
+
 from chunkscope.artefacts.labels import Label
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Argument
 from chunkscope.planning.problem import LADDER, Problem
+from chunkscope.planning.search import Trials, searched, trials_of
 
 STEP_MULTIPLE = 64
 # Judgement, not measurement: a larger budget must make the step model's throughput this much
 # better. It lies between what 4096 -> 8192 (3.1 %) and 8192 -> 16384 (1.6 %) give on the H200.
 WORTH_SPEED = 0.025
 MAX_KV_LOSS = 0.10  # of the KV cache, for a larger budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smooth:
+    """A setting whose every gap stays under the limit, by estimate and simulation."""
+
+    settings: Settings
+    budget: Argument
+    seqs: Argument
+    advice: str
+
+
+def smooth(p: Problem, *, cap: int | None) -> Smooth:
+    """vLLM's own where it is smooth enough; else the most requests at once that are.
+
+    Every step stays under the limit by itself; preempted requests wait longer, so fewer run: half
+    as many, should that be faster.
+    """
+    trials = trials_of(p, searched(p))
+    if _is_smooth(trials, p.own) and cap is None:
+        return _left_alone(p, trials)
+    most = latency_seqs(p)
+    counts = list(dict.fromkeys(max(1, int(most.value or 1) >> n) for n in range(10)))
+    offers = {count: latency_budget(p, cap=cap, seqs=count) for count in counts}
+    tried = [_at(p, count, int(offers[count].value or count), cap) for count in counts]
+    first_smooth = next((n for n, one in enumerate(tried) if _is_smooth(trials, one)), 0)
+    first, *others = tried[first_smooth : first_smooth + (1 if first_smooth else 2)]
+    found = trials.best((one for one in others if _is_smooth(trials, one)), first)
+    running = found.max_num_seqs or 1
+    if running == counts[0]:
+        seqs = most
+    else:
+        if found == first:
+            gap = _longest_gap(trials, tried[first_smooth - 1]) or 0.0
+            why = f"with {2 * running:,}, preempted requests would wait {gap:,.1f} s (simulated)"
+        else:
+            gain = trials.seconds(first) / trials.seconds(found) - 1
+            why = f"{gain:+.0%} throughput over {first.max_num_seqs:,} requests at once (simulated)"
+        seqs = Argument.chosen("max_num_seqs", running, p.own.max_num_seqs, why, Label.PREDICTED)
+    gaps = [_ms(_longest_gap(trials, one)) for one in (found, p.own)]
+    said = f"the longest gap between tokens is {gaps[0]} instead of {gaps[1]} (simulated)"
+    size = offers[running].value or 0
+    advice = f"Set {running:,} requests at once and {size:,} tokens a step: {said}."
+    return Smooth(settings=found, budget=offers[running], seqs=seqs, advice=advice)
+
+
+def _left_alone(p: Problem, trials: Trials) -> Smooth:
+    gap = _ms(_longest_gap(trials, p.own))
+    reason = f"with vLLM's own the longest gap is {gap}, under {p.max_itl_ms:g} ms (simulated)"
+    budget, seqs = (
+        Argument.chosen(name, value, value, reason, Label.PREDICTED)
+        for name, value in (
+            ("max_num_batched_tokens", p.own.max_num_batched_tokens),
+            ("max_num_seqs", p.own.max_num_seqs),
+        )
+    )
+    return Smooth(settings=p.own, budget=budget, seqs=seqs, advice=f"Change nothing: {reason}.")
+
+
+def _ms(seconds: float | None) -> str:
+    return "not known" if seconds is None else f"{seconds * 1000:,.0f} ms"
+
+
+def _at(p: Problem, seqs: int, budget: int, cap: int | None) -> Settings:
+    bites = cap is not None and cap < min(budget, p.longest)
+    return Settings(
+        max_num_batched_tokens=budget,
+        max_num_seqs=min(seqs, budget),
+        long_prefill_token_threshold=cap if bites else 0,
+    )
+
+
+def _is_smooth(trials: Trials, settings: Settings) -> bool:
+    gap = _longest_gap(trials, settings)
+    return gap is not None and gap <= itl_limit(trials.problem)
+
+
+def _longest_gap(trials: Trials, settings: Settings) -> float | None:
+    """None where it cannot be simulated."""
+    run = trials.run(settings)
+    return run.longest_gap_s if run is not None else None
 
 
 def latency_budget(p: Problem, *, cap: int | None, seqs: int) -> Argument:

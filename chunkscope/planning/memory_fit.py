@@ -1,4 +1,4 @@
-"""Does the model fit the GPU at all, and with how many requests at once?"""
+"""Does the model fit the GPU at all, and at which context and with how many requests at once?"""
 
 from dataclasses import replace
 
@@ -11,23 +11,39 @@ from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
 LEAST = Settings(
     max_num_batched_tokens=LADDER[0], max_num_seqs=FEWEST_SEQS, long_prefill_token_threshold=1
 )
+ROUND = 256
 
 
 def with_room(p: Problem) -> Problem:
-    """The problem with as many running requests as leave KV cache for one of full length.
+    """The problem with a context that the KV cache holds: the model's own, or as much as fits.
 
-    InputError when the model cannot run on that GPU at all.
+    A shorter context costs nothing as long as every request has room; only then fewer requests at
+    once. InputError when the model cannot run on that GPU at all.
     """
     start = p.own.max_num_seqs
-    if not p.knows_memory or start is None:
+    own_context = p.own.max_model_len
+    if not p.knows_memory or start is None or own_context is None:
         return p
     tried = None
     for shift in range(start.bit_length()):
         seqs = max(FEWEST_SEQS, start >> shift)
         tried = p.memory(replace(LEAST, max_num_seqs=seqs))
-        if tried is None or tried.kv_cache_tokens >= p.context:
-            return p if seqs == start else replace(p, base=replace(p.base, max_num_seqs=seqs))
-    raise _does_not_fit(p, tried) if tried else AssertionError("vLLM runs no request at all")
+        if tried is None or tried.kv_cache_tokens >= p.need:
+            break
+    else:
+        raise _does_not_fit(p, tried) if tried else AssertionError("vLLM runs no request at all")
+    base = p.base if seqs == start else replace(p.base, max_num_seqs=seqs)
+    own = replace(p, base=base).memory()
+    if own is not None and own.kv_cache_tokens < own_context and not p.asked_context:
+        base = replace(base, max_model_len=_fitting(replace(p, base=base)))
+    return replace(p, base=base)
+
+
+def _fitting(p: Problem) -> int:
+    """The longest context that fits beside vLLM's own budget; at least the longest request."""
+    own = p.memory()
+    tokens = own.kv_cache_tokens // ROUND * ROUND if own else 0
+    return max(tokens, p.need)
 
 
 def _does_not_fit(p: Problem, memory: Memory) -> InputError:
@@ -36,9 +52,9 @@ def _does_not_fit(p: Problem, memory: Memory) -> InputError:
         raise AssertionError("memory is known only with a model and a GPU")
     many = f"{p.tp} x " if p.tp > 1 else ""
     if memory.kv_cache_tokens:
-        need = p.context * shape.kv_bytes_per_token(p.tp) / GIB
+        need = p.need * shape.kv_bytes_per_token(p.tp) / GIB
         why = (
-            f"one request of {p.context:,} tokens needs {need:,.1f} GiB of KV cache, "
+            f"one request of {p.need:,} tokens needs {need:,.1f} GiB of KV cache, "
             f"{memory.kv_cache_gib:,.1f} GiB are left"
         )
     else:
@@ -53,6 +69,6 @@ def _way_out(p: Problem, heads: int) -> str:
         if tp <= p.tp or heads % tp:
             continue
         memory = p.memory(replace(LEAST, tensor_parallel_size=tp))
-        if memory is not None and memory.kv_cache_tokens >= p.context:
+        if memory is not None and memory.kv_cache_tokens >= p.need:
             return f"--tp {tp} would fit; or take a larger GPU, or a quantized checkpoint"
     return "take a larger GPU, a quantized checkpoint or a smaller model; or shorten the prompts"

@@ -11,7 +11,7 @@ from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models.find import built_in
 from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.choices import Entry, Mode, Objective, Task
+from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import Release, command_line
 from chunkscope.engine.settings import Settings, Value
@@ -109,11 +109,38 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriedSetting:
+    """A row of the table of what was tried: simulated on all requests. `kv_peak`: a share."""
+
+    name: str
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    long_prefill_token_threshold: int
+    enable_chunked_prefill: bool
+    makespan_s: float
+    ttft_p95_s: float
+    gap_p50_s: float | None
+    gap_p99_s: float | None
+    longest_gap_s: float | None
+    preemptions: int
+    kv_peak: float
+    chosen: bool
+
+
+ASKED = "--max-output"
+ASSUMED_OUTPUT = "assumed, as the data does not say"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """The room left for the answer, and where that number comes from."""
+    """How long answers are, and where that number comes from."""
 
     tokens: int
     origin: str
+
+    @property
+    def assumed(self) -> bool:
+        return self.origin == ASSUMED_OUTPUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +169,7 @@ class Plan(Artefact):
     schema: ClassVar = "chunkscope/plan/1"
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
-    added_later: ClassVar = frozenset({"command", "forecast"})
+    added_later: ClassVar = frozenset({"command", "forecast", "basis", "advice", "tried"})
 
     mode: Mode
     threshold: int | None
@@ -162,6 +189,9 @@ class Plan(Artefact):
     capacity: Capacity | None = None
     step: StepEstimate | None = None
     forecast: Forecast | None = None
+    basis: Basis = Basis.LENGTHS
+    advice: str = ""  # the headline: what to change and what it brings
+    tried: tuple[TriedSetting, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -205,7 +235,9 @@ class Plan(Artefact):
 
     def _document(self) -> dict[str, Any]:
         """The figures people look for first, then everything."""
-        parts = {name: getattr(self, name) for name in _PARTS}
+        # A plan of an older version, read back, gives the same bytes.
+        later = () if self.advice else ("basis", "advice", "tried")
+        parts = {name: getattr(self, name) for name in _PARTS if name not in later}
         if not self.inputs.command:  # a plan without one, read back, gives the same bytes
             parts["inputs"] = {n: v for n, v in plain(self.inputs).items() if n != "command"}
         refused = self.refused

@@ -17,6 +17,7 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
+from chunkscope.planning.requests import MOST_REQUESTS
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import Simulation, WorkloadInfo
@@ -24,8 +25,6 @@ from chunkscope.simulation.sweep import knee, pareto, points, run_all
 from chunkscope.simulation.trace import read_trace
 from chunkscope.simulation.workload import BATCH, Drawing, Request, arrival_times, draw_workload
 
-# A profile may hold millions of prompts; so many show what a setting does.
-MOST_REQUESTS = 20_000
 PLAN, ASKED, DEFAULT = "plan", "asked", "default"
 # What vLLM's own setting has in common with the one beside it.
 SHARED = (

@@ -4,39 +4,45 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from chunkscope.costs.memory import Memory
-from chunkscope.costs.models.shape import ModelShape
 from chunkscope.costs.step_time import StepModel, step_model
 from chunkscope.engine.choices import Objective, Task
 from chunkscope.engine.deployment import OWN, Deployment
 from chunkscope.engine.settings import Settings
-from chunkscope.errors import UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.planning.plan import Argument
-from chunkscope.simulation.workload import Request
+from chunkscope.planning.requests import RequestSource
 
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 FEWEST_SEQS = 8
-WORTH = 0.02  # a smaller gain keeps what vLLM does by itself
+WORTH = 0.03  # an argument that gains less of the objective is not set
+NEAR = 0.01  # of two settings that differ by less, the first is as good
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """`base` is what all settings have in common: first the context and the number of GPUs; then,
-    once vLLM's own do not do, requests at once and the share of memory."""
+    """`base` is what all settings have in common: the number of GPUs; then, once vLLM's own do not
+    do, the context, requests at once and the share of memory."""
 
     lengths: LengthHistogram
     output_tokens: int
     deployment: Deployment
-    max_model_len: Argument
     base: Settings
     task: Task = Task.GENERATE
     objective: Objective = Objective.THROUGHPUT
     max_itl_ms: float | None = None
-    requests: tuple[Request, ...] = ()  # to try settings on
+    requests: RequestSource | None = None  # to try settings on
+    asked_context: bool = False  # max_model_len is the user's own
+
+    @property
+    def need(self) -> int:
+        """The longest request: its prompt and the output, as far as the model takes them."""
+        limit = self.deployment.shape.limit if self.deployment.shape else None
+        need = (self.lengths.max or 0) + self.output_tokens
+        return min(need, limit) if limit else need
 
     @property
     def context(self) -> int:
-        return self.base.max_model_len or 0
+        """The longest that is taken; where no model is known, what is needed."""
+        return self.deployment.effective(self.base).max_model_len or round_up(self.need)
 
     @property
     def tp(self) -> int:
@@ -44,8 +50,8 @@ class Problem:
 
     @cached_property
     def own(self) -> Settings:
-        """What vLLM takes by itself at this context."""
-        shared = Settings(max_model_len=self.context, tensor_parallel_size=self.tp)
+        """What vLLM takes by itself, at the context that is set."""
+        shared = Settings(max_model_len=self.base.max_model_len, tensor_parallel_size=self.tp)
         return self.deployment.effective(shared)
 
     @cached_property
@@ -85,20 +91,3 @@ def round_up(tokens: int) -> int:
     """
     step = 256 if tokens <= 8_192 else 1_024 if tokens <= 65_536 else 4_096
     return -(-tokens // step) * step
-
-
-def choose_max_model_len(longest: int, output_tokens: int, shape: ModelShape | None) -> Argument:
-    limit = shape.limit if shape else None
-    need = longest + output_tokens
-    said = f"the longest prompt has {longest:,} tokens, plus {output_tokens:,} for the output"
-    value = round_up(need)
-    if limit is None or value < limit:
-        return Argument.chosen("max_model_len", value, limit, f"{said}, rounded up")
-    if output_tokens >= limit:
-        raise UsageError(
-            f"an output of {output_tokens:,} tokens leaves no room for a prompt: "
-            f"the model takes {limit:,}",
-            hint="lower --max-output",
-        )
-    over = "" if need <= limit else f", over the model's limit of {limit:,}"
-    return Argument.chosen("max_model_len", limit, limit, f"{said}{over}; the model's own limit")

@@ -9,7 +9,7 @@ from chunkscope._version import __version__
 from chunkscope.costs.gpus import Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models import ModelShape, find_model
-from chunkscope.engine.choices import Entry, Mode, Objective, Task
+from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
@@ -18,6 +18,8 @@ from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.arguments import Settled, settle
 from chunkscope.planning.latency import worst_step
 from chunkscope.planning.plan import (
+    ASKED,
+    ASSUMED_OUTPUT,
     Capacity,
     DatasetDecision,
     Forecast,
@@ -29,14 +31,11 @@ from chunkscope.planning.plan import (
     StepEstimate,
 )
 from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
-from chunkscope.planning.problem import Problem, choose_max_model_len
-from chunkscope.simulation.workload import Drawing, Request, draw_workload
+from chunkscope.planning.problem import Problem
+from chunkscope.planning.requests import RequestSource
+from chunkscope.planning.search import trials_of
 
 DEFAULT_OUTPUT = 256
-ASKED = "--max-output"
-# A trial takes as many requests as show what a setting does, and no more than a moment.
-TRIAL_REQUESTS = 2_048  # twice as many as the most that vLLM runs at once by itself
-TRIAL_TOKENS = 1_000_000
 
 
 def recommend(
@@ -54,7 +53,9 @@ def recommend(
     max_itl_ms: float | None = None,
     task: Task = Task.GENERATE,
     max_output: int | None = None,
+    max_model_len: int | None = None,
     entry: Entry = Entry.SERVE,
+    policy: Basis = Basis.EVIDENCE,
 ) -> Plan:
     """Choose mode and engine arguments for the prompts of a profile.
 
@@ -71,7 +72,6 @@ def recommend(
         raise UsageError(f"--tp must be at least 1, not {tp}")
     output = _output(chosen, task, max_output)
     lengths = together(chosen)
-    context = choose_max_model_len(lengths.max or 0, output.tokens, shape)
     problem = Problem(
         lengths=lengths,
         output_tokens=output.tokens,
@@ -82,28 +82,26 @@ def recommend(
             gpu=card,
             logprobs=task is Task.LOGLIKELIHOOD,
         ),
-        max_model_len=context,
-        base=Settings.of({"max_model_len": context.value, "tensor_parallel_size": tp}),
+        base=Settings.of({"max_model_len": max_model_len, "tensor_parallel_size": tp}),
+        asked_context=max_model_len is not None,
         task=task,
         objective=objective,
         max_itl_ms=max_itl_ms,
     )
+    _check_room(problem)
+    if problem.step is not None:
+        source = RequestSource(datasets=chosen, output=output, task=task)
+        problem = replace(problem, requests=source)
     decision = decide(lengths, cuts, mode=mode)
     inputs = _inputs(profile, problem, output, dataset, cuts)
-    return _plan(profile, problem, decision, inputs, chosen)
+    settled = settle(problem, decision, policy if problem.requests else Basis.LENGTHS)
+    return _plan(profile, settled, decision, inputs)
 
 
-def _plan(
-    profile: Profile,
-    p: Problem,
-    decision: Decision,
-    inputs: Inputs,
-    chosen: tuple[DatasetProfile, ...],
-) -> Plan:
-    refused = _refused(p)
-    p = replace(p, requests=_requests_to_try(p, chosen, inputs.output))
-    settled = settle(p, decision, inputs.cuts)
+def _plan(profile: Profile, settled: Settled, decision: Decision, inputs: Inputs) -> Plan:
+    p = settled.problem
     _check_result(p, settled)
+    refused = _refused(p)
     return Plan(
         mode=settled.mode,
         threshold=settled.threshold,
@@ -122,7 +120,10 @@ def _plan(
         memory=settled.memory,
         capacity=_capacity(p, settled.memory),
         step=_step(p, settled.settings),
-        forecast=_forecast(p, settled),
+        forecast=_forecast(settled),
+        basis=settled.basis,
+        advice=settled.advice,
+        tried=settled.proof.rows if settled.proof else (),
         version=__version__,
     )
 
@@ -171,24 +172,7 @@ def _output(datasets: Iterable[DatasetProfile], task: Task, asked: int | None) -
             silent = True
     if longest >= DEFAULT_OUTPUT or (longest and not silent):
         return Output(tokens=longest, origin="the longest output in the data")
-    return Output(tokens=DEFAULT_OUTPUT, origin="the default, as the data does not say")
-
-
-def _requests_to_try(
-    p: Problem, datasets: tuple[DatasetProfile, ...], output: Output
-) -> tuple[Request, ...]:
-    """A sample of the prompts to simulate settings on; none where nobody knows the speed."""
-    if p.step is None:
-        return ()
-    mean = max(1, round(p.lengths.mean or 0) + p.output_tokens)
-    how = Drawing(
-        count=min(p.lengths.count, TRIAL_REQUESTS, max(256, TRIAL_TOKENS // mean)),
-        room=p.context,
-        output=output.tokens if output.origin == ASKED else None,
-        output_if_unknown=output.tokens,
-        task=p.task,
-    )
-    return draw_workload(datasets, how).requests
+    return Output(tokens=DEFAULT_OUTPUT, origin=ASSUMED_OUTPUT)
 
 
 def _inputs(
@@ -214,6 +198,24 @@ def profile_digest(profile: Profile) -> str:
 
 
 # -- the result --------------------------------------------------------------------------------
+
+
+def _check_room(p: Problem) -> None:
+    """An output that leaves no room for any prompt, or a context over the model's own."""
+    limit = p.deployment.shape.limit if p.deployment.shape else None
+    context = p.base.max_model_len
+    if limit and context and context > limit:
+        raise UsageError(
+            f"max_model_len {context:,} is over the model's limit of {limit:,}",
+            hint="leave it out: vLLM takes the model's own",
+        )
+    room = context or limit
+    if room and p.output_tokens >= room:
+        raise UsageError(
+            f"an output of {p.output_tokens:,} tokens leaves no room for a prompt: "
+            f"the model takes {room:,}",
+            hint="lower --max-output",
+        )
 
 
 def _refused(p: Problem) -> Refused:
@@ -308,12 +310,16 @@ def _step(p: Problem, settings: Settings) -> StepEstimate | None:
     )
 
 
-def _forecast(p: Problem, settled: Settled) -> Forecast | None:
-    """The plan beside vLLM's own setting, both simulated."""
-    planned = settled.trials.run(settled.settings)
+def _forecast(settled: Settled) -> Forecast | None:
+    """The plan beside vLLM's own setting, both simulated on the same requests."""
+    p = settled.problem
+    if p.requests is None:
+        return None
+    trials = settled.proof.trials if settled.proof else trials_of(p)
+    planned = trials.run(settled.settings)
     if planned is None:
         return None
-    default = settled.trials.run(p.own)
+    default = trials.run(settled.proof.own if settled.proof else p.own)
     return Forecast(
         requests=planned.requests,
         makespan_s=planned.makespan_s,

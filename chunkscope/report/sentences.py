@@ -83,5 +83,27 @@ def _instead(what: str, mine: float | None, other: float | None) -> str:
     return f"{what} {seconds(mine)} instead of {seconds(other)} ({change(other, mine)})"
 
 
+def length_rule(plan: "Plan") -> str:
+    """The policy's word as what it is: a description of the data, each part explained."""
+    said = plan.decision
+    threshold = f", threshold {said.threshold:,}" if said.threshold else ""
+    prompts = {"disabled": "no prompt is", "selective": "some prompts are"}
+    rate = f"{prompts.get(said.chunks.rate, 'every prompt is')} over it"
+    over = f" ({rate})" if said.threshold else ""
+    return f"By lengths alone the rule says {said.mode}{threshold}{over}: {said.reason}."
+
+
+def preemptions(plan: "Plan") -> str | None:
+    """Requests that lose their place and are read again, and what helps."""
+    row = next((row for row in plan.tried if row.chosen), None)
+    if row is None or not row.preemptions:
+        return None
+    return (
+        f"{plural(row.preemptions, 'time')} a request loses its KV cache to others and is read "
+        f"again: the longest gap of {seconds(row.longest_gap_s or 0.0)} comes from that. Fewer "
+        "requests at once, a smaller KV cache type, more GPUs or shorter outputs avoid it."
+    )
+
+
 def ties(count: int) -> str:
     return f"Measured figures that differ by no more than the spread: {count:,}."

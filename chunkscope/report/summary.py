@@ -7,7 +7,7 @@ from chunkscope.artefacts.figures import DECISIVE, Figure
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import change, gib, number, plural
 from chunkscope.costs.gpus import GIB
-from chunkscope.engine.choices import Mode
+from chunkscope.engine.choices import Basis, Mode
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
@@ -82,7 +82,9 @@ def _headline(findings: Findings) -> str:
 
 
 def verdict(plan: Plan) -> str:
-    """The mode as an order: what to do about chunking."""
+    """What to do: what the evidence says, or the mode of the length rule as an order."""
+    if plan.basis is Basis.EVIDENCE:
+        return plan.advice.split(": ")[0]
     match plan.mode:
         case Mode.OFF:
             return "Chunking off"
@@ -101,7 +103,11 @@ def _chunk_end(plan: Plan) -> str:
 
 
 def _why(plan: Plan) -> Iterator[str]:
-    yield f"Because {plan.decision.reason}."
+    if plan.basis is Basis.EVIDENCE:
+        yield plan.advice
+        yield sentences.length_rule(plan)
+    else:
+        yield f"Because {plan.decision.reason}."
     for reason in plan.adjustments:
         yield f"But {reason.text}."
     limit = next((a for a in plan.arguments if a.name == "long_prefill_token_threshold"), None)

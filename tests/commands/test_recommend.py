@@ -58,9 +58,16 @@ def test_emit_prints_one_line_of_words_a_shell_can_split(folder: Path) -> None:
 
 @pytest.mark.parametrize("target", list(Target))
 def test_every_form_can_be_emitted_for_a_model(folder: Path, target: Target) -> None:
-    run = chunkscope("recommend", "-m", "qwen3-8b", "--gpu", "a100", "--emit", target, cwd=folder)
+    words = ("recommend", "-m", "qwen3-8b", "--gpu", "h200", "--policy", "lengths")
+    run = chunkscope(*words, "--emit", target, cwd=folder)
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()
+
+
+def test_nothing_to_set_is_said_in_the_headline_and_an_empty_line(folder: Path) -> None:
+    words = ("recommend", "-m", "llama-3.1-8b", "--gpu", "h200")
+    assert chunkscope(*words, cwd=folder).stdout.startswith("Change nothing: ")
+    assert chunkscope(*words, "--emit", "vllm-args", cwd=folder).stdout == "\n"
 
 
 def test_json_is_the_plan_and_nothing_else(folder: Path) -> None:

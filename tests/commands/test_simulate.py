@@ -28,7 +28,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("simulate")
     for words in (
         ["analyze", str(REPOSITORY / "sample_data")],
-        ["recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "--vllm-version", "0.28.0"],
+        [
+            "recommend",
+            "-m",
+            "llama-3.1-8b",
+            "--gpu",
+            "h200",
+            "--vllm-version",
+            "0.28.0",
+            "--policy",
+            "lengths",
+        ],
     ):
         done = chunkscope(*words, cwd=place)
         assert done.returncode == 0, done.stderr

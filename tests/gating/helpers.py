@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.engine.choices import Task
+from chunkscope.engine.choices import Basis, Task
 from chunkscope.engine.logs import Status
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget_file import parse_file
@@ -13,6 +13,7 @@ from chunkscope.gating.check import judge
 from chunkscope.gating.verdict import GateResult, Verdict
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import profile_digest, recommend
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
@@ -44,7 +45,10 @@ class Place:
 
     def save_plan(self, found: Profile, **options: Any) -> Plan:
         chosen = {"model": "llama-3.1-8b", "gpu": "h200", "vllm_version": "0.24.0", **options}
-        made = recommend(found, **chosen)
+        # By the length rule: these tests are not about what pays.
+        context = round_up((found.overall.max or 1) + (options.get("max_output") or 256))
+        fixed = {"policy": Basis.LENGTHS, "max_model_len": context}
+        made = recommend(found, **{**fixed, **chosen})
         made.save(self.reports / "plan.json")
         return made
 

@@ -285,7 +285,7 @@ def test_more_requests_than_the_memory_model_allows_break_the_promise(place):
     """The sampler of 2,560 requests takes nearly all of an L4: not one request would fit."""
     found = Profile.load(REPOSITORY / "reports" / "example" / "profile.json")
     found.save(place.reports / "profile.json")
-    plan = recommend(found, model="qwen2.5-7b", gpu="l4", vllm_version="0.24")
+    plan = recommend(found, model="qwen2.5-7b", gpu="l4", vllm_version="0.24", max_model_len=23_552)
     plan.save(place.reports / "plan.json")
     commit(place, plan, max_num_seqs=2_560, max_num_batched_tokens=4_096)
     verdict = about(place, "KV cache")

@@ -12,13 +12,14 @@ import orjson
 
 from chunkscope.costs.cost_model import CostModel, CostSource
 from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.choices import ChunkPolicy, Task
+from chunkscope.engine.choices import Basis, ChunkPolicy, Task
 from chunkscope.engine.logs import Status
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.findings import Findings, load_findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.result import (
     PromptChunk,
@@ -244,6 +245,8 @@ def write(
         found.save(folder / "profile.json")
         if planned:
             options = {"model": "llama-3.1-8b", "gpu": "h200", "vllm_version": "0.24.0"}
+            # By the length rule, with a context for these lengths: pages with something to set.
+            options |= {"policy": Basis.LENGTHS, "max_model_len": _context(found)}
             wanted = tuple({**options, **plan_options}.items())
             plan = _plan((folder / "profile.json").read_bytes(), wanted)
             plan.save(folder / "plan.json")
@@ -253,6 +256,10 @@ def write(
     if simulated is not None:
         simulated.save(folder / "simulation.json")
     return folder
+
+
+def _context(found: Profile) -> int:
+    return min(round_up((found.overall.max or 1) + 256), 131_072)
 
 
 @cache

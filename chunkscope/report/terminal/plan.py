@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.artefacts.numbers import as_written, number, share
+from chunkscope.artefacts.numbers import as_written, number, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Decision
 from chunkscope.report import sentences
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def show_plan(plan: Plan, console: "Console") -> None:
-    console.print(_headline(plan), style="bold")
+    console.print(Text(plan.advice or sentences.arguments(plan)), style="bold")
+    console.print(_headline(plan))
     for line in _why(plan):
         console.print(line)
     console.print()
@@ -30,23 +31,27 @@ def show_plan(plan: Plan, console: "Console") -> None:
         console.print()
         console.print(memory_table(plan.memory))
         console.print(Text(sentences.capacity(plan) or ""))
+    if plan.tried:
+        console.print()
+        console.print(_tried(plan, console.width))
     if plan.forecast is not None:
         console.print(Text(sentences.forecast(plan.forecast)))
+    if (preempted := sentences.preemptions(plan)) is not None:
+        console.print(Text(preempted))
     console.print()
     console.print(Text(sentences.arguments(plan), overflow="fold"))
 
 
 def _headline(plan: Plan) -> Text:
-    threshold = f", threshold {plan.threshold:,} tokens" if plan.threshold else ""
-    where = f" for {plan.model.name}" if plan.model else ""
+    model = plan.model.name if plan.model else "any model"
     card = f" on {plan.gpu.title}" if plan.gpu else ""
-    return Text(f"{plan.mode}{threshold}{where}{card}, vLLM {plan.release.text}")
+    return Text(f"For {model}{card}, vLLM {plan.release.text}, started as {plan.inputs.entry}.")
 
 
 def _why(plan: Plan) -> Iterator[Text]:
-    yield Text(f"Because {plan.decision.reason}.")
+    yield Text(sentences.length_rule(plan))
     yield from (Text(f"But {reason.text}.") for reason in plan.adjustments)
-    yield Text(f"Chunking rate: {plan.chunks.rate}. {sentences.chunks(plan.chunks)}")
+    yield Text(f"With these settings: {sentences.chunks(plan.chunks)}")
     if plan.refused.prompts:
         yield Text(sentences.refused(plan.refused))
 
@@ -68,6 +73,18 @@ def _cells(decision: Decision) -> list[str]:
     figures = [number(decision.prompts), number(decision.p95), number(decision.longest)]
     rate = share(decision.chunks.share) if decision.chunks.prompts else "-"
     return [*figures, decision.mode, number(decision.threshold), rate, decision.tier]
+
+
+def _tried(plan: Plan, width: int) -> Table:
+    headings = ("all done", "TTFT p95", "gap p50", "p99", "longest", "preempted", "KV use")
+    table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 60))
+    for row in plan.tried:
+        gaps = (row.gap_p50_s, row.gap_p99_s, row.longest_gap_s)
+        times = [seconds(s) for s in (row.makespan_s, row.ttft_p95_s, *gaps)]
+        mark = "* " if row.chosen else ""
+        cells = (*times, number(row.preemptions), share(row.kv_peak))
+        table.add_row(f"{mark}{row.name}", *cells, style="bold" if row.chosen else None)
+    return table
 
 
 def _arguments(plan: Plan) -> Table:

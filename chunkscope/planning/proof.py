@@ -1,0 +1,145 @@
+"""What the simulator says for and against a setting: an argument has to earn its place.
+
+A finalist must gain at least WORTH over vLLM's own setting on all requests, and still gain when
+what is assumed turns out otherwise: the host, the draw, the lengths, outputs that nobody knows.
+"""
+
+from dataclasses import dataclass, replace
+
+from chunkscope.engine.flags import Off
+from chunkscope.engine.settings import Settings
+from chunkscope.planning.plan import TriedSetting
+from chunkscope.planning.problem import NEAR, WORTH, Problem
+from chunkscope.planning.search import Trials, at_budget, search, searched, trials_of
+
+OWN_NAME, POLICY_NAME, BEST_NAME, OFF_NAME = "vLLM's own", "length policy", "best found", "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """`chosen` is vLLM's own setting unless another one earned its place.
+
+    `gain` is what the best of the others gains over it (None: vLLM's own cannot run), `least` the
+    least of all variations, and `doubt` the variation in which that was.
+    """
+
+    own: Settings
+    chosen: Settings
+    best: Settings
+    gain: float | None
+    least: float | None
+    doubt: str
+    rows: tuple[TriedSetting, ...]
+    trials: Trials
+
+    @property
+    def is_own(self) -> bool:
+        return self.chosen == self.own
+
+
+def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:
+    """Search on a part of the requests, then judge the finalist on all of them."""
+    best = _finalist(p, own, policy_threshold)
+    whole = trials_of(p)
+    if whole.run(own) is None:
+        gain, least, doubt, chosen = None, None, "", best
+    else:
+        gain = whole.seconds(own) / whole.seconds(best) - 1
+        least, doubt = _least(p, best, own, gain) if gain >= WORTH else (gain, "")
+        chosen = best if gain >= WORTH and least > 0 else own
+    rows = _rows(whole, own, best, chosen, policy_threshold)
+    return Proof(
+        own=own,
+        chosen=chosen,
+        best=best,
+        gain=gain,
+        least=least,
+        doubt=doubt,
+        rows=rows,
+        trials=whole,
+    )
+
+
+def _finalist(p: Problem, own: Settings, policy_threshold: int | None) -> Settings:
+    trials = trials_of(p, searched(p))
+    found = search(trials, own)
+    others = [found, *_ideas(p, found, policy_threshold), *_ideas(p, own, policy_threshold)]
+    return _pruned(trials, trials.best([one for one in others if one != own], own), own)
+
+
+def _pruned(trials: Trials, best: Settings, own: Settings) -> Settings:
+    """Each argument earns its place: what makes no difference is left to vLLM."""
+    for name, value in own.given().items():
+        without = Settings.of({**best.given(), name: value})
+        if without != best and trials.against(without, best) <= 1 + NEAR:
+            best = without
+    return best
+
+
+def _ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settings]:
+    """The policy's threshold where it bites; off where vLLM supports it without a warning."""
+    budget, ideas = settings.max_num_batched_tokens or 0, []
+    if threshold and threshold < min(budget, p.longest):
+        ideas.append(replace(settings, long_prefill_token_threshold=threshold))
+    if p.deployment.release.off is Off.HONOURED and not settings.long_prefill_token_threshold:
+        size = max(budget, p.context)
+        ideas.append(replace(at_budget(settings, size), enable_chunked_prefill=False))
+    return ideas
+
+
+def _least(p: Problem, best: Settings, own: Settings, gain: float) -> tuple[float, str]:
+    """The least gain of all variations, on either host; one in which there is none ends it."""
+    least, doubt = gain, ""
+    for how in p.requests.variations if p.requests else ():
+        found = trials_of(p, searched(p), how).gain(best, own)
+        if found < least:
+            least, doubt = found, how.title
+        if least <= 0:
+            break
+    return least, doubt
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def _rows(
+    trials: Trials, own: Settings, best: Settings, chosen: Settings, threshold: int | None
+) -> tuple[TriedSetting, ...]:
+    """vLLM's own, the policy's, the best and its neighbours; what cannot run is left out."""
+    size = best.max_num_batched_tokens or 0
+    policy = _ideas(trials.problem, own, threshold)[:1] if threshold else []
+    named = {
+        OWN_NAME: own,
+        **({POLICY_NAME: policy[0]} if policy else {}),
+        BEST_NAME: best,
+        f"{size // 2:,} tokens a step": at_budget(best, size // 2),
+        f"{size * 2:,} tokens a step": at_budget(best, size * 2),
+    }
+    rows, seen = [], set()
+    for name, settings in named.items():
+        if settings not in seen and (row := _row(trials, name, settings, settings == chosen)):
+            rows.append(row)
+            seen.add(settings)
+    return tuple(rows)
+
+
+def _row(trials: Trials, name: str, settings: Settings, chosen: bool) -> TriedSetting | None:
+    run = trials.run(settings)
+    if run is None:
+        return None
+    gaps = run.itl_s
+    return TriedSetting(
+        name=name,
+        max_num_batched_tokens=run.args.max_num_batched_tokens,
+        max_num_seqs=run.args.max_num_seqs,
+        long_prefill_token_threshold=run.args.long_prefill_token_threshold,
+        enable_chunked_prefill=run.args.enable_chunked_prefill,
+        makespan_s=run.makespan_s,
+        ttft_p95_s=run.ttft_s.p95,
+        gap_p50_s=gaps.p50 if gaps else None,
+        gap_p99_s=gaps.p99 if gaps else None,
+        longest_gap_s=gaps.max if gaps else None,
+        preemptions=run.preemptions,
+        kv_peak=run.kv_peak_tokens / run.args.kv_cache_tokens,
+        chosen=chosen,
+    )
