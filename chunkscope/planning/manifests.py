@@ -99,7 +99,8 @@ def docker_compose(plan: Plan) -> Emission:
         place = _interpolated(folder)
         mount = f"\n      - {{type: bind, source: {place}, target: {place}, read_only: true}}"
     text = _filled(COMPOSE, plan, mount=mount)
-    return _manifest(plan, text, "a gated model needs HF_TOKEN in your environment")
+    notes = ("a gated model needs HF_TOKEN in your environment", "tried with Compose's schema")
+    return _manifest(plan, text, *notes)
 
 
 def kubernetes(plan: Plan) -> Emission:
@@ -112,7 +113,7 @@ def kubernetes(plan: Plan) -> Emission:
         volume = f"\n        - name: model\n          hostPath: {{path: {place}, type: Directory}}"
         notes = [f"the node must have the folder {folder}"]
     text = _filled(KUBERNETES, plan, mount=mount, volume=volume, storage=_storage(plan))
-    return _manifest(plan, text, *notes)
+    return _manifest(plan, text, *notes, "tried with the schemas of Kubernetes 1.25 to 1.37")
 
 
 def _filled(template: str, plan: Plan, **parts: object) -> str:

@@ -1,4 +1,4 @@
-"""What is emitted for others, given to them: lm-eval, Inspect, the schemas of two manifests.
+"""What is emitted for others, given to them: three harnesses, the schemas of two manifests.
 
 They are asked through CHUNKSCOPE_HARNESS_PYTHON, an interpreter that has them. Only vLLM is a
 dummy, which writes down how it was started and ends: what a harness makes of the pasted words is
@@ -7,6 +7,7 @@ what is looked at. They run in a folder with a task called TASK.
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -119,15 +120,37 @@ def test_inspect_starts_a_server_as_planned(asked):
     assert words[begin : begin + len(planned)] == planned
 
 
-def validated(python, program, documents):
+LIGHTEVAL = """import json, sys
+from lighteval.models.vllm.vllm_model import VLLMModel, VLLMModelConfig
+config = VLLMModelConfig.from_args(sys.stdin.read())
+try:
+    VLLMModel(config)
+except ImportError as error:
+    print(json.dumps([config.model_dump(), str(error)], default=str))
+"""
+
+
+def test_lighteval_reads_the_arguments_and_names_the_vllm_it_wants(harness_python):
+    made = plan_that_sets(given=GIVEN)
+    (_, _, model, _) = shlex.split(emit(made, Target.LIGHTEVAL).text)
+    config, error = json.loads(asking(harness_python, LIGHTEVAL, model).splitlines()[-1])
+    expected = {
+        "model_name": "meta-llama/Llama-3.1-8B",
+        "max_model_length": 131_072,
+        "max_num_batched_tokens": 8_192,
+        "max_num_seqs": 512,
+        "gpu_memory_utilization": 0.92,
+    }
+    assert {name: config[name] for name in expected} == expected
+    assert "vllm<0.10.2,>=0.10.0" in error
+
+
+def asking(python, program, text):
     done = subprocess.run(
-        [python, "-c", program],
-        input=json.dumps(documents),
-        capture_output=True,
-        text=True,
-        check=False,
+        [python, "-c", program], input=text, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 @pytest.mark.parametrize("tp", [1, 4])
@@ -135,9 +158,11 @@ def test_kubernetes_accepts_every_document(harness_python, tp):
     made = plan_that_sets(given=GIVEN, model="llama-3.1-70b", tp=tp, gpu="b200")
     program = (
         "import json, sys, kubernetes_validate as k\n"
-        "for one in json.load(sys.stdin): k.validate(one, k.latest_version(), strict=True)"
+        "for one in json.load(sys.stdin):\n"
+        "    for version in ('1.25', '1.29', '1.33', '1.37'): k.validate(one, version, strict=True)"
     )
-    validated(harness_python, program, [*yaml.safe_load_all(emit(made, Target.KUBERNETES).text)])
+    documents = [*yaml.safe_load_all(emit(made, Target.KUBERNETES).text)]
+    asking(harness_python, program, json.dumps(documents))
 
 
 def test_compose_accepts_the_file(harness_python):
@@ -148,4 +173,5 @@ def test_compose_accepts_the_file(harness_python):
         "schema = json.loads((root / 'config' / 'compose_spec.json').read_text())\n"
         "jsonschema.validate(json.load(sys.stdin), schema)"
     )
-    validated(harness_python, program, yaml.safe_load(emit(made, Target.DOCKER_COMPOSE).text))
+    document = yaml.safe_load(emit(made, Target.DOCKER_COMPOSE).text)
+    asking(harness_python, program, json.dumps(document))
