@@ -190,12 +190,12 @@ def measure(prompts: PromptBlocks, *, positions: Sequence[int], common_tokens: i
         working_set_tokens=prompts.distinct * BLOCK_SIZE,
         unread_tokens=unread,
         groups=tree.groups(positions),
-        capacities=tuple(_curve(prompts, tree)),
+        capacities=tuple(_curve(prompts, tree, enough=0.99 * cached)),
     )
 
 
-def _curve(prompts: PromptBlocks, tree: PrefixTree) -> Iterator[CachedAt]:
-    """From room for two of the longest prompts up to where nothing is forgotten."""
+def _curve(prompts: PromptBlocks, tree: PrefixTree, *, enough: float) -> Iterator[CachedAt]:
+    """From room for two of the longest prompts up to where hardly anything is forgotten."""
     if len(prompts.full) > _CURVE_PROMPTS:
         return
     paths = tree.shared_paths()
@@ -204,6 +204,8 @@ def _curve(prompts: PromptBlocks, tree: PrefixTree) -> Iterator[CachedAt]:
         if least <= capacity < prompts.distinct * BLOCK_SIZE:
             cached = lru_cached_tokens(prompts, paths, capacity // BLOCK_SIZE)
             yield CachedAt(kv_tokens=capacity, cached_tokens=int(cached.sum()))
+            if cached.sum() >= enough:
+                return
 
 
 def _shifted(values: Ints) -> Ints:
