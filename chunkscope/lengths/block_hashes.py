@@ -56,6 +56,15 @@ def hash_blocks(
     return running + np.repeat(np.array(hash_before, np.uint64) - before, full), full
 
 
+def _hash_row(row: bytes, blocks_before: int, hash_before: int) -> Hashes:
+    """The same for one row: there are many beginnings, and a batch takes some time to set up."""
+    full = len(row) // (BLOCK_SIZE * ID_BYTES)
+    ids = np.frombuffer(row, "<u4", full * BLOCK_SIZE).reshape(full, BLOCK_SIZE)
+    places = np.arange(blocks_before, blocks_before + full, dtype=np.uint64)
+    mixed = _mixed(ids.astype(np.uint64) @ _FACTORS + _mixed(places))
+    return np.cumsum(mixed, dtype=np.uint64) + np.uint64(hash_before)
+
+
 def _mixed(values: Hashes) -> Hashes:
     """Each bit of the result depends on all of a value (splitmix64)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
@@ -133,13 +142,13 @@ class BlockHashes:
 
     def _followed(self, before: _Beginning, ids: bytes) -> _Beginning:
         more = before.rest + ids
-        own, (full,) = hash_blocks([more], [before.blocks], [before.last])
+        own = _hash_row(more, before.blocks, before.last)
         known = self._of_beginnings[before.number] if before.blocks else own[:0]
         hashes = np.concatenate((known, own))
         self._of_beginnings.append(hashes)
         return _Beginning(
             ids=before.ids + ids,
-            rest=more[int(full) * BLOCK_SIZE * ID_BYTES :],
+            rest=more[len(own) * BLOCK_SIZE * ID_BYTES :],
             number=len(self._of_beginnings) - 1,
             blocks=len(hashes),
             last=int(hashes[-1]) if len(hashes) else 0,
