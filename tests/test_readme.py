@@ -90,6 +90,14 @@ def test_the_exit_codes_are_documented() -> None:
     assert documented == codes | {0, EXIT_BUG, EXIT_INTERRUPTED}
 
 
+def test_the_code_tree_names_every_folder_and_top_level_file() -> None:
+    tree = README.split("## The code in one tree")[1]
+    package = REPOSITORY / "chunkscope"
+    folders = {f"{path.name}/" for path in package.iterdir() if (path / "__init__.py").exists()}
+    files = {path.name for path in package.glob("*.py")}
+    assert not [name for name in sorted(folders | files) if name not in tree]
+
+
 def test_every_file_in_the_code_tree_exists() -> None:
     tree = README.split("## The code in one tree")[1]
     names = re.findall(r"\b[\w/]+\.py\b", tree)

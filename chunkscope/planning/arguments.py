@@ -109,7 +109,7 @@ def _with_safe_logprobs(p: Problem) -> tuple[Problem, Settings, Reasons]:
 
 def _proven_reasons(p: Problem, proof: Proof, decision: Decision) -> Reasons:
     text, reasons = p.deployment.release.text, {}
-    gain = f"{proof.gain:+.1%} {GAINS}" if proof.gain is not None else ""
+    gain = f"{_percent(proof.gain)} {GAINS}" if proof.gain is not None else ""
     for name in ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"):
         own, chosen, best = (getattr(s, name) for s in (proof.own, proof.chosen, proof.best))
         if chosen != own:
@@ -140,7 +140,7 @@ def _no_threshold(p: Problem, proof: Proof, threshold: int) -> Reasoned:
         return Reasoned(text=f"{said} could")
     with_it = replace(proof.own, long_prefill_token_threshold=threshold)
     gain = proof.trials.seconds(proof.own) / proof.trials.seconds(with_it) - 1
-    said = f"the policy's {threshold:,} would bring {gain:+.1%} {GAINS}"
+    said = f"the policy's {threshold:,} would bring {_percent(gain)} {GAINS}"
     return Reasoned(text=f"{said}: under {WORTH:.0%} vLLM's own stays", label=Label.PREDICTED)
 
 
@@ -149,8 +149,16 @@ def _changed(own: Settings, chosen: Settings) -> dict[str, Value]:
     return {name: value for name, value in after.items() if before.get(name) != value}
 
 
+def _percent(gain: float | None) -> str:
+    """
+    >>> _percent(0.0312), _percent(-0.0001)
+    ('+3.1%', '+0.0%')
+    """
+    return f"{round(gain or 0.0, 3) + 0.0:+.1%}"
+
+
 def _shaky(proof: Proof) -> str:
-    return f" ({proof.least:+.1%} with {proof.doubt})" if proof.doubt else ""
+    return f" ({_percent(proof.least)} with {proof.doubt})" if proof.doubt else ""
 
 
 def _advice(proof: Proof) -> str:
@@ -158,12 +166,12 @@ def _advice(proof: Proof) -> str:
     if changed and proof.gain is None:
         return f"Set {_named(changed)}: vLLM's own setting does not fit this GPU."
     if changed:
-        worst = f", at least {proof.least:+.1%} with {proof.doubt}" if proof.doubt else ""
-        return f"Set {_named(changed)}: {proof.gain:+.1%} {GAINS}{worst}."
+        worst = f", at least {_percent(proof.least)} with {proof.doubt}" if proof.doubt else ""
+        return f"Set {_named(changed)}: {_percent(proof.gain)} {GAINS}{worst}."
     other = _changed(proof.own, proof.best)
     if not other or proof.gain is None:
         return "Change nothing: no setting that was tried is faster than vLLM's own."
-    said = f"{_named(other)} would gain {proof.gain:+.1%}{_shaky(proof)}"
+    said = f"{_named(other)} would gain {_percent(proof.gain)}{_shaky(proof)}"
     return f"Change nothing: the best alternative, {said}, is not worth setting."
 
 

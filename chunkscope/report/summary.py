@@ -45,7 +45,7 @@ def summarize(findings: Findings) -> Summary:
         gains=tuple(_gains(plan, verification)),
         refused=sentences.refused(plan.refused) if plan else None,
         basis=basis,
-        basis_text=_basis_text(verification, basis),
+        basis_text=_basis_text(plan, verification, basis),
         overruled=_overruled(verification) if plan and verification else None,
         cautions=tuple(_cautions(findings)),
     )
@@ -227,11 +227,12 @@ def _basis(plan: Plan | None, verification: Verification | None) -> Label | None
     return Label.PREDICTED if plan else None
 
 
-def _basis_text(verification: Verification | None, basis: Label | None) -> str:
+def _basis_text(plan: Plan | None, verification: Verification | None, basis: Label | None) -> str:
     if basis is Label.MEASURED and verification is not None:
         return measured_on(verification)
     if basis is Label.PREDICTED:
-        return "by the memory model and the length policy; no engine has run it yet"
+        by = "simulator" if plan and plan.basis is Basis.EVIDENCE else "length policy"
+        return f"by the memory model and the {by}; no engine has run it yet"
     return ""
 
 
