@@ -47,6 +47,10 @@ def recommend(
     max_model_len: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="[default: the model's, if it fits]")
     ] = None,
+    shared_prefix: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="First tokens all prompts share. [default: counted]"),
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="Plan for this dataset alone.")
     ] = None,
@@ -99,6 +103,7 @@ def recommend(
         policy=policy,
         mode=mode,
         max_model_len=max_model_len,
+        shared_prefix=shared_prefix,
         cuts=Cuts(
             off_below=off_below,
             conservative_threshold=conservative_threshold,

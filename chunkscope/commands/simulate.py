@@ -65,8 +65,9 @@ def simulate(
         typer.Option(metavar="N", min=1, help="Tokens per answer. [default: the data's]"),
     ] = None,
     shared_prefix: Annotated[
-        int, typer.Option(metavar="N", min=0, help="First tokens that all prompts share.")
-    ] = 0,
+        int | None,
+        typer.Option(metavar="N", min=0, help="First tokens all prompts share. [default: counted]"),
+    ] = None,
     seed: shared.Seed = 0,
     as_json: shared.Json = False,
     quiet: shared.Quiet = False,

@@ -17,7 +17,7 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
-from chunkscope.planning.requests import MOST_REQUESTS
+from chunkscope.planning.requests import MOST_REQUESTS, common_prefix
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import Simulation, WorkloadInfo
@@ -44,7 +44,7 @@ class SimulateOptions:
     arrivals: str | None = None
     seed: int = 0
     max_output: int | None = None
-    shared_prefix: int = 0
+    shared_prefix: int | None = None  # None: as the data was counted
     asked: Settings = OWN
     kv_cache_tokens: int | None = None
     vllm_version: str | None = None
@@ -238,7 +238,9 @@ def _of_trace(
         seed=options.seed if options.arrivals is not None else None,
         arrivals=options.arrivals or "as in the trace",
         task=(trace.task or plan.inputs.task).value,
-        shared_prefix=options.shared_prefix or trace.shared_prefix,
+        shared_prefix=(
+            trace.shared_prefix if options.shared_prefix is None else options.shared_prefix
+        ),
         left_out=len(found) - len(fitting),
     )
     return tuple(fitting), info, tuple(notes)
@@ -257,6 +259,8 @@ def _of_profile(
     datasets = chosen_datasets(profile, plan.inputs.dataset)
     prompts = sum(dataset.rows for dataset in datasets)
     count = options.requests or (MOST_REQUESTS if prompts > MOST_REQUESTS else None)
+    asked = options.shared_prefix
+    shared = common_prefix(datasets) if asked is None else asked
     workload = draw_workload(
         datasets,
         Drawing(
@@ -267,7 +271,7 @@ def _of_profile(
             seed=options.seed,
             arrivals=options.arrivals or BATCH,
             task=plan.inputs.task,
-            shared_prefix=options.shared_prefix,
+            shared_prefix=shared,
         ),
     )
     info = WorkloadInfo(
@@ -276,7 +280,7 @@ def _of_profile(
         seed=workload.seed,
         arrivals=workload.arrivals,
         task=workload.task.value,
-        shared_prefix=options.shared_prefix,
+        shared_prefix=shared,
         left_out=workload.left_out,
     )
     return workload.requests, info, tuple(_profile_notes(plan, profile, workload.left_out))

@@ -32,7 +32,7 @@ from chunkscope.planning.plan import (
 )
 from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.requests import RequestSource
+from chunkscope.planning.requests import RequestSource, common_prefix
 from chunkscope.planning.search import trials_of
 
 DEFAULT_OUTPUT = 256
@@ -54,6 +54,7 @@ def recommend(
     task: Task = Task.GENERATE,
     max_output: int | None = None,
     max_model_len: int | None = None,
+    shared_prefix: int | None = None,
     entry: Entry = Entry.SERVE,
     policy: Basis = Basis.EVIDENCE,
 ) -> Plan:
@@ -90,7 +91,8 @@ def recommend(
     )
     _check_room(problem)
     if problem.step is not None:
-        source = RequestSource(datasets=chosen, output=output, task=task)
+        shared = common_prefix(chosen) if shared_prefix is None else shared_prefix
+        source = RequestSource(datasets=chosen, output=output, task=task, shared_prefix=shared)
         problem = replace(problem, requests=source)
     decision = decide(lengths, cuts, mode=mode)
     inputs = _inputs(profile, problem, output, dataset, cuts)
@@ -279,6 +281,11 @@ def _warnings(p: Problem, refused: Refused, output: Output, profile: Profile) ->
     sampled = sum(1 for dataset in profile.datasets if dataset.sample)
     if sampled:
         found.append(f"{sampled:,} datasets were only sampled: the longest prompt may be longer")
+    if p.requests and p.requests.shared_prefix:
+        found.append(
+            f"all prompts begin with the same {p.requests.shared_prefix:,} tokens: the simulation "
+            "reads them once and has them from vLLM's prefix cache after that"
+        )
     found += doubts(gpu) if gpu else ()
     return (*found, *(shape.notes if shape else ()))
 

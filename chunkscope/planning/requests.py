@@ -37,6 +37,11 @@ OTHER_OUTPUTS = (
 )
 
 
+def common_prefix(datasets: tuple[DatasetProfile, ...]) -> int:
+    """Tokens that all prompts begin with, as far as it is known: of one dataset, its own."""
+    return (datasets[0].shared_prefix_tokens or 0) if len(datasets) == 1 else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSource:
     """Where requests come from. `shared_prefix`: tokens that all prompts begin with."""
