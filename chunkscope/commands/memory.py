@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.options import model_option
+from chunkscope.commands import options
 from chunkscope.engine.choices import Entry, Task
 
 Tokens = Annotated[int | None, typer.Option(metavar="N", min=1, help="[default: vLLM's own]")]
@@ -14,16 +14,11 @@ Tokens = Annotated[int | None, typer.Option(metavar="N", min=1, help="[default: 
 def memory(
     model: Annotated[
         str,
-        model_option("Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."),
+        options.model_option(options.MODEL_HELP),
     ],
-    gpu: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="h200, a100-80gb, rtx-4090, ... [default: this one]"),
-    ] = None,
-    gpu_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of the GPU, such as 80GiB.")
-    ] = None,
-    tp: Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")] = 1,
+    gpu: options.GpuName = None,
+    gpu_memory: options.GpuMemory = None,
+    tp: options.Parallel = 1,
     max_num_batched_tokens: Tokens = None,
     max_num_seqs: Tokens = None,
     max_model_len: Annotated[
@@ -35,14 +30,9 @@ def memory(
     gpu_memory_utilization: Annotated[
         float | None, typer.Option(metavar="SHARE", help="[default: vLLM's own]")
     ] = None,
-    task: Annotated[Task, typer.Option(help="What the eval asks of the model.")] = Task.GENERATE,
-    vllm_version: Annotated[
-        str | None,
-        typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
-    ] = None,
-    entry: Annotated[
-        Entry, typer.Option(help="How vLLM is started: its defaults differ.")
-    ] = Entry.SERVE,
+    task: options.AskedTask = Task.GENERATE,
+    vllm_version: options.VllmVersion = None,
+    entry: options.StartedAs = Entry.SERVE,
     as_json: Annotated[bool, typer.Option("--json", help="The figures on stdout.")] = False,
 ) -> None:
     """Say where every GiB of a GPU goes, and how many requests fit: no data needed.

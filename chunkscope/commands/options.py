@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from chunkscope.engine.choices import Entry, Task
+
 REPORTS = Path("reports")
 PROFILE = REPORTS / "profile.json"
 PLAN = REPORTS / "plan.json"
@@ -25,6 +27,21 @@ ProfileFile = Annotated[
 MaxOutput = Annotated[
     int | None, typer.Option(metavar="N", help="Tokens per answer. [default: from the data]")
 ]
+GpuName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="h200, a100-80gb, rtx-4090, ... [default: this one]"),
+]
+GpuMemory = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Memory of the GPU, such as 80GiB.")
+]
+Parallel = Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")]
+VllmVersion = Annotated[
+    str | None,
+    typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
+]
+StartedAs = Annotated[Entry, typer.Option(help="How vLLM is started: its defaults differ.")]
+AskedTask = Annotated[Task, typer.Option(help="What the eval asks of the model.")]
+MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."
 Seed = Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")]
 Json = Annotated[bool, typer.Option("--json", help="The artefact on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, model_option
+from chunkscope.commands import options
+from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output
 from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Target, Task
 from chunkscope.errors import EngineError, MissingError
 
@@ -24,20 +25,12 @@ def recommend(
     ] = PROFILE,
     model: Annotated[
         str | None,
-        model_option("Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."),
+        options.model_option(options.MODEL_HELP),
     ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="h200, a100-80gb, rtx-4090, ... [default: this one]"),
-    ] = None,
-    gpu_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of the GPU, such as 80GiB.")
-    ] = None,
-    tp: Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")] = 1,
-    vllm_version: Annotated[
-        str | None,
-        typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
-    ] = None,
+    gpu: options.GpuName = None,
+    gpu_memory: options.GpuMemory = None,
+    tp: options.Parallel = 1,
+    vllm_version: options.VllmVersion = None,
     policy: Annotated[
         Basis, typer.Option(help="Set what is predicted to pay, or what the length rule says.")
     ] = Basis.EVIDENCE,
@@ -58,11 +51,9 @@ def recommend(
     max_itl_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="Longest step, with --objective latency.")
     ] = None,
-    task: Annotated[Task, typer.Option(help="What the eval asks of the model.")] = Task.GENERATE,
+    task: options.AskedTask = Task.GENERATE,
     max_output: MaxOutput = None,
-    entry: Annotated[
-        Entry, typer.Option(help="How vLLM is started: its defaults differ.")
-    ] = Entry.SERVE,
+    entry: options.StartedAs = Entry.SERVE,
     off_below: Annotated[
         int, typer.Option(metavar="N", help="Off if the longest prompt is shorter.")
     ] = 1000,
