@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _BATCH_CHARS = 1 << 20
 _BATCH_ROWS = 2000
 _MOST_ON_THEIR_WAY = 4
+# Of a prompt that is compared with others: no model reads a longer one, and its ids would take more
+# memory than everything else.
+_LONGEST_COMPARED_CHARS = 1 << 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,8 @@ class _Texts:
         """Send texts on their way; `take` gets their rows back with the lengths."""
         for start, end in _batches(all_texts):
             texts = all_texts[start:end]
+            if self.hashes and max(map(len, texts)) > _LONGEST_COMPARED_CHARS:
+                self._compare_no_more()
             self.counting.sample(texts)
             cut = self.shared.cut(texts)
             chars = sum(map(len, texts))
@@ -143,6 +148,12 @@ class _Texts:
         self.tally.engines = tuple(sorted(self.counting.used))
         if self.hashes:
             self.tally.prefixes = self.hashes.measured()
+
+    def _compare_no_more(self) -> None:
+        """What is on its way was asked for ids, what follows is only counted."""
+        while self.on_their_way:
+            self._take()
+        self.hashes = None
 
     def _take(self) -> None:
         positions, future = self.on_their_way.popleft()
