@@ -1,1 +1,1 @@
-"""vLLM as data: its settings, flags, rules and logs; the only room that spells its words."""
+"""vLLM as data: its settings, flags, rules and logs, in its own words. No data comes in."""

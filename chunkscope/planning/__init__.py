@@ -1,1 +1,1 @@
-"""From a profile, a model and a GPU to a plan: the mode, the arguments and what they bring."""
+"""From lengths, a model and a GPU to a plan: what to set, what it brings. No engine runs here."""

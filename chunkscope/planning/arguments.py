@@ -24,7 +24,7 @@ GAINS = "throughput (simulated, not measured)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoned:
-    """Why an argument has its value; `must`: nothing else would run."""
+    """Why an argument has its value, and how that is known."""
 
     text: str
     label: Label | None = None
