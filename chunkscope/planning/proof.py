@@ -12,7 +12,7 @@ from chunkscope.planning.plan import TriedSetting
 from chunkscope.planning.problem import NEAR, WORTH, Problem
 from chunkscope.planning.search import Trials, at_budget, search, searched, trials_of
 
-OWN_NAME, POLICY_NAME, BEST_NAME, OFF_NAME = "vLLM's own", "length policy", "best found", "off"
+OWN_NAME, POLICY_NAME, BEST_NAME = "vLLM's own", "length policy", "best found"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,6 @@ class Proof:
     doubt: str
     rows: tuple[TriedSetting, ...]
     trials: Trials
-
-    @property
-    def is_own(self) -> bool:
-        return self.chosen == self.own
 
 
 def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:

@@ -58,8 +58,8 @@ class RequestSource:
     @property
     def variations(self) -> tuple[Variation, ...]:
         """An output length that was given or is in the data is not varied."""
-        known = self.output.origin == ASKED or not self.output.assumed
-        return (ANOTHER_HOST, *OTHER_DRAWS, *OTHER_LENGTHS, *(() if known else OTHER_OUTPUTS))
+        outputs = OTHER_OUTPUTS if self.output.assumed else ()
+        return (ANOTHER_HOST, *OTHER_DRAWS, *OTHER_LENGTHS, *outputs)
 
     def draw(
         self, room: int, *, count: int | None = None, how: Variation = AS_DRAWN
