@@ -61,8 +61,12 @@ def analyze(
         typer.Option(metavar="TEXT", help="Prompt from fields: '{context}\\n\\nQ: {question}'."),
     ] = None,
     prefix_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Fixed text, such as few-shot examples, before each."),
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE",
+            help="Fixed text, such as few-shot examples, before each prompt: of all datasets, one "
+            "file for each in order, or NAME=FILE for one.",
+        ),
     ] = None,
     output_field: Annotated[
         str | None, typer.Option(metavar="PATH", help="Reference answers, counted as outputs.")
@@ -142,6 +146,7 @@ def analyze(
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.scan import Listener
     from chunkscope.sources.base import ReadOptions
+    from chunkscope.sources.prefix_files import PrefixFile
     from chunkscope.sources.selection import SelectOptions
 
     if tokenizer == "":
@@ -169,10 +174,10 @@ def analyze(
         select=SelectOptions(
             fields=tuple(field or ()),
             template=template,
-            prefix=_text_of(prefix_file) if prefix_file else "",
             output_field=output_field,
             chat=not no_chat_template,
         ),
+        prefix_files=tuple(PrefixFile.given(word) for word in prefix_file or ()),
         apply_chat_template=apply_chat_template,
         chat_template=chat_template,
         chat_date=_date(chat_date),
@@ -263,13 +268,6 @@ def _preparing(name: str) -> None:
 
 def _recounting(engine: str) -> None:
     console.say(f"note: {engine} differs from the reference on this data; counting again without")
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the prefix file {path}: {error}") from error
 
 
 def _date(text: str | None) -> datetime.date | None:

@@ -13,6 +13,7 @@ from chunkscope.lengths.scan import Listener, scan
 from chunkscope.lengths.tally import Counted
 from chunkscope.sources.base import printable
 from chunkscope.sources.discovery import discover
+from chunkscope.sources.prefix_files import assigned
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 
@@ -40,6 +41,8 @@ def analyze(
         exclude=options.exclude,
         options=options.read,
     )
+    names = [source.name for source in sources]
+    options = replace(options, prefix_files=assigned(options.prefix_files, names))
     template = _digest_of_template(options.chat_template)
     total_bytes = sum(source.bytes or 0 for source in sources)
     counter = Tokenizer(

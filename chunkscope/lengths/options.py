@@ -8,13 +8,14 @@ exceptions are listed here, each with its reason.
 import datetime
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.schema import SchemaError, validated
 from chunkscope.errors import InputError
 from chunkscope.sources.base import ReadOptions, printable
+from chunkscope.sources.prefix_files import PrefixFile
 from chunkscope.sources.selection import SelectOptions
 
 
@@ -24,6 +25,7 @@ class AnalyzeOptions:
 
     tokenizer: str | None = None
     select: SelectOptions = field(default_factory=SelectOptions)
+    prefix_files: tuple[PrefixFile, ...] = ()  # instead of a prefix that is the same for all
     apply_chat_template: bool = False  # send text prompts as one user message each
     chat_template: Path | None = None
     chat_date: datetime.date | None = None
@@ -50,6 +52,15 @@ class AnalyzeOptions:
                 values[option.name] = value
         return values | {"seed": self.seed if self.sample else None}
 
+    def of_dataset(self, name: str) -> "AnalyzeOptions":
+        """As they are for one dataset: with its own prefix."""
+        for file in sorted(self.prefix_files, key=lambda file: file.dataset is None):
+            if file.dataset in (name, None):
+                return replace(
+                    self, select=replace(self.select, prefix=file.content), prefix_files=()
+                )
+        return self
+
     def cache_key(self) -> dict[str, Any]:
         """Every option that can change the profile of a dataset."""
         return {name: value for name, value in self.flat().items() if name not in NOT_IN_THE_KEY}
@@ -65,7 +76,7 @@ class AnalyzeOptions:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "AnalyzeOptions":
-        """What a profile recorded: the whole of it, apart from a prefix's text."""
+        """What a profile recorded: the whole of it, apart from the text of prefixes."""
         known = {name: record[name] for name in cls().flat() if record.get(name) is not None}
         parts = {
             part: {f.name: known.pop(f.name) for f in fields(kind) if f.name in known}
@@ -84,6 +95,7 @@ _PARTS: dict[str, Any] = {"select": SelectOptions, "read": ReadOptions}
 
 NOT_IN_THE_KEY = {
     "tokenizer": "what it is by content is in the key",
+    "prefix_files": "each dataset's own prefix is",
     "chat_template": "likewise",
     "chat_date": "likewise, where a template prints the date",
     "input_format": "every dataset has its format, which is in the key",
@@ -105,13 +117,15 @@ _ALWAYS_RECORDED = {
     *("tokenizer", "fields", "template", "prefix", "output_field", "chat", "apply_chat_template"),
     *("chat_date", "special_tokens", "sample", "seed", "include", "exclude"),
 }
-_NAMES_OF_FILES = {"tokenizer", "include", "exclude", "names"}
+_NAMES_OF_FILES = {"tokenizer", "include", "exclude", "names", "path", "dataset"}
 
 
 def _plain(name: str, value: Any) -> Any:
     """As JSON can hold it."""
     if name == "prefix":
         return hashlib.sha256(value.encode()).hexdigest() if value else None
+    if isinstance(value, PrefixFile):
+        return {part: _plain(part, one) for part, one in value.recorded().items()}
     if isinstance(value, tuple):
         return [_plain(name, one) for one in value]
     if isinstance(value, datetime.date):

@@ -102,7 +102,6 @@ class _Pass:
         self.fresh: list[tuple[str, Counted]] = []
         self._memo = memo
         self._progress = progress
-        self._asked = options.cache_key()
         self._counting_key: str | None = None
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, "count")
@@ -163,7 +162,8 @@ class _Pass:
         self._counting_key = self._counting_key or self.tokenizer.counting_key
         results = results_file(source)  # what a run's settings were changes what is counted
         beside = self._memo.sha256(results) if results else ""
-        return cache.key(source, sha256 + beside, self._counting_key or "", self._asked)
+        asked = self.options.of_dataset(source.name).cache_key()
+        return cache.key(source, sha256 + beside, self._counting_key or "", asked)
 
     def _counted(self, source: Source, sha256: str | None) -> Counted:
         dataset = _Dataset(self, source, sha256)
@@ -208,7 +208,7 @@ class _Dataset:
         return _Totals(self.tally.rows, self.tally.tokens, self.bytes_read)
 
     def count(self) -> Counted:
-        options = self.run.options
+        options = self.run.options.of_dataset(self.source.name)
         try:
             with open_reader(self.source, options.read, self.problems) as reader:
                 self.reader = reader

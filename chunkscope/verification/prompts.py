@@ -76,6 +76,7 @@ def real_prompts(
     sources, _ = discover(
         list(paths), include=options.include, exclude=options.exclude, options=options.read
     )
+    sources = _as_named(sources, profile)
     most = max(FEWEST_ROWS, ROWS_PER_REQUEST * len(workload.requests))
     rows = list(_rows(_sampled(sources, options, most, seed), counter, options))
     lengths = _lengths(rows, counter)
@@ -90,6 +91,12 @@ def real_prompts(
         complete=tuple(rows[row].complete for row in chosen),
     )
     return _with_lengths(workload, [len(prompt) for prompt in ids], room), real
+
+
+def _as_named(sources: Sequence[Source], profile: Profile) -> list[Source]:
+    """Under the names that the profile has for them: a prefix may be for one of them."""
+    names = {dataset.path: dataset.name for dataset in profile.datasets}
+    return [replace(source, name=names.get(source.path, source.name)) for source in sources]
 
 
 def _with_lengths(workload: Workload, lengths: Sequence[int], room: int) -> Workload:
@@ -122,8 +129,8 @@ def _repeatable(profile: Profile) -> AnalyzeOptions:
     known = profile.options
     if known.get("prefix_sha256"):
         raise InputError(
-            "the profile was made with --prefix-file, whose text it does not keep",
-            hint=f"put the prefix into --template and analyze again, or {RANDOM_INSTEAD}",
+            "the profile was made with a prefix, whose text it does not keep",
+            hint=f"analyze again with --prefix-file, or {RANDOM_INSTEAD}",
         )
     if profile.tokenizer.chat_template:
         raise InputError(
@@ -193,7 +200,7 @@ def _sampled(
 
 
 def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
-    problems = Problems()
+    problems, options = Problems(), options.of_dataset(source.name)
     with open_reader(source, options.read, problems) as reader:
         head = reader.head()
         if not head:

@@ -17,6 +17,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
 from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
 from chunkscope.sources.base import ReadOptions
+from chunkscope.sources.prefix_files import PrefixFile
 from chunkscope.sources.selection import SelectOptions
 from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts
@@ -219,11 +220,28 @@ def data(tmp_path):
     return jsonl(tmp_path / "d.jsonl", {"prompt": "one"}, {"prompt": "and another"})
 
 
-def test_a_prefix_is_not_kept(data):
+def test_the_text_of_a_prefix_is_not_kept(data):
     options = AnalyzeOptions(select=SelectOptions(prefix="Examples: "))
-    with pytest.raises(InputError, match="--prefix-file") as raised:
+    with pytest.raises(InputError, match="a prefix, whose text it does not keep") as raised:
         again([data], chunkscope.analyze(data, options=options), workload(5))
     assert "leave --data out" in raised.value.hint
+
+
+def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_path):
+    other = jsonl(tmp_path / "other.jsonl", {"prompt": "three"}, {"prompt": "and the fourth"})
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"Examples of {name}:\n\n")
+    files = (PrefixFile.given(f"d={tmp_path}/one"), PrefixFile.given(f"mine={tmp_path}/two"))
+    options = AnalyzeOptions(prefix_files=files, names=("d", "mine"))
+    profile = chunkscope.analyze([data, other], options=options)
+    _, prompts = again([data, other], profile, workload(9, 9, 9, 9))
+    assert {*prompts.texts} == {
+        *("Examples of one:\n\none", "Examples of one:\n\nand another"),
+        *("Examples of two:\n\nthree", "Examples of two:\n\nand the fourth"),
+    }
+    (tmp_path / "two").write_text("Other examples:\n\n")
+    with pytest.raises(InputError, match="two is not the one that the profile was made with"):
+        again([data, other], profile, workload(9, 9))
 
 
 def test_a_chat_template_is_not_kept(data, tmp_path):

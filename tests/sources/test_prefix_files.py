@@ -1,0 +1,96 @@
+"""`--prefix-file`: for all datasets, one for each, or for the one it names."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands.helpers import Run, analyze, write_jsonl
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Three datasets of one prompt each, and prefixes of 1, 2 and 3 words."""
+    for name in "abc":
+        write_jsonl(tmp_path / f"{name}.jsonl", [{"prompt": "So?"}])
+    for words, name in enumerate(("one", "two", "three"), start=1):
+        (tmp_path / f"{name}.txt").write_text(" yes" * words)
+    return tmp_path
+
+
+def longer(run: Run) -> list[int]:
+    """By how many tokens the prompts of each dataset are longer than without a prefix."""
+    assert run.code == 0, run.err
+    return [int(dataset["tokens"]["max"]) - 3 for dataset in run.profile["datasets"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        pytest.param(["two.txt"], [2, 2, 2], id="one is for all"),
+        pytest.param(["one.txt", "three.txt", "two.txt"], [1, 3, 2], id="several are in order"),
+        pytest.param(["b=three.txt"], [0, 3, 0], id="with a name, for that dataset"),
+        pytest.param(["b=three.txt", "one.txt"], [1, 3, 1], id="and one for the others"),
+    ],
+)
+def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[int]) -> None:
+    words = [word for file in given for word in ("--prefix-file", file)]
+    assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl")) == [0, 0, 0]
+    run = analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)
+    assert longer(run) == added
+    recorded = run.profile["options"]["prefix_files"]
+    assert [file["path"] for file in recorded] == [file.rpartition("=")[2] for file in given]
+    assert all(len(file["sha256"]) == 64 and "text" not in file for file in recorded)
+    # From the cache it is the same, and another order is not.
+    assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)) == added
+
+
+def test_a_changed_prefix_is_counted_again(place: Path) -> None:
+    words = ("a.jsonl", "b.jsonl", "--prefix-file", "a=one.txt")
+    first = analyze(place, *words).profile["options"]["prefix_files"]
+    (place / "one.txt").write_text(" yes" * 7)
+    run = analyze(place, *words)
+    assert longer(run) == [7, 0]
+    assert run.profile["options"]["prefix_files"] != first
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        (["one.txt", "two.txt"], "2 --prefix-file without a name for 3 datasets", "a, b, c"),
+        (["one.txt", "two.txt", "c=one.txt"], "for 3 datasets, beside 1 with one", "NAME=FILE"),
+        (["d=one.txt"], "--prefix-file d=...: there is no dataset of that name", "are a, b, c"),
+        (["a=one.txt", "a=two.txt"], "--prefix-file a=... is given 2 times", "one will do"),
+    ],
+)
+def test_what_does_not_fit_the_datasets_is_a_usage_error(
+    place: Path, given: list[str], message: str, hint: str
+) -> None:
+    words = [word for file in given for word in ("--prefix-file", file)]
+    run = analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)
+    assert run.code == 2
+    said = " ".join(run.err.split())
+    assert message in said
+    assert hint in said
+
+
+def test_a_name_may_hold_an_equals_sign(place: Path) -> None:
+    (place / "shots=1.txt").write_text(" yes")
+    assert longer(analyze(place, "a.jsonl", "--prefix-file", "shots=1.txt")) == [1]
+    assert longer(analyze(place, "a.jsonl", "--prefix-file", "a=shots=1.txt")) == [1]
+    run = analyze(place, "a.jsonl", "--name", "x=y", "--prefix-file", "x=y=two.txt")
+    assert longer(run) == [2]
+
+
+@pytest.mark.parametrize("file", ["gone.txt", "a=gone.txt", "latin.txt", "."])
+def test_a_prefix_that_cannot_be_read_is_an_error(place: Path, file: str) -> None:
+    (place / "latin.txt").write_bytes(b"\xe9t\xe9")
+    run = analyze(place, "a.jsonl", "--prefix-file", file)
+    assert run.code == 3
+    assert f"cannot read the prefix file {file.rpartition('=')[2]}" in run.err
+
+
+def test_the_profile_keeps_no_text_of_it(place: Path) -> None:
+    (place / "secret.txt").write_text("a very particular sentence")
+    run = analyze(place, "a.jsonl", "--prefix-file", "secret.txt")
+    assert "particular" not in json.dumps(run.profile)
