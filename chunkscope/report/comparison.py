@@ -13,10 +13,10 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.outcomes import FATES, Outcome, judge
+from chunkscope.report.runs import FATES
 from chunkscope.report.summary import measured_on
+from chunkscope.verification.outcomes import Outcome, judge, value
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import value
 
 SCHEMA = "chunkscope/comparison/1"
 ABSENT = "not there"

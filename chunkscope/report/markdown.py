@@ -10,10 +10,11 @@ from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.length_columns import length_cells
 from chunkscope.report.memory_bill import Bills, bills
-from chunkscope.report.outcomes import Outcome, beside, fate, measured, titled
 from chunkscope.report.provenance import origins
+from chunkscope.report.runs import beside, fate, measured, titled
 from chunkscope.report.summary import measured_on, summarize
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
+from chunkscope.verification.outcomes import Outcome
 from chunkscope.verification.result import Run, Verification
 
 MOST_DATASETS = 30  # a comment is read on a screen; the longest prompts decide

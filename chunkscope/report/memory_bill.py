@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from chunkscope.artefacts.labels import Label
 from chunkscope.findings import Findings
 from chunkscope.planning.plan import Plan
-from chunkscope.report.outcomes import fate, titled
+from chunkscope.report.runs import fate, titled
 from chunkscope.verification.result import Predicted, Run, WorkerMemory
 
 # In the order they are stacked. `overhead` is what neither torch nor the KV cache accounts for.

@@ -3,25 +3,24 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chunkscope.artefacts.figures import DECISIVE, Figure
 from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.numbers import change, gib, number, plural
+from chunkscope.artefacts.numbers import gib, number, plural
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.choices import Basis, Mode
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
-from chunkscope.report.outcomes import Outcome, fate, judge, shown
+from chunkscope.report.runs import fate
+from chunkscope.verification.outcomes import against
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """`basis` is how the gains are known; None where there is no verdict yet.
 
-    `overruled` says what did better on an engine than the plan that the headline names.
+    `overruled` says what to do instead of the plan that the headline names, by what was measured.
     """
 
     title: str
@@ -69,8 +68,7 @@ def _title(findings: Findings) -> str:
 def _headline(findings: Findings) -> str:
     plan, verification, profile = findings.plan, findings.verification, findings.profile
     if plan:
-        better = measured.better if (measured := measurements(findings)) else None
-        return verdict(plan) + (f", but {better} did better" if better else "")
+        return verdict(plan) + _but(measurements(findings))
     if verification:
         said, _, _ = (verification.verdict or "").partition(": ")
         return said or "Measured, without a plan to judge"
@@ -79,6 +77,16 @@ def _headline(findings: Findings) -> str:
         half, longest = number(lengths.percentile(50)), number(lengths.max)
         return f"Half of the prompts are at most {half} tokens long, the longest is {longest}"
     return "Simulated, without a plan to judge"
+
+
+def _but(verification: Verification | None) -> str:
+    """What was measured goes before what was planned."""
+    if verification is None:
+        return ""
+    if verification.better:
+        return f", but {verification.better} did better"
+    flags = "flag" if len(verification.can_go) == 1 else "flags"
+    return f", but the {flags} can go" if verification.can_go else ""
 
 
 def verdict(plan: Plan) -> str:
@@ -127,6 +135,7 @@ def _measured_gains(verification: Verification) -> Iterator[str]:
     if verification.verdict:
         yield verification.verdict
     mine = verification.run("plan") or verification.runs[0]
+    is_compared = "Against " in (verification.verdict or "")  # with vLLM's default
     if not mine.ok:
         yield failure(mine)
     for name in ("default", "off"):
@@ -135,7 +144,7 @@ def _measured_gains(verification: Verification) -> Iterator[str]:
             yield f"{mine.setting} and {name} are the same arguments here."
         elif other is not None and not other.ok:
             yield failure(other)
-        elif other is not None and mine.ok:
+        elif other is not None and mine.ok and not (is_compared and name == "default"):
             yield against(mine, other)
 
 
@@ -150,37 +159,6 @@ def failure(run: Run) -> str:
         said if said.lower().startswith(fate(run)) else ": ".join(filter(None, (fate(run), said)))
     )
     return f"{run.setting}: {told}."
-
-
-def against(mine: Run, other: Run) -> str:
-    """One sentence: what is better, what is worse, and what is no more than noise."""
-    judged = [(judge(figure, mine, other), figure) for figure in DECISIVE]
-    better, worse, ties = (
-        [figure for outcome, figure in judged if outcome is wanted]
-        for wanted in (Outcome.BETTER, Outcome.WORSE, Outcome.TIE)
-    )
-    parts = [_difference(figure, mine, other) for figure in better]
-    if worse:
-        but = "but " if better else ""
-        parts.append(f"{but}worse: {', '.join(_difference(f, mine, other) for f in worse)}")
-    if ties:
-        parts.append(f"a tie in {_listed([figure.title for figure in ties])}")
-    return f"Against {other.setting}: {'; '.join(parts) or 'nothing to compare'}."
-
-
-def _listed(names: list[str]) -> str:
-    """
-    >>> _listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _difference(figure: Figure, mine: Run, other: Run) -> str:
-    by = change(value(other, figure), value(mine, figure))
-    by = f" ({by})" if by else ""
-    return f"{figure.title} {shown(figure, mine)} instead of {shown(figure, other)}{by}"
 
 
 def _predicted_gains(plan: Plan) -> Iterator[str]:
@@ -250,6 +228,9 @@ def measured_on(verification: Verification) -> str:
 
 def _overruled(verification: Verification) -> str | None:
     better = verification.run(verification.better) if verification.better else None
+    if verification.can_go:
+        left_out = ", ".join(verification.can_go)
+        return f"On the engine vLLM's default did as well as this plan: leave out {left_out}."
     if better is None:
         return None
     words = " ".join(f"{name}={value}" for name, value in better.args.items()) or "vLLM's own"

@@ -164,6 +164,7 @@ class Verification(Artefact):
     schema: ClassVar = VERIFY_SCHEMA
     made_by: ClassVar = "chunkscope verify --model MODEL"
     default_path: ClassVar = Path("reports/verify.json")
+    added_later: ClassVar = frozenset({"can_go"})
 
     model: Subject
     workload: Workload
@@ -174,6 +175,7 @@ class Verification(Artefact):
     machine: Machine | None = None
     verdict: str | None = None
     better: str | None = None  # the setting that beats the plan, if one does
+    can_go: tuple[str, ...] = ()  # arguments of the plan that tie with vLLM's default
     plan_digest: str | None = None
     profile_digest: str | None = None
     command: tuple[str, ...] = ()
@@ -201,6 +203,7 @@ class Verification(Artefact):
             "workload": {**self.workload.to_json(), **asked},
             "verdict": self.verdict,
             "better": self.better,
+            "can_go": self.can_go,
             "runs": [_run_json(run) for run in self.runs],
         }
 

@@ -1,17 +1,20 @@
-"""Which setting is better, and whether the difference is more than noise."""
+"""What the measurements say of the plan: keep it, its flags can go, or another row is better.
+
+The rule is that of `recommend`: a flag earns its place, and a tie means vLLM's default. A tie is a
+difference within the spread over repeats, or of less than WORTH of the figure that decides.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN, Figure
+from chunkscope.artefacts.figures import E2E_P95, ITL_P99, MAKESPAN, Figure
 from chunkscope.artefacts.numbers import NOT_MEASURED
 from chunkscope.engine.choices import Objective
+from chunkscope.planning.problem import WORTH
 from chunkscope.simulation.workload import BATCH
+from chunkscope.verification.outcomes import against, is_tie, ratio, value
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.settings import PLAN
-
-WORTH = 0.02  # a better row must be better by this share, or it is not worth a change
-TIE_OF_ONE = 0.05  # with a single repeat nobody knows the spread: smaller differences are ties
+from chunkscope.verification.settings import COMMON, DEFAULT, PLAN
 
 
 def goal_of(objective: Objective, arrivals: str) -> Figure:
@@ -24,53 +27,56 @@ def goal_of(objective: Objective, arrivals: str) -> Figure:
     return E2E_P95
 
 
-def value(run: Run, figure: Figure) -> float | None:
-    """None where it was not measured."""
-    return figure.of(run if figure.once else run.figures)
-
-
-def spread(run: Run, figure: Figure) -> tuple[float, float] | None:
-    """Least and most over the repeats."""
-    values = [found for r in run.repeats if (found := figure.of(r)) is not None]
-    return (min(values), max(values)) if values else None
-
-
-def ratio(run: Run, first: Run, figure: Figure) -> float | None:
-    ours, theirs = value(run, figure), value(first, figure)
-    return ours / theirs if ours is not None and theirs else None
-
-
-def is_tie(run: Run, other: Run, figure: Figure) -> bool:
-    """Their spreads overlap; with one repeat, they are close."""
-    ours, theirs = spread(run, figure), spread(other, figure)
-    if ours is None or theirs is None:
-        return False
-    if min(len(run.repeats), len(other.repeats)) == 1:
-        return abs(ours[0] / theirs[0] - 1) < TIE_OF_ONE if theirs[0] else True
-    return ours[0] <= theirs[1] and theirs[0] <= ours[1]
-
-
 def judged(v: Verification, objective: Objective) -> Verification:
-    """With a verdict: keep the plan, or this other row is better, and why. Without a plan, none."""
+    """With a verdict, the row that beats the plan if one does, and the flags that can go."""
     plan = v.run(PLAN)
     if plan is None:
         return v
+    default = v.run(DEFAULT) or (None if _own_args(plan) else plan)
     goal = goal_of(objective, v.workload.arrivals)
     others = [run for run in v.runs if run is not plan]
-    better = [run for run in others if run.ok and (not plan.ok or _beats(run, plan, goal))]
-    best = min(better, key=lambda run: value(run, goal) or 0, default=None)
+    best = _best(others, plan, default, goal)
+    can_go: tuple[str, ...] = ()
     if not plan.ok:
         text = _without_plan(plan, best, goal)
-    elif best is None:
-        text = f"Keep the plan: {_reason(plan, others, goal)}."
-    else:
+    elif best is not None:
         text = _advice(best, plan, goal)
-    return replace(v, verdict=text, better=best.setting if best else None)
+    elif default is plan:
+        text = _nothing_to_set(plan, others, goal)
+    elif default is not None and default.ok and not _beats(plan, default, goal):
+        can_go = tuple(_own_args(plan))
+        text = _tie(plan, default, goal)
+    else:
+        text = f"Keep the plan: {_reason(plan, others, default, goal)}"
+    return replace(v, verdict=text, better=best.setting if best else None, can_go=can_go)
 
 
-def _beats(run: Run, plan: Run, goal: Figure) -> bool:
-    found = ratio(run, plan, goal)
-    return found is not None and found <= 1 - WORTH and not is_tie(run, plan, goal)
+def _best(others: Sequence[Run], plan: Run, default: Run | None, goal: Figure) -> Run | None:
+    """The best of what beats the plan; what only ties with vLLM's default gives way to it."""
+    better = [run for run in others if run.ok and (not plan.ok or _beats(run, plan, goal))]
+    best = min(better, key=lambda run: value(run, goal) or 0, default=None)
+    if best is None or best is default or default is None or not default.ok:
+        return best
+    if _beats(best, default, goal):
+        return best
+    return default if default in better else None
+
+
+def _beats(run: Run, other: Run, goal: Figure) -> bool:
+    found = ratio(other, run, goal)
+    return found is not None and found - 1 >= WORTH and not is_tie(run, other, goal)
+
+
+def _own_args(run: Run) -> dict[str, object]:
+    """What it sets beyond what all rows have in common."""
+    return {name: value for name, value in run.args.items() if name not in COMMON}
+
+
+def _named(run: Run) -> str:
+    return "vLLM's default" if DEFAULT in (run.setting, *run.same_as) else run.setting
+
+
+# -- in words ------------------------------------------------------------------------------------
 
 
 def _without_plan(plan: Run, best: Run | None, goal: Figure) -> str:
@@ -78,16 +84,36 @@ def _without_plan(plan: Run, best: Run | None, goal: Figure) -> str:
     if best is None:
         return f"{lead}, and nothing else did."
     took = _seconds(value(best, goal))
-    return f"{lead}; the best of what did is {best.setting}: {goal.title} {took}."
+    return f"{lead}; the best of what did is {_named(best)}: {goal.title} {took}. {_to_use(best)}."
 
 
-def _reason(plan: Run, others: Sequence[Run], goal: Figure) -> str:
-    own = f"{goal.title} {_seconds(value(plan, goal))}"
-    if plan.same_as:
-        own += f" ({' and '.join(plan.same_as)}: the same arguments)"
-    if not others:
-        return f"{own}; nothing else was measured"
-    return "; ".join([own, *(_beside(run, plan, goal) for run in others)])
+def _nothing_to_set(plan: Run, others: Sequence[Run], goal: Figure) -> str:
+    own = f"the plan is vLLM's default, {goal.title} {_seconds(value(plan, goal))}"
+    return f"Change nothing: {'; '.join([own, *(_beside(run, plan, goal) for run in others)])}."
+
+
+def _tie(plan: Run, default: Run, goal: Figure) -> str:
+    flags = list(_own_args(plan))
+    why = "within the spread" if is_tie(plan, default, goal) else f"less than {WORTH:.0%}"
+    return (
+        f"The {'flag' if len(flags) == 1 else 'flags'} can go: {goal.title} "
+        f"{_seconds(value(plan, goal))} with {', '.join(flags)} and "
+        f"{_seconds(value(default, goal))} with vLLM's default ({_change(plan, default, goal)}, "
+        f"{why}). {against(plan, default, said=goal)}"
+    )
+
+
+def _reason(plan: Run, others: Sequence[Run], default: Run | None, goal: Figure) -> str:
+    """How much it gains, beside what else was tried, and what that costs in other figures."""
+    own, more = f"{goal.title} {_seconds(value(plan, goal))}", ""
+    if default is not None and default.ok:
+        theirs, change = _seconds(value(default, goal)), _change(plan, default, goal)
+        own += f" instead of {theirs} with vLLM's default ({change})"
+        more = f" {against(plan, default, said=goal)}"
+        others = [run for run in others if run is not default]
+    elif default is None:
+        own += "; vLLM's default was not measured"
+    return f"{'; '.join([own, *(_beside(run, plan, goal) for run in others)])}.{more}"
 
 
 def _beside(run: Run, plan: Run, goal: Figure) -> str:
@@ -95,30 +121,26 @@ def _beside(run: Run, plan: Run, goal: Figure) -> str:
     if not run.ok or found is None:
         return f"{run.setting}: {run.status.value.replace('_', ' ')}"
     if is_tie(run, plan, goal):
-        return f"{run.setting} is a tie ({found - 1:+.1%}, within the spread)"
+        return f"{run.setting} is a tie ({_change(run, plan, goal)}, within the spread)"
     word = "longer" if found > 1 else "shorter"
     return f"{run.setting} takes {abs(found - 1):.1%} {word}"
 
 
 def _advice(best: Run, plan: Run, goal: Figure) -> str:
-    theirs, ours = (value(run, goal) for run in (best, plan))
-    change = (theirs or 0) / (ours or 1) - 1
-    text = (
-        f"{best.setting} is better than the plan: {goal.title} {_seconds(theirs)} "
-        f"instead of {_seconds(ours)} ({change:+.1%})"
+    theirs, ours = (_seconds(value(run, goal)) for run in (best, plan))
+    return (
+        f"{_named(best)} is better than the plan: {goal.title} {theirs} instead of {ours} "
+        f"({_change(best, plan, goal)}). {_to_use(best)}. {against(best, plan, said=goal)}"
     )
-    return f"{text}{_price(best, plan)}."
 
 
-def _price(best: Run, plan: Run) -> str:
-    """What the better row costs, if that was measured."""
-    gap = ratio(best, plan, ITL_MAX)
-    if gap is not None and gap > 1.1 and not is_tie(best, plan, ITL_MAX):
-        return f", at a longest gap between tokens {gap:.1f} times as long"
-    slower = ratio(best, plan, MAKESPAN)
-    if slower is not None and slower > 1 + WORTH:
-        return f", at {slower - 1:.0%} more time for all requests"
-    return ""
+def _to_use(run: Run) -> str:
+    words = " ".join(f"{name}={value}" for name, value in _own_args(run).items())
+    return f"Its arguments: {words}" if words else "It needs no flag"
+
+
+def _change(run: Run, other: Run, goal: Figure) -> str:
+    return f"{round((ratio(run, other, goal) or 1) - 1, 3) + 0.0:+.1%}"  # never -0.0%
 
 
 def _seconds(found: float | None) -> str:

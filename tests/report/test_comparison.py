@@ -6,7 +6,7 @@ from pathlib import Path
 from chunkscope.engine.logs import Status
 from chunkscope.findings import Findings, load_findings
 from chunkscope.report.comparison import Comparison, Part, compare
-from chunkscope.report.outcomes import Outcome
+from chunkscope.verification.outcomes import Outcome
 from tests.plans import TOKENIZER
 from tests.report import examples
 from tests.report.examples import dataset, lengths, repeated, run, worker

@@ -15,12 +15,11 @@ from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
 from chunkscope.report.markdown import as_markdown
 from chunkscope.report.memory_bill import bills
-from chunkscope.report.outcomes import Outcome, judge, shown
 from chunkscope.report.page import render
 from chunkscope.report.provenance import origins
 from chunkscope.report.summary import against, summarize, verdict
 from chunkscope.report.tradeoff import setting_names, tradeoff
-from chunkscope.verification.verdict import spread
+from chunkscope.verification.outcomes import Outcome, judge, shown, spread
 from tests.plans import SHORT
 from tests.report import examples
 from tests.report.examples import repeated, run, worker
@@ -78,6 +77,19 @@ def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
     assert "> On the engine default did better" in as_markdown(load_findings(folder))
 
 
+def test_flags_that_can_go_are_said_beside_the_verdict(tmp_path: Path) -> None:
+    said = "The flag can go: a tie. Against default, a tie in all else."
+    verified = examples.verification(can_go=("max_num_batched_tokens",), verdict=said)
+    folder = examples.write(tmp_path, found=examples.profile(), verified=verified)
+    summary = summarize(load_findings(folder))
+    assert summary.headline.endswith(", but the flag can go")
+    assert summary.overruled == (
+        "On the engine vLLM's default did as well as this plan: leave out max_num_batched_tokens."
+    )
+    assert [line for line in summary.gains if "Against default" in line] == [said]
+    assert "> On the engine vLLM's default did as well" in as_markdown(load_findings(folder))
+
+
 def test_measurements_alone_have_a_short_headline(tmp_path: Path) -> None:
     verified = examples.verification(verdict="Keep the plan: it took 41.00 s; off is a tie.")
     summary = summarize(load_findings(examples.write(tmp_path, verified=verified)))
@@ -104,7 +116,7 @@ def test_what_is_better_comes_before_what_is_worse() -> None:
     faster, leaner = examples.runs()[:2]
     leaner = replace(leaner, workers=(examples.worker(activation=0.2),))
     said = against(faster, leaner)
-    assert said.index("longest gap") < said.index("; but worse: activation peak 0.86 GiB instead")
+    assert said.index("longest gap") < said.index("; worse: activation peak 0.86 GiB instead")
 
 
 def test_prompts_that_would_be_refused_are_counted(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN
 from chunkscope.engine.choices import Objective
-from chunkscope.verification.verdict import goal_of, is_tie, judged, ratio
+from chunkscope.verification.outcomes import is_tie, ratio
+from chunkscope.verification.verdict import goal_of, judged
 from tests.verification.runs import WORKLOAD, failed, figures, run, verification
 
 PLAN = run("plan", 10.0, 9.9, 10.1)
@@ -16,36 +17,105 @@ def verdict(*runs, objective=Objective.THROUGHPUT, **more):
     return judged(verification(*runs, **more), objective)
 
 
-def test_a_row_that_is_clearly_faster_is_better() -> None:
-    found = verdict(PLAN, run("off", 9.0, 8.9, 9.1))
-    assert found.better == "off"
-    assert "9.00 s instead of 10.00 s (-10.0%)" in found.verdict
+def test_a_plan_that_ties_with_the_default_need_not_be_set() -> None:
+    found = verdict(PLAN, run("default", 10.05, 9.95, 10.2))
+    assert (found.better, found.can_go) == (None, ("max_num_batched_tokens",))
+    assert found.verdict == (
+        "The flag can go: time for all requests 10.00 s with max_num_batched_tokens and 10.05 s "
+        "with vLLM's default (-0.5%, within the spread). Against default, a tie in all else."
+    )
+
+
+def test_less_than_three_per_cent_is_a_tie_however_steady_the_repeats() -> None:
+    """Three per cent is what `recommend` asks of a flag."""
+    little, enough = run("default", 10.25, 10.24, 10.26), run("default", 10.35, 10.34, 10.36)
+    steady = run("plan", 10.0, 9.99, 10.01)
+    found = verdict(steady, little)
+    assert found.can_go
+    assert "10.25 s with vLLM's default (-2.4%, less than 3%)" in found.verdict
+    assert verdict(steady, enough).can_go == ()
+
+
+def test_a_tie_says_which_figures_were_better_and_which_were_worse() -> None:
+    capped = replace(PLAN, args={"max_num_seqs": 4, "max_num_batched_tokens": 512})
+    default = run("default", 10.0, 9.9, 10.1, gap_s=0.005, kv_cache_tokens=900)
+    found = verdict(replace(capped, kv_cache_tokens=1_000), default)
+    assert found.verdict.startswith("The flags can go: ")
+    assert "10.00 s with max_num_seqs, max_num_batched_tokens and 10.00 s" in found.verdict
+    _, _, beside = found.verdict.partition("Against default, ")
+    better, worse, rest = beside.split("; ")
+    assert better == "better: KV cache tokens 1,000 instead of 900 (+11 %)"
+    assert worse.startswith("worse: median gap between tokens 10.0 ms instead of 5.00 ms (+100 %)")
+    assert rest == "a tie in all else."
+
+
+def test_a_plan_that_wins_is_kept_and_what_it_costs_is_said() -> None:
+    found = verdict(PLAN, run("default", 12.5, 12.4, 12.6, gap_s=0.005), failed("off"))
+    assert (found.better, found.can_go) == (None, ())
+    assert found.verdict.startswith(
+        "Keep the plan: time for all requests 10.00 s instead of 12.50 s with vLLM's default "
+        "(-20.0%); off: out of memory. Against default, better: output tokens per second"
+    )
+    assert "worse: median gap between tokens 10.0 ms instead of 5.00 ms" in found.verdict
+
+
+def test_a_plan_that_loses_is_told_so_with_the_arguments_to_use() -> None:
+    bare = run("default", 9.0, 8.9, 9.1, gap_s=0.05)
+    found = verdict(PLAN, replace(bare, args={"max_model_len": 4_096}))
+    assert (found.better, found.can_go) == ("default", ())
+    assert found.verdict.startswith(
+        "vLLM's default is better than the plan: time for all requests 9.00 s instead of 10.00 s "
+        "(-10.0%). It needs no flag. Against plan, better: "
+    )
+    assert "longest gap between tokens 200 ms instead of 40.0 ms (+400 %)" in found.verdict
+
+
+def test_a_row_that_beats_the_plan_and_the_default_is_named_with_its_arguments() -> None:
+    found = verdict(PLAN, run("default", 10.0, 9.9, 10.1), run("small", 9.0, 8.9, 9.1))
+    assert found.better == "small"
+    assert "Its arguments: max_num_batched_tokens=2048." in found.verdict
+
+
+def test_what_only_ties_with_the_default_gives_way_to_it() -> None:
+    near, plan = run("default", 9.1, 9.0, 9.2), run("small", 9.0, 8.9, 9.1)
+    assert verdict(PLAN, near, plan).better == "default"
+    steady, default = run("plan", 10.0, 9.99, 10.01), run("default", 9.9, 9.89, 9.91)
+    found = verdict(steady, default, run("small", 9.65, 9.64, 9.66))
+    assert found.better is None
+    assert found.can_go
+
+
+def test_a_plan_that_is_the_default_changes_nothing() -> None:
+    own = replace(PLAN, args={"max_model_len": 4_096}, same_as=("default",))
+    found = verdict(own, run("off", 12.0, 11.9, 12.1))
+    assert (found.better, found.can_go) == (None, ())
+    assert found.verdict == (
+        "Change nothing: the plan is vLLM's default, time for all requests 10.00 s; off takes "
+        "20.0% longer."
+    )
+    assert verdict(own, run("off", 9.0, 8.9, 9.1)).better == "off"
 
 
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        pytest.param(run("off", 9.8, 9.7, 9.95), "is a tie", id="the spreads overlap"),
-        pytest.param(run("off", 9.85, 9.84, 9.86), "takes 1.5% shorter", id="less than 2 %"),
-        pytest.param(run("off", 12.0, 11.9, 12.1), "takes 20.0% longer", id="slower"),
+        pytest.param(run("off", 9.8, 9.7, 9.95), "off is a tie", id="the spreads overlap"),
+        pytest.param(run("off", 9.75, 9.74, 9.76), "off takes 2.5% shorter", id="less than 3 %"),
+        pytest.param(run("off", 12.0, 11.9, 12.1), "off takes 20.0% longer", id="slower"),
         pytest.param(failed("off"), "off: out of memory", id="it did not run"),
+        pytest.param(failed("default"), "default: out of memory", id="the default did not run"),
     ],
 )
-def test_otherwise_the_plan_is_kept(other, why) -> None:
+def test_with_no_default_to_beat_the_plan_is_kept(other, why) -> None:
     found = verdict(PLAN, other)
     assert found.better is None
-    assert found.verdict.startswith("Keep the plan: time for all requests 10.00 s")
+    assert found.verdict.startswith("Keep the plan: time for all requests 10.00 s; ")
     assert why in found.verdict
 
 
 def test_the_best_of_several_better_rows_is_named() -> None:
     found = verdict(PLAN, run("a", 9.0, 9.0, 9.0), run("b", 8.0, 8.0, 8.0))
     assert found.better == "b"
-
-
-def test_a_better_row_says_what_it_costs() -> None:
-    found = verdict(PLAN, run("off", 9.0, 8.9, 9.1, gap_s=0.05))
-    assert "longest gap between tokens 5.0 times as long" in found.verdict
 
 
 def test_with_one_repeat_small_differences_are_ties() -> None:
@@ -64,7 +134,7 @@ def test_when_nothing_runs_nothing_is_better() -> None:
 
 
 def test_a_plan_alone_is_kept_and_that_is_said() -> None:
-    assert "nothing else was measured" in verdict(PLAN).verdict
+    assert "vLLM's default was not measured" in verdict(PLAN).verdict
 
 
 def test_without_a_plan_there_is_no_verdict() -> None:
@@ -75,7 +145,7 @@ def test_a_latency_plan_is_judged_by_the_gaps() -> None:
     slow_but_smooth = run("small", 20.0, 20.0, 20.0, gap_s=0.005)
     found = verdict(PLAN, slow_but_smooth, objective=Objective.LATENCY)
     assert found.better == "small"
-    assert "100% more time for all requests" in found.verdict
+    assert "worse: time for all requests 20.0 s instead of 10.0 s (+100 %)" in found.verdict
 
 
 def test_at_a_rate_the_latency_of_requests_decides() -> None:

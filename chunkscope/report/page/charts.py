@@ -11,10 +11,10 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report.memory_bill import Bill, bills
-from chunkscope.report.outcomes import fate, shown, titled
+from chunkscope.report.runs import fate, titled
 from chunkscope.report.tradeoff import Tradeoff
+from chunkscope.verification.outcomes import shown, spread, value
 from chunkscope.verification.result import Figures, Latency, Run
-from chunkscope.verification.verdict import spread, value
 
 BINS_PER_DOUBLING = 4
 # Where the cumulative curve is exact: every percent, and closer where the long prompts are.

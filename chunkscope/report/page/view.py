@@ -16,13 +16,13 @@ from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.length_columns import length, written
 from chunkscope.report.memory_bill import Bills, bills
-from chunkscope.report.outcomes import Outcome, beside, fate, measured, titled
 from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.provenance import origins
+from chunkscope.report.runs import beside, fate, measured, titled
 from chunkscope.report.summary import measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
+from chunkscope.verification.outcomes import Outcome, spread, value
 from chunkscope.verification.result import Run
-from chunkscope.verification.verdict import spread, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

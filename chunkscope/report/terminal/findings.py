@@ -13,10 +13,11 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.report import sentences
 from chunkscope.report.comparison import Change, Comparison, Part
-from chunkscope.report.outcomes import Outcome, beside, titled
+from chunkscope.report.runs import beside, titled
 from chunkscope.report.summary import Summary, failure, summarize
 from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
+from chunkscope.verification.outcomes import Outcome
 from chunkscope.verification.result import Run, Verification
 
 if TYPE_CHECKING:

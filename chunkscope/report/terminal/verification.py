@@ -20,10 +20,10 @@ from chunkscope.artefacts.figures import (
 )
 from chunkscope.artefacts.numbers import plural
 from chunkscope.artefacts.units import SIZE
-from chunkscope.report.outcomes import titled
+from chunkscope.report.runs import titled
 from chunkscope.report.terminal.tables import bare_table
+from chunkscope.verification.outcomes import is_tie, spread, value
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import is_tie, spread, value
 
 if TYPE_CHECKING:
     from rich.console import Console
