@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from chunkscope.lengths.prefixes import Ints, PromptBlocks, measure, stretched
 from chunkscope.lengths.reuse import BLOCK_SIZE, PrefixReuse
+from chunkscope.lengths.sharing import Sharing
+from chunkscope.lengths.stretches import sharing_of
 from chunkscope.tokenizers.engines import ID_BYTES
 from chunkscope.tokenizers.shared_prefixes import Prefix
 
@@ -170,10 +172,10 @@ class BlockHashes:
             differs = np.flatnonzero(mine != others)
             self._common = prompt[: int(differs[0]) * ID_BYTES if len(differs) else size]
 
-    def measured(self) -> PrefixReuse | None:
-        """What they share; None if there are no prompts."""
+    def measured(self) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:
+        """What they share, in figures and prompt for prompt; nothing if there are no prompts."""
         if not self._own:
-            return None
+            return None, None
         shared, own = self._of_beginnings, np.array(self._own)
         _, blocks = np.unique(np.concatenate([*shared, *self._hashes]), return_inverse=True)
         self._hashes.clear()
@@ -190,4 +192,5 @@ class BlockHashes:
             blocks=blocks[stretched(begin.ravel(), stretches.ravel())],
         )
         common = len(self._common or b"") // ID_BYTES
-        return measure(prompts, positions=self._positions, common_tokens=common)
+        reuse = measure(prompts, positions=self._positions, common_tokens=common)
+        return reuse, sharing_of(prompts)

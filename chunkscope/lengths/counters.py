@@ -147,7 +147,7 @@ class _Texts:
             self._take()
         self.tally.engines = tuple(sorted(self.counting.used))
         if self.hashes:
-            self.tally.prefixes = self.hashes.measured()
+            self.tally.prefixes, self.tally.sharing = self.hashes.measured()
 
     def _compare_no_more(self) -> None:
         """What is on its way was asked for ids, what follows is only counted."""
@@ -342,7 +342,7 @@ class _Requests:
         if self._texts is not None:
             self._texts.finish()
         if not self.is_comparable:
-            self.tally.prefixes = None
+            self.tally.prefixes = self.tally.sharing = None
         if self.counted_itself:
             self.tally.engines += (f"mistral-common {version('mistral-common')}",)
 

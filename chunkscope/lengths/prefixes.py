@@ -96,8 +96,8 @@ class PrefixTree:
         self.branches = blocks[places]
         self.rows = prompts.rows[places]
         self.depths = places - starts[self.rows] + 1
-        self._above = np.where(self.rows == _shifted(self.rows), _shifted(self.branches), -1)
-        self.sizes = self.depths - np.where(self._above >= 0, _shifted(self.depths), 0)
+        self.above = np.where(self.rows == _shifted(self.rows), _shifted(self.branches), -1)
+        self.sizes = self.depths - np.where(self.above >= 0, _shifted(self.depths), 0)
 
     def shared_paths(self) -> Paths:
         """By prompt, the branches that others have too, and the blocks between which each is."""
@@ -110,7 +110,7 @@ class PrefixTree:
     def depth_first(self) -> Ints:
         """The order in which each prompt follows one that it shares most with."""
         children: dict[int, dict[int, None]] = {}
-        for above, branch in zip(self._above.tolist(), self.branches.tolist(), strict=True):
+        for above, branch in zip(self.above.tolist(), self.branches.tolist(), strict=True):
             children.setdefault(above, {})[branch] = None
         turn: dict[int, int] = {}
         waiting = [-1]

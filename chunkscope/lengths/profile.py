@@ -10,6 +10,7 @@ from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.lengths.sharing import Sharing
 from chunkscope.sources.base import BadRow, unique_names
 from chunkscope.sources.harness.request import LogSummary
 
@@ -75,6 +76,7 @@ class DatasetProfile:
     engine: str | None = None  # what counted it; None when the lengths came with the data
     log: LogSummary | None = None  # of a harness's log; others are written without it
     prefixes: PrefixReuse | None = None  # None where it was not measured
+    sharing: Sharing | None = None  # the prompts one by one, likewise
 
     @property
     def rows(self) -> int:
@@ -97,11 +99,13 @@ class DatasetProfile:
             "output_tokens": outputs.summary() if outputs else None,
             "histogram": _histogram_json(self.lengths),
             "output_histogram": _histogram_json(outputs) if outputs else None,
+            "sharing": self.sharing.to_json() if self.sharing else None,
         }
         written = {
-            name: figures[name] if name in figures else getattr(self, name) for name in _WRITTEN
+            name: figures[name] if name in figures else getattr(self, name)
+            for name in (*_WRITTEN, *_OPTIONAL)
         }
-        return written | {name: v for name in _OPTIONAL if (v := getattr(self, name)) is not None}
+        return {n: v for n, v in written.items() if v is not None or n not in _OPTIONAL}
 
     @classmethod
     def fields_of(cls, written: dict[str, Any]) -> dict[str, Any]:
@@ -110,6 +114,8 @@ class DatasetProfile:
         others = [f.name for f in fields(cls) if f.name not in (*counts, *_OPTIONAL)]
         kept = {name: written[name] for name in others}
         kept |= {name: written[name] for name in _OPTIONAL if name in written}
+        if "sharing" in kept:
+            kept["sharing"] = Sharing.fields_of(kept["sharing"])
         found = {name: written[key] for name, key in counts.items()}
         return kept | {n: None if c is None else {"counts": c} for n, c in found.items()}
 
@@ -123,7 +129,7 @@ _WRITTEN = (
 
 
 # Written where they say something: profiles of old stay as they are.
-_OPTIONAL = ("log", "prefixes")
+_OPTIONAL = ("log", "prefixes", "sharing")
 
 
 def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
@@ -138,6 +144,7 @@ def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
         "sample": Sample(**found["sample"]) if found["sample"] else None,
         "log": LogSummary(**found["log"]) if "log" in found else None,
         "prefixes": PrefixReuse.of_json(found["prefixes"]) if "prefixes" in found else None,
+        "sharing": Sharing.of_json(written["sharing"]) if "sharing" in found else None,
     }
     return DatasetProfile(**found | made)
 

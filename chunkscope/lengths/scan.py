@@ -18,11 +18,12 @@ from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.counters import CountedBy, NoTokenizer, counter_for
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Sample
+from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.tally import Counted, Tally
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
 from chunkscope.sources.harness.lm_eval_results import results_file
-from chunkscope.sources.harness.request import LogSummary
+from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
 from chunkscope.sources.harness.selection import RequestSelection
 from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.reader import RecordReader
@@ -247,6 +248,7 @@ class _Dataset:
 
     def result(self, error: ChunkscopeError | None) -> Counted:
         source, reader, selection, tally = self.source, self.reader, self.selection, self.tally
+        log = self._log()
         profile = DatasetProfile(
             name=source.name,
             group=source.group,
@@ -268,8 +270,9 @@ class _Dataset:
             notes=tuple(self._notes(error)),
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
-            log=self._log(),
+            log=log,
             prefixes=tally.prefixes,
+            sharing=_as_sent(tally.sharing, log),
         )
         return Counted(profile=profile, engines=tally.engines, error=error)
 
@@ -304,6 +307,11 @@ class _Dataset:
             )
         if media := self.tally.media_rows:
             yield f"{media:,} rows hold images, audio or video: only their text is counted"
+
+
+def _as_sent(sharing: Sharing | None, log: LogSummary | None) -> Sharing | None:
+    longest_first = sharing and log and log.order == LONGEST_FIRST
+    return sharing.longest_first() if sharing and longest_first else sharing
 
 
 def _sentence(error: ChunkscopeError) -> str:

@@ -10,6 +10,7 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
 from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.lengths.sharing import Sharing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class Tally:
         self.output_caps: Counter[int] = Counter()
         self.rendered_chats = False
         self.prefixes: PrefixReuse | None = None
+        self.sharing: Sharing | None = None
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None

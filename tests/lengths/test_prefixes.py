@@ -33,7 +33,7 @@ def collected(prompts: list[Prompt], **kwargs: int) -> BlockHashes:
 
 
 def reuse(prompts: list[Prompt], **kwargs: int) -> PrefixReuse:
-    found = collected(prompts, **kwargs).measured()
+    found, _ = collected(prompts, **kwargs).measured()
     assert found is not None
     return found
 
@@ -146,7 +146,7 @@ def test_a_shared_beginning_is_hashed_once_and_counts_as_if_it_were_not_cut(prom
     cut = BlockHashes()
     cut.add(range(1, len(prompts) + 1), heads, [*map(id_bytes, prompts)], special_tokens=1)
     whole = [before[head] + prompt for head, prompt in zip(heads, prompts, strict=True)]
-    assert cut.measured() == reuse(whole, special_tokens=1)
+    assert cut.measured() == collected(whole, special_tokens=1).measured()
 
 
 def few_shot(subject: int, question: int) -> Prompt:
@@ -198,11 +198,12 @@ def test_memory_ends_at_so_many_blocks_and_the_prompts_say_so(monkeypatch):
     for row in range(20):
         hashes.add([row], [None], [id_bytes([row] * 64)])
     assert hashes.is_full
-    found = hashes.measured()
+    found, sharing = hashes.measured()
     assert found is not None
-    assert found.prompts == 3
+    assert sharing is not None
+    assert found.prompts == len(sharing.lengths) == 3
 
 
 def test_no_prompts_share_nothing():
-    assert BlockHashes().measured() is None
+    assert BlockHashes().measured() == (None, None)
     assert reuse([[1]]).hit_rate == 0.0

@@ -11,6 +11,7 @@ import pytest
 import chunkscope
 from chunkscope.lengths.counters import CountedBy, counter_for
 from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.lengths.sharing import depths
 from chunkscope.lengths.tally import Tally
 from chunkscope.sources.base import Problems
 from chunkscope.sources.chat import Conversation
@@ -95,7 +96,7 @@ def test_without_prefixes_nothing_is_measured_and_lengths_are_the_same(tmp_path)
     assert without.prefixes is None
     assert without.shared_prefix_tokens is None
     assert "prefixes" not in without.to_json()
-    assert replace(with_them, prefixes=None) == without
+    assert replace(with_them, prefixes=None, sharing=None) == without
 
 
 def test_traces_bring_no_tokens_to_compare(tmp_path):
@@ -110,6 +111,12 @@ def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
     assert first.datasets == again.datasets
     first.save(tmp_path / "profile.json")
     assert chunkscope.Profile.load(tmp_path / "profile.json").datasets == first.datasets
+    (dataset,) = first.datasets
+    assert dataset.sharing is not None
+    assert dataset.prefixes is not None
+    assert len(dataset.sharing.lengths) == dataset.rows
+    assert sum(dataset.sharing.lengths) == dataset.lengths.total
+    assert max(depths(dataset.sharing.stretches)) >= dataset.prefixes.common_block_tokens > 0
 
 
 def test_requests_of_a_log():
@@ -135,6 +142,7 @@ def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
     tally = counted(Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)])
     assert tally.rows == 2
     assert tally.prefixes is None
+    assert tally.sharing is None
 
 
 def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> Tally:
