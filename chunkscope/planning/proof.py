@@ -10,6 +10,7 @@ from chunkscope.engine.flags import Off
 from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import TriedSetting
 from chunkscope.planning.problem import NEAR, WORTH, Problem
+from chunkscope.planning.requests import ANOTHER_HOST
 from chunkscope.planning.search import Trials, at_budget, search, searched, trials_of
 
 OWN_NAME, POLICY_NAME, BEST_NAME = "vLLM's own", "length policy", "best found"
@@ -35,13 +36,15 @@ class Proof:
 
 def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:
     """Search on a part of the requests, then judge the finalist on all of them."""
-    best = _finalist(p, own, policy_threshold)
-    whole = trials_of(p)
+    part = trials_of(p, searched(p))
+    best = _finalist(part, own, policy_threshold)
+    everything = p.requests is not None and len(part.requests) == p.requests.most
+    whole = part if everything else trials_of(p)
     if whole.run(own) is None:
         gain, least, doubt, chosen = None, None, "", best
     else:
         gain = whole.seconds(own) / whole.seconds(best) - 1
-        least, doubt = _least(p, best, own, gain) if gain >= WORTH else (gain, "")
+        least, doubt = _least(part, best, own, gain) if gain >= WORTH else (gain, "")
         chosen = best if gain >= WORTH and least > 0 else own
     rows = _rows(whole, own, best, chosen, policy_threshold)
     return Proof(
@@ -56,9 +59,8 @@ def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:
     )
 
 
-def _finalist(p: Problem, own: Settings, policy_threshold: int | None) -> Settings:
-    trials = trials_of(p, searched(p))
-    found = search(trials, own)
+def _finalist(trials: Trials, own: Settings, policy_threshold: int | None) -> Settings:
+    p, found = trials.problem, search(trials, own)
     others = [found, *_ideas(p, found, policy_threshold), *_ideas(p, own, policy_threshold)]
     return _pruned(trials, trials.best([one for one in others if one != own], own), own)
 
@@ -83,11 +85,12 @@ def _ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settin
     return ideas
 
 
-def _least(p: Problem, best: Settings, own: Settings, gain: float) -> tuple[float, str]:
+def _least(part: Trials, best: Settings, own: Settings, gain: float) -> tuple[float, str]:
     """The least gain of all variations, on either host; one in which there is none ends it."""
-    least, doubt = gain, ""
+    p, least, doubt = part.problem, gain, ""
     for how in p.requests.variations if p.requests else ():
-        found = trials_of(p, searched(p), how).gain(best, own)
+        trials = part if how is ANOTHER_HOST else trials_of(p, len(part.requests), how)
+        found = trials.gain(best, own)
         if found < least:
             least, doubt = found, how.title
         if least <= 0:

@@ -56,6 +56,11 @@ class RequestSource:
         return sum(dataset.rows for dataset in self.datasets)
 
     @property
+    def most(self) -> int:
+        """As many as are ever drawn."""
+        return min(self.prompts, MOST_REQUESTS)
+
+    @property
     def variations(self) -> tuple[Variation, ...]:
         """An output length that was given or is in the data is not varied."""
         outputs = OTHER_OUTPUTS if self.output.assumed else ()
@@ -65,9 +70,8 @@ class RequestSource:
         self, room: int, *, count: int | None = None, how: Variation = AS_DRAWN
     ) -> tuple[Request, ...]:
         """So many (None: all, up to a limit), none longer than `room` with its output."""
-        most = min(self.prompts, MOST_REQUESTS)
         drawing = Drawing(
-            count=min(count or most, most),
+            count=min(count or self.most, self.most),
             room=room,
             output=self.output.tokens if self.output.origin == ASKED else None,
             output_if_unknown=self.output.tokens,

@@ -14,11 +14,12 @@ from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, NEAR, Problem
 from chunkscope.planning.requests import AS_DRAWN, FEWEST_SEARCHED, SEARCH_TOKENS, Variation
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Circumstances, run_on_hosts
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Request
 
 BUDGET_STEPS = (0.25, 0.5, 2, 4, 8)  # as multiples of vLLM's own
+HOSTS = (ASSUMED_HOST, NO_HOST)
 NEVER = float("inf")
 
 
@@ -29,14 +30,14 @@ class Trials:
     problem: Problem
     requests: tuple[Request, ...]
     shared_prefix: int = 0
-    _done: dict[tuple[Settings, Host], SimulatedRun | None] = field(default_factory=dict)
+    _done: dict[Settings, dict[Host, SimulatedRun]] = field(default_factory=dict)
 
     def run(self, settings: Settings, host: Host = ASSUMED_HOST) -> SimulatedRun | None:
         """None where vLLM would not start with it, or it does not fit by the memory model."""
         full = self.problem.deployment.effective(settings.over(self.problem.base))
-        if (full, host) not in self._done:
-            self._done[full, host] = self._run(full, host)
-        return self._done[full, host]
+        if full not in self._done:
+            self._done[full] = dict(zip(HOSTS, self._runs(full), strict=False))
+        return self._done[full].get(host)
 
     def seconds(self, settings: Settings, host: Host = ASSUMED_HOST) -> float:
         run = self.run(settings, host)
@@ -48,8 +49,7 @@ class Trials:
             return NEVER
         if self.run(other) is None:
             return 0.0
-        hosts = (ASSUMED_HOST, NO_HOST)
-        return max(self.seconds(settings, host) / self.seconds(other, host) for host in hosts)
+        return max(self.seconds(settings, host) / self.seconds(other, host) for host in HOSTS)
 
     def gain(self, settings: Settings, other: Settings) -> float:
         """How much more is done in the same time than with the other, at the least."""
@@ -63,25 +63,26 @@ class Trials:
         fastest = min(takes.values(), default=1.0)
         return next((one for one in running if takes[one] <= fastest * (1 + NEAR)), unless)
 
-    def _run(self, settings: Settings, host: Host) -> SimulatedRun | None:
+    def _runs(self, settings: Settings) -> tuple[SimulatedRun, ...]:
+        """On each host; none where it cannot run."""
         p, step = self.problem, self.problem.step
         memory = p.memory(settings)
         if step is None or memory is None or not memory.holds(p.context):
-            return None
+            return ()
         if p.deployment.refusals(settings):
-            return None
+            return ()
         circumstances = Circumstances(
             requests=self.requests,
             rules=rules_of(p.deployment.release),
-            step=replace(step, host=host),
+            step=step,
             shared_prefix=self.shared_prefix,
             prompt_logprobs=p.task is Task.LOGLIKELIHOOD,
         )
         args = p.deployment.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens)
         try:
-            return run_setting(circumstances, args)
+            return run_on_hosts(circumstances, args, HOSTS)
         except InputError:
-            return None  # the longest request and the cache are of one size, to a block
+            return ()  # the longest request and the cache are of one size, to a block
 
 
 def trials_of(p: Problem, count: int | None = None, how: Variation = AS_DRAWN) -> Trials:

@@ -22,6 +22,7 @@ class FastScheduler(Scheduler):
         super().__init__(args, rules, policy)
         self.decoding = DecodingGroup(args.block_size)
         self._asked: dict[RequestState, None] = {}
+        self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
     def _in_turn(self) -> Iterable[RequestState]:
         return tuple(self._asked)
@@ -30,11 +31,31 @@ class FastScheduler(Scheduler):
         """Where nobody must be asked and nobody can come, the step only decodes."""
         can_come = self.waiting and len(self.running) < self.args.max_num_seqs
         if self._asked or can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
-            return super().schedule()
+            step = super().schedule()
+            unread = not (step.num_scheduled_tokens or step.preempted)
+            self._turned_away = unread and self.args.enable_chunked_prefill
+            return step
         step = Step(self.num_steps)
         self._decode(step, 0)
         self.num_steps += bool(step)
         return step
+
+    def steps_alike(self) -> int:
+        """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
+        can_come = self.waiting and len(self.running) < self.args.max_num_seqs
+        if self._asked or (can_come and not self._turned_away):
+            return 0
+        return self.decoding.steps_alike(self.kv_cache.num_free)
+
+    def coast(self, steps: int) -> None:
+        """So many of them are over."""
+        self.kv_cache.get_new_blocks(self.decoding.coast(steps))
+        self.num_steps += steps
+
+    def update_from_output(self, step: Step) -> None:
+        if step.ended:
+            self._turned_away = False
+            super().update_from_output(step)
 
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         taken = 0
@@ -144,6 +165,22 @@ class DecodingGroup:
         """One token more for all; those whose last it was are still members."""
         self._clock += 1
         return list(self._ends.get(self._clock, ()))
+
+    def steps_alike(self, free_blocks: int) -> int:
+        """How many steps all take before the first of them ends or finds no block."""
+        clock = self._clock
+        while self._members and clock + 1 not in self._ends:
+            free_blocks -= self._phases[-clock % self._block_size]
+            if free_blocks < 0:
+                break
+            clock += 1
+        return clock - self._clock
+
+    def coast(self, steps: int) -> int:
+        """How many blocks they began in these steps."""
+        blocks = sum(self._phases[-(self._clock + n) % self._block_size] for n in range(steps))
+        self._clock += steps
+        return blocks
 
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""

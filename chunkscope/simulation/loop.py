@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chunkscope.costs.step_time import StepModel
+from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.rules import Rules, check_args
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.fast_scheduler import FastScheduler
-from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.request_checks import check_requests
 from chunkscope.simulation.request_state import RequestState
@@ -35,12 +35,32 @@ def run_setting(
     c: Circumstances, args: EngineArgs, *, watch: int = 0, fast: bool = True
 ) -> SimulatedRun:
     """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else."""
+    (run,) = _runs(c, args, (c.step.host,), watch=watch, fast=fast)
+    return run
+
+
+def run_on_hosts(
+    c: Circumstances, args: EngineArgs, hosts: Sequence[Host]
+) -> tuple[SimulatedRun, ...]:
+    """The same on several hosts: what comes all at once is scheduled once, whoever is faster."""
+    if c.policy is ChunkPolicy.VLLM and len({r.arrival_s for r in c.requests}) == 1:
+        return _runs(c, args, hosts)
+    return tuple(run for host in hosts for run in _runs(c, args, (host,)))
+
+
+def _runs(
+    c: Circumstances,
+    args: EngineArgs,
+    hosts: Sequence[Host],
+    *,
+    watch: int = 0,
+    fast: bool = True,
+) -> tuple[SimulatedRun, ...]:
     check_args(args, c.rules)
     check_requests(c.requests, args)
     policy = make_policy(c.policy, args, c.rules)
     scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy)
     graphed_tokens = min(c.step.graphed_tokens, 2 * args.max_num_seqs)
-    model = replace(c.step, graphed_tokens=graphed_tokens)
     states = [
         RequestState(
             place,
@@ -52,62 +72,90 @@ def run_setting(
     ]
     for state in states:
         state.priority = policy.priority_of(state)
+    models = (replace(c.step, graphed_tokens=graphed_tokens, host=host) for host in hosts)
+    clocks = tuple(Clock(model, states[0].arrival_s) for model in models)
     log = _Log(watch=watch)
-    _run(scheduler, deque(states), model, log)
-    return _result(c, args, states, log, scheduler.cached_tokens)
+    _run(scheduler, deque(states), clocks, log)
+    return tuple(_result(c, args, states, clock, log, scheduler.cached_tokens) for clock in clocks)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Log:
+    """What happens whatever the time."""
+
     watch: int
-    ends: list[float] = field(default_factory=list)  # of each step
-    gaps: list[tuple[float, int]] = field(default_factory=list)  # between tokens, and how many
     preemptions: int = 0
-    slowest_s: float = 0.0
     peak_blocks: int = 0
     timeline: list[TimelineStep] = field(default_factory=list)
 
 
-def _run(scheduler: Scheduler, coming: deque[RequestState], model: StepModel, log: _Log) -> None:
-    """With async scheduling a step is launched before the one before is asked for its result."""
+def _run(
+    scheduler: Scheduler, coming: deque[RequestState], clocks: tuple[Clock, ...], log: _Log
+) -> None:
+    """With async scheduling a step is launched before the one before is asked for its result.
+
+    The first clock decides who has arrived.
+    """
     lag = int(scheduler.args.async_scheduling)
     flying: deque[Step] = deque()
-    now = coming[0].arrival_s
-    pipeline = Pipeline(model, now)
+    lead = clocks[0]
     while coming or flying or scheduler.has_requests():
-        while coming and coming[0].arrival_s <= now:
+        while coming and coming[0].arrival_s <= lead.now:
             scheduler.add_request(coming.popleft())
         step = scheduler.schedule()
         if step:
             flying.append(step)
-            pipeline.launch(step, now)
-            now = pipeline.host_free
+            for clock in clocks:
+                clock.launch(step)
             log.peak_blocks = max(log.peak_blocks, scheduler.kv_cache.num_used)
             if step.number < log.watch:
                 log.timeline.append(_seen(step, len(scheduler.waiting)))
         elif not flying:
             if not coming:
                 raise AssertionError("nothing can be scheduled, and nothing is to come")
-            now = coming[0].arrival_s
+            lead.now = coming[0].arrival_s
         while len(flying) > (lag if step else 0):
-            now = _finish(flying.popleft(), pipeline, scheduler, log)
+            _finish(flying.popleft(), clocks, scheduler, log)
+        if isinstance(scheduler, FastScheduler) and scheduler.num_steps >= log.watch:
+            _coast(scheduler, flying, coming, clocks, log)
 
 
-def _finish(step: Step, pipeline: Pipeline, scheduler: Scheduler, log: _Log) -> float:
-    """The tokens that a step gives are there at its end."""
-    end = pipeline.finish()
-    before = log.ends[-1] if log.ends else step.launched
-    seconds = end - max(step.launched, before)
-    log.slowest_s = max(log.slowest_s, seconds)
-    if step.going_on:
-        log.gaps.append((end - before, step.going_on))
-    for last_step in step.resumed:
-        log.gaps.append((end - log.ends[last_step], 1))
-    log.ends.append(end)
+def _finish(step: Step, clocks: tuple[Clock, ...], scheduler: Scheduler, log: _Log) -> None:
+    for clock in clocks[1:]:
+        clock.finish(step)
+    seconds = clocks[0].finish(step)
     log.preemptions += len(step.preempted)
     scheduler.update_from_output(step)
     scheduler.policy.after_step(step, seconds)
-    return end
+
+
+def _coast(
+    scheduler: FastScheduler,
+    flying: deque[Step],
+    coming: deque[RequestState],
+    clocks: tuple[Clock, ...],
+    log: _Log,
+) -> None:
+    """Steps in which the same requests go on decoding, until something happens or one comes."""
+    most = 0 if any(step.ended for step in flying) else scheduler.steps_alike()
+    if not most:
+        return
+    lead, group, taken = clocks[0], scheduler.decoding, 0
+    step = Step(scheduler.num_steps, decode_requests=len(group), going_on=len(group))
+    step.decode_context_tokens = group.context_tokens
+    while taken < most and not (coming and coming[0].arrival_s <= lead.now):
+        step.decode_context_tokens += len(group)
+        for clock in clocks:
+            clock.launch(step)
+        flying.append(step)
+        if (done := flying.popleft()) is not step:
+            _finish(done, clocks, scheduler, log)  # the one before them, whatever it was
+        else:
+            for clock in clocks:
+                clock.finish(step)
+        taken += 1
+    scheduler.coast(taken)
+    log.peak_blocks = max(log.peak_blocks, scheduler.kv_cache.num_used)
 
 
 def _seen(step: Step, waiting: int) -> TimelineStep:
@@ -134,38 +182,43 @@ def _chunks(step: Step) -> Iterator[PromptChunk]:
             )
 
 
-def _timed(log: _Log, first: float) -> Iterator[TimelineStep]:
+def _timed(log: _Log, ends: Sequence[float], first: float) -> Iterator[TimelineStep]:
     """Steps follow each other without a pause, except where nothing was there to do."""
     for step in log.timeline:
-        end = log.ends[step.number]
-        start = log.ends[step.number - 1] if step.number else first
+        end = ends[step.number]
+        start = ends[step.number - 1] if step.number else first
         yield replace(step, start_s=start - first, duration_s=end - start)
 
 
 def _result(
-    c: Circumstances, args: EngineArgs, states: Sequence[RequestState], log: _Log, cached: int
+    c: Circumstances,
+    args: EngineArgs,
+    states: Sequence[RequestState],
+    clock: Clock,
+    log: _Log,
+    cached: int,
 ) -> SimulatedRun:
-    first = states[0].arrival_s
-    ttft = spread((log.ends[s.first_step] - s.arrival_s, 1) for s in states)
-    e2e = spread((log.ends[s.last_step] - s.arrival_s, 1) for s in states)
+    first, ends = states[0].arrival_s, clock.ends
+    ttft = spread((ends[s.first_step] - s.arrival_s, 1) for s in states)
+    e2e = spread((ends[s.last_step] - s.arrival_s, 1) for s in states)
     if ttft is None or e2e is None:
         raise AssertionError("a run without requests")
     return SimulatedRun(
         args=args,
         policy=c.policy,
-        makespan_s=log.ends[-1] - first,
+        makespan_s=ends[-1] - first,
         ttft_s=ttft,
-        itl_s=spread(log.gaps),
+        itl_s=spread(clock.gaps),
         e2e_s=e2e,
         requests=len(states),
         input_tokens=sum(state.num_prompt_tokens for state in states),
         output_tokens=sum(state.max_tokens for state in states),
-        steps=len(log.ends),
-        slowest_step_s=log.slowest_s,
+        steps=len(ends),
+        slowest_step_s=clock.slowest_s,
         chunked_prompts=sum(state.chunks > 1 for state in states),
         most_chunks=max(state.chunks for state in states),
         preemptions=log.preemptions,
         cached_tokens=cached,
         kv_peak_tokens=log.peak_blocks * args.block_size,
-        timeline=tuple(_timed(log, first)),
+        timeline=tuple(_timed(log, ends, first)),
     )

@@ -25,7 +25,6 @@ class Pipeline:
         requests, context = step.prefill_requests + step.decode_requests, step.decode_context_tokens
         gpu_s = model.gpu_s(tokens, step.prefill_pairs, context, requests)
         prepare, launch, hand_out = model.host_parts(tokens, requests, step.prefill_requests)
-        step.launched = now
         ready = now + prepare
         self.host_free = ready + launch
         computed = max(self._gpu_free, ready) + gpu_s

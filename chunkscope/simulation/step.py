@@ -18,7 +18,6 @@ class Step:
     preempted: list[RequestState] = field(default_factory=list)
     ended: list[RequestState] = field(default_factory=list)
     resumed: list[int] = field(default_factory=list)
-    launched: float = 0.0  # when
     going_on: int = 0
     decode_requests: int = 0
     decode_context_tokens: int = 0

@@ -1,24 +1,31 @@
 """The fast scheduler beside the plain one: the same steps, the same times, to the last bit."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.costs.step_time import Host, StepModel
+from chunkscope.costs.step_time import NO_HOST, Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import Rules, rules_of
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.fast_scheduler import FastScheduler
+from chunkscope.simulation.loop import Circumstances, run_on_hosts, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.scheduler import Scheduler
+from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.workload import Request
 from tests.simulation.generated import Workload, crowd, workload
 from tests.simulation.twin import trace
 
 VERSIONS = ["0.10.2", "0.11.2", "0.16.0", "0.20.0", "0.24.0", "0.28.0", "0.32.0"]
 EVERY_STEP = 1_000_000
+STEP = StepModel(
+    fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4, origin="test"
+)
+SMALL = {"max_num_batched_tokens": 256, "max_num_seqs": 64}
 seeds = st.integers(0, 2**32)
 rules = st.sampled_from(VERSIONS).map(lambda version: rules_of(release(version)))
 
@@ -44,8 +51,10 @@ def test_every_step_holds_the_same_tokens(seed, rules, lag):
     assert fast == plain
 
 
-def both(asked: Workload, rules: Rules, policy: ChunkPolicy, pace: float) -> list[SimulatedRun]:
-    """Plain and fast, every step watched. `pace`: about the seconds of a step."""
+def both(
+    asked: Workload, rules: Rules, policy: ChunkPolicy, pace: float, watch: int = EVERY_STEP
+) -> list[SimulatedRun]:
+    """Plain and fast; steps after the `watch`ed ones are not shown. `pace`: about a step's time."""
     engine = known(asked["engine"], rules)
     engine.pop("policy", None)
     tokens = engine.pop("num_blocks") * engine["block_size"]
@@ -72,7 +81,7 @@ def both(asked: Workload, rules: Rules, policy: ChunkPolicy, pace: float) -> lis
         policy=policy,
     )
     args = EngineArgs(kv_cache_tokens=tokens, **engine)
-    return [run_setting(circumstances, args, watch=EVERY_STEP, fast=fast) for fast in (False, True)]
+    return [run_setting(circumstances, args, watch=watch, fast=fast) for fast in (False, True)]
 
 
 @settings(max_examples=200, deadline=None)
@@ -82,11 +91,19 @@ def both(asked: Workload, rules: Rules, policy: ChunkPolicy, pace: float) -> lis
     lag=st.booleans(),
     policy=st.sampled_from(ChunkPolicy),
     pace=st.sampled_from([1e-3, 0.02, 0.2]),
+    watch=st.sampled_from([0, 7, EVERY_STEP]),
 )
 # The free blocks are taken before those of the request that gives way are there.
-@example(seed=165, rules=rules_of(release("0.24.0")), lag=True, policy=ChunkPolicy.VLLM, pace=1e-3)
-def test_every_time_is_the_same(seed, rules, lag, policy, pace):
-    plain, fast = both(workload(seed, lag=lag), rules, policy, pace)
+@example(
+    seed=165,
+    rules=rules_of(release("0.24.0")),
+    lag=True,
+    policy=ChunkPolicy.VLLM,
+    pace=1e-3,
+    watch=EVERY_STEP,
+)
+def test_every_time_is_the_same(seed, rules, lag, policy, pace, watch):
+    plain, fast = both(workload(seed, lag=lag), rules, policy, pace, watch)
     assert fast == plain
 
 
@@ -95,6 +112,29 @@ def test_every_time_is_the_same(seed, rules, lag, policy, pace):
 def test_chunks_that_grow_and_leave_nothing_to_those_behind_are_the_same(seed):
     plain, fast = both(crowd(seed), Rules(), ChunkPolicy.ADAPTIVE, 1e-3)
     assert fast == plain
+
+
+def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
+    """Even where some wait for room: it only gets less until somebody ends."""
+    scheduled = []
+    plain = FastScheduler.schedule
+    monkeypatch.setattr(
+        FastScheduler, "schedule", lambda self: scheduled.append(self) or plain(self)
+    )
+    run = simulate([(100, 200)] * 6, {**SMALL, "kv_cache_tokens": 1_000}, STEP).run
+    assert run.steps > 300
+    assert len(scheduled) < 40
+
+
+def test_one_schedule_serves_several_hosts():
+    requests = tuple(Request(prompt_tokens=n, output_tokens=20) for n in range(10, 400, 7))
+    c = Circumstances(requests=requests, rules=Rules(), step=STEP)
+    args = EngineArgs(**SMALL, kv_cache_tokens=4_000)
+    hosts = (Host(fixed_s=0.01), NO_HOST, Host(per_request_s=0.3))
+    alone = [run_setting(replace(c, step=replace(STEP, host=host)), args) for host in hosts]
+    assert list(run_on_hosts(c, args, hosts)) == alone
+    late = replace(c, requests=(*requests, replace(requests[0], arrival_s=5.0)))
+    assert run_on_hosts(late, args, hosts)[1] == run_setting(late, args)
 
 
 def test_requests_that_only_decode_are_not_asked_one_by_one(monkeypatch):
