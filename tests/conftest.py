@@ -66,6 +66,15 @@ def vllm_python():
 
 
 @pytest.fixture(scope="session")
+def harness_python():
+    """An interpreter that has the evaluation harnesses."""
+    python = os.environ.get("CHUNKSCOPE_HARNESS_PYTHON")
+    if not python and os.environ.get("CI") == "true":
+        pytest.fail("CHUNKSCOPE_HARNESS_PYTHON is not set")
+    return Path(python or pytest.skip("CHUNKSCOPE_HARNESS_PYTHON names no Python"))
+
+
+@pytest.fixture(scope="session")
 def installed(vllm_python):
     """Its version, and every option its parser knows."""
     return known_flags(python=vllm_python)

@@ -60,6 +60,13 @@ def analyze(
         str | None,
         typer.Option(metavar="TEXT", help="Prompt from fields: '{context}\\n\\nQ: {question}'."),
     ] = None,
+    choices: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Choices of a question, written after it as MMLU's are: a list, or A,B,C,D.",
+        ),
+    ] = None,
     prefix_file: Annotated[
         list[str] | None,
         typer.Option(
@@ -174,6 +181,7 @@ def analyze(
         select=SelectOptions(
             fields=tuple(field or ()),
             template=template,
+            choices=tuple(choices or ()),
             output_field=output_field,
             chat=not no_chat_template,
         ),

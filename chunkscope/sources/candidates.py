@@ -166,6 +166,7 @@ class _Candidates:
             if leaf.chars > (own.chars if own else 0)
             and leaf.kind == "text"
             and not (output and leaf.path == output.text)
+            and parse_path(leaf.path).column not in self.build.choices
             and not any(map(_NOT_PROMPT.fullmatch, _name_parts(leaf.path)))
         ]
         return escape(max(siblings, key=lambda leaf: leaf.chars).path) if siblings else None

@@ -2,7 +2,8 @@
 
 import difflib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.sources import traces
 from chunkscope.sources.candidates import find_prompt, keys_of, most_fit
 from chunkscope.sources.chat import looks_like_messages
+from chunkscope.sources.choices import ChoiceList, find_choices
 from chunkscope.sources.fields import (
     FieldPath,
     UnusableError,
@@ -43,8 +45,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
     """
     if options.fields and options.template is not None:
         raise UsageError("--field and --template exclude each other", hint="use one of them")
-    given = (*options.fields, options.template, options.output_field, options.prefix)
-    if not all_unicode(text for text in given if text):
+    given = (*options.fields, *options.choices, options.template, options.output_field)
+    if not all_unicode(text for text in (*given, options.prefix) if text):
         raise UsageError("what was given for the prompt is no text", hint="write it as UTF-8")
     resolve = partial(_resolve, head=head, rows_at=rows_at)
     build = SelectionBuilder(
@@ -52,6 +54,26 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
         chat_kind="chat" if options.chat else "text",
         output=resolve(options.output_field) if options.output_field is not None else None,
     )
+    if not options.choices:
+        return _without_choices(head, options, build, resolve)
+    choices = ChoiceList(tuple(map(resolve, _names_of_choices(options.choices, head))))
+    build = replace(build, choices=frozenset(path.column for path in choices.paths))
+    question = _asked_for(head, options, replace(build, prefix=""), resolve)
+    if question.kind == "text":
+        return build.with_choices(question, choices)
+    note = "the choices were not used: they go after text prompts only"
+    return _noted(_asked_for(head, options, build, resolve), note)
+
+
+Resolve = Callable[[str], FieldPath]
+
+
+def _asked_for(
+    head: Sequence[Any],
+    options: SelectOptions,
+    build: SelectionBuilder,
+    resolve: Resolve,
+) -> Selection:
     if options.template is not None:
         parts = parse_template(options.template, resolve)
         if not any(isinstance(part, FieldPath) for part in parts):
@@ -62,6 +84,34 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
     if options.fields:
         return _by_fields(head, build, [resolve(text) for text in options.fields])
     return find_prompt(head, build)
+
+
+def _names_of_choices(given: Sequence[str], head: Sequence[Any]) -> list[str]:
+    """`A,B,C,D` are four fields, unless one is called so."""
+    keys = keys_of(head)
+    return [
+        name.strip() for text in given for name in ([text] if text in keys else text.split(","))
+    ]
+
+
+def _without_choices(
+    head: Sequence[Any], options: SelectOptions, build: SelectionBuilder, resolve: Resolve
+) -> Selection:
+    """With a note where it is a multiple-choice question of which the choices are left out."""
+    choices = find_choices(head) if options.template is None else ()
+    selection = _asked_for(head, options, replace(build, choices=frozenset(choices)), resolve)
+    columns = selection.columns
+    if not choices or selection.kind != "text" or columns is None or columns & {*choices}:
+        return selection
+    return _noted(
+        selection,
+        "multiple choice without its choices: an evaluation sends them too, see --choices "
+        + shlex.quote(",".join(choices)),
+    )
+
+
+def _noted(selection: Selection, note: str) -> Selection:
+    return replace(selection, notes=(*selection.notes, note))
 
 
 def _by_fields(

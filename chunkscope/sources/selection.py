@@ -16,6 +16,7 @@ import orjson
 from chunkscope.sources import traces
 from chunkscope.sources.base import Chunk, Problems
 from chunkscope.sources.chat import ROW_FIELDS, Conversation, conversation, plain_text
+from chunkscope.sources.choices import ChoiceList
 from chunkscope.sources.fields import (
     RECORD,
     FieldPath,
@@ -38,6 +39,7 @@ class SelectOptions:
     fields: tuple[str, ...] = ()
     template: str | None = None
     prefix: str = ""
+    choices: tuple[str, ...] = ()
     output_field: str | None = None
     chat: bool = True
 
@@ -162,6 +164,31 @@ class AlpacaSelection(Selection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceSelection(Selection):
+    """A question, selected in whatever way, and its choices."""
+
+    kind: Kind = "text"
+    question: Selection
+    choices: ChoiceList
+    prefix: str = ""
+
+    def _item(self, record: Any) -> str:
+        return self._with_choices(self.question._item(record), record)
+
+    def _all_items(self, records: list[Any]) -> list[str] | None:
+        questions = self.question._all_items(records)
+        if questions is None:
+            return None
+        try:
+            return list(map(self._with_choices, questions, records))
+        except UnusableError:
+            return None
+
+    def _with_choices(self, question: str, record: Any) -> str:
+        return f"{self.prefix}{question.strip()}{self.choices.lines(record)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSelection(Selection):
     """A conversation, or (kind "text") what was said in it without a chat template."""
 
@@ -207,6 +234,7 @@ class SelectionBuilder:
     prefix: str
     chat_kind: Literal["text", "chat"]
     output: FieldPath | None
+    choices: frozenset[str | None] = frozenset()  # columns that hold the choices of a question
 
     def text(self, *paths: FieldPath, label: str = "", note: str = "") -> TextSelection:
         """The fields one after the other."""
@@ -238,6 +266,19 @@ class SelectionBuilder:
             prefix=self.prefix,
             columns=self._columns(instruction, more),
             output=self.output,
+        )
+
+    def with_choices(self, question: Selection, choices: ChoiceList) -> ChoiceSelection:
+        """`question` was selected without a prefix."""
+        own, others = self._columns(*choices.paths), question.columns
+        return ChoiceSelection(
+            label=f"{question.label} + choices",
+            question=question,
+            choices=choices,
+            prefix=self.prefix,
+            columns=None if own is None or others is None else own | others,
+            output=self.output,
+            notes=question.notes,
         )
 
     def chat(self, path: FieldPath) -> ChatSelection:

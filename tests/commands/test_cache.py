@@ -89,6 +89,7 @@ def test_what_did_not_change_is_not_counted_again(
         ["--field", "answer"],
         ["--template", "Q: {question}"],
         ["--output-field", "answer"],
+        ["--choices", "options"],
         ["--prefix-file", "prefix.txt"],
         ["--no-special-tokens"],
         ["--apply-chat-template"],
@@ -106,6 +107,7 @@ def test_another_option_is_another_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     rows = [{"question": f"{n} and {n}?", "answer": "two " * n} for n in range(20)]
+    rows = [{**row, "options": ["one", "two"]} for row in rows]
     write_jsonl(tmp_path / "a.jsonl", rows)
     (tmp_path / "prefix.txt").write_text("Answer this.\n\n")
     analyze(tmp_path, "a.jsonl")

@@ -23,6 +23,7 @@ SAID: dict[str, list[str]] = {
     "tokenizer": ["--tokenizer", "gpt2"],
     "fields": ["--field", "question"],
     "template": ["--template", "Q: {question}"],
+    "choices": ["--choices", "options"],
     "prefix_files": ["--prefix-file", "prefix.txt"],
     "output_field": ["--output-field", "answer"],
     "chat": ["--no-chat-template"],

@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -56,14 +55,6 @@ SERVER = """#!/bin/sh
 printf '%s\\n' "$@" > asked
 exit 1
 """
-
-
-@pytest.fixture(scope="session")
-def harness_python():
-    python = os.environ.get("CHUNKSCOPE_HARNESS_PYTHON")
-    if not python and os.environ.get("CI") == "true":
-        pytest.fail("CHUNKSCOPE_HARNESS_PYTHON is not set")
-    return Path(python or pytest.skip("CHUNKSCOPE_HARNESS_PYTHON names no Python"))
 
 
 @pytest.fixture

@@ -49,7 +49,11 @@ class RequestSelection(Selection):
 
 
 def of_log(log: HarnessLog, options: SelectOptions) -> RequestSelection:
-    unused = {"prefix": options.prefix, "output field": options.output_field}
+    unused = {
+        "prefix": options.prefix,
+        "choices field": options.choices,
+        "output field": options.output_field,
+    }
     return RequestSelection(
         label=f"requests ({log.harness})",
         log=log,

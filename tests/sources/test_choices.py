@@ -1,0 +1,176 @@
+"""`--choices`: a question with its choices, in the form that MMLU's evaluations have."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.helpers import analyze, write_jsonl
+from tests.sources.helpers import CHAT, choose, extract, items, shared
+
+QUESTION = {"question": " Which? \n", "answer": 1}
+WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
+
+
+@pytest.mark.parametrize(
+    ("fields", "given"),
+    [
+        ({"choices": ["red", 2, "blue"]}, "choices"),
+        ({"choices": '["red", 2, "blue"]'}, "choices"),
+        ({"options": {"A": "red", "B": "2", "C": "blue"}}, "options"),
+        ({"choices": {"text": ["red", "2", "blue"], "label": ["A", "B", "C"]}}, "choices"),
+        ({"choices": {"text": ["red", "2", "blue"]}}, "choices"),
+        ({"q": {"choices": [{"text": t} for t in ("red", "2", "blue")]}}, "q.choices"),
+        ({"A": "red", "B": "2", "C": "blue", "D": ""}, "A,B,C,D"),
+        ({"A": "red", "B": "2", "C": "blue", "D": None}, "A, B, C, D"),
+        ({"a,b": ["red", "2", "blue"]}, "a,b"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_choices_are_lettered_lines_after_the_question(fields: dict[str, Any], given: str) -> None:
+    selection = choose(QUESTION | fields, choices=(given,))
+    assert (selection.kind, selection.label) == ("text", "question + choices")
+    assert items(selection, QUESTION | fields) == [WRITTEN]
+    assert not selection.notes
+
+
+def test_labels_are_the_datas_own_where_it_has_some() -> None:
+    numbered = {"choices": {"text": ["x", "y"], "label": ["1", "2"]}}
+    assert items(choose(QUESTION | numbered, choices=("choices",)), QUESTION | numbered) == [
+        "Which?\n1. x\n2. y\nAnswer:"
+    ]
+    lettered = {"choices": ["A) x", "B) y"]}
+    assert items(choose(QUESTION | lettered, choices=("choices",)), QUESTION | lettered) == [
+        "Which?\nA) x\nB) y\nAnswer:"
+    ]
+
+
+def test_it_goes_with_a_prefix_a_template_and_several_fields() -> None:
+    record = {"context": "C.", "question": "Q?", "options": ["x", "y"]}
+    lines = "\nA. x\nB. y\nAnswer:"
+    ask = {"prefix": "Shots.\n\n", "choices": ("options",)}
+    template = choose(record, template="Question: {question}", **ask)
+    assert items(template, record) == [f"Shots.\n\nQuestion: Q?{lines}"]
+    fields = choose(record, fields=("context", "question"), **ask)
+    assert items(fields, record) == [f"Shots.\n\nC.\n\nQ?{lines}"]
+    assert fields.columns == {"context", "question", "options"}
+    repeated = choose(record | {"A": "x", "B": "y"}, choices=("A", "B"))
+    assert items(repeated, record | {"A": "x", "B": "y"}) == [f"Q?{lines}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, 'field "choices" is null, not a list of choices'),
+        ("red, blue", 'field "choices" is text, not a list of choices'),
+        ("['red' 'blue']", 'field "choices" is text, not a list of choices'),
+        (["red", None], 'field "choices" holds null, not only text'),
+        (["red"], 'field "choices" holds no choices'),
+        (["x"] * 27, 'field "choices" holds 27 choices, more than there are letters'),
+        (["red", "\ud800"], "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no "
+         "character"),
+    ],
+)  # fmt: skip
+def test_a_row_without_choices_is_a_bad_row(value: Any, reason: str) -> None:
+    good = {"question": "Q", "choices": ["x", "y"]}
+    selection = choose(good, choices=("choices",))
+    prompts, problems = extract(selection, good, {"question": "Q", "choices": value}, good)
+    assert prompts.positions == [1, 3]
+    assert problems == [f"2: {reason}"]
+
+
+def test_chats_and_lengths_have_no_use_for_them() -> None:
+    note = "the choices were not used: they go after text prompts only"
+    for record in ({"messages": CHAT}, {"input_length": 3, "output_length": 1}):
+        selection = choose(record | {"choices": ["x", "y"]}, choices=("choices",), prefix="P")
+        assert note in selection.notes
+        assert any("prefix was not used" in said for said in selection.notes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "command"),
+    [
+        ({"choices": ["x", "y" * 99]}, "--choices choices"),
+        ({"Options": {"A": "x", "B": "y"}}, "--choices Options"),
+        ({"A": "x", "B": "y", "C": "z", "D": ""}, "--choices A,B,C,D"),
+        ({"choice_a": "x", "choice_b": "y", "choice_c": "z"},
+         "--choices choice_a,choice_b,choice_c"),
+        ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "--choices opa,opb,opc"),
+        ({"option 1": "x", "option 2": "y", "option 3": "z"},
+         "--choices 'option 1,option 2,option 3'"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_multiple_choice_without_its_choices_says_so(fields: dict[str, Any], command: str) -> None:
+    (note,) = choose({"question": "Which one of them?"} | fields).notes
+    assert note.endswith(command)
+    assert note.startswith("multiple choice without its choices")
+    with_fields = choose({"question": "Which one of them?"} | fields, fields=("question",))
+    assert with_fields.notes == (note,)
+
+
+@pytest.mark.parametrize(
+    ("record", "options"),
+    [
+        ({"options": {"temperature": 0.5}}, {}),
+        ({"choices": []}, {}),
+        ({"choices": "pick one"}, {}),
+        ({"A": "x", "B": "y"}, {}),
+        ({"a": "x", "b": "y", "c": "z"}, {}),
+        ({"choices": ["x", "y"]}, {"template": "{question} {choices}"}),
+        ({"choices": ["x", "y"]}, {"template": "{question}"}),
+        ({"choices": ["x", "y"]}, {"fields": ("question", "choices")}),
+    ],
+    ids=str,
+)
+def test_nothing_is_said_of_other_data(record: dict[str, Any], options: dict[str, Any]) -> None:
+    assert choose({"question": "Which one of them?"} | record, **options).notes == ()
+
+
+def test_the_command_of_the_note_works_on_a_table_without_a_header() -> None:
+    path = shared("mmlu", "headerless_professional_law.csv")
+    first = analyze(Path("/"), path, "--no-prefixes", "--no-cache", "-o", os.devnull)
+    assert "--choices column1,column2,column3,column4" in first.err
+    words = ("--choices", "column1,column2,column3,column4", "--no-prefixes", "-o", os.devnull)
+    again = analyze(Path("/"), path, *words)
+    assert "Prompt field: column0 + choices" in again.out
+    assert "--choices" not in again.err
+
+
+# What lm-eval's own MMLU task makes of rows, through its own template.
+_LM_EVAL = """
+import json, sys, pathlib, yaml, lm_eval
+from lm_eval.utils import apply_template
+folder = pathlib.Path(lm_eval.__file__).parent / "tasks" / "mmlu" / "default"
+template = yaml.safe_load((folder / "_default_template_yaml").read_text())["doc_to_text"]
+print("texts:" + json.dumps([apply_template(template, row) for row in json.load(sys.stdin)]))
+"""
+
+
+@pytest.mark.harness
+def test_the_form_is_lm_evals(harness_python: Path) -> None:
+    choices = ["a", "b.", "c d", "e"]
+    rows = [{"question": f" What is {n}?\n", "choices": choices} for n in range(5)]
+    done = subprocess.run(
+        [harness_python, "-c", _LM_EVAL],
+        input=json.dumps(rows), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    rendered = json.loads(done.stdout.rpartition("texts:")[2])
+    assert items(choose(*rows, choices=("choices",)), *rows) == rendered
+
+
+def test_from_the_command_line(tmp_path: Path) -> None:
+    rows = [{"question": "Which?", "choices": ["red", "2", "blue"]}]
+    write_jsonl(tmp_path / "a.jsonl", rows)
+    write_jsonl(tmp_path / "b.jsonl", [{"prompt": WRITTEN}])
+    run = analyze(tmp_path, "a.jsonl", "--choices", "choices")
+    assert run.dataset["histogram"] == analyze(tmp_path, "b.jsonl").dataset["histogram"]
+    assert run.profile["options"]["choices"] == ["choices"]
+    assert "--choices" not in run.err
+    assert "see --choices choices" in analyze(tmp_path, "a.jsonl").err
+    gone = analyze(tmp_path, "a.jsonl", "--choices", "option")
+    assert gone.code == 3
+    assert 'no record has a field "option"' in gone.err
