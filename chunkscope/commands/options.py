@@ -40,6 +40,23 @@ VllmVersion = Annotated[
     typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
 ]
 StartedAs = Annotated[Entry, typer.Option(help="How vLLM is started: its defaults differ.")]
+Limits = Annotated[
+    str | None,
+    typer.Option(
+        "--slo",
+        metavar="LIMITS",
+        help="Latencies to keep, such as ttft_p95=1s,itl_p99=50ms (tpot, e2e; p50 to p99, max, "
+        "mean).",
+    ),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="The client sends the next when one of N ends."),
+]
+Arrivals = Annotated[
+    str | None,
+    typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s."),
+]
 AskedTask = Annotated[Task, typer.Option(help="What the eval asks of the model.")]
 MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."
 Seed = Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")]

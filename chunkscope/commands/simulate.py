@@ -56,10 +56,9 @@ def simulate(
     requests: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="How many. [default: all]")
     ] = None,
-    arrivals: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s."),
-    ] = None,
+    arrivals: shared.Arrivals = None,
+    concurrency: shared.Concurrency = None,
+    slo: shared.Limits = None,
     max_output: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Tokens per answer. [default: the data's]"),
@@ -82,6 +81,7 @@ def simulate(
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
+    from chunkscope.simulation.slo import read_slo
 
     with console.sweep_progress(quiet=quiet) as starting:
         simulation = predict(
@@ -104,6 +104,8 @@ def simulate(
                 policy=policy,
                 sweep=sweep,
                 timeline=timeline,
+                slo=read_slo(slo),
+                concurrency=concurrency,
             ),
             calibration=together([Calibration.load(c) for c in calibration])
             if calibration

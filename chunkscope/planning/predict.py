@@ -21,6 +21,7 @@ from chunkscope.planning.requests import MOST_REQUESTS, common_prefix
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import Simulation, WorkloadInfo
+from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import knee, pareto, points, run_all
 from chunkscope.simulation.trace import read_trace
 from chunkscope.simulation.workload import BATCH, Drawing, Request, arrival_times, draw_workload
@@ -51,6 +52,8 @@ class SimulateOptions:
     policy: ChunkPolicy = ChunkPolicy.VLLM
     sweep: bool = False
     timeline: int = 0
+    slo: Slo = ()
+    concurrency: int | None = None
 
     @property
     def name(self) -> str:
@@ -86,11 +89,13 @@ def predict(
         shared_prefix=info.shared_prefix,
         prompt_logprobs=info.task == Task.LOGLIKELIHOOD,
         policy=options.policy,
+        concurrency=options.concurrency,
+        slo=options.slo,
     )
     simulation = Simulation(
         cost_model=cost,
         vllm=there.release.text,
-        workload=info,
+        workload=replace(info, concurrency=options.concurrency),
         runs=(),
         warnings=(*cost.warnings, *notes, *lowered),
         version=__version__,

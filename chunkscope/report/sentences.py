@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.numbers import change, number, plural, seconds, share
+from chunkscope.artefacts.units import SECONDS
 from chunkscope.lengths.profile import Profile
 
 if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
     from chunkscope.planning.plan import Forecast, Plan, Refused
     from chunkscope.planning.policy import Chunks
+    from chunkscope.simulation.result import SimulatedRun, Simulation
 
 NOTHING_TO_SET = "(nothing to set)"
 NOTHING_CHANGED = "Nothing that was compared changed."
@@ -103,6 +105,57 @@ def preemptions(plan: "Plan") -> str | None:
         f"again: the longest gap of {seconds(row.longest_gap_s or 0.0)} comes from that. Fewer "
         "requests at once, a smaller KV cache type, more GPUs or shorter outputs avoid it."
     )
+
+
+def setting(run: "SimulatedRun") -> str:
+    """Its name in a table."""
+    return "vLLM's own" if run.setting == "default" else run.setting or "setting"
+
+
+def simulated(simulation: "Simulation") -> Iterator[str]:
+    """What a few settings come to: against each other, and each against its limits."""
+    runs = simulation.runs
+    overloaded = [setting(run) for run in runs if run.backlog and run.backlog.grows]
+    if len(runs) < 2:
+        yield "This is what vLLM does by itself: there is nothing to compare it with."
+    elif any(run.backlog for run in runs):
+        times = (
+            _instead("p95 time to first token", *(run.ttft_s.p95 for run in runs)),
+            _instead("p99 gap", *(run.itl_s.p99 if run.itl_s else None for run in runs)),
+        )
+        yield f"Against vLLM's own setting: {'; '.join(filter(None, times))}."
+    else:
+        yield _makespans(*(run.makespan_s for run in runs))
+    if overloaded:
+        yield (
+            f"Overloaded: at {simulation.workload.arrivals} the queue grows with "
+            f"{' and '.join(overloaded)}. Latencies grow with it, for as long as requests come."
+        )
+    yield from (kept(run) for run in runs if run.slo)
+
+
+def _makespans(mine: float, own: float) -> str:
+    gain = own / mine - 1
+    if abs(gain) < 0.02:
+        return "The makespan is within 2 % of vLLM's own setting: it makes no difference there."
+    word = "shorter" if gain > 0 else "longer"
+    return f"The makespan is {abs(1 - mine / own):.0%} {word} than with vLLM's own setting."
+
+
+def kept(run: "SimulatedRun") -> str:
+    """Which limits a setting keeps, and with how much room."""
+    found = run.slo
+    if found is None:
+        return ""
+    with_it = f"With {'the ' if run.setting == 'plan' else ''}{setting(run)}"
+    if found.is_met:
+        return f"{with_it} every limit is met: {share(found.room)} room to {found.tightest}."
+    broken = (
+        f"{limit.name} is {seconds(found.found_of(limit))} (limit {SECONDS.write(limit.seconds)})"
+        for limit in found.limits
+        if found.used(limit) > 1
+    )
+    return f"{with_it} limits are broken: {', '.join(broken)}."
 
 
 def ties(count: int) -> str:

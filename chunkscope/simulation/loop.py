@@ -1,5 +1,6 @@
 """Requests through the scheduler, with a clock: schedule a step, let it take its time, repeat."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,13 +9,16 @@ from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.rules import Rules, check_args
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.simulation.arrivals import Arrivals
 from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.request_checks import check_requests
 from chunkscope.simulation.request_state import RequestState
-from chunkscope.simulation.result import PromptChunk, SimulatedRun, TimelineStep, spread
+from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
+from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
+from chunkscope.simulation.spread import spread
 from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
 
@@ -29,6 +33,13 @@ class Circumstances:
     shared_prefix: int = 0
     prompt_logprobs: bool = False
     policy: ChunkPolicy = ChunkPolicy.VLLM
+    concurrency: int | None = None  # requests that the client keeps under way; None: all
+    slo: Slo = ()
+
+    @property
+    def at_once(self) -> bool:
+        """All requests are sent before the first step, whatever it takes."""
+        return self.concurrency is None and len({r.arrival_s for r in self.requests}) == 1
 
 
 def run_setting(
@@ -43,7 +54,7 @@ def run_on_hosts(
     c: Circumstances, args: EngineArgs, hosts: Sequence[Host]
 ) -> tuple[SimulatedRun, ...]:
     """The same on several hosts: what comes all at once is scheduled once, whoever is faster."""
-    if c.policy is ChunkPolicy.VLLM and len({r.arrival_s for r in c.requests}) == 1:
+    if c.policy is ChunkPolicy.VLLM and c.at_once:
         return _runs(c, args, hosts)
     return tuple(run for host in hosts for run in _runs(c, args, (host,)))
 
@@ -75,7 +86,7 @@ def _runs(
     models = (replace(c.step, graphed_tokens=graphed_tokens, host=host) for host in hosts)
     clocks = tuple(Clock(model, states[0].arrival_s) for model in models)
     log = _Log(watch=watch)
-    _run(scheduler, deque(states), clocks, log)
+    _run(scheduler, Arrivals(states, c.concurrency), clocks, log)
     return tuple(_result(c, args, states, clock, log, scheduler.cached_tokens) for clock in clocks)
 
 
@@ -89,9 +100,7 @@ class _Log:
     timeline: list[TimelineStep] = field(default_factory=list)
 
 
-def _run(
-    scheduler: Scheduler, coming: deque[RequestState], clocks: tuple[Clock, ...], log: _Log
-) -> None:
+def _run(scheduler: Scheduler, coming: Arrivals, clocks: tuple[Clock, ...], log: _Log) -> None:
     """With async scheduling a step is launched before the one before is asked for its result.
 
     The first clock decides who has arrived.
@@ -100,8 +109,8 @@ def _run(
     flying: deque[Step] = deque()
     lead = clocks[0]
     while coming or flying or scheduler.has_requests():
-        while coming and coming[0].arrival_s <= lead.now:
-            scheduler.add_request(coming.popleft())
+        for request in coming.due(lead.now):
+            scheduler.add_request(request)
         step = scheduler.schedule()
         if step:
             flying.append(step)
@@ -113,9 +122,11 @@ def _run(
         elif not flying:
             if not coming:
                 raise AssertionError("nothing can be scheduled, and nothing is to come")
-            lead.now = coming[0].arrival_s
+            lead.now = coming.next_s
         while len(flying) > (lag if step else 0):
-            _finish(flying.popleft(), clocks, scheduler, log)
+            done = flying.popleft()
+            _finish(done, clocks, scheduler, log)
+            coming.ended(len(done.ended), lead.now)
         if isinstance(scheduler, FastScheduler) and scheduler.num_steps >= log.watch:
             _coast(scheduler, flying, coming, clocks, log)
 
@@ -132,7 +143,7 @@ def _finish(step: Step, clocks: tuple[Clock, ...], scheduler: Scheduler, log: _L
 def _coast(
     scheduler: FastScheduler,
     flying: deque[Step],
-    coming: deque[RequestState],
+    coming: Arrivals,
     clocks: tuple[Clock, ...],
     log: _Log,
 ) -> None:
@@ -143,7 +154,7 @@ def _coast(
     lead, group, taken = clocks[0], scheduler.decoding, 0
     step = Step(scheduler.num_steps, decode_requests=len(group), going_on=len(group))
     step.decode_context_tokens = group.context_tokens
-    while taken < most and not (coming and coming[0].arrival_s <= lead.now):
+    while taken < most and not coming.is_due(lead.now):
         step.decode_context_tokens += len(group)
         for clock in clocks:
             clock.launch(step)
@@ -199,8 +210,9 @@ def _result(
     cached: int,
 ) -> SimulatedRun:
     first, ends = states[0].arrival_s, clock.ends
-    ttft = spread((ends[s.first_step] - s.arrival_s, 1) for s in states)
-    e2e = spread((ends[s.last_step] - s.arrival_s, 1) for s in states)
+    times = [_times(state, ends) for state in states]
+    ttft = spread((one.ttft_s, 1) for one in times)
+    e2e = spread((one.e2e_s, 1) for one in times)
     if ttft is None or e2e is None:
         raise AssertionError("a run without requests")
     return SimulatedRun(
@@ -221,4 +233,25 @@ def _result(
         cached_tokens=cached,
         kv_peak_tokens=log.peak_blocks * args.block_size,
         timeline=tuple(_timed(log, ends, first)),
+        slo=slo_found(c.slo, times, clock.gaps),
+        backlog=_backlog(states, ends) if c.concurrency is None else None,
     )
+
+
+def _times(state: RequestState, ends: Sequence[float]) -> RequestTimes:
+    return RequestTimes(
+        ttft_s=ends[state.first_step] - state.arrival_s,
+        e2e_s=ends[state.last_step] - state.arrival_s,
+        output_tokens=state.max_tokens,
+    )
+
+
+def _backlog(states: Sequence[RequestState], ends: Sequence[float]) -> Backlog | None:
+    half, last = len(states) // 2, len(states) - 1
+    if states[last].arrival_s == states[0].arrival_s:
+        return None
+    done = sorted(ends[state.last_step] for state in states)
+    halfway, at_the_end = (
+        place + 1 - bisect_right(done, states[place].arrival_s) for place in (half, last)
+    )
+    return Backlog(halfway=halfway, at_the_end=at_the_end)

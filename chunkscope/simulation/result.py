@@ -1,9 +1,7 @@
 """What a simulation found: one value per setting, and all of them as an artefact."""
 
-from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from math import sqrt
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,41 +12,8 @@ from chunkscope.costs.cost_model import CostModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """How a time is spread over requests or tokens, in seconds."""
-
-    p50: float
-    p95: float
-    p99: float
-    max: float
-    mean: float
-
-
-def spread(values: Iterable[tuple[float, int]]) -> Spread | None:
-    """Percentiles of values that occur so often; as numpy's, linear between ranks.
-
-    >>> spread([(1.0, 1), (3.0, 1)]).p50
-    2.0
-    """
-    ordered = sorted(pair for pair in values if pair[1])
-    count = sum(times for _, times in ordered)
-    if not count:
-        return None
-    up_to = list(accumulate(times for _, times in ordered))
-    p50, p95, p99 = (_percentile(ordered, up_to, percent) for percent in (50, 95, 99))
-    mean = sum(value * times for value, times in ordered) / count
-    return Spread(p50=p50, p95=p95, p99=p99, max=ordered[-1][0], mean=mean)
-
-
-def _percentile(ordered: list[tuple[float, int]], up_to: list[int], percent: float) -> float:
-    rank = (up_to[-1] - 1) * (percent / 100)
-    below, share = int(rank), rank - int(rank)
-    low = ordered[bisect_right(up_to, below)][0]
-    high = ordered[bisect_right(up_to, min(below + 1, up_to[-1] - 1))][0]
-    return low + (high - low) * share
+from chunkscope.simulation.slo import SloFound
+from chunkscope.simulation.spread import Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +42,19 @@ class TimelineStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """Requests that were not done when half of all had come, and when the last one came."""
+
+    halfway: int
+    at_the_end: int
+
+    @property
+    def grows(self) -> bool:
+        """By more than chance explains, three standard deviations: then it grows without end."""
+        return self.at_the_end - self.halfway > 3 * sqrt(self.at_the_end + self.halfway)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun:
     """One setting, tried. Times in seconds; `itl_s` is None when nobody got a second token."""
 
@@ -98,6 +76,13 @@ class SimulatedRun:
     cached_tokens: int
     kv_peak_tokens: int
     timeline: tuple[TimelineStep, ...] = ()
+    slo: SloFound | None = None  # None without limits
+    backlog: Backlog | None = None  # None unless requests come at their own times
+
+    @property
+    def goodput_per_s(self) -> float | None:
+        """Requests a second that met every limit."""
+        return self.slo.good_requests / self.makespan_s if self.slo else None
 
     @property
     def output_tokens_per_s(self) -> float:
@@ -115,7 +100,7 @@ class SimulatedRun:
         return {**plain(self), **{name: getattr(self, name) for name in _DERIVED}}
 
 
-_DERIVED = ("output_tokens_per_s", "tokens_per_s")
+_DERIVED = ("output_tokens_per_s", "tokens_per_s", "goodput_per_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +114,7 @@ class WorkloadInfo:
     task: str
     shared_prefix: int = 0
     left_out: int = 0
+    concurrency: int | None = None  # requests that the client keeps under way; None: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +125,12 @@ class Simulation(Artefact):
     schema: ClassVar = "chunkscope/simulation/1"
     made_by: ClassVar = "chunkscope simulate"
     default_path: ClassVar = Path("reports/simulation.json")
-    added_later: ClassVar = frozenset({"command", "assumed", "host", "graphed_tokens"})
+    added_later: ClassVar = frozenset(
+        {
+            *("command", "assumed", "host", "graphed_tokens"),
+            *("slo", "backlog", "goodput_per_s", "concurrency"),
+        }
+    )
 
     cost_model: CostModel
     vllm: str

@@ -11,6 +11,7 @@ from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import Simulation, WorkloadInfo
+from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
 
 
@@ -24,10 +25,13 @@ def simulate(
     shared_prefix: int = 0,
     task: Task = Task.GENERATE,
     timeline: int = 0,
+    concurrency: int | None = None,
+    slo: str | None = None,
 ) -> Simulation:
     """What would happen to these requests with this setting.
 
-    A request may be just (prompt tokens, output tokens): then it is there from the start.
+    A request may be just (prompt tokens, output tokens): then it is there from the start. A client
+    with a `concurrency` sends the next when one ends. `slo` as on the command line.
     """
     running = release(vllm_version)
     model = cost if isinstance(cost, CostModel) else _own(cost)
@@ -42,6 +46,8 @@ def simulate(
         shared_prefix=shared_prefix,
         prompt_logprobs=task is Task.LOGLIKELIHOOD,
         policy=policy,
+        concurrency=concurrency,
+        slo=read_slo(slo),
     )
     info = WorkloadInfo(
         source="given",
@@ -50,6 +56,7 @@ def simulate(
         arrivals="given",
         task=task.value,
         shared_prefix=shared_prefix,
+        concurrency=concurrency,
     )
     run = run_setting(circumstances, EngineArgs.of(args), watch=timeline)
     return Simulation(

@@ -25,10 +25,10 @@ from chunkscope.simulation.result import (
     PromptChunk,
     SimulatedRun,
     Simulation,
-    Spread,
     TimelineStep,
     WorkloadInfo,
 )
+from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,

@@ -44,6 +44,12 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
     }
 
 
+def closed_loop(seed: int) -> Workload:
+    """The same, sent by a client that keeps only a few under way."""
+    made = workload(seed, lag=seed % 2 == 1)
+    return {**made, "concurrency": random.Random(seed).choice([1, 2, 3, 8])}
+
+
 def _request(chance: random.Random, longest: int) -> dict[str, Any]:
     short = chance.random() < 0.5
     return {

@@ -13,8 +13,8 @@ from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError, UsageError
-from chunkscope.simulation.result import spread
 from chunkscope.simulation.simulate import simulate
+from chunkscope.simulation.spread import spread
 from chunkscope.simulation.workload import Request
 
 # Numbers that make times easy to follow: a step takes a second, each token a thousandth more.

@@ -9,19 +9,21 @@ import pytest
 
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
-from tests.simulation.generated import Workload, workload
+from tests.simulation.generated import Workload, closed_loop, workload
 from tests.simulation.twin import trace
 
 pytestmark = pytest.mark.vllm
 
 WORKLOADS = 320
 ASYNC_WORKLOADS = 80
+CLOSED_LOOPS = 60
 
 
 @pytest.fixture(scope="module")
 def workloads() -> list[Workload]:
     plain = [workload(seed) for seed in range(WORKLOADS)]
-    return plain + [workload(10_000 + seed, lag=True) for seed in range(ASYNC_WORKLOADS)]
+    lagging = [workload(10_000 + seed, lag=True) for seed in range(ASYNC_WORKLOADS)]
+    return plain + lagging + [closed_loop(20_000 + seed) for seed in range(CLOSED_LOOPS)]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,7 @@ def twin(asked: Workload, vllm: dict[str, Any], *, fast: bool) -> list[dict[str,
         {name: value for name, value in asked["engine"].items() if name not in vllm["unknown"]},
         rules=rules_of(release(vllm["vllm"])),
         shared_prefix=asked["shared_prefix"],
+        concurrency=asked.get("concurrency"),
         fast=fast,
     )
 
@@ -70,3 +73,14 @@ def test_the_workloads_reach_what_is_hard(workloads, real):
     hits = sum(c < p + o for c, p, o in zip(computed, prompts, outputs, strict=True))
     assert preempting > 60
     assert hits > 40
+
+
+def test_a_closed_loop_keeps_so_many_under_way(workloads, real):
+    """The client's own limit binds: with all of them at once other steps would have come."""
+    binding = 0
+    for asked, steps in zip(workloads, real, strict=True):
+        if "concurrency" in asked:
+            most = max(len(step["tokens"]) for step in steps)
+            assert most <= asked["concurrency"]
+            binding += most == asked["concurrency"] < asked["engine"]["max_num_seqs"]
+    assert binding > 20

@@ -8,8 +8,9 @@ from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.loop import Circumstances
-from chunkscope.simulation.result import SimulatedRun, Spread
+from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.simulate import simulate
+from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.sweep import BUDGETS, knee, pareto, points, run_all
 from chunkscope.simulation.workload import Request
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.simulation.arrivals import Arrivals
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.policies import VllmPolicy, VllmPriorityPolicy
 from chunkscope.simulation.request_state import RequestState
@@ -22,6 +23,7 @@ def trace(
     *,
     rules: Rules | None = None,
     shared_prefix: int = 0,
+    concurrency: int | None = None,
     fast: bool = True,
 ) -> list[Seen]:
     """Each step: the tokens of each request by its place, and who was preempted."""
@@ -31,12 +33,13 @@ def trace(
     kind = VllmPriorityPolicy if engine.pop("policy", "fcfs") == "priority" else VllmPolicy
     args = EngineArgs(block_size=size, kv_cache_tokens=blocks * size, **engine)
     scheduler = (FastScheduler if fast else Scheduler)(args, rules, kind(args, rules))
-    coming = deque(enumerate(requests))
+    states = [_state(place, asked, shared_prefix, size) for place, asked in enumerate(requests)]
+    coming = Arrivals(states, concurrency)
     steps: list[Seen] = []
     flying: deque[Step] = deque()
     for turn in range(MOST_STEPS):
-        while coming and coming[0][1].get("comes_at", 0) <= turn:
-            scheduler.add_request(_state(*coming.popleft(), shared_prefix, size))
+        for request in coming.due(turn):
+            scheduler.add_request(request)
         if not scheduler.has_requests() and not coming:
             break
         decoding = tuple(scheduler.decoding) if isinstance(scheduler, FastScheduler) else ()
@@ -46,7 +49,9 @@ def trace(
             steps.append({"tokens": _tokens(scheduler, step, decoding), "preempted": preempted})
         flying.append(step)
         while len(flying) > int(args.async_scheduling):
-            scheduler.update_from_output(flying.popleft())
+            done = flying.popleft()
+            scheduler.update_from_output(done)
+            coming.ended(len(done.ended), turn)
     return steps
 
 
@@ -66,7 +71,11 @@ def _tokens(scheduler: Scheduler, step: Step, decoding: tuple[RequestState, ...]
 def _state(place: int, asked: dict[str, Any], shared: int, size: int) -> RequestState:
     return RequestState(
         place,
-        Request(prompt_tokens=asked["prompt"], output_tokens=asked["output"]),
+        Request(
+            prompt_tokens=asked["prompt"],
+            output_tokens=asked["output"],
+            arrival_s=asked.get("comes_at", 0),
+        ),
         shared_blocks=min(shared, asked["prompt"]) // size,
         skips_cache=asked.get("prompt_logprobs", False),
         priority=asked.get("priority", 0),

@@ -13,11 +13,14 @@ from rich.text import Text
 
 from chunkscope.artefacts.figures import BY_PROMISE, MAKESPAN
 from chunkscope.artefacts.numbers import change, number, plural, seconds, share
+from chunkscope.artefacts.units import SECONDS, exceeds
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
+from chunkscope.report import sentences
 from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
 from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
+from chunkscope.simulation.slo import Limit, SloFound
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +29,6 @@ PLOT_ROWS = 12
 NO_GAPS = "* The fastest. Nobody gets a second token, so there are no gaps to weigh against it."
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BAR_CELLS = 20
-TITLES = {"default": "vLLM's own"}
 MOST_TELLING = ("ttft_p50", "ttft_p95", "itl_p50", "itl_p99", "itl_max", "e2e_p95")
 TIMES = (MAKESPAN, *(BY_PROMISE[name] for name in MOST_TELLING))
 
@@ -39,7 +41,8 @@ def show_simulation(simulation: Simulation, console: "Console") -> None:
         _show_sweep(simulation, console)
     else:
         console.print(_beside(simulation.runs))
-        console.print(Text(_verdict(simulation.runs)))
+        for line in sentences.simulated(simulation):
+            console.print(Text(line))
     for run in simulation.runs:
         if run.timeline:
             console.print()
@@ -57,6 +60,9 @@ def _headline(simulation: Simulation) -> Text:
 def _workload(simulation: Simulation) -> str:
     work, run = simulation.workload, simulation.run
     arrivals = {"batch": "all at once", "given": "as given"}.get(work.arrivals, work.arrivals)
+    if work.concurrency is not None:
+        arrivals += f", at most {work.concurrency:,} under way"
+        arrivals = arrivals.removeprefix("all at once, ")
     seed = f", seed {work.seed}" if work.seed is not None else ""
     return (
         f"{plural(work.requests, 'request')} from {work.source}, {arrivals}{seed}: "
@@ -95,7 +101,7 @@ def _host(cost: CostModel) -> str:
 
 
 def _beside(runs: Sequence[SimulatedRun]) -> Table:
-    settings = (TITLES.get(run.setting, run.setting or "setting") for run in runs)
+    settings = map(sentences.setting, runs)
     table = figure_table("", (*settings, *(["change"] if len(runs) == 2 else [])))
     for name, *cells in _rows(runs):
         table.add_row(name, *cells)
@@ -112,6 +118,7 @@ def _rows(runs: Sequence[SimulatedRun]) -> Iterator[list[str]]:
         values = [figure.of(run) for run in runs]
         by = [change(values[1], values[0])] if len(values) == 2 else []
         yield [figure.title, *("-" if v is None else seconds(v) for v in values), *by]
+    yield from _slo_rows(runs)
     yield ["tokens per second, in and out", *(number(round(r.tokens_per_s)) for r in runs)]
     yield ["steps", *(number(r.steps) for r in runs)]
     yield ["prompts read in chunks", *(number(r.chunked_prompts) for r in runs)]
@@ -120,23 +127,28 @@ def _rows(runs: Sequence[SimulatedRun]) -> Iterator[list[str]]:
     yield ["KV cache at its fullest", *(share(_fullest(r)) for r in runs)]
 
 
+def _slo_rows(runs: Sequence[SimulatedRun]) -> Iterator[list[str]]:
+    """Figures that are limited, and requests a second that met all limits."""
+    found = [run.slo for run in runs if run.slo]
+    for limit in found[0].limits if found else ():
+        title = f"{limit.name}, limit {SECONDS.write(limit.seconds)}"
+        yield [title, *(_limited(one, limit) for one in found)]
+    if found:
+        yield ["goodput, requests per second", *(f"{run.goodput_per_s:.3g}" for run in runs)]
+
+
+def _limited(found: SloFound, limit: Limit) -> str:
+    value = found.found_of(limit)
+    mark = "! " if exceeds(value or 0.0, limit.seconds) else ""
+    return "-" if value is None else f"{mark}{seconds(value)}"
+
+
 def _threshold(run: SimulatedRun) -> str:
     return number(run.args.long_prefill_token_threshold or None)
 
 
 def _fullest(run: SimulatedRun) -> float:
     return run.kv_peak_tokens / (run.args.num_blocks * run.args.block_size)
-
-
-def _verdict(runs: Sequence[SimulatedRun]) -> str:
-    if len(runs) < 2:
-        return "This is what vLLM does by itself: there is nothing to compare it with."
-    gain = runs[1].makespan_s / runs[0].makespan_s - 1
-    if abs(gain) < 0.02:
-        return "The makespan is within 2 % of vLLM's own setting: it makes no difference there."
-    word = "shorter" if gain > 0 else "longer"
-    by = abs(1 - runs[0].makespan_s / runs[1].makespan_s)
-    return f"The makespan is {by:.0%} {word} than with vLLM's own setting."
 
 
 # -- a sweep -----------------------------------------------------------------------------------

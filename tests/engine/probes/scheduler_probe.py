@@ -2,7 +2,8 @@
 
 Reads [{"engine": {...}, "requests": [...], "shared_prefix": n}, ...] from stdin as JSON. No model
 is loaded: a made-up result ends each step. A request comes before the step `comes_at`; it may bring
-its `prompt_ids`. With `async_scheduling` a step is scheduled before the result of the one before is
+its `prompt_ids`. With a `concurrency` it also waits until fewer than so many are under way: a
+closed loop. With `async_scheduling` a step is scheduled before the result of the one before is
 there.
 """
 
@@ -104,8 +105,9 @@ class Machine:
         hasher = kv_cache_utils.get_request_block_hasher(engine["block_size"], sha256_cbor)
         coming = deque(enumerate(workload["requests"]))
         steps, flying, turn = [], deque(), 0
+        most = workload.get("concurrency") or len(coming)
         while (coming or scheduler.has_unfinished_requests()) and turn < MOST_STEPS:
-            while coming and coming[0][1]["comes_at"] <= turn:
+            while coming and coming[0][1]["comes_at"] <= turn and len(scheduler.requests) < most:
                 place, asked = coming.popleft()
                 scheduler.add_request(_request(place, asked, workload["shared_prefix"], hasher))
             turn += 1

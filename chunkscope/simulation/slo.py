@@ -1,0 +1,174 @@
+"""Limits on latencies (`ttft_p95=1s,itl_p99=50ms`), and what became of them in a run.
+
+A limit is on a percentile over all requests or gaps. Goodput counts single requests, as
+`vllm bench serve` and aiperf do: those whose first token, mean gap and end all came in time.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from chunkscope.artefacts.units import SECONDS, exceeds
+from chunkscope.errors import UsageError
+from chunkscope.simulation.spread import Ranked
+
+METRICS = {
+    "ttft": "time to first token",
+    "itl": "gap between tokens",
+    "tpot": "mean gap of a request",
+    "e2e": "whole answer",
+}
+# As vLLM's benchmark, aiperf and GuideLLM call the same. aiperf's and GuideLLM's inter-token
+# latency is a request's mean, which is vLLM's tpot; vLLM's itl is each gap.
+ALIASES = {
+    "time_to_first_token": "ttft",
+    "inter_token_latency": "tpot",
+    "e2el": "e2e",
+    "latency": "e2e",
+    "request_latency": "e2e",
+}
+EXAMPLE = "ttft_p95=1s,itl_p99=50ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """`at`: max, mean, or a percentile such as p95."""
+
+    metric: str
+    at: str
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.metric}_{self.at}"
+
+    def __str__(self) -> str:
+        """
+        >>> str(Limit(metric="itl", at="p99", seconds=0.05))
+        'itl_p99 50 ms'
+        """
+        return f"{self.name} {SECONDS.write(self.seconds)}"
+
+    def of(self, ranked: Ranked) -> float | None:
+        """The figure that is limited; None where nothing happened that could be too late."""
+        if not ranked:
+            return None
+        if self.at == "max":
+            return ranked.max
+        return ranked.mean if self.at == "mean" else ranked.percentile(float(self.at[1:]))
+
+
+Slo = tuple[Limit, ...]
+
+
+def read_slo(text: str | None) -> Slo:
+    """What `--slo` says; UsageError with what there is where it says something else.
+
+    >>> [str(limit) for limit in read_slo("ttft_p95=1s, e2el_max=30s")]
+    ['ttft_p95 1 s', 'e2e_max 30 s']
+    """
+    if text is None:
+        return ()
+    limits = tuple(_limit(part.strip()) for part in text.split(","))
+    names = [limit.name for limit in limits]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"--slo limits {twice} twice", hint=f"write it like {EXAMPLE}")
+    return limits
+
+
+def _limit(text: str) -> Limit:
+    name, _, value = text.partition("=")
+    metric, _, at = name.strip().lower().rpartition("_")
+    metric = ALIASES.get(metric, metric)
+    if metric not in METRICS or not _is_rank(at):
+        raise UsageError(
+            f"--slo knows no {name.strip() or text!r}",
+            hint=f"write it like {EXAMPLE}: {', '.join(METRICS)} with _p50 to _p99, _max or _mean",
+        )
+    try:
+        seconds = SECONDS.read(value.strip())
+    except ValueError as error:
+        raise UsageError(f"--slo {name}: {error}") from None
+    if not seconds:
+        raise UsageError(f"--slo {name}: nothing takes no time", hint=f"write it like {EXAMPLE}")
+    return Limit(metric=metric, at=at, seconds=seconds)
+
+
+def _is_rank(at: str) -> bool:
+    """
+    >>> _is_rank("p99.9"), _is_rank("max"), _is_rank("p100"), _is_rank("p")
+    (True, True, False, False)
+    """
+    number = at.removeprefix("p")
+    is_number = at.startswith("p") and number.replace(".", "", 1).isdecimal()
+    return at in ("max", "mean") or (is_number and 0 < float(number) < 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTimes:
+    """What one request saw, in seconds."""
+
+    ttft_s: float
+    e2e_s: float
+    output_tokens: int
+
+    @property
+    def tpot_s(self) -> float:
+        """As vLLM has it: 0 where there is no second token."""
+        return (self.e2e_s - self.ttft_s) / max(1, self.output_tokens - 1)
+
+    def meets(self, limit: Limit) -> bool:
+        """Of the gaps, single requests are judged by their mean."""
+        times = {"ttft": self.ttft_s, "e2e": self.e2e_s}
+        return times.get(limit.metric, self.tpot_s) <= limit.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloFound:
+    """The figure of each limit, and how many requests met all of them."""
+
+    limits: Slo
+    found_s: tuple[float | None, ...]
+    good_requests: int
+
+    def found_of(self, limit: Limit) -> float | None:
+        return self.found_s[self.limits.index(limit)]
+
+    def used(self, limit: Limit) -> float:
+        """As a share of the limit: over 1 it is broken."""
+        return (self.found_of(limit) or 0.0) / limit.seconds
+
+    @property
+    def tightest(self) -> Limit:
+        return max(self.limits, key=self.used)
+
+    @property
+    def use(self) -> float:
+        """Of the limit that has the least room."""
+        return self.used(self.tightest)
+
+    @property
+    def room(self) -> float:
+        """The least relative distance to a limit; below 0 one is broken."""
+        return 1 - self.use
+
+    @property
+    def is_met(self) -> bool:
+        return not exceeds(self.use, 1.0)
+
+
+def slo_found(
+    limits: Slo, requests: Sequence[RequestTimes], gaps: Iterable[tuple[float, int]]
+) -> SloFound | None:
+    """`gaps`: between tokens, and how often. None without limits."""
+    if not limits:
+        return None
+    several = [request for request in requests if request.output_tokens > 1]
+    values = {
+        "ttft": Ranked((request.ttft_s, 1) for request in requests),
+        "itl": Ranked(gaps),
+        "tpot": Ranked((request.tpot_s, 1) for request in several),
+        "e2e": Ranked((request.e2e_s, 1) for request in requests),
+    }
+    good = sum(all(request.meets(limit) for limit in limits) for request in requests)
+    found = tuple(limit.of(values[limit.metric]) for limit in limits)
+    return SloFound(limits=limits, found_s=found, good_requests=good)
