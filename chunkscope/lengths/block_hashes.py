@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from chunkscope.lengths.prefixes import Ints, PromptBlocks, measure, stretched
-from chunkscope.lengths.reuse import BLOCK_SIZE, PrefixReuse
+from chunkscope.lengths.measured_reuse import measure
+from chunkscope.lengths.prefixes import Ints, PromptBlocks, stretched
+from chunkscope.lengths.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.stretches import sharing_of
 from chunkscope.tokenizers.engines import ID_BYTES
@@ -172,7 +173,9 @@ class BlockHashes:
             differs = np.flatnonzero(mine != others)
             self._common = prompt[: int(differs[0]) * ID_BYTES if len(differs) else size]
 
-    def measured(self) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:
+    def measured(
+        self, sent: HowSent = AS_THEY_ARE
+    ) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:
         """What they share, in figures and prompt for prompt; nothing if there are no prompts."""
         if not self._own:
             return None, None
@@ -192,5 +195,6 @@ class BlockHashes:
             blocks=blocks[stretched(begin.ravel(), stretches.ravel())],
         )
         common = len(self._common or b"") // ID_BYTES
-        reuse = measure(prompts, positions=self._positions, common_tokens=common)
-        return reuse, sharing_of(prompts)
+        reuse = measure(prompts, positions=self._positions, common_tokens=common, sent=sent)
+        sharing = sharing_of(prompts)
+        return reuse, sharing.longest_first() if sent.longest_first else sharing

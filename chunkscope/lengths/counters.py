@@ -146,8 +146,7 @@ class _Texts:
         while self.on_their_way:
             self._take()
         self.tally.engines = tuple(sorted(self.counting.used))
-        if self.hashes:
-            self.tally.prefixes, self.tally.sharing = self.hashes.measured()
+        self.tally.compared = self.hashes
 
     def _compare_no_more(self) -> None:
         """What is on its way was asked for ids, what follows is only counted."""
@@ -342,7 +341,7 @@ class _Requests:
         if self._texts is not None:
             self._texts.finish()
         if not self.is_comparable:
-            self.tally.prefixes = self.tally.sharing = None
+            self.tally.compared = None
         if self.counted_itself:
             self.tally.engines += (f"mistral-common {version('mistral-common')}",)
 

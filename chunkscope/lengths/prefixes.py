@@ -5,17 +5,15 @@ a prompt are found, for its last token has to be computed; prompts are taken in 
 Requests for the likelihood of a prompt write to the cache and do not read from it.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chunkscope.lengths.reuse import BLOCK_SIZE, CachedAt, PrefixGroup, PrefixReuse
+from chunkscope.lengths.reuse import BLOCK_SIZE, PrefixGroup
 
-_CAPACITIES = [1 << power for power in range(14, 27, 2)]  # 16K tokens to 64M
-_CURVE_PROMPTS = 100_000  # go through the caches: more would take longer than counting them
 _MOST_GROUPS = 5
 
 Ints = NDArray[np.int64]
@@ -122,6 +120,13 @@ class PrefixTree:
         deepest[self.rows] = self.branches  # the last to be written is the deepest
         return np.argsort([turn[branch] for branch in deepest.tolist()], kind="stable")
 
+    def longest_first(self) -> Ints:
+        """lm-eval's order: by falling length, and of one length those that begin alike together."""
+        turn = np.empty(len(self._prompts.full), np.int64)
+        turn[self.depth_first()] = np.arange(len(turn))
+        order: Ints = np.lexsort((turn, -self._prompts.tokens))
+        return order
+
     def groups(self, positions: Sequence[int]) -> tuple[PrefixGroup, ...]:
         """The branches that save most, among those that not every prompt has."""
         _, first, members = np.unique(self.branches, return_index=True, return_counts=True)
@@ -135,77 +140,6 @@ class PrefixTree:
             )
             for group in largest[saved[largest] > 0]
         )
-
-
-def lru_cached_tokens(prompts: PromptBlocks, paths: Paths, kv_blocks: int) -> Ints:
-    """By prompt, the tokens it finds in so many blocks, when one prompt runs at a time.
-
-    The blocks unused for longest go first, of one prompt the last of them. A block that is written
-    again counts as the same. A prompt that does not fit finds nothing.
-    """
-    full = prompts.full.tolist()
-    partial = (prompts.tokens % BLOCK_SIZE > 0).tolist()  # a block that nobody finds, while it runs
-    kept = [0] * len(full)  # by prompt: the blocks there that it was the last to use
-    last_user: dict[int, int] = {}  # by branch
-    oldest, reach = 0, full[0]  # the prompt that loses blocks next, and how far it still has them
-    held, found = 0, [0] * len(full)
-    for row, path in enumerate(paths):
-        room = kv_blocks - partial[row]
-        if full[row] > room:
-            continue
-        for branch, start, end in path:
-            user = last_user.get(branch, -1)
-            if user >= oldest:
-                there = end if user > oldest else min(end, reach)
-                if there > start:
-                    kept[user] -= there - start
-                    found[row] = there
-            last_user[branch] = row
-        held += full[row] - found[row]
-        kept[row] = full[row]
-        while held > room:
-            taken = min(kept[oldest], held - room)
-            kept[oldest] -= taken
-            reach -= taken
-            held -= taken
-            if not kept[oldest]:
-                oldest += 1
-                reach = full[oldest]
-    return np.minimum(found, prompts.findable) * BLOCK_SIZE
-
-
-def measure(prompts: PromptBlocks, *, positions: Sequence[int], common_tokens: int) -> PrefixReuse:
-    """All figures; `positions` are the rows in the file, by prompt."""
-    tree = PrefixTree(prompts)
-    best = prompts.in_order(tree.depth_first())
-    cached = int(ideal_cached_tokens(prompts).sum())
-    all_read = replace(prompts, reads=np.ones_like(prompts.reads))
-    unread = 0 if prompts.reads.all() else int(ideal_cached_tokens(all_read).sum()) - cached
-    return PrefixReuse(
-        prompts=len(prompts.full),
-        tokens=int(prompts.tokens.sum()),
-        common_tokens=common_tokens,
-        cached_tokens=cached,
-        best_order_cached_tokens=int(ideal_cached_tokens(best).sum()),
-        working_set_tokens=prompts.distinct * BLOCK_SIZE,
-        unread_tokens=unread,
-        groups=tree.groups(positions),
-        capacities=tuple(_curve(prompts, tree, enough=0.99 * cached)),
-    )
-
-
-def _curve(prompts: PromptBlocks, tree: PrefixTree, *, enough: float) -> Iterator[CachedAt]:
-    """From room for two of the longest prompts up to where hardly anything is forgotten."""
-    if len(prompts.full) > _CURVE_PROMPTS:
-        return
-    paths = tree.shared_paths()
-    least = 2 * (int(prompts.tokens.max(initial=0)) + BLOCK_SIZE)
-    for capacity in _CAPACITIES:
-        if least <= capacity < prompts.distinct * BLOCK_SIZE:
-            cached = lru_cached_tokens(prompts, paths, capacity // BLOCK_SIZE)
-            yield CachedAt(kv_tokens=capacity, cached_tokens=int(cached.sum()))
-            if cached.sum() >= enough:
-                return
 
 
 def _shifted(values: Ints) -> Ints:

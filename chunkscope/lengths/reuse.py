@@ -6,6 +6,18 @@ from typing import Any
 from chunkscope.artefacts.schema import Count
 
 BLOCK_SIZE = 16  # tokens; vLLM's own for most models
+FLAT = 0.99  # of all that can be found: a larger cache is not worth it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowSent:
+    """In which order, and how long the answers are on average; None where it is not known."""
+
+    longest_first: bool = False  # as lm-eval does
+    output_tokens: int | None = None
+
+
+AS_THEY_ARE = HowSent()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +31,12 @@ class PrefixGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedAt:
-    """Tokens found in a KV cache of `kv_tokens`, one prompt after the other in file order."""
+    """Tokens found in a KV cache of `kv_tokens`: in file order, and where known in other orders."""
 
     kv_tokens: Count
     cached_tokens: Count
+    best_order_cached_tokens: Count | None = None
+    sent_order_cached_tokens: Count | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +44,11 @@ class PrefixReuse:
     """Prefix reuse by vLLM's rule: full blocks, chained, and never a prompt's last token.
 
     `cached_tokens` are those that need no prefill in a cache that never forgets, in file order;
-    `best_order_cached_tokens` when prompts that begin alike are sent one after the other, for
-    which a cache of two prompts is enough. `working_set_tokens` is what never forgetting takes.
+    `best_order_cached_tokens` when prompts that begin alike are sent one after the other;
+    `sent_order_cached_tokens` in a harness's order where that is another than the file's.
+    `working_set_tokens` is what never forgetting takes. In `capacities` up to `running` requests
+    hold their prompts and answers of `output_tokens`, the first to come being the first to end;
+    in profiles of old, where `running` is None, they ran one by one.
     """
 
     prompts: Count
@@ -44,6 +61,9 @@ class PrefixReuse:
     block_size: Count = BLOCK_SIZE
     groups: tuple[PrefixGroup, ...] = ()
     capacities: tuple[CachedAt, ...] = ()
+    sent_order_cached_tokens: Count | None = None
+    running: Count | None = None
+    output_tokens: Count | None = None  # None where it is not known: an answer of one token
 
     @classmethod
     def of_json(cls, written: dict[str, Any]) -> "PrefixReuse":

@@ -18,6 +18,7 @@ from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.counters import CountedBy, NoTokenizer, counter_for
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Sample
+from chunkscope.lengths.reuse import HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.tally import Counted, Tally
 from chunkscope.sources.archives import close_idle
@@ -249,6 +250,7 @@ class _Dataset:
     def result(self, error: ChunkscopeError | None) -> Counted:
         source, reader, selection, tally = self.source, self.reader, self.selection, self.tally
         log = self._log()
+        prefixes, sharing = self._compared(log)
         profile = DatasetProfile(
             name=source.name,
             group=source.group,
@@ -271,10 +273,20 @@ class _Dataset:
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
             log=log,
-            prefixes=tally.prefixes,
-            sharing=_as_sent(tally.sharing, log),
+            prefixes=prefixes,
+            sharing=sharing,
         )
         return Counted(profile=profile, engines=tally.engines, error=error)
+
+    def _compared(self, log: LogSummary | None) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:
+        """What the prompts share, as they were sent."""
+        if self.tally.compared is None:
+            return None, None
+        outputs = self.tally.output_lengths
+        longest_first = log is not None and log.order == LONGEST_FIRST
+        answer = round(outputs.total / outputs.count) if outputs and outputs.count else None
+        sent = HowSent(longest_first=longest_first, output_tokens=answer)
+        return self.tally.compared.measured(sent)
 
     def _label(self) -> str:
         if self.selection is None:
@@ -307,11 +319,6 @@ class _Dataset:
             )
         if media := self.tally.media_rows:
             yield f"{media:,} rows hold images, audio or video: only their text is counted"
-
-
-def _as_sent(sharing: Sharing | None, log: LogSummary | None) -> Sharing | None:
-    longest_first = sharing and log and log.order == LONGEST_FIRST
-    return sharing.longest_first() if sharing and longest_first else sharing
 
 
 def _sentence(error: ChunkscopeError) -> str:

@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
-from chunkscope.lengths.reuse import PrefixReuse
-from chunkscope.lengths.sharing import Sharing
+
+if TYPE_CHECKING:
+    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,7 @@ class Tally:
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()
         self.rendered_chats = False
-        self.prefixes: PrefixReuse | None = None
-        self.sharing: Sharing | None = None
+        self.compared: BlockHashes | None = None
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None

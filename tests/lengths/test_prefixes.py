@@ -1,6 +1,6 @@
 """Prefix reuse: the same figures as the rule written out token by token, block by block."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from itertools import pairwise, takewhile
 
 import numpy as np
@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 
 from chunkscope.lengths import block_hashes
 from chunkscope.lengths.block_hashes import BlockHashes
-from chunkscope.lengths.prefixes import (
-    PrefixTree,
-    PromptBlocks,
-    ideal_cached_tokens,
-    lru_cached_tokens,
-)
-from chunkscope.lengths.reuse import PrefixGroup, PrefixReuse
+from chunkscope.lengths.kv_curve import ONE_BY_ONE, Load, lru_cached_tokens
+from chunkscope.lengths.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens
+from chunkscope.lengths.reuse import HowSent, PrefixGroup, PrefixReuse
 from chunkscope.tokenizers.shared_prefixes import Prefix
 
 Prompt = list[int]
@@ -66,24 +62,37 @@ def brute_ideal(prompts: list[Prompt], reads: list[bool]) -> list[int]:
     return cached
 
 
-def brute_lru(prompts: list[Prompt], kv_blocks: int) -> list[int]:
+def brute_lru(prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE) -> list[int]:
     """Block by block, the longest unused first and of one prompt the last first."""
     unused: OrderedDict[tuple[int, ...], None] = OrderedDict()
+    running: deque[list[tuple[int, ...]]] = deque()
     cached = []
-    for prompt in prompts:
-        mine = chains(prompt)
-        if -(-len(prompt) // 16) > kv_blocks:
+
+    def held(more: list[tuple[int, ...]]) -> int:
+        return len({one for blocks in (*running, more) for one in blocks})
+
+    for number, prompt in enumerate(prompts):
+        sequence = prompt + [-1 - number] * (load.output_tokens - 1)
+        mine = chains(sequence)
+        if -(-len(sequence) // 16) > kv_blocks:
             cached.append(0)
             continue
+        known = {*unused, *(one for blocks in running for one in blocks)}
         found = 0
-        while found + 16 < len(prompt) and mine[found // 16] in unused:
+        while found + 16 < len(prompt) and mine[found // 16] in known:
             found += 16
         cached.append(found)
-        for one in mine:
+        whole = [*mine, (-1, number)] if len(sequence) % 16 else mine  # the last is only its own
+        for one in whole:
             unused.pop(one, None)
-        while len(unused) + -(-len(prompt) // 16) > kv_blocks:
+        while held(whole) > kv_blocks or len(running) >= load.running:
+            ended = running.popleft()
+            rest = {one for blocks in (*running, whole) for one in blocks}
+            free = [one for one in reversed(ended) if one not in rest and one[0] != -1]
+            unused.update(dict.fromkeys(free))
+        running.append(whole)
+        while len(unused) + held([]) > kv_blocks:
             unused.popitem(last=False)
-        unused.update(dict.fromkeys(reversed(mine)))
     return cached
 
 
@@ -111,6 +120,16 @@ def test_what_a_small_cache_finds(prompts, kv_blocks):
     blocks = as_blocks(prompts)
     found = lru_cached_tokens(blocks, PrefixTree(blocks).shared_paths(), kv_blocks).tolist()
     assert found == brute_lru(prompts, kv_blocks)
+
+
+@given(families(), st.integers(1, 40), st.integers(1, 5), st.integers(1, 40))
+def test_what_a_small_cache_finds_while_others_run(prompts, kv_blocks, running, output_tokens):
+    load = Load(running=running, output_tokens=output_tokens)
+    blocks = as_blocks(prompts)
+    paths = PrefixTree(blocks).shared_paths()
+    assert lru_cached_tokens(blocks, paths, kv_blocks, load).tolist() == brute_lru(
+        prompts, kv_blocks, load
+    )
 
 
 @given(families())
@@ -172,8 +191,22 @@ def test_sorting_helps_where_the_cache_is_small():
     found = reuse(prompts)
     assert found.cached_tokens == found.best_order_cached_tokens == 2000 * 160
     assert [(at.kv_tokens, at.cached_tokens) for at in found.capacities] == [
-        (16_384, 0), (65_536, 0),
+        (1 << 14, 0), (1 << 15, 0), (1 << 16, 0), (1 << 17, 0), (1 << 18, 320_000),
     ]  # fmt: skip
+    assert {at.best_order_cached_tokens for at in found.capacities} == {320_000}
+
+
+def test_longest_first_is_an_order_of_its_own():
+    """Two subjects whose questions alternate in length: longest first they alternate too."""
+    prompts = [few_shot(i % 2, 0)[:160] + [2000 + i] * (400 - i) for i in range(300)]
+    found, _ = collected(sorted(prompts)).measured(HowSent(longest_first=True))
+    assert found is not None
+    assert found.sent_order_cached_tokens == found.cached_tokens == found.best_order_cached_tokens
+    assert found.capacities[0].sent_order_cached_tokens is not None
+    without, _ = collected(sorted(prompts)).measured()
+    assert without is not None
+    assert without.sent_order_cached_tokens is None
+    assert {at.sent_order_cached_tokens for at in without.capacities} == {None}
 
 
 def test_an_exact_repeat_computes_its_last_block_again():

@@ -132,7 +132,7 @@ def test_requests_of_a_log():
     ids[7] = ids[7][-50:]
     reads = [request.kind == "generate" for request in requests]
     tally = counted(tokenizer, requests)
-    found = tally.prefixes
+    found, _ = tally.compared.measured()
     assert found.cached_tokens == sum(brute_ideal(ids, reads))
     assert found.cached_tokens + found.unread_tokens == sum(brute_ideal(ids, [True] * 60))
     assert found.tokens == tally.tokens == sum(map(len, ids))
@@ -141,8 +141,7 @@ def test_requests_of_a_log():
 def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
     tally = counted(Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)])
     assert tally.rows == 2
-    assert tally.prefixes is None
-    assert tally.sharing is None
+    assert tally.compared is None
 
 
 def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> Tally:

@@ -83,7 +83,7 @@ def _shared_table(measured: Measured, width: int) -> Table:
 
 def _capacity_table(measured: Measured, width: int) -> Table:
     """What is found in file order; blank where two prompts do not fit, or all of them do."""
-    sizes = sorted({at.kv_tokens for _, reuse in measured for at in reuse.capacities})
+    sizes = sorted({at.kv_tokens for _, reuse in measured for at in reuse.capacities})[::2]
     headings = (*(f"{size // 1024:,}K" for size in sizes), "no limit", "best order")
     table = _table("found by KV cache", headings, width)
     for dataset, reuse in measured:
@@ -127,10 +127,10 @@ def _groups(measured: Measured) -> Iterator[Text]:
 def _about(profile: Profile, measured: Measured) -> Iterator[Text]:
     (size,) = {reuse.block_size for _, reuse in measured} or {0}
     yield Text(
-        f"By vLLM's rule: full blocks of {size} tokens, and never a prompt's last token. One "
-        "prompt after the other, in the file's order; in the best order, those that begin alike "
-        "follow each other, and a cache of two prompts is enough. Requests that run at the same "
-        "time need room besides, and likelihood requests do not read from the cache."
+        f"By vLLM's rule: full blocks of {size} tokens, and never a prompt's last token; in the "
+        "file's order, and in the best one, in which those that begin alike follow each other. Up "
+        "to 256 requests run at a time and hold their blocks, the first to come ending first. "
+        "Likelihood requests do not read from the cache."
     )
     for dataset, reuse in measured:
         if reuse.unread_tokens:

@@ -1,0 +1,119 @@
+"""How much of the prompts is found by the size of the KV cache, while others run.
+
+The model: prompts are taken in their order, as many at a time as fit and vLLM lets run. Each holds
+the blocks of its prompt and answer until it ends, and the one that began first ends first. What
+is left of the cache holds the blocks of those that have ended, the longest unused going first.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chunkscope.lengths.prefixes import Ints, Paths, PromptBlocks, ideal_cached_tokens
+from chunkscope.lengths.reuse import BLOCK_SIZE, FLAT
+
+RUNNING = 256  # vLLM's own max_num_seqs on most GPUs
+_CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
+_MOST_PROMPTS = 100_000  # go through the caches: more would take longer than counting them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How many requests run at a time at most, and how long the answer of each is."""
+
+    running: int = RUNNING
+    output_tokens: int = 1
+
+
+ONE_BY_ONE = Load(running=1)
+
+
+def lru_cached_tokens(
+    prompts: PromptBlocks, paths: Paths, kv_blocks: int, load: Load = ONE_BY_ONE
+) -> Ints:
+    """By prompt, the tokens it finds in so many blocks.
+
+    Of one prompt the last blocks go first. A block that is written again counts as the same. A
+    prompt that does not fit finds nothing.
+    """
+    computed = prompts.tokens + (load.output_tokens - 1)  # an answer's last token is not
+    full = (computed // BLOCK_SIZE).tolist()
+    partial = (computed % BLOCK_SIZE > 0).tolist()  # a block that nobody finds, while it runs
+    kept = [0] * len(full)  # by prompt: the blocks there that it was the last to use
+    last_user: dict[int, int] = {}  # by branch
+    oldest, reach = 0, full[0]  # the prompt that loses blocks next, and how far it still has them
+    eldest, running_blocks = 0, 0  # the first that still runs; shared blocks are counted once
+    held, found = 0, [0] * len(full)  # full blocks in the cache, of those that run too
+    for row, path in enumerate(paths):
+        if full[row] + partial[row] > kv_blocks:
+            partial[row] = False
+            continue
+        for branch, start, end in path:
+            user = last_user.get(branch, -1)
+            if user >= oldest:
+                there = end if user > oldest else min(end, reach)
+                if there > start:
+                    kept[user] -= there - start
+                    running_blocks -= there - start if user >= eldest else 0
+                    found[row] = there
+            last_user[branch] = row
+        held += full[row] - found[row] + partial[row]
+        kept[row] = full[row]
+        running_blocks += full[row] + partial[row]
+        while running_blocks > kv_blocks or row - eldest >= load.running:
+            running_blocks -= kept[eldest] + partial[eldest]
+            held -= partial[eldest]
+            eldest += 1
+        while held > kv_blocks:
+            taken = min(kept[oldest], held - kv_blocks)
+            kept[oldest] -= taken
+            reach -= taken
+            held -= taken
+            if not kept[oldest]:
+                oldest += 1
+                reach = full[oldest]
+    return np.minimum(found, prompts.findable) * BLOCK_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedPrompts:
+    """Prompts in an order, and what they find when nothing is forgotten."""
+
+    prompts: PromptBlocks
+    paths: Paths
+    ideal_tokens: int
+
+    @classmethod
+    def of(cls, prompts: PromptBlocks, paths: Paths, order: Ints) -> "OrderedPrompts":
+        as_ordered = prompts.in_order(order)
+        return cls(
+            prompts=as_ordered,
+            paths=[paths[row] for row in order.tolist()],
+            ideal_tokens=int(ideal_cached_tokens(as_ordered).sum()),
+        )
+
+    def found(self, capacity: int, load: Load) -> int:
+        cached = lru_cached_tokens(self.prompts, self.paths, capacity // BLOCK_SIZE, load)
+        return int(cached.sum())
+
+
+def curve(orderings: Sequence[OrderedPrompts], load: Load) -> Iterator[tuple[int, list[int]]]:
+    """What each order finds, from room for two of the longest prompts up to where all are flat."""
+    prompts = orderings[0].prompts
+    if len(prompts.full) > _MOST_PROMPTS or not any(ordered.ideal_tokens for ordered in orderings):
+        return
+    least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + BLOCK_SIZE)
+    flat: dict[int, int] = {}
+    for capacity in _CAPACITIES:
+        if capacity < least:
+            continue
+        found = []
+        for place, ordered in enumerate(orderings):
+            cached = flat[place] if place in flat else ordered.found(capacity, load)
+            if cached >= FLAT * ordered.ideal_tokens:
+                flat[place] = cached
+            found.append(cached)
+        yield capacity, found
+        if len(flat) == len(orderings):
+            return
