@@ -7,7 +7,7 @@ of both models in reports/h200, the time per prompt to the mixed one: one H200 a
 0.24.0. Others are extrapolated.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.costs.gpus import Gpu
@@ -19,7 +19,11 @@ ATTENTION_EFFICIENCY = 0.64  # 0.81 ns per pair of 524,288 FLOP (0.65); 0.31 ns 
 WEIGHTS_EFFICIENCY = (
     0.90  # of the bandwidth: 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
 )
-KV_EFFICIENCY = 0.75  # 37 ns per context token of 128 KiB (0.74); 7.2 ns of 28 KiB (0.83)
+KV_EFFICIENCY = 0.80  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88)
+# Of that time, where the request before it in the batch has just read the same blocks: they are in
+# the L2 cache. Measured with Qwen3-8B (reports/h200/shared-decode.jsonl): 0.60 to 0.65; blocks
+# that others read, but not its neighbours, took 0.94 to 0.96.
+READ_AGAIN = 0.62
 LAUNCH_S = 1.3e-3
 FREE_TOKENS = (
     64  # hide behind reading the weights, with the larger model; hardly any with the other
@@ -103,6 +107,11 @@ class StepModel:
     free_tokens: int = 0
     host: Host = NO_HOST
     graphed_tokens: int = GRAPHED_TOKENS
+
+    def sharing(self, share: float) -> "StepModel":
+        """Where neighbours in the batch have this share of their context in common."""
+        taken = 1 - share * (1 - READ_AGAIN)
+        return replace(self, per_decode_context_s=self.per_decode_context_s * taken)
 
     def seconds(
         self,

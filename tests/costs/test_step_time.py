@@ -1,8 +1,11 @@
+import json
+
 import pytest
 
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
-from chunkscope.costs.step_time import step_model
+from chunkscope.costs.step_time import READ_AGAIN, step_model
+from tests.h200 import FOLDER
 
 
 @pytest.mark.parametrize(
@@ -61,3 +64,40 @@ def test_experts_that_are_not_chosen_cost_no_time_per_token():
 
 def test_the_estimate_says_what_it_was_fitted_on():
     assert "H200" in step_model(find_model("gpt2"), find_gpu("l4")).origin
+
+
+def decode_steps():
+    """What 128 decode steps of Qwen3-8B took on the H200, with and without shared beginnings."""
+    for line in (FOLDER / "shared-decode.jsonl").read_text().splitlines():
+        case = json.loads(line)
+        took = (min(case["tokens_129_s"]) - min(case["one_token_s"])) / 128
+        yield case, took
+
+
+def in_the_model(case):
+    """Seconds of a step half way through, if neighbours read the same blocks as they were sent."""
+    requests, prefix = case["requests"], case["prefix_tokens"]
+    repeated = (requests - case["groups"]) * prefix if case["neighbours_share"] else 0
+    context = requests * (prefix + case["own_tokens"] + 64)
+    step = step_model(find_model("qwen3-8b"), find_gpu("h200")).sharing(repeated / context)
+    return step.of(requests, 0, context, requests)
+
+
+@pytest.mark.parametrize(("case", "took"), [*decode_steps()])
+def test_decode_steps_took_what_the_model_says_with_and_without_shared_beginnings(case, took):
+    assert in_the_model(case) == pytest.approx(took, rel=0.12)
+
+
+def test_what_a_neighbour_has_just_read_is_read_faster():
+    """Of two batches that differ in that alone, by what the beginnings took."""
+    took = {tuple(case.values())[:4]: seconds for case, seconds in decode_steps()}
+    sizes = {(requests, prefix) for requests, prefix, _, groups in took if groups == 1}
+    model = step_model(find_model("qwen3-8b"), find_gpu("h200"))
+    shares = []
+    for requests, prefix in sizes:
+        alone = took.get((requests, prefix, 32, requests))
+        if alone is not None:
+            rest = model.of(requests, 0, requests * 96, requests)
+            shares.append((took[requests, prefix, 32, 1] - rest) / (alone - rest))
+    assert len(shares) == 5
+    assert sum(shares) / len(shares) == pytest.approx(READ_AGAIN, abs=0.02)
