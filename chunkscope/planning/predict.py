@@ -15,6 +15,7 @@ from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.planning.requests import MOST_REQUESTS, common_prefix
@@ -24,7 +25,14 @@ from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import knee, pareto, points, run_all
 from chunkscope.simulation.trace import read_trace
-from chunkscope.simulation.workload import BATCH, Drawing, Request, arrival_times, draw_workload
+from chunkscope.simulation.workload import (
+    BATCH,
+    Drawing,
+    Request,
+    arrival_times,
+    draw_workload,
+    with_shared_prefix,
+)
 
 PLAN, ASKED, DEFAULT = "plan", "asked", "default"
 # What vLLM's own setting has in common with the one beside it.
@@ -81,12 +89,12 @@ def predict(
     settings, lowered = _settings(plan, options, there)
     bench = _Bench(there=there, kv_cache_tokens=options.kv_cache_tokens)
     asked = bench.args(settings)
-    requests, info, notes = _requests(plan, profile, options, asked)
+    requests, stretches, info, notes = _requests(plan, profile, options, asked)
     circumstances = Circumstances(
         requests=requests,
         rules=rules_of(there.release),
         step=cost.step,
-        shared_prefix=info.shared_prefix,
+        stretches=stretches,
         prompt_logprobs=info.task == Task.LOGLIKELIHOOD,
         policy=options.policy,
         concurrency=options.concurrency,
@@ -204,10 +212,12 @@ def _settings(
 
 # -- the requests ------------------------------------------------------------------------------
 
+_Sent = tuple[tuple[Request, ...], tuple[Stretch, ...], WorkloadInfo, tuple[str, ...]]
+
 
 def _requests(
     plan: Plan, profile: Profile | None, options: SimulateOptions, args: EngineArgs
-) -> tuple[tuple[Request, ...], WorkloadInfo, tuple[str, ...]]:
+) -> _Sent:
     if options.requests is not None and options.requests < 1:
         raise UsageError(f"--requests must be at least 1, not {options.requests}")
     if options.trace is not None:
@@ -217,9 +227,7 @@ def _requests(
     return _of_profile(plan, profile, options, args)
 
 
-def _of_trace(
-    path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs
-) -> tuple[tuple[Request, ...], WorkloadInfo, tuple[str, ...]]:
+def _of_trace(path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs) -> _Sent:
     trace = read_trace(path)
     found = trace.requests[: options.requests]
     limit = args.max_model_len
@@ -237,18 +245,20 @@ def _of_trace(
         )
     if options.arrivals is not None:
         fitting = _arriving(fitting, options.arrivals, options.seed)
+    requests = tuple(fitting)
+    asked, stretches = options.shared_prefix, trace.stretches
+    if asked is not None:
+        requests, stretches = with_shared_prefix(fitting, asked)
     info = WorkloadInfo(
         source=str(path),
         requests=len(fitting),
         seed=options.seed if options.arrivals is not None else None,
         arrivals=options.arrivals or "as in the trace",
         task=(trace.task or plan.inputs.task).value,
-        shared_prefix=(
-            trace.shared_prefix if options.shared_prefix is None else options.shared_prefix
-        ),
+        shared_prefix=trace.shared_prefix if asked is None else asked,
         left_out=len(found) - len(fitting),
     )
-    return tuple(fitting), info, tuple(notes)
+    return requests, stretches, info, tuple(notes)
 
 
 def _arriving(requests: list[Request], arrivals: str, seed: int) -> list[Request]:
@@ -258,9 +268,7 @@ def _arriving(requests: list[Request], arrivals: str, seed: int) -> list[Request
     return [replace(r, arrival_s=time) for r, time in zip(requests, times, strict=True)]
 
 
-def _of_profile(
-    plan: Plan, profile: Profile, options: SimulateOptions, args: EngineArgs
-) -> tuple[tuple[Request, ...], WorkloadInfo, tuple[str, ...]]:
+def _of_profile(plan: Plan, profile: Profile, options: SimulateOptions, args: EngineArgs) -> _Sent:
     datasets = chosen_datasets(profile, plan.inputs.dataset)
     prompts = sum(dataset.rows for dataset in datasets)
     count = options.requests or (MOST_REQUESTS if prompts > MOST_REQUESTS else None)
@@ -288,7 +296,8 @@ def _of_profile(
         shared_prefix=shared,
         left_out=workload.left_out,
     )
-    return workload.requests, info, tuple(_profile_notes(plan, profile, workload.left_out))
+    notes = tuple(_profile_notes(plan, profile, workload.left_out))
+    return workload.requests, workload.stretches, info, notes
 
 
 def _profile_notes(plan: Plan, profile: Profile, left_out: int) -> list[str]:

@@ -38,7 +38,7 @@ def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:
     """Search on a part of the requests, then judge the finalist on all of them."""
     part = trials_of(p, searched(p))
     best = _finalist(part, own, policy_threshold)
-    everything = p.requests is not None and len(part.requests) == p.requests.most
+    everything = p.requests is not None and len(part.workload.requests) == p.requests.most
     whole = part if everything else trials_of(p)
     if whole.run(own) is None:
         gain, least, doubt, chosen = None, None, "", best
@@ -89,7 +89,7 @@ def _least(part: Trials, best: Settings, own: Settings, gain: float) -> tuple[fl
     """The least gain of all variations, on either host; one in which there is none ends it."""
     p, least, doubt = part.problem, gain, ""
     for how in p.requests.variations if p.requests else ():
-        trials = part if how is ANOTHER_HOST else trials_of(p, len(part.requests), how)
+        trials = part if how is ANOTHER_HOST else trials_of(p, len(part.workload.requests), how)
         found = trials.gain(best, own)
         if found < least:
             least, doubt = found, how.title

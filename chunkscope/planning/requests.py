@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from chunkscope.engine.choices import Task
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.plan import ASKED, Output
-from chunkscope.simulation.workload import Drawing, Request, draw_workload
+from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
 
 # A profile may hold millions of prompts; so many show what a setting does.
 MOST_REQUESTS = 20_000
@@ -66,9 +66,7 @@ class RequestSource:
         outputs = OTHER_OUTPUTS if self.output.assumed else ()
         return (ANOTHER_HOST, *OTHER_DRAWS, *OTHER_LENGTHS, *outputs)
 
-    def draw(
-        self, room: int, *, count: int | None = None, how: Variation = AS_DRAWN
-    ) -> tuple[Request, ...]:
+    def draw(self, room: int, *, count: int | None = None, how: Variation = AS_DRAWN) -> Workload:
         """So many (None: all, up to a limit), none longer than `room` with its output."""
         drawing = Drawing(
             count=min(count or self.most, self.most),
@@ -77,14 +75,21 @@ class RequestSource:
             output_if_unknown=self.output.tokens,
             seed=how.seed,
             task=self.task,
+            shared_prefix=self.shared_prefix,
         )
-        drawn = draw_workload(self.datasets, drawing).requests
+        drawn = draw_workload(self.datasets, drawing)
         if (how.prompts, how.outputs) == (1.0, 1.0):
             return drawn
-        return tuple(_stretched(request, room, how) for request in drawn)
+        return replace(
+            drawn,
+            requests=tuple(_varied(request, room, how) for request in drawn.requests),
+            stretches=tuple(
+                replace(one, tokens=round(one.tokens * how.prompts)) for one in drawn.stretches
+            ),
+        )
 
 
-def _stretched(request: Request, room: int, how: Variation) -> Request:
+def _varied(request: Request, room: int, how: Variation) -> Request:
     prompt = max(1, min(round(request.prompt_tokens * how.prompts), room - 1))
     output = max(1, min(round(request.output_tokens * how.outputs), room - prompt))
     return replace(request, prompt_tokens=prompt, output_tokens=output)

@@ -16,7 +16,7 @@ from chunkscope.planning.problem import FEWEST_SEQS, LADDER, NEAR, Problem
 from chunkscope.planning.requests import AS_DRAWN, FEWEST_SEARCHED, SEARCH_TOKENS, Variation
 from chunkscope.simulation.loop import Circumstances, run_on_hosts
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.workload import Workload
 
 BUDGET_STEPS = (0.25, 0.5, 2, 4, 8)  # as multiples of vLLM's own
 HOSTS = (ASSUMED_HOST, NO_HOST)
@@ -28,8 +28,7 @@ class Trials:
     """Each setting is simulated once."""
 
     problem: Problem
-    requests: tuple[Request, ...]
-    shared_prefix: int = 0
+    workload: Workload
     _done: dict[Settings, dict[Host, SimulatedRun]] = field(default_factory=dict)
 
     def run(self, settings: Settings, host: Host = ASSUMED_HOST) -> SimulatedRun | None:
@@ -72,10 +71,10 @@ class Trials:
         if p.deployment.refusals(settings):
             return ()
         circumstances = Circumstances(
-            requests=self.requests,
+            requests=self.workload.requests,
             rules=rules_of(p.deployment.release),
             step=step,
-            shared_prefix=self.shared_prefix,
+            stretches=self.workload.stretches,
             prompt_logprobs=p.task is Task.LOGLIKELIHOOD,
         )
         args = p.deployment.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens)
@@ -89,8 +88,7 @@ def trials_of(p: Problem, count: int | None = None, how: Variation = AS_DRAWN) -
     """On so many of the requests (None: all), as they are or somewhat other."""
     if p.requests is None:
         raise AssertionError("without requests nothing can be tried")
-    drawn = p.requests.draw(p.context, count=count, how=how)
-    return Trials(problem=p, requests=drawn, shared_prefix=p.requests.shared_prefix)
+    return Trials(problem=p, workload=p.requests.draw(p.context, count=count, how=how))
 
 
 def searched(p: Problem) -> int:
@@ -104,7 +102,7 @@ def search(trials: Trials, start: Settings) -> Settings:
     sizes = _sizes(trials, start)
     found = trials.best(_budgets(trials, start, sizes), start)
     budget, seqs = found.max_num_batched_tokens or 0, start.max_num_seqs or 0
-    if seqs <= min(len(trials.requests), budget):  # else nobody waits for a place
+    if seqs <= min(len(trials.workload.requests), budget):  # else nobody waits for a place
         found = trials.best(_counts(trials, found), found)
     if found.max_num_seqs != start.max_num_seqs:
         found = trials.best(_budgets(trials, found, sizes), found)

@@ -1,10 +1,45 @@
 """Blocks of the KV cache that are still cached.
 
-Blocks have no numbers here, for vLLM's choices never depend on them. Blocks that only one request
-could ever want again are kept as runs; those of a prefix that requests share one by one.
+Blocks have no numbers here, for vLLM's choices never depend on them. They are kept as runs: blocks
+that one request could want again, or that several prompts share, in a stretch of the prefix tree.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from chunkscope.lengths.sharing import Stretch, depths
+
+
+class PathPart(NamedTuple):
+    """Blocks `start` to `end` of a prompt, which all prompts of this stretch have."""
+
+    stretch: int
+    start: int
+    end: int
+
+
+Path = tuple[PathPart, ...]
+
+
+def block_paths(stretches: Sequence[Stretch], block_size: int) -> list[Path]:
+    """By stretch, the full blocks that a prompt which ends in it begins with.
+
+    A block belongs to the stretch of its last token: with that, prompts share all before it.
+    """
+    paths: list[Path] = []
+    for place, (stretch, depth) in enumerate(zip(stretches, depths(stretches), strict=True)):
+        before = paths[stretch.parent] if stretch.parent >= 0 else ()
+        part = PathPart(place, (depth - stretch.tokens) // block_size, depth // block_size)
+        paths.append((*before, part) if part.start < part.end else before)
+    return paths
+
+
+def clipped(path: Path, blocks: int) -> Path:
+    """The same for a prompt that has only so many full blocks."""
+    if not path or path[-1].end <= blocks:
+        return path
+    return tuple(part._replace(end=min(part.end, blocks)) for part in path if part.start < blocks)
 
 
 @dataclass(slots=True, eq=False)
@@ -14,31 +49,45 @@ class BlockRun:
     start: int
     end: int
 
+    def __len__(self) -> int:
+        return self.end - self.start
+
 
 @dataclass(slots=True, eq=False)
-class Block:
-    """One cached block of the shared prefix, with the number of requests that hold it."""
+class SharedRun(BlockRun):
+    """Cached blocks of a stretch, held by the same requests.
 
-    place: int
-    ref_cnt: int = 1
+    Of each holder, by its number, the list of all runs that it holds: runs can be split.
+    """
+
+    stretch: int
+    holders: dict[int, list["SharedRun"]] = field(default_factory=dict)
+
+
+class FoundRun(NamedTuple):
+    """A run of which blocks `start` to `end` are wanted."""
+
+    run: SharedRun
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class CacheHit:
-    """What the cache holds of a request: shared blocks, then its `own` from before preemption."""
+    """What the cache holds of a request: shared runs, then its `own` from before preemption."""
 
-    shared: tuple[Block, ...] = ()
+    shared: tuple[FoundRun, ...] = ()
     own: int = 0
 
     @property
     def blocks(self) -> int:
-        return len(self.shared) + self.own
+        return self.own + (self.shared[-1].end if self.shared else 0)
 
     @property
     def evictable(self) -> int:
         """Free blocks among them: taking one makes the free ones fewer."""
-        unused = sum(not block.ref_cnt for block in self.shared) if self.shared else 0
-        return self.own + unused
+        unused = [found for found in self.shared if not found.run.holders]
+        return self.own + sum(found.end - found.start for found in unused)
 
 
 NO_HIT = CacheHit()

@@ -1,9 +1,13 @@
 """vLLM's KV cache: who holds how many blocks, which are free, what is still cached in them."""
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
-from chunkscope.simulation.blocks import NO_HIT, Block, BlockRun, CacheHit
+from chunkscope.simulation.blocks import NO_HIT, BlockRun, CacheHit, FoundRun, SharedRun
 from chunkscope.simulation.request_state import RequestState
+
+Run = TypeVar("Run", bound=BlockRun)
 
 
 class KvCache:
@@ -18,8 +22,8 @@ class KvCache:
         self._caching = caching
         self._blank_blocks_first = blank_blocks_first
         self._blank = num_blocks
-        self._queue: OrderedDict[BlockRun | Block, None] = OrderedDict()
-        self._cached: dict[int, dict[Block, None]] = {}  # by place in the prefix, oldest first
+        self._queue: OrderedDict[BlockRun, None] = OrderedDict()
+        self._cached: dict[int, dict[SharedRun, None]] = {}  # by stretch, oldest first
 
     @property
     def num_used(self) -> int:
@@ -35,16 +39,30 @@ class KvCache:
         if not self._caching or request.skips_cache:
             return NO_HIT
         most = (request.num_tokens - 1) // self.block_size
-        shared: list[Block] = []
-        for place in range(min(request.shared_blocks, most)):
-            cached = self._cached.get(place)
-            if not cached:
-                break
-            shared.append(next(iter(cached)))
+        shared = tuple(self._find_shared(request, most)) if request.path else ()
         run, own = request.run, 0
-        if run is not None and len(shared) == run.start:
+        if run is not None and run.start == (shared[-1].end if shared else 0):
             own = max(0, min(run.end, most) - run.start)
-        return CacheHit(tuple(shared), own) if shared or own else NO_HIT
+        return CacheHit(shared, own) if shared or own else NO_HIT
+
+    def _find_shared(self, request: RequestState, most: int) -> Iterator[FoundRun]:
+        for stretch, start, end in request.path:
+            place, limit = start, min(end, most)
+            while place < limit:
+                found = self._find_oldest(stretch, place, limit)
+                if found is None:
+                    return
+                yield found
+                place = found.end
+
+    def _find_oldest(self, stretch: int, place: int, limit: int) -> FoundRun | None:
+        """Of runs with the same blocks the oldest, up to where an older one begins."""
+        for run in self._cached.get(stretch, ()):
+            if run.start <= place < run.end:
+                return FoundRun(run, place, min(run.end, limit))
+            if place < run.start < limit:
+                limit = run.start
+        return None
 
     # -- taking ------------------------------------------------------------------------------------
 
@@ -79,27 +97,25 @@ class KvCache:
         count -= blank
         while count:
             unused = next(iter(self._queue))
-            if isinstance(unused, Block):
-                self._forget(unused)
-                taken = 1
-            else:
-                taken = min(count, unused.end - unused.start)
-                unused.end -= taken
-            if isinstance(unused, Block) or unused.start == unused.end:
+            taken = min(count, len(unused))
+            unused.end -= taken
+            if not unused:
                 del self._queue[unused]
+                if isinstance(unused, SharedRun):
+                    del self._cached[unused.stretch][unused]
             count -= taken
 
     def _touch(self, request: RequestState, hit: CacheHit) -> None:
-        for block in hit.shared:
-            if not block.ref_cnt:
-                del self._queue[block]
-                self.num_free -= 1
-            block.ref_cnt += 1
-        request.tracked = list(hit.shared)
+        for found in hit.shared:
+            run = self._part(found)
+            if not run.holders:
+                del self._queue[run]
+                self.num_free -= len(run)
+            self._hold(request, run)
         if request.run is not None and hit.own:
             self.num_free -= hit.own
             request.run.start += hit.own
-            if request.run.start == request.run.end:
+            if not request.run:
                 del self._queue[request.run]
         request.run = None
 
@@ -108,16 +124,37 @@ class KvCache:
         if not self._caching:
             return
         full = min(tokens // self.block_size, request.shared_blocks)
-        for place in range(len(request.tracked), full):
-            block = Block(place)
-            request.tracked.append(block)
-            self._cached.setdefault(place, {})[block] = None
+        held = request.num_tracked
+        if held >= full:
+            return
+        for stretch, start, end in request.path:
+            if held < end and start < full:
+                run = SharedRun(max(start, held), min(end, full), stretch)
+                self._hold(request, run)
+                self._cached.setdefault(stretch, {})[run] = None
 
-    def _forget(self, block: Block) -> None:
-        same = self._cached[block.place]
-        del same[block]
-        if not same:
-            del self._cached[block.place]
+    def _hold(self, request: RequestState, run: SharedRun) -> None:
+        run.holders[request.id] = request.tracked
+        request.tracked.append(run)
+
+    def _part(self, found: FoundRun) -> SharedRun:
+        """What is wanted of a run, as a run of its own."""
+        run, start, end = found
+        if end < run.end:
+            self._split(run, end)
+        return self._split(run, start) if run.start < start else run
+
+    def _split(self, run: SharedRun, place: int) -> SharedRun:
+        """The blocks from `place` on become a run of their own, as old and held as before."""
+        rest = SharedRun(place, run.end, run.stretch, dict(run.holders))
+        run.end = place
+        for tracked in run.holders.values():
+            tracked.insert(tracked.index(run) + 1, rest)
+        cached = self._cached[run.stretch]
+        self._cached[run.stretch] = dict.fromkeys(_replaced(cached, run, (run, rest)))
+        if not run.holders:
+            self._queue = OrderedDict.fromkeys(_replaced(self._queue, run, (rest, run)))
+        return rest
 
     # -- giving back -------------------------------------------------------------------------------
 
@@ -129,16 +166,16 @@ class KvCache:
         full = (tokens if cached is None else cached) // self.block_size if self._caching else 0
         self._free_blank(self.blocks_for(tokens) - full)
         request.run = None
-        if full > len(request.tracked):
-            run = BlockRun(len(request.tracked), full)
+        if full > request.num_tracked:
+            run = BlockRun(request.num_tracked, full)
             self._queue[run] = None
-            self.num_free += run.end - run.start
+            self.num_free += len(run)
             request.run = None if cached is None else run
-        for block in reversed(request.tracked):
-            block.ref_cnt -= 1
-            if not block.ref_cnt:
-                self._queue[block] = None
-                self.num_free += 1
+        for shared in reversed(request.tracked):
+            del shared.holders[request.id]
+            if not shared.holders:
+                self._queue[shared] = None
+                self.num_free += len(shared)
         request.tracked = []
 
     def _free_blank(self, count: int) -> None:
@@ -147,3 +184,8 @@ class KvCache:
             self._blank += count
         elif count:
             self._queue[BlockRun(0, count)] = None
+
+
+def _replaced(runs: Iterable[Run], one: Run, by: Iterable[Run]) -> Iterator[Run]:
+    for run in runs:
+        yield from by if run is one else (run,)

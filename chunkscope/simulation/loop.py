@@ -9,7 +9,9 @@ from chunkscope.costs.step_time import Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.rules import Rules, check_args
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.arrivals import Arrivals
+from chunkscope.simulation.blocks import block_paths, clipped
 from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.policies import make_policy
@@ -30,7 +32,7 @@ class Circumstances:
     requests: tuple[Request, ...]
     rules: Rules
     step: StepModel
-    shared_prefix: int = 0
+    stretches: tuple[Stretch, ...] = ()  # in which the prompts of requests begin alike
     prompt_logprobs: bool = False
     policy: ChunkPolicy = ChunkPolicy.VLLM
     concurrency: int | None = None  # requests that the client keeps under way; None: all
@@ -72,22 +74,30 @@ def _runs(
     policy = make_policy(c.policy, args, c.rules)
     scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy)
     graphed_tokens = min(c.step.graphed_tokens, 2 * args.max_num_seqs)
-    states = [
-        RequestState(
-            place,
-            request,
-            shared_blocks=min(c.shared_prefix, request.prompt_tokens) // args.block_size,
-            skips_cache=c.prompt_logprobs,
-        )
-        for place, request in enumerate(c.requests)
-    ]
+    states = _states(c, args.block_size)
     for state in states:
         state.priority = policy.priority_of(state)
     models = (replace(c.step, graphed_tokens=graphed_tokens, host=host) for host in hosts)
     clocks = tuple(Clock(model, states[0].arrival_s) for model in models)
     log = _Log(watch=watch)
     _run(scheduler, Arrivals(states, c.concurrency), clocks, log)
-    return tuple(_result(c, args, states, clock, log, scheduler.cached_tokens) for clock in clocks)
+    return tuple(_result(c, args, states, clock, log) for clock in clocks)
+
+
+def _states(c: Circumstances, block_size: int) -> list[RequestState]:
+    """Where all want prompt_logprobs nobody reads from the cache, so nothing need be tracked."""
+    paths = [] if c.prompt_logprobs else block_paths(c.stretches, block_size)
+    return [
+        RequestState(
+            place,
+            request,
+            path=clipped(paths[request.stretch], request.prompt_tokens // block_size)
+            if paths and request.stretch >= 0
+            else (),
+            skips_cache=c.prompt_logprobs,
+        )
+        for place, request in enumerate(c.requests)
+    ]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -207,7 +217,6 @@ def _result(
     states: Sequence[RequestState],
     clock: Clock,
     log: _Log,
-    cached: int,
 ) -> SimulatedRun:
     first, ends = states[0].arrival_s, clock.ends
     times = [_times(state, ends) for state in states]
@@ -230,7 +239,7 @@ def _result(
         chunked_prompts=sum(state.chunks > 1 for state in states),
         most_chunks=max(state.chunks for state in states),
         preemptions=log.preemptions,
-        cached_tokens=cached,
+        cached_tokens=sum(state.num_cached_tokens for state in states),
         kv_peak_tokens=log.peak_blocks * args.block_size,
         timeline=tuple(_timed(log, ends, first)),
         slo=slo_found(c.slo, times, clock.gaps),

@@ -1,6 +1,6 @@
 """A request on its way through the scheduler, in vLLM's words."""
 
-from chunkscope.simulation.blocks import Block, BlockRun
+from chunkscope.simulation.blocks import BlockRun, Path, SharedRun
 from chunkscope.simulation.workload import Request
 
 
@@ -9,9 +9,9 @@ class RequestState:
 
     __slots__ = (
         "admission", "arrival_s", "born", "caught_up", "chunks", "first_step", "id", "last_step",
-        "max_tokens", "most_computed", "num_computed_tokens", "num_preemptions",
-        "num_prompt_tokens", "num_tokens", "priority", "run", "shared_blocks", "skips_cache",
-        "tracked",
+        "max_tokens", "most_computed", "num_cached_tokens", "num_computed_tokens",
+        "num_preemptions", "num_prompt_tokens", "num_tokens", "path", "priority", "run",
+        "shared_blocks", "skips_cache", "tracked",
     )  # fmt: skip
 
     def __init__(
@@ -19,7 +19,7 @@ class RequestState:
         place: int,
         request: Request,
         *,
-        shared_blocks: int = 0,
+        path: Path = (),
         skips_cache: bool = False,
         priority: int = 0,
     ) -> None:
@@ -29,7 +29,8 @@ class RequestState:
         self.arrival_s = request.arrival_s
         self.priority = priority
         self.skips_cache = skips_cache  # prompt_logprobs: reads nothing from the prefix cache
-        self.shared_blocks = shared_blocks  # leading blocks that other requests have too
+        self.path = path  # leading blocks that other requests have too
+        self.shared_blocks = path[-1].end if path else 0
         self.num_tokens = self.num_prompt_tokens
         self.num_computed_tokens = 0
         # At the end: the last output is never read back.
@@ -37,12 +38,18 @@ class RequestState:
         self.admission = 0  # its place in the order of admissions
         self.born = 0  # the fast scheduler's: see DecodingGroup
         self.caught_up = 0  # tokens computed when all were known, not still being sampled
-        self.tracked: list[Block] = []  # its cached blocks among the shared ones
+        self.tracked: list[SharedRun] = []  # its cached blocks among the shared ones
         self.run: BlockRun | None = None  # its own cached blocks, while it is preempted
         self.chunks = 0  # steps that it took to read the prompt
+        self.num_cached_tokens = 0  # found when it was first admitted
         self.num_preemptions = 0
         self.first_step = -1
         self.last_step = -1  # of its latest token
+
+    @property
+    def num_tracked(self) -> int:
+        """Of its leading blocks, how many it holds."""
+        return self.tracked[-1].end if self.tracked else 0
 
     @property
     def num_output_tokens(self) -> int:

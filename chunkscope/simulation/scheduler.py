@@ -34,7 +34,6 @@ class Scheduler:
         self.watermark_blocks = int(args.watermark * (args.num_blocks + 1))
         self.num_steps = 0
         self.num_admissions = 0
-        self.cached_tokens = 0  # of prompts, found when they were admitted
 
     def has_requests(self) -> bool:
         return bool(self.running or self.waiting)
@@ -133,7 +132,8 @@ class Scheduler:
         return restored
 
     def _admit(self, request: RequestState) -> None:
-        self.cached_tokens += 0 if request.num_preemptions else request.num_computed_tokens
+        if not request.num_preemptions:
+            request.num_cached_tokens = request.num_computed_tokens
         request.admission = self.num_admissions
         self.num_admissions += 1
         self.running[request] = None

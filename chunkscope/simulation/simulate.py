@@ -9,10 +9,11 @@ from chunkscope.engine.choices import ChunkPolicy, Task
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.workload import Request, with_shared_prefix
 
 
 def simulate(
@@ -39,11 +40,14 @@ def simulate(
         r if isinstance(r, Request) else Request(prompt_tokens=r[0], output_tokens=r[1])
         for r in requests
     )
+    stretches: tuple[Stretch, ...] = ()
+    if shared_prefix:
+        given, stretches = with_shared_prefix(given, shared_prefix)
     circumstances = Circumstances(
         requests=given,
         rules=rules_of(running),
         step=model.step,
-        shared_prefix=shared_prefix,
+        stretches=stretches,
         prompt_logprobs=task is Task.LOGLIKELIHOOD,
         policy=policy,
         concurrency=concurrency,

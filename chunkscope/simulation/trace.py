@@ -19,6 +19,7 @@ from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import validated
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
 
 UNSHARED = "the hash_ids of the trace are not used: its prompts are taken to share nothing"
@@ -34,7 +35,8 @@ class Trace:
     """Requests in their order. A `verify` run also knows what its prompts share, and its task."""
 
     requests: tuple[Request, ...]
-    shared_prefix: int = 0
+    stretches: tuple[Stretch, ...] = ()
+    shared_prefix: int = 0  # where they are one that was asked for
     task: Task | None = None
     notes: tuple[str, ...] = ()
 
@@ -111,7 +113,10 @@ def _of_verify(path: Path) -> Trace:
     with codec.reading(path, made_by):
         workload = validated(Workload, Workload.fields_of(found["workload"]))
     return Trace(
-        requests=workload.requests, shared_prefix=workload.shared_prefix, task=workload.task
+        requests=workload.requests,
+        stretches=workload.stretches,
+        shared_prefix=workload.shared_prefix,
+        task=workload.task,
     )
 
 

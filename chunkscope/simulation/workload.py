@@ -5,8 +5,8 @@ The same workload is sent to a real engine by `verify` and to the scheduler's tw
 
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any
 
@@ -15,6 +15,7 @@ from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, together
+from chunkscope.lengths.sharing import NOTHING, Stretch, check_stretches
 
 BATCH = "batch"
 VERIFY_SCHEMA = "chunkscope/verify/1"  # the artefact that holds a workload
@@ -25,11 +26,24 @@ class Request:
     prompt_tokens: int
     output_tokens: int
     arrival_s: float = 0.0
+    stretch: int = NOTHING  # the last that its prompt shares with others
+
+
+def with_shared_prefix(
+    requests: Iterable[Request], tokens: int
+) -> tuple[tuple[Request, ...], tuple[Stretch, ...]]:
+    """All prompts begin with the same tokens: one stretch, as far as each of them goes."""
+    shared = Stretch(parent=NOTHING, tokens=tokens)
+    return tuple(replace(request, stretch=0) for request in requests), (shared,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What is sent, in the order of arrival. Prompts over `long_over` tokens count as long."""
+    """What is sent, in the order of arrival. Prompts over `long_over` tokens count as long.
+
+    A prompt begins with its stretch and all before that, up to its own length. Where they are not
+    the data's but one that was asked for, `shared_prefix` is its length.
+    """
 
     requests: tuple[Request, ...]
     seed: int
@@ -38,6 +52,10 @@ class Workload:
     long_over: int
     shared_prefix: int = 0
     left_out: int = 0  # prompts of the profile that no engine would take at this length
+    stretches: tuple[Stretch, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_stretches(self.stretches, (request.stretch for request in self.requests))
 
     @property
     def input_tokens(self) -> int:
@@ -52,7 +70,12 @@ class Workload:
         return max(request.prompt_tokens for request in self.requests)
 
     def to_json(self) -> dict[str, Any]:
-        """As verify.json holds it: the requests in columns."""
+        """As verify.json holds it: the requests in columns, and what they share if it is more."""
+        columns = {
+            "stretch": [r.stretch for r in self.requests],
+            "stretch_parents": [s.parent for s in self.stretches],
+            "stretch_tokens": [s.tokens for s in self.stretches],
+        }
         return {
             "seed": self.seed,
             "arrivals": self.arrivals,
@@ -66,20 +89,31 @@ class Workload:
             "prompt_tokens": [r.prompt_tokens for r in self.requests],
             "output_tokens": [r.output_tokens for r in self.requests],
             "arrival_s": [round(r.arrival_s, 6) for r in self.requests],
+            **(columns if self.stretches and not self.shared_prefix else {}),
         }
 
     @classmethod
     def fields_of(cls, stored: dict[str, Any]) -> dict[str, Any]:
         """The reverse of `to_json`, of values that are not checked yet."""
-        columns = [stored[name] for name in _COLUMNS]
-        if {len(column) for column in columns} != {stored["requests"]}:
+        shared = stored["shared_prefix"]
+        parents = stored.get("stretch_parents", [NOTHING] if shared else [])
+        tokens = stored.get("stretch_tokens", [shared] if shared else [])
+        stretch = stored.get("stretch", [0 if shared else NOTHING] * stored["requests"])
+        columns = {name: stored[name] for name in _COLUMNS} | {"stretch": stretch}
+        if {len(column) for column in columns.values()} != {stored["requests"]}:
             raise SchemaError("the columns of the workload differ in length")
-        kept = {f.name: stored[f.name] for f in fields(cls) if f.name != "requests"}
-        requests = [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
-        return {**kept, "requests": requests}
+        kept = {f.name: stored[f.name] for f in fields(cls) if f.name not in _MADE}
+        rows = zip(*columns.values(), strict=True)
+        pairs = zip(parents, tokens, strict=True)
+        return {
+            **kept,
+            "requests": [dict(zip(columns, row, strict=True)) for row in rows],
+            "stretches": [{"parent": parent, "tokens": n} for parent, n in pairs],
+        }
 
 
 _COLUMNS = ("prompt_tokens", "output_tokens", "arrival_s")
+_MADE = ("requests", "stretches")  # out of columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +158,12 @@ def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
         )
         for length, arrival in zip(chosen, arrivals, strict=True)
     )
+    stretches: tuple[Stretch, ...] = ()
+    if how.shared_prefix:
+        requests, stretches = with_shared_prefix(requests, how.shared_prefix)
     return Workload(
         requests=requests,
+        stretches=stretches,
         seed=how.seed,
         arrivals=how.arrivals,
         task=how.task,

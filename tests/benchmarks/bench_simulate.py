@@ -14,7 +14,7 @@ from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.sweep import run_all
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.workload import Request, with_shared_prefix
 
 REQUESTS = 14_000
 ROUNDS = 3
@@ -40,7 +40,8 @@ def workload(output: Callable[[random.Random], int], shared_prefix: int = 0) -> 
     )
     step = step_model(find_model("llama-3.1-8b"), find_gpu("h200"))
     assert step is not None
-    return Circumstances(requests=requests, rules=Rules(), step=step, shared_prefix=shared_prefix)
+    requests, stretches = with_shared_prefix(requests, shared_prefix)
+    return Circumstances(requests=requests, rules=Rules(), step=step, stretches=stretches)
 
 
 WORKLOADS = {

@@ -90,7 +90,7 @@ def simulated(case: Case, run: dict[str, Any], cost: CostModel, *, watch: int = 
         requests=case.trace.requests,
         rules=rules_of(release(case.calibration.vllm)),
         step=cost.step,
-        shared_prefix=case.trace.shared_prefix,
+        stretches=case.trace.stretches,
         prompt_logprobs=case.trace.task is Task.LOGLIKELIHOOD,
     )
     return run_setting(circumstances, args, watch=watch)

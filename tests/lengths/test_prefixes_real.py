@@ -49,7 +49,7 @@ def asked(
         "prompt_logprobs": False,
     } | kwargs
     requests = [{"prompt": len(ids), "prompt_ids": ids, **one} for ids in prompts]
-    return {"engine": engine, "requests": requests, "shared_prefix": 0}
+    return {"engine": engine, "requests": requests, "stretches": []}
 
 
 def cached(workload: dict[str, Any], steps: list[dict[str, Any]]) -> list[int]:

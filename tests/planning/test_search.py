@@ -93,7 +93,7 @@ class FakeTrials(Trials):
     """Seconds by budget alone; a budget without any does not fit."""
 
     def __init__(self, seconds):
-        super().__init__(problem=None, requests=())
+        super().__init__(problem=None, workload=SimpleNamespace(requests=()))
         object.__setattr__(self, "_seconds", seconds)
 
     def run(self, settings, host=None):  # noqa: ARG002

@@ -22,6 +22,9 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
     budget = chance.choice([16, 64, 100, 256, 1_000, 4_096])
     budget = max(budget, context) if off else budget
     threshold = chance.choice([0, 0, 0, 8, 32, 100, 500])
+    stretches = _stretches(chance, longest)
+    for request in requests:
+        request["stretch"] = chance.choice([-1, *range(len(stretches))]) if stretches else -1
     return {
         "engine": {
             "max_num_batched_tokens": budget,
@@ -40,7 +43,7 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
             "num_blocks": chance.choice([one, one + 1, one + one // 2, 3 * one, 100 * one]),
         },
         "requests": requests,
-        "shared_prefix": chance.choice([0, 0, longest // 2, longest]),
+        "stretches": stretches,
     }
 
 
@@ -48,6 +51,15 @@ def closed_loop(seed: int) -> Workload:
     """The same, sent by a client that keeps only a few under way."""
     made = workload(seed, lag=seed % 2 == 1)
     return {**made, "concurrency": random.Random(seed).choice([1, 2, 3, 8])}
+
+
+def _stretches(chance: random.Random, longest: int) -> list[dict[str, int]]:
+    """Nothing, one beginning, or a tree of them; some reach farther than prompts do."""
+    count = chance.choice([0, 0, 1, 1, 3, 8])
+    return [
+        {"parent": chance.randint(-1, place - 1), "tokens": chance.randint(1, longest // 2)}
+        for place in range(count)
+    ]
 
 
 def _request(chance: random.Random, longest: int) -> dict[str, Any]:
@@ -77,4 +89,4 @@ def crowd(seed: int) -> Workload:
         "block_size": 16,
         "num_blocks": 10_000,
     }
-    return {"engine": engine, "requests": requests, "shared_prefix": 0}
+    return {"engine": engine, "requests": requests, "stretches": []}

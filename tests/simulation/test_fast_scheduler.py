@@ -11,6 +11,7 @@ from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import Rules, rules_of
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.loop import Circumstances, run_on_hosts, run_setting
 from chunkscope.simulation.result import SimulatedRun
@@ -43,9 +44,9 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
 @given(seed=seeds, rules=rules, lag=st.booleans())
 def test_every_step_holds_the_same_tokens(seed, rules, lag):
     asked = workload(seed, lag=lag)
-    engine, shared = known(asked["engine"], rules), asked["shared_prefix"]
+    engine, stretches = known(asked["engine"], rules), asked["stretches"]
     plain, fast = (
-        trace(asked["requests"], engine, rules=rules, shared_prefix=shared, fast=fast)
+        trace(asked["requests"], engine, rules=rules, stretches=stretches, fast=fast)
         for fast in (False, True)
     )
     assert fast == plain
@@ -60,7 +61,10 @@ def both(
     tokens = engine.pop("num_blocks") * engine["block_size"]
     requests = tuple(
         Request(
-            prompt_tokens=r["prompt"], output_tokens=r["output"], arrival_s=r["comes_at"] * pace
+            prompt_tokens=r["prompt"],
+            output_tokens=r["output"],
+            arrival_s=r["comes_at"] * pace,
+            stretch=r.get("stretch", -1),
         )
         for r in asked["requests"]
     )
@@ -73,11 +77,12 @@ def both(
         host=Host(fixed_s=pace / 2, per_request_s=pace / 100, ungraphed_s=pace / 2),
         origin="test",
     )
+    stretches = tuple(Stretch(**stretch) for stretch in asked["stretches"])
     circumstances = Circumstances(
         requests=requests,
         rules=rules,
         step=step,
-        shared_prefix=asked["shared_prefix"],
+        stretches=stretches,
         policy=policy,
     )
     args = EngineArgs(kv_cache_tokens=tokens, **engine)

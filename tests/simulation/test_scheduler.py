@@ -20,6 +20,10 @@ def asked(*lengths: tuple[int, int]) -> list[dict[str, Any]]:
     return [{"prompt": prompt, "output": output} for prompt, output in lengths]
 
 
+def begun_alike(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [request | {"stretch": 0} for request in requests]
+
+
 def engine(**more: Any) -> dict[str, Any]:
     return {"max_num_batched_tokens": 256, "max_num_seqs": 8, "enable_prefix_caching": False} | more
 
@@ -107,18 +111,41 @@ def test_a_prompt_that_does_not_fit_whole_waits_since_0_19(version, preempted):
 @pytest.mark.parametrize("version", EVERY)
 def test_a_prefix_is_found_within_the_same_step(version):
     steps = trace(
-        asked((160, 1), (160, 1), (128, 1)),
+        begun_alike(asked((160, 1), (160, 1), (128, 1))),
         engine(max_num_batched_tokens=1_000, enable_prefix_caching=True),
         rules=rules(version),
-        shared_prefix=128,
+        stretches=[{"parent": -1, "tokens": 128}],
     )
     assert steps[0]["tokens"] == {0: 160, 1: 32, 2: 16}
 
 
+def test_each_prompt_finds_its_own_branch():
+    """Two groups that begin alike; with blocks of 32 one belongs to the stretch that ends it."""
+    stretches = [
+        {"parent": -1, "tokens": 48},
+        {"parent": 0, "tokens": 48},
+        {"parent": 0, "tokens": 48},
+    ]
+    requests = asked(*[(160, 1)] * 5)
+    for request, stretch in zip(requests, (1, 2, 1, 2, 0), strict=True):
+        request["stretch"] = stretch
+    for size, read in ((16, [160, 112, 64, 64, 112]), (32, [160, 128, 64, 64, 128])):
+        (step,) = trace(
+            requests,
+            engine(max_num_batched_tokens=1_000, enable_prefix_caching=True, block_size=size),
+            rules=rules(GATED),
+            stretches=stretches,
+        )
+        assert list(step["tokens"].values()) == read
+
+
 def test_prompt_logprobs_read_nothing_from_the_cache():
-    requests = [{"prompt": 160, "output": 1, "prompt_logprobs": True} for _ in range(2)]
+    requests = begun_alike(asked((160, 1), (160, 1)))
+    for request in requests:
+        request["prompt_logprobs"] = True
     caching = engine(enable_prefix_caching=True)
-    steps = trace(requests, caching, rules=rules(GATED), shared_prefix=128)
+    shared = [{"parent": -1, "tokens": 128}]
+    steps = trace(requests, caching, rules=rules(GATED), stretches=shared)
     assert sum(totals(steps)) == 320
 
 

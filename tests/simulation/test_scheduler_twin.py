@@ -45,7 +45,7 @@ def twin(asked: Workload, vllm: dict[str, Any], *, fast: bool) -> list[dict[str,
         asked["requests"],
         {name: value for name, value in asked["engine"].items() if name not in vllm["unknown"]},
         rules=rules_of(release(vllm["vllm"])),
-        shared_prefix=asked["shared_prefix"],
+        stretches=asked["stretches"],
         concurrency=asked.get("concurrency"),
         fast=fast,
     )

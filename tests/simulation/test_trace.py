@@ -6,6 +6,7 @@ import pytest
 
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.trace import read_trace
 from chunkscope.simulation.workload import Request, Workload
 
@@ -61,6 +62,8 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
         (20, 2, 0.25),
     ]
     assert (trace.shared_prefix, trace.task) == (8, Task.LOGLIKELIHOOD)
+    assert trace.stretches == (Stretch(parent=-1, tokens=8),)
+    assert {request.stretch for request in trace.requests} == {0}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Driving the scheduler's twin without time: what each step holds, as vLLM's own is asked."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.arrivals import Arrivals
+from chunkscope.simulation.blocks import Path, block_paths, clipped
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.policies import VllmPolicy, VllmPriorityPolicy
 from chunkscope.simulation.request_state import RequestState
@@ -22,7 +25,7 @@ def trace(
     engine: dict[str, Any],
     *,
     rules: Rules | None = None,
-    shared_prefix: int = 0,
+    stretches: Sequence[dict[str, int]] = (),
     concurrency: int | None = None,
     fast: bool = True,
 ) -> list[Seen]:
@@ -33,7 +36,8 @@ def trace(
     kind = VllmPriorityPolicy if engine.pop("policy", "fcfs") == "priority" else VllmPolicy
     args = EngineArgs(block_size=size, kv_cache_tokens=blocks * size, **engine)
     scheduler = (FastScheduler if fast else Scheduler)(args, rules, kind(args, rules))
-    states = [_state(place, asked, shared_prefix, size) for place, asked in enumerate(requests)]
+    paths = block_paths([Stretch(**stretch) for stretch in stretches], size)
+    states = [_state(place, asked, paths, size) for place, asked in enumerate(requests)]
     coming = Arrivals(states, concurrency)
     steps: list[Seen] = []
     flying: deque[Step] = deque()
@@ -68,7 +72,8 @@ def _tokens(scheduler: Scheduler, step: Step, decoding: tuple[RequestState, ...]
     return {request.id: tokens for request, tokens in [*((r, 1) for r in unasked), *asked.items()]}
 
 
-def _state(place: int, asked: dict[str, Any], shared: int, size: int) -> RequestState:
+def _state(place: int, asked: dict[str, Any], paths: list[Path], size: int) -> RequestState:
+    stretch = asked.get("stretch", -1)
     return RequestState(
         place,
         Request(
@@ -76,7 +81,7 @@ def _state(place: int, asked: dict[str, Any], shared: int, size: int) -> Request
             output_tokens=asked["output"],
             arrival_s=asked.get("comes_at", 0),
         ),
-        shared_blocks=min(shared, asked["prompt"]) // size,
+        path=clipped(paths[stretch], asked["prompt"] // size) if stretch >= 0 else (),
         skips_cache=asked.get("prompt_logprobs", False),
         priority=asked.get("priority", 0),
     )

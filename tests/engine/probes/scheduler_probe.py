@@ -1,10 +1,10 @@
 """Run by the interpreter that has vLLM: what its own scheduler does with each workload, by step.
 
-Reads [{"engine": {...}, "requests": [...], "shared_prefix": n}, ...] from stdin as JSON. No model
-is loaded: a made-up result ends each step. A request comes before the step `comes_at`; it may bring
-its `prompt_ids`. With a `concurrency` it also waits until fewer than so many are under way: a
-closed loop. With `async_scheduling` a step is scheduled before the result of the one before is
-there.
+Reads [{"engine": {...}, "requests": [...], "stretches": [...]}, ...] from stdin as JSON. No model
+is loaded: a made-up result ends each step. A request comes before the step `comes_at`; its prompt
+begins with its `stretch` and those before it, or it brings its `prompt_ids`. With a `concurrency`
+it also waits until fewer than so many are under way: a closed loop. With `async_scheduling` a step
+is scheduled before the result of the one before is there.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ except ImportError:  # 0.11.0 and before
 
 MARK = "scheduler-probe:"
 MOST_STEPS = 20_000
-SHARED_TOKEN = 3
+FIRST_SHARED_TOKEN = 3
 FIRST_OWN_TOKEN = 1_000  # request i: its prompt repeats 1000 + 2 i, its output 1001 + 2 i
 SMALL = {
     "architectures": ["LlamaForCausalLM"],
@@ -109,7 +109,7 @@ class Machine:
         while (coming or scheduler.has_unfinished_requests()) and turn < MOST_STEPS:
             while coming and coming[0][1]["comes_at"] <= turn and len(scheduler.requests) < most:
                 place, asked = coming.popleft()
-                scheduler.add_request(_request(place, asked, workload["shared_prefix"], hasher))
+                scheduler.add_request(_request(place, asked, workload["stretches"], hasher))
             turn += 1
             before = Before(scheduler)
             out = scheduler.schedule()
@@ -126,26 +126,32 @@ def _known(kind, **values):
     return {n: value for n, value in values.items() if n in inspect.signature(kind).parameters}
 
 
-def _request(place, asked, shared, hasher):
+def _request(place, asked, stretches, hasher):
     params = SamplingParams(
         ignore_eos=True,
         max_tokens=asked["output"],
         prompt_logprobs=1 if asked["prompt_logprobs"] else None,
     )
     params.update_from_generation_config({}, 2)
-    same = min(shared, asked["prompt"])
-    own = FIRST_OWN_TOKEN + 2 * place
     return Request(
         **_known(Request, eos_token_id=2),
         request_id=f"{place:06}",
-        prompt_token_ids=asked.get("prompt_ids")
-        or [SHARED_TOKEN] * same + [own] * (asked["prompt"] - same),
+        prompt_token_ids=asked.get("prompt_ids") or _prompt(place, asked, stretches),
         sampling_params=params,
         pooling_params=None,
         arrival_time=float(place),
         priority=asked["priority"],
         block_hasher=hasher,
     )
+
+
+def _prompt(place, asked, stretches):
+    shared, stretch = [], asked["stretch"]
+    while stretch >= 0:
+        shared = [FIRST_SHARED_TOKEN + stretch] * stretches[stretch]["tokens"] + shared
+        stretch = stretches[stretch]["parent"]
+    own = FIRST_OWN_TOKEN + 2 * place
+    return (shared + [own] * asked["prompt"])[: asked["prompt"]]
 
 
 class Before:
