@@ -27,6 +27,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from chunkscope.lengths.block_hashes import BlockHashes
+    from chunkscope.lengths.trace_blocks import TraceBlocks
 
 _BATCH_CHARS = 1 << 20
 _BATCH_ROWS = 2000
@@ -53,7 +54,7 @@ class PromptCounter(Protocol):
 
 def counter_for(kind: str, by: CountedBy, tally: Tally, problems: Problems) -> PromptCounter:
     if kind == "lengths":
-        return _Lengths(tally)
+        return _Lengths(by, tally)
     if kind == "requests":
         return _Requests(by, tally, problems)
     if kind == "chat":
@@ -81,16 +82,21 @@ def _loaded(tokenizer: Tokenizer) -> Counting:
 class _Lengths:
     """Rows that bring their lengths along."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, by: CountedBy, tally: Tally) -> None:
         self.tally = tally
+        self.compares = by.options.prefixes
+        self.blocks: TraceBlocks | None = None
 
     def add(self, prompts: Prompts) -> None:
         self.tally.add(prompts.positions, prompts.items)
+        if prompts.blocks is not None and self.compares:
+            self.blocks = self.blocks or _trace_blocks()
+            self.blocks.add(prompts.positions, prompts.items, prompts.blocks)
         if prompts.outputs is not None:
             self.tally.add_outputs([n for n in prompts.outputs if n is not None])
 
     def finish(self) -> None:
-        pass
+        self.tally.compared = self.blocks
 
 
 class _Texts:
@@ -172,9 +178,15 @@ class _Texts:
 
 
 def _block_hashes() -> "BlockHashes":
-    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for traces
+    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
 
     return BlockHashes()
+
+
+def _trace_blocks() -> "TraceBlocks":
+    from chunkscope.lengths.trace_blocks import TraceBlocks
+
+    return TraceBlocks()
 
 
 class _Chats:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chunkscope.lengths.prefixes import Ints, Paths, PromptBlocks, ideal_cached_tokens
-from chunkscope.lengths.reuse import BLOCK_SIZE, FLAT
+from chunkscope.lengths.reuse import FLAT
 
 RUNNING = 256  # vLLM's own max_num_seqs on most GPUs
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
@@ -38,8 +38,9 @@ def lru_cached_tokens(
     prompt that does not fit finds nothing.
     """
     computed = prompts.tokens + (load.output_tokens - 1)  # an answer's last token is not
-    full = (computed // BLOCK_SIZE).tolist()
-    partial = (computed % BLOCK_SIZE > 0).tolist()  # a block that nobody finds, while it runs
+    known = np.maximum(computed // prompts.block_size, prompts.full)
+    full = known.tolist()
+    partial = (computed > known * prompts.block_size).tolist()  # found by nobody, while it runs
     kept = [0] * len(full)  # by prompt: the blocks there that it was the last to use
     last_user: dict[int, int] = {}  # by branch
     oldest, reach = 0, full[0]  # the prompt that loses blocks next, and how far it still has them
@@ -73,7 +74,7 @@ def lru_cached_tokens(
             if not kept[oldest]:
                 oldest += 1
                 reach = full[oldest]
-    return np.minimum(found, prompts.findable) * BLOCK_SIZE
+    return prompts.found(np.array(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +95,8 @@ class OrderedPrompts:
         )
 
     def found(self, capacity: int, load: Load) -> int:
-        cached = lru_cached_tokens(self.prompts, self.paths, capacity // BLOCK_SIZE, load)
-        return int(cached.sum())
+        kv_blocks = capacity // self.prompts.block_size
+        return int(lru_cached_tokens(self.prompts, self.paths, kv_blocks, load).sum())
 
 
 def curve(orderings: Sequence[OrderedPrompts], load: Load) -> Iterator[tuple[int, list[int]]]:
@@ -103,7 +104,7 @@ def curve(orderings: Sequence[OrderedPrompts], load: Load) -> Iterator[tuple[int
     prompts = orderings[0].prompts
     if len(prompts.full) > _MOST_PROMPTS or not any(ordered.ideal_tokens for ordered in orderings):
         return
-    least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + BLOCK_SIZE)
+    least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + prompts.block_size)
     flat: dict[int, int] = {}
     for capacity in _CAPACITIES:
         if capacity < least:

@@ -7,7 +7,7 @@ import numpy as np
 
 from chunkscope.lengths.kv_curve import Load, OrderedPrompts, curve
 from chunkscope.lengths.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens
-from chunkscope.lengths.reuse import AS_THEY_ARE, BLOCK_SIZE, CachedAt, HowSent, PrefixReuse
+from chunkscope.lengths.reuse import AS_THEY_ARE, CachedAt, HowSent, PrefixReuse
 
 
 def measure(
@@ -35,8 +35,9 @@ def measure(
         cached_tokens=in_file.ideal_tokens,
         best_order_cached_tokens=best.ideal_tokens,
         sent_order_cached_tokens=orderings[2].ideal_tokens if sent.longest_first else None,
-        working_set_tokens=prompts.distinct * BLOCK_SIZE,
+        working_set_tokens=prompts.distinct_tokens,
         unread_tokens=found_if_read - in_file.ideal_tokens,
+        block_size=prompts.block_size,
         groups=tree.groups(positions),
         capacities=tuple(_capacities(orderings, load)),
         running=load.running,

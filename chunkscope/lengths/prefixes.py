@@ -22,12 +22,17 @@ Paths = list[list[tuple[int, int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptBlocks:
-    """Prompts as rows of block numbers: the same number is the same block with the same past."""
+    """Prompts as rows of block numbers: the same number is the same block with the same past.
+
+    The blocks of a trace may be larger than vLLM's, and the last one of a prompt shorter: it is
+    known as well.
+    """
 
     tokens: Ints  # by prompt
     full: Ints  # by prompt: how many full blocks it has
     reads: NDArray[np.bool_]  # by prompt: whether it reads from the cache
     blocks: Ints  # of all prompts, one after the other
+    block_size: int = BLOCK_SIZE
 
     @property
     def rows(self) -> Ints:
@@ -39,15 +44,31 @@ class PromptBlocks:
         return int(self.blocks.max(initial=-1)) + 1
 
     @property
-    def findable(self) -> Ints:
-        """By prompt, how many blocks it could find at most: none with its last token."""
-        return np.where(self.reads, np.maximum(self.tokens - 1, 0) // BLOCK_SIZE, 0)
+    def distinct_tokens(self) -> int:
+        sizes = np.full(self.distinct, self.block_size)
+        filled = self.full > 0
+        last = self.blocks[(np.cumsum(self.full) - 1)[filled]]
+        rest = (self.tokens - (self.full - 1) * self.block_size)[filled]
+        sizes[last] = np.minimum(rest, self.block_size)
+        return int(sizes.sum())
+
+    def found(self, known: Ints) -> Ints:
+        """By prompt, the tokens that vLLM finds where so many of its first blocks are known.
+
+        They are full blocks of vLLM's, none with the prompt's last token.
+        """
+        most = np.maximum(self.tokens - 1, 0)
+        found = np.minimum(known * self.block_size, most) // BLOCK_SIZE * BLOCK_SIZE
+        return np.where(self.reads, found, 0)
 
     def in_order(self, order: Ints) -> "PromptBlocks":
         full, starts = self.full[order], (np.cumsum(self.full) - self.full)[order]
-        blocks = self.blocks[stretched(starts, full)]
         return PromptBlocks(
-            tokens=self.tokens[order], full=full, reads=self.reads[order], blocks=blocks
+            tokens=self.tokens[order],
+            full=full,
+            reads=self.reads[order],
+            blocks=self.blocks[stretched(starts, full)],
+            block_size=self.block_size,
         )
 
 
@@ -68,8 +89,7 @@ def ideal_cached_tokens(prompts: PromptBlocks) -> Ints:
     first[prompts.blocks[::-1]] = rows[::-1]  # the last to be written is the first to occur
     # A block is never known without those before it: the known ones are a prompt's first.
     known = np.bincount(rows[first[prompts.blocks] < rows], minlength=len(prompts.full))
-    cached: Ints = np.minimum(known, prompts.findable) * BLOCK_SIZE
-    return cached
+    return prompts.found(known)
 
 
 class PrefixTree:
@@ -127,6 +147,10 @@ class PrefixTree:
         order: Ints = np.lexsort((turn, -self._prompts.tokens))
         return order
 
+    def _tokens_up_to(self, entry: int) -> int:
+        tokens = int(self.depths[entry]) * self._prompts.block_size
+        return min(tokens, int(self._prompts.tokens[self.rows[entry]]))
+
     def groups(self, positions: Sequence[int]) -> tuple[PrefixGroup, ...]:
         """The branches that save most, among those that not every prompt has."""
         _, first, members = np.unique(self.branches, return_index=True, return_counts=True)
@@ -135,7 +159,7 @@ class PrefixTree:
         return tuple(
             PrefixGroup(
                 prompts=int(members[group]),
-                shared_tokens=int(self.depths[first[group]]) * BLOCK_SIZE,
+                shared_tokens=self._tokens_up_to(first[group]),
                 position=positions[int(self.rows[first[group]])],
             )
             for group in largest[saved[largest] > 0]

@@ -64,6 +64,8 @@ class PrefixReuse:
     sent_order_cached_tokens: Count | None = None
     running: Count | None = None
     output_tokens: Count | None = None  # None where it is not known: an answer of one token
+    last_half_tokens: Count | None = None  # of a trace: by then the cache is warm
+    last_half_cached_tokens: Count | None = None
 
     @classmethod
     def of_json(cls, written: dict[str, Any]) -> "PrefixReuse":
@@ -75,6 +77,13 @@ class PrefixReuse:
     @property
     def hit_rate(self) -> float | None:
         return self.cached_tokens / self.tokens if self.tokens else None
+
+    @property
+    def last_half_hit_rate(self) -> float | None:
+        found = self.last_half_cached_tokens
+        return (
+            found / self.last_half_tokens if found is not None and self.last_half_tokens else None
+        )
 
     @property
     def common_block_tokens(self) -> int:

@@ -29,7 +29,7 @@ from chunkscope.sources.harness.selection import RequestSelection
 from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.selection import Selection
+from chunkscope.sources.selection import LengthsSelection, Selection
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 
@@ -269,7 +269,7 @@ class _Dataset:
             longest=tally.longest,
             bad_rows=tuple(self.problems.rows),
             failure=_sentence(error) if error else None,
-            notes=tuple(self._notes(error)),
+            notes=(*self._notes(error), *self._about_blocks(prefixes)),
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
             log=log,
@@ -287,6 +287,16 @@ class _Dataset:
         answer = round(outputs.total / outputs.count) if outputs and outputs.count else None
         sent = HowSent(longest_first=longest_first, output_tokens=answer)
         return self.tally.compared.measured(sent)
+
+    def _about_blocks(self, prefixes: PrefixReuse | None) -> Iterator[str]:
+        selection = self.selection
+        if not isinstance(selection, LengthsSelection) or self.tally.compared is None:
+            return
+        named = selection.blocks.text if selection.blocks else ""
+        if prefixes is None:
+            yield f"{named} were not used: no block size fits them and {selection.path.text}"
+        else:
+            yield f"{named} stand for {prefixes.block_size} tokens each, as the lengths show"
 
     def _label(self) -> str:
         if self.selection is None:

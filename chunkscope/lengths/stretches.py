@@ -1,9 +1,10 @@
 """The prefix tree of a dataset -> what each prompt shares with others, small enough to keep."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from chunkscope.lengths.prefixes import Ints, PrefixTree, PromptBlocks
-from chunkscope.lengths.reuse import BLOCK_SIZE
 from chunkscope.lengths.sharing import NOTHING, Sharing, Stretch
 
 MOST_PROMPTS = 20_000
@@ -11,14 +12,12 @@ MOST_STRETCHES = 4_096
 _RUN = 50  # prompts that stay together: neighbours often share what others do not
 
 
-def sharing_of(prompts: PromptBlocks, *, block_size: int = BLOCK_SIZE) -> Sharing:
+def sharing_of(prompts: PromptBlocks) -> Sharing:
     """What prompts share, in their order; of very many, runs that are spread evenly."""
     if len(prompts.full) > MOST_PROMPTS:
         prompts = prompts.in_order(evenly_spread(len(prompts.full)))
     _, numbers = np.unique(prompts.blocks, return_inverse=True)
-    tree = PrefixTree(
-        PromptBlocks(tokens=prompts.tokens, full=prompts.full, reads=prompts.reads, blocks=numbers)
-    )
+    tree = PrefixTree(replace(prompts, blocks=numbers))
     branches, first, members = np.unique(tree.branches, return_index=True, return_counts=True)
     is_kept = _worth_keeping(tree, branches, first, members)
     kept = branches[is_kept]
@@ -31,7 +30,7 @@ def sharing_of(prompts: PromptBlocks, *, block_size: int = BLOCK_SIZE) -> Sharin
     firsts = np.sort(first[is_kept])
     above = tree.above[firsts]
     parents = np.where(above >= 0, stretch[above], NOTHING)
-    sizes = tree.sizes[firsts] * block_size
+    sizes = tree.sizes[firsts] * prompts.block_size
     return Sharing(
         lengths=tuple(prompts.tokens.tolist()),
         ends=tuple(ends.tolist()),

@@ -12,7 +12,8 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
 
 if TYPE_CHECKING:
-    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for traces
+    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
+    from chunkscope.lengths.trace_blocks import TraceBlocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Tally:
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()
         self.rendered_chats = False
-        self.compared: BlockHashes | None = None
+        self.compared: BlockHashes | TraceBlocks | None = None
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None

@@ -95,9 +95,8 @@ class _Candidates:
         return Candidate(fits, partial(self.build.chat, path))
 
     def _trace(self, columns: traces.TraceColumns) -> Candidate:
-        output = FieldPath.to(columns.output) if columns.output else None
         fits = partial(_has_key, columns.prompt)
-        return Candidate(fits, partial(self.build.lengths, FieldPath.to(columns.prompt), output))
+        return Candidate(fits, partial(self.build.lengths, FieldPath.to(columns.prompt), columns))
 
     def _texts(self, *names: str) -> Iterator[Candidate]:
         spelled = {name.lower(): name for name in names}

@@ -122,8 +122,7 @@ def _by_fields(
         if most_fit(head, lambda record: looks_like_messages(path.find(record))):
             return build.chat(path)
         if path.key and traces.is_trace_name(path.key) and traces.is_mostly_lengths(head, path.key):
-            paired = traces.paired_output(head, path.key)
-            return build.lengths(path, FieldPath.to(paired) if paired else None)
+            return build.lengths(path, traces.columns_beside(head, path.key))
     return build.text(*paths)
 
 

@@ -48,12 +48,14 @@ class Prompts(NamedTuple):
     """What a chunk of records became: lists of the same length, without the bad rows.
 
     `items` holds texts, conversations, lengths or requests, `outputs` texts or lengths (None where
-    a row has none), or is None when no output is known of.
+    a row has none), or is None when no output is known of. `blocks` holds the numbers by which a
+    trace names the blocks of each prompt, where it does.
     """
 
     positions: list[int]
     items: list[Any]
     outputs: list[Any] | None
+    blocks: list[list[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,19 +209,38 @@ class ChatSelection(Selection):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthsSelection(Selection):
-    """Lengths that are in the data already."""
+    """Lengths that are in the data already, and the names of the prompts' blocks."""
 
     kind: Kind = "lengths"
     path: FieldPath
+    blocks: FieldPath | None = None
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         items = _lengths(chunk.records, self.path)
         outputs = _lengths(chunk.records, self.output) if self.output else None
-        if items is None or (outputs is None and self.output):
+        blocks = _values(chunk.records, self.blocks) if self.blocks else None
+        if blocks is not None and not all(map(traces.are_blocks, blocks)):
+            blocks = None
+        if items is None or (outputs is None and self.output) or (blocks is None and self.blocks):
             return self._row_by_row(chunk, problems)
-        return Prompts(list(chunk.positions), items, outputs)
+        return Prompts(list(chunk.positions), items, outputs, blocks)
+
+    def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
+        prompts = super(LengthsSelection, self)._row_by_row(chunk, problems)
+        if self.blocks is None:
+            return prompts
+        records = dict(zip(chunk.positions, chunk.records, strict=True))
+        blocks = [self._named_blocks(records[position]) for position in prompts.positions]
+        return prompts._replace(blocks=blocks)
+
+    def _named_blocks(self, record: Any) -> list[int]:
+        blocks: list[int] = (self.blocks.find(record) if self.blocks else None) or []
+        if not traces.are_blocks(blocks):
+            raise UnusableError(f'field "{self.blocks and self.blocks.text}" is no list of numbers')
+        return blocks
 
     def _item(self, record: Any) -> int:
+        self._named_blocks(record)
         return traces.length(self.path.get(record), self.path.text)
 
     def _output(self, record: Any, path: FieldPath) -> int | None:
@@ -297,13 +318,15 @@ class SelectionBuilder:
             notes=() if as_text else self._unused_prefix(),
         )
 
-    def lengths(self, path: FieldPath, paired: FieldPath | None) -> LengthsSelection:
-        """`paired` is the output column that goes with this one, unless another was asked for."""
-        output = self.output or paired
+    def lengths(self, path: FieldPath, trace: traces.TraceColumns) -> LengthsSelection:
+        """With the output column that goes with it, unless another was asked for."""
+        output = self.output or (FieldPath.to(trace.output) if trace.output else None)
+        blocks = FieldPath.to(trace.blocks) if trace.blocks else None
         return LengthsSelection(
             label=f"{path.text} (lengths)",
             path=path,
-            columns=_columns(path, output),
+            blocks=blocks,
+            columns=_columns(path, output, blocks),
             output=output,
             notes=self._unused_prefix(),
         )

@@ -14,6 +14,7 @@ _PAIRS = (
     ("inputlength", "outputlength"),
     ("numprefilltokens", "numdecodetokens"),
 )
+_BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
 _NAMES = {name for pair in _PAIRS for name in pair}
 
 # No prompt is longer; a number beyond is a time stamp or an id.
@@ -23,6 +24,7 @@ MOST_TOKENS = 10**12
 class TraceColumns(NamedTuple):
     prompt: str
     output: str | None
+    blocks: str | None = None
 
 
 def is_trace_name(key: str) -> bool:
@@ -40,19 +42,35 @@ def find_columns(head: Sequence[Any]) -> TraceColumns | None:
     for prompt, output in _PAIRS:
         if prompt in keys and is_mostly_lengths(head, keys[prompt]):
             known = output in keys and is_mostly_lengths(head, keys[output])
-            return TraceColumns(keys[prompt], keys[output] if known else None)
+            blocks = keys.get(_BLOCKS)
+            named = blocks is not None and _is_mostly_blocks(head, blocks)
+            return TraceColumns(
+                keys[prompt], keys[output] if known else None, blocks if named else None
+            )
     return None
 
 
-def paired_output(head: Sequence[Any], prompt: str) -> str | None:
-    """The output column that goes with a prompt column that was asked for by name."""
+def columns_beside(head: Sequence[Any], prompt: str) -> TraceColumns:
+    """Those that go with a prompt column that was asked for by name."""
     columns = find_columns(head)
-    return columns.output if columns and columns.prompt == prompt else None
+    return columns if columns and columns.prompt == prompt else TraceColumns(prompt, None)
 
 
 def is_mostly_lengths(head: Sequence[Any], key: str) -> bool:
     values = [record[key] for record in head if isinstance(record, dict) and key in record]
     return sum(map(_is_number, values)) * 2 > len(values)
+
+
+def _is_mostly_blocks(head: Sequence[Any], key: str) -> bool:
+    values = [record[key] for record in head if isinstance(record, dict) and record.get(key)]
+    return bool(values) and sum(map(are_blocks, values)) * 2 > len(values)
+
+
+def are_blocks(value: Any) -> bool:
+    """Whole numbers of 64 bits."""
+    if not isinstance(value, list) or not {*map(type, value)} <= {int}:
+        return False
+    return not value or (min(value) >= -(1 << 63) and max(value) < 1 << 63)
 
 
 def _is_number(value: Any) -> bool:

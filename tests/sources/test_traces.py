@@ -23,7 +23,17 @@ from chunkscope.sources.traces import MOST_TOKENS, find_columns, length, lengths
     ],
 )
 def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -> None:
-    assert find_columns([record]) == columns
+    assert find_columns([record]) == (*columns, None)
+
+
+@pytest.mark.parametrize(
+    ("hash_ids", "column"),
+    [([0, 1], "hash_ids"), ([], None), ("[0, 1]", None), (["a"], None), ([0.5], None)],
+)
+def test_the_blocks_of_a_trace_are_lists_of_numbers(hash_ids: Any, column: str | None) -> None:
+    records = [{"input_length": 5, "output_length": 1, "hash_ids": hash_ids}] * 3
+    found = find_columns([*records, {"input_length": 5, "output_length": 1}])
+    assert found == ("input_length", "output_length", column)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rich.text import Text
 from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.artefacts.schema import plain
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
-from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.lengths.reuse import BLOCK_SIZE, PrefixReuse
 from chunkscope.report.terminal.tables import figure_table
 
 if TYPE_CHECKING:
@@ -125,13 +125,19 @@ def _groups(measured: Measured) -> Iterator[Text]:
 
 
 def _about(profile: Profile, measured: Measured) -> Iterator[Text]:
-    (size,) = {reuse.block_size for _, reuse in measured} or {0}
     yield Text(
-        f"By vLLM's rule: full blocks of {size} tokens, and never a prompt's last token; in the "
-        "file's order, and in the best one, in which those that begin alike follow each other. Up "
-        "to 256 requests run at a time and hold their blocks, the first to come ending first. "
+        f"By vLLM's rule: full blocks of {BLOCK_SIZE} tokens, and never a prompt's last token; in "
+        "the file's order, and in the best one, in which those that begin alike follow each other. "
+        "Up to 256 requests run at a time and hold their blocks, the first to come ending first. "
         "Likelihood requests do not read from the cache."
     )
+    for dataset, reuse in measured:
+        if reuse.last_half_tokens is not None:
+            yield Text(
+                f"{dataset.name}: compared by the blocks of {reuse.block_size} tokens that the "
+                f"trace names. Over its last half, {_one_decimal(reuse.last_half_hit_rate)} "
+                f"is found, over all of it {_one_decimal(reuse.hit_rate)}."
+            )
     for dataset, reuse in measured:
         if reuse.unread_tokens:
             yield Text(
@@ -159,6 +165,11 @@ def _rate(cached: int, tokens: int) -> str:
     return share(cached / tokens if tokens else None)
 
 
+def _one_decimal(rate: float | None) -> str:
+    """As others print the ceilings of traces."""
+    return "nothing" if rate is None else f"{100 * rate:.1f} %"
+
+
 def reuse_json(profile: Profile) -> dict[str, Any]:
     """The figures of all datasets that have some."""
     datasets = [
@@ -166,6 +177,7 @@ def reuse_json(profile: Profile) -> dict[str, Any]:
             "name": dataset.name,
             "path": dataset.path,
             "hit_rate": dataset.prefixes.hit_rate,
+            "last_half_hit_rate": dataset.prefixes.last_half_hit_rate,
             **plain(dataset.prefixes),
         }
         for dataset in profile.datasets
