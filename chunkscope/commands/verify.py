@@ -32,8 +32,11 @@ def verify(
     ] = None,
     against: Annotated[
         str,
-        typer.Option(metavar="LIST", help="Of default, off, conservative, aggressive; or none."),
-    ] = "default,off",
+        typer.Option(
+            metavar="LIST",
+            help="Of default, off, length-policy, conservative, aggressive; or none.",
+        ),
+    ] = "default,off,length-policy",
     also: Annotated[
         list[str] | None,
         typer.Option(

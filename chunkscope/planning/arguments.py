@@ -8,7 +8,7 @@ from chunkscope.engine.choices import Basis, Mode, Objective, Task
 from chunkscope.engine.deployment import OWN
 from chunkscope.engine.flags import Off
 from chunkscope.engine.settings import NAMES, Settings, Value
-from chunkscope.errors import UsageError
+from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.latency import itl_limit, smooth, worst_step
 from chunkscope.planning.logprobs import safe_chunk
 from chunkscope.planning.memory_fit import with_room
@@ -202,6 +202,15 @@ def _latency(p: Problem, decision: Decision) -> Settled:
 
 
 # -- by lengths --------------------------------------------------------------------------------
+
+
+def rule_settings(p: Problem, decision: Decision) -> Settings | None:
+    """What the length policy would set, whatever the evidence says; None where nothing fits."""
+    try:
+        settled = _by_lengths(with_room(p), decision, rule=True)
+    except InputError:
+        return None
+    return Settings.of({a.name: a.value for a in settled.arguments if a.set})
 
 
 def _by_lengths(p: Problem, decision: Decision, *, rule: bool) -> Settled:

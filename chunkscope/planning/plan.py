@@ -127,6 +127,7 @@ class TriedSetting:
     chosen: bool
 
 
+LENGTH_POLICY = "length-policy"  # its row, wherever settings are compared
 ASKED = "--max-output"
 ASSUMED_OUTPUT = "assumed, as the data does not say"
 
@@ -169,7 +170,7 @@ class Plan(Artefact):
     schema: ClassVar = "chunkscope/plan/1"
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
-    added_later: ClassVar = frozenset({"command", "forecast", "basis", "advice", "tried"})
+    added_later: ClassVar = frozenset({"command", "forecast", "basis", "advice", "tried", "rule"})
 
     mode: Mode
     threshold: int | None
@@ -192,6 +193,7 @@ class Plan(Artefact):
     basis: Basis = Basis.LENGTHS
     advice: str = ""  # the headline: what to change and what it brings
     tried: tuple[TriedSetting, ...] = ()
+    rule: Settings | None = None  # what the length policy would set
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -236,7 +238,8 @@ class Plan(Artefact):
     def _document(self) -> dict[str, Any]:
         """The figures people look for first, then everything."""
         # A plan of an older version, read back, gives the same bytes.
-        later = () if self.advice else ("basis", "advice", "tried")
+        later = [] if self.advice else ["basis", "advice", "tried"]
+        later += [] if self.rule else ["rule"]
         parts = {name: getattr(self, name) for name in _PARTS if name not in later}
         if not self.inputs.command:  # a plan without one, read back, gives the same bytes
             parts["inputs"] = {n: v for n, v in plain(self.inputs).items() if n != "command"}

@@ -16,7 +16,7 @@ from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.sharing import Stretch
-from chunkscope.planning.plan import Plan
+from chunkscope.planning.plan import LENGTH_POLICY, Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.planning.requests import MOST_REQUESTS, common_prefix
 from chunkscope.simulation.loop import Circumstances, run_setting
@@ -78,7 +78,7 @@ def predict(
     calibration: Calibration | None = None,
     starting: Callable[[int], Callable[[], None]] = lambda _: lambda: None,
 ) -> Simulation:
-    """Run the plan's setting, and vLLM's own beside it; or a sweep around it.
+    """Run the plan's setting beside vLLM's own and the length policy's; or a sweep around it.
 
     `starting` is told how many settings there are, and gives what to call after each.
     """
@@ -110,23 +110,28 @@ def predict(
     )
     if options.sweep:
         return _swept(simulation, circumstances, asked, bench, options, starting)
+    first = replace(run_setting(circumstances, asked, watch=options.timeline), setting=options.name)
+    simulation = replace(simulation, runs=(first,))
     common = Settings.of({name: getattr(settings, name) for name in SHARED})
-    own = bench.args(common) if plan.gpu else None
-    return _beside_default(simulation, circumstances, asked, own, options)
+    others = {DEFAULT: common, **({LENGTH_POLICY: plan.rule.over(common)} if plan.rule else {})}
+    circumstances = replace(circumstances, policy=ChunkPolicy.VLLM)
+    for name, other in others.items() if plan.gpu else ():
+        simulation = _beside(simulation, circumstances, name, bench.args(other))
+    return simulation
 
 
-def _beside_default(
-    simulation: Simulation,
-    c: Circumstances,
-    asked: EngineArgs,
-    own: EngineArgs | None,
-    options: SimulateOptions,
-) -> Simulation:
-    runs = [replace(run_setting(c, asked, watch=options.timeline), setting=options.name)]
-    if own is not None and (own != asked or c.policy is not ChunkPolicy.VLLM):
-        plain = replace(c, policy=ChunkPolicy.VLLM)
-        runs.append(replace(run_setting(plain, own), setting=DEFAULT))
-    return replace(simulation, runs=tuple(runs))
+def _beside(simulation: Simulation, c: Circumstances, name: str, args: EngineArgs) -> Simulation:
+    """One more setting; a row of its own unless there is one with the same arguments."""
+    runs = simulation.runs
+    for place, run in enumerate(runs):
+        if run.args == args and run.policy is c.policy:
+            named = replace(run, same_as=(*run.same_as, name))
+            return replace(simulation, runs=(*runs[:place], named, *runs[place + 1 :]))
+    try:
+        return replace(simulation, runs=(*runs, replace(run_setting(c, args), setting=name)))
+    except InputError as error:
+        left_out = f"{name} is left out: {error.message}"
+        return replace(simulation, warnings=(*simulation.warnings, left_out))
 
 
 def _swept(

@@ -15,7 +15,7 @@ from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
-from chunkscope.planning.arguments import Settled, settle
+from chunkscope.planning.arguments import Settled, rule_settings, settle
 from chunkscope.planning.latency import worst_step
 from chunkscope.planning.plan import (
     ASKED,
@@ -97,7 +97,8 @@ def recommend(
     decision = decide(lengths, cuts, mode=mode)
     inputs = _inputs(profile, problem, output, dataset, cuts)
     settled = settle(problem, decision, policy if problem.requests else Basis.LENGTHS)
-    return _plan(profile, settled, decision, inputs)
+    rule = rule_settings(problem, decide(lengths, cuts))
+    return replace(_plan(profile, settled, decision, inputs), rule=rule)
 
 
 def _plan(profile: Profile, settled: Settled, decision: Decision, inputs: Inputs) -> Plan:

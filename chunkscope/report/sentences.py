@@ -107,8 +107,12 @@ def preemptions(plan: "Plan") -> str | None:
     )
 
 
+def settings(run: "SimulatedRun") -> str:
+    """All its names, over a column of a table."""
+    return " = ".join((setting(run), *run.same_as)).replace("= default", "= vLLM's own")
+
+
 def setting(run: "SimulatedRun") -> str:
-    """Its name in a table."""
     return "vLLM's own" if run.setting == "default" else run.setting or "setting"
 
 
@@ -116,16 +120,11 @@ def simulated(simulation: "Simulation") -> Iterator[str]:
     """What a few settings come to: against each other, and each against its limits."""
     runs = simulation.runs
     overloaded = [setting(run) for run in runs if run.backlog and run.backlog.grows]
-    if len(runs) < 2:
+    first, *others = runs
+    if not others:
         yield "This is what vLLM does by itself: there is nothing to compare it with."
-    elif any(run.backlog for run in runs):
-        times = (
-            _instead("p95 time to first token", *(run.ttft_s.p95 for run in runs)),
-            _instead("p99 gap", *(run.itl_s.p99 if run.itl_s else None for run in runs)),
-        )
-        yield f"Against vLLM's own setting: {'; '.join(filter(None, times))}."
-    else:
-        yield _makespans(*(run.makespan_s for run in runs))
+    for other in others:
+        yield _against(first, other)
     if overloaded:
         yield (
             f"Overloaded: at {simulation.workload.arrivals} the queue grows with "
@@ -134,12 +133,19 @@ def simulated(simulation: "Simulation") -> Iterator[str]:
     yield from (kept(run) for run in runs if run.slo)
 
 
-def _makespans(mine: float, own: float) -> str:
-    gain = own / mine - 1
-    if abs(gain) < 0.02:
-        return "The makespan is within 2 % of vLLM's own setting: it makes no difference there."
-    word = "shorter" if gain > 0 else "longer"
-    return f"The makespan is {abs(1 - mine / own):.0%} {word} than with vLLM's own setting."
+def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:
+    from chunkscope.planning.problem import WORTH
+
+    name = setting(other)
+    if run.backlog or other.backlog:
+        gaps = (one.itl_s.p99 if one.itl_s else None for one in (run, other))
+        first = _instead("p95 time to first token", run.ttft_s.p95, other.ttft_s.p95)
+        return f"Against {name}: {'; '.join(filter(None, (first, _instead('p99 gap', *gaps))))}."
+    shorter = 1 - run.makespan_s / other.makespan_s
+    if abs(shorter) < WORTH:
+        return f"The makespan is within {WORTH:.0%} of that with {name}: no difference there."
+    word = "shorter" if shorter > 0 else "longer"
+    return f"The makespan is {abs(shorter):.0%} {word} than with {name}."
 
 
 def kept(run: "SimulatedRun") -> str:

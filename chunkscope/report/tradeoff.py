@@ -119,7 +119,10 @@ def _source(source: str, origin: str) -> str:
 
 def setting_names(runs: Sequence[SimulatedRun]) -> list[str]:
     """What tells the settings apart: the step budget, and as much else as is needed."""
-    names = [run.setting or ", ".join(_details(run)) for run in runs]
+    names = [
+        " = ".join((run.setting, *run.same_as)) if run.setting else ", ".join(_details(run))
+        for run in runs
+    ]
     several = {name for name, times in Counter(names).items() if times > 1}
     return [
         ", ".join(_details(run, with_seqs=True)) if name in several else name

@@ -59,6 +59,7 @@ class SimulatedRun:
     """One setting, tried. Times in seconds; `itl_s` is None when nobody got a second token."""
 
     setting: str = ""
+    same_as: tuple[str, ...] = ()  # other names for the same arguments
     args: EngineArgs
     policy: ChunkPolicy
     makespan_s: float
@@ -128,7 +129,7 @@ class Simulation(Artefact):
     added_later: ClassVar = frozenset(
         {
             *("command", "assumed", "host", "graphed_tokens"),
-            *("slo", "backlog", "goodput_per_s", "concurrency"),
+            *("slo", "backlog", "goodput_per_s", "concurrency", "same_as"),
         }
     )
 

@@ -11,12 +11,13 @@ from chunkscope.engine.flags import FLAGS, Off, Release
 from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import Plan
+from chunkscope.planning.plan import LENGTH_POLICY, Plan
 from chunkscope.planning.recommend import recommend
 
 PLAN = "plan"
 DEFAULT = "default"
-AGAINST = (DEFAULT, Mode.OFF.value, Mode.CONSERVATIVE.value, Mode.AGGRESSIVE.value)
+AGAINST = (DEFAULT, Mode.OFF, LENGTH_POLICY, Mode.CONSERVATIVE, Mode.AGGRESSIVE)
+USUALLY = AGAINST[:3]
 # What every row has in common: the longest request and the number of GPUs.
 COMMON = ("max_model_len", "tensor_parallel_size")
 
@@ -36,10 +37,14 @@ def settings_of(
     profile: Profile,
     installed: Release,
     *,
-    against: Sequence[str] = (DEFAULT, "off"),
+    against: Sequence[str] = USUALLY,
     also: Sequence[str] = (),
+    longest: int = 0,
 ) -> tuple[ComparedSetting, ...]:
-    """The plan first: the others are compared with it. Names for the same arguments share a row."""
+    """The plan first: the others are compared with it. Names for the same arguments share a row.
+
+    `longest`: the tokens of the longest request, which a row must take.
+    """
     planned = plan.settings
     common = Settings.of({name: getattr(planned, name) for name in COMMON})
     rows = [ComparedSetting(name=PLAN, settings=planned)]
@@ -48,7 +53,7 @@ def settings_of(
         against = [name for name in against if name != Mode.OFF]
     rows += (_against(name, plan, profile, installed, common) for name in against)
     rows += (ComparedSetting(name=text, settings=parse_point(text).over(common)) for text in also)
-    return tuple(_merged(rows))
+    return tuple(_with_room(row, longest) for row in _merged(rows))
 
 
 def _against(
@@ -61,6 +66,8 @@ def _against(
         reason = f"vLLM {installed.text} ignores chunked prefill off for generative models"
         ignored = installed.off is Off.IGNORED
         return ComparedSetting(name=name, settings=settings, impossible=reason if ignored else None)
+    if name == LENGTH_POLICY:  # plans of versions that kept no rule were made by it
+        return ComparedSetting(name=name, settings=(plan.rule or plan.settings).over(common))
     if name not in AGAINST:
         raise UsageError(
             f"--against {name!r}: there is no such setting", hint=f"choose of {', '.join(AGAINST)}"
@@ -70,6 +77,14 @@ def _against(
         return ComparedSetting(name=name, settings=replanned.over(common))
     except ChunkscopeError as error:
         return ComparedSetting(name=name, settings=common, impossible=error.message)
+
+
+def _with_room(row: ComparedSetting, longest: int) -> ComparedSetting:
+    room = row.settings.max_model_len
+    if row.impossible or room is None or room >= longest:
+        return row
+    said = f"its max_model_len is {room:,}, and the longest request has {longest:,} tokens"
+    return replace(row, impossible=said)
 
 
 def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:

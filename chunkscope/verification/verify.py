@@ -18,7 +18,7 @@ from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.result import Subject, Verification
 from chunkscope.verification.rows import Report, Rows, resumed
-from chunkscope.verification.settings import DEFAULT, settings_of
+from chunkscope.verification.settings import USUALLY, settings_of
 
 if TYPE_CHECKING:
     from chunkscope.verification.prompts import RealPrompts
@@ -34,7 +34,7 @@ ALWAYS = {"skip_tokenizer_init": True, "generation_config": "vllm"}
 class VerifyOptions:
     """What to send, against what, and how to start the engine."""
 
-    against: Sequence[str] = (DEFAULT, "off")
+    against: Sequence[str] = USUALLY
     also: Sequence[str] = ()
     requests: int = 200
     seed: int = 0
@@ -82,7 +82,14 @@ def verify(
     if not name:
         raise UsageError("which model? The plan names none", hint="pass --model PATH_OR_ID")
     workload, prompts = workload_for(plan, profile, options)
-    settings = settings_of(plan, profile, installed, against=options.against, also=options.also)
+    settings = settings_of(
+        plan,
+        profile,
+        installed,
+        against=options.against,
+        also=options.also,
+        longest=max(r.prompt_tokens + r.output_tokens for r in workload.requests),
+    )
     engine_model, shape = model_for_engine(name, options.load_format)
     _check_vocabulary(prompts, shape)
     subject = Subject(name=name, load_format=options.load_format, parameters=shape.parameters.total)

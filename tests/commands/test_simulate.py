@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from tests.commands.test_recommend import chunkscope
@@ -62,6 +64,26 @@ def test_the_plan_stands_beside_vllms_own_setting(folder: Path) -> None:
     assert found.cost_model.source == "roofline"
 
 
+def test_what_the_length_policy_says_is_a_row_where_it_differs(folder: Path) -> None:
+    """The plan here was made by that policy, so it shares the plan's row."""
+    assert simulated(folder).run.same_as == ("length-policy",)
+    words = ("--max-num-seqs", "64", "--requests", "100")
+    found = simulated(folder, *words)
+    assert [run.setting for run in found.runs] == ["asked", "default", "length-policy"]
+    assert [run.args.long_prefill_token_threshold for run in found.runs] == [2_303, 0, 2_303]
+    assert [run.args.max_num_seqs for run in found.runs] == [64, 1_024, 1_024]
+    assert simulated(folder, *words, "--trace", "trace.jsonl").runs[2].setting == "length-policy"
+
+
+def test_a_row_that_cannot_take_the_requests_is_left_out_with_a_note(folder: Path) -> None:
+    plan = Plan.load(folder / "reports" / "plan.json")
+    narrow = replace(plan, rule=Settings(max_model_len=64))
+    narrow.save(folder / "narrow.json")
+    found = simulated(folder, "narrow.json", "--profile", "reports/profile.json")
+    assert [run.setting for run in found.runs] == ["plan", "default"]
+    assert any(line.startswith("length-policy is left out: ") for line in found.warnings)
+
+
 def test_json_is_the_artefact_and_nothing_else(folder: Path) -> None:
     run = chunkscope("simulate", "--json", "-o", "s.json", cwd=folder)
     document = json.loads(run.stdout)
@@ -88,7 +110,11 @@ def test_a_seed_decides_to_the_byte(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-@pytest.mark.parametrize("words", [["--timeline", "6"], ["--sweep"]], ids=["one", "sweep"])
+@pytest.mark.parametrize(
+    "words",
+    [["--timeline", "6"], ["--max-num-seqs", "64"], ["--sweep"]],
+    ids=["one", "three", "sweep"],
+)
 def test_no_line_is_wider_than_the_terminal(folder: Path, columns: int, words: list[str]) -> None:
     run = chunkscope("simulate", *words, "-o", "s.json", cwd=folder, columns=columns)
     assert run.returncode == 0, run.stderr

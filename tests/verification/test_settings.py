@@ -9,7 +9,7 @@ from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.verification.settings import parse_engine_args, parse_point, settings_of
-from tests.plans import MIXED, SHORT, profile
+from tests.plans import MIXED, SHORT, advised, profile
 from tests.plans import plan as make_plan
 
 V24 = release("0.24.0")
@@ -60,6 +60,40 @@ def test_other_modes_are_what_recommend_says_of_them() -> None:
     assert plan.settings != row.settings
 
 
+def test_what_the_length_policy_says_is_a_row_where_it_differs() -> None:
+    made = advised(MIXED)
+    assert not made.settings.long_prefill_token_threshold
+    found = settings_of(made, profile(data=MIXED), V24, against=["default", "length-policy"])
+    assert [row.name for row in found][-1] == "length-policy"
+    assert found[-1].settings.long_prefill_token_threshold == made.decision.threshold
+    assert found[-1].settings == made.rule.over(found[1].settings)
+
+
+@pytest.mark.parametrize("advice", [make_plan, advised], ids=["by lengths", "by evidence"])
+def test_the_length_policy_shares_a_row_with_what_sets_the_same(advice) -> None:
+    """Prompts of one length: the budget ends a chunk before a threshold could."""
+    made = advice([32_000], model="qwen2.5-7b-instruct")
+    against = ["default", "length-policy"]
+    (row,) = settings_of(made, profile(data=[32_000]), V24, against=against)
+    assert row.same_as == ("default", "length-policy")
+
+
+def test_a_plan_of_a_version_that_kept_no_rule_was_made_by_it() -> None:
+    made = replace(make_plan(MIXED), rule=None)
+    (row,) = settings_of(made, profile(data=MIXED), V24, against=["length-policy"])
+    assert row.same_as == ("length-policy",)
+
+
+def test_a_row_that_does_not_take_the_longest_request_is_impossible() -> None:
+    """The length policy switches off what is short, with a context of no more than that."""
+    made = advised(SHORT)
+    against = {"against": ["length-policy"], "longest": 5_000}
+    plan, rule = settings_of(made, profile(data=SHORT), V24, **against)
+    assert plan.impossible is None
+    assert rule.settings.enable_chunked_prefill is False
+    assert rule.impossible == "its max_model_len is 768, and the longest request has 5,000 tokens"
+
+
 def test_off_is_impossible_where_vllm_ignores_it() -> None:
     off = rows(MIXED, against=["off"], installed=release("0.10.2"))[1]
     assert "ignores chunked prefill off" in off.impossible
@@ -68,7 +102,7 @@ def test_off_is_impossible_where_vllm_ignores_it() -> None:
 def test_an_unknown_name_is_an_error_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no such setting") as error:
         rows(MIXED, against=["of"])
-    assert "default, off, conservative, aggressive" in error.value.hint
+    assert "default, off, length-policy, conservative, aggressive" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def _host(cost: CostModel) -> str:
 
 
 def _beside(runs: Sequence[SimulatedRun]) -> Table:
-    settings = map(sentences.setting, runs)
+    settings = map(sentences.settings, runs)
     table = figure_table("", (*settings, *(["change"] if len(runs) == 2 else [])))
     for name, *cells in _rows(runs):
         table.add_row(name, *cells)
