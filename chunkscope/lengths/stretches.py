@@ -12,14 +12,18 @@ MOST_STRETCHES = 4_096
 _RUN = 50  # prompts that stay together: neighbours often share what others do not
 
 
-def sharing_of(prompts: PromptBlocks) -> Sharing:
-    """What prompts share, in their order; of very many, runs that are spread evenly."""
-    if len(prompts.full) > MOST_PROMPTS:
+def sharing_of(prompts: PromptBlocks, *, whole: bool = False) -> Sharing:
+    """What prompts share, in their order; of very many, runs that are spread evenly.
+
+    `whole` leaves nothing out, however much it is.
+    """
+    if len(prompts.full) > MOST_PROMPTS and not whole:
         prompts = prompts.in_order(evenly_spread(len(prompts.full)))
     _, numbers = np.unique(prompts.blocks, return_inverse=True)
     tree = PrefixTree(replace(prompts, blocks=numbers))
     branches, first, members = np.unique(tree.branches, return_index=True, return_counts=True)
-    is_kept = _worth_keeping(tree, branches, first, members)
+    most = len(branches) if whole else MOST_STRETCHES
+    is_kept = _worth_keeping(tree, branches, first, members, most)
     kept = branches[is_kept]
     # Numbered as they occur, so that parents come before their children.
     stretch = np.full(int(branches.max(initial=NOTHING)) + 1, NOTHING)
@@ -48,13 +52,13 @@ def evenly_spread(count: int) -> Ints:
     return (starts[:, None] + np.arange(_RUN)).ravel()
 
 
-def _worth_keeping(tree: PrefixTree, branches: Ints, first: Ints, members: Ints) -> Ints:
+def _worth_keeping(tree: PrefixTree, branches: Ints, first: Ints, members: Ints, most: int) -> Ints:
     """Which branches: those of several prompts, the ones that save most if there are too many.
 
     A branch is worth as much as the best behind it, so that none is kept without its parents.
     """
     worth = (members - 1) * tree.sizes[first]
-    if np.count_nonzero(worth) > MOST_STRETCHES:
+    if np.count_nonzero(worth) > most:
         place = dict(zip(branches.tolist(), range(len(branches)), strict=True))
         best = worth.tolist()
         for child in np.argsort(-tree.depths[first]).tolist():
@@ -62,5 +66,5 @@ def _worth_keeping(tree: PrefixTree, branches: Ints, first: Ints, members: Ints)
             if parent is not None:
                 best[parent] = max(best[parent], best[child])
         worth = np.array(best)
-    order = np.lexsort((tree.depths[first], -worth))[:MOST_STRETCHES]
+    order = np.lexsort((tree.depths[first], -worth))[:most]
     return np.sort(order[worth[order] > 0])

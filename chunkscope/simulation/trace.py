@@ -1,15 +1,17 @@
 """Requests out of files: traces with lengths and times, and the workload of a `verify` run.
 
-Mooncake's jsonl has `timestamp` in milliseconds, `input_length` and `output_length`; Azure's csv
-has `TIMESTAMP` (a date and time, or seconds), `ContextTokens` and `GeneratedTokens`.
+Mooncake's jsonl has `timestamp` in milliseconds, `input_length`, `output_length` and `hash_ids`,
+which name the blocks of a prompt: those of the same name are shared. Azure's csv has `TIMESTAMP`
+(a date and time, or seconds), `ContextTokens` and `GeneratedTokens`.
 """
 
 import csv
 import io
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,12 @@ from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
 from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
+from chunkscope.sources.traces import are_blocks
 
-UNSHARED = "the hash_ids of the trace are not used: its prompts are taken to share nothing"
+UNSHARED = (
+    "the hash_ids of the trace do not fit its lengths in blocks of any size: its prompts are taken "
+    "to share nothing"
+)
 _MILLISECONDS = 1e-3
 _HINT = (
     "a trace is Mooncake's jsonl (timestamp, input_length, output_length), Azure's csv "
@@ -32,7 +38,7 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Requests in their order. A `verify` run also knows what its prompts share, and its task."""
+    """Requests in their order, and what their prompts share; of a `verify` run also its task."""
 
     requests: tuple[Request, ...]
     stretches: tuple[Stretch, ...] = ()
@@ -47,11 +53,33 @@ def read_trace(path: Path) -> Trace:
         return _of_verify(path)
     text = codec.read_text(path, hint=_HINT)
     rows = _of_csv(path, text) if path.suffix == ".csv" else _of_lines(path, text)
-    notes = (UNSHARED,) if '"hash_ids"' in text[:100_000] else ()
-    return Trace(requests=_requests(path, rows), notes=notes)
+    requests, blocks = _requests(path, rows)
+    return _sharing(requests, blocks) if any(blocks) else Trace(requests=requests)
 
 
-Row = tuple[str, Any, Any, Any]  # where it stands; prompt, output, seconds
+def _sharing(requests: tuple[Request, ...], blocks: list[list[int]]) -> Trace:
+    """With the stretches that prompts share by the blocks that they name."""
+    import numpy as np  # not for traces that name none
+
+    from chunkscope.lengths.stretches import sharing_of
+    from chunkscope.lengths.trace_blocks import blocks_of_trace
+
+    prompts = blocks_of_trace(
+        np.array([request.prompt_tokens for request in requests]),
+        np.array([len(ids) for ids in blocks]),
+        np.fromiter(chain.from_iterable(blocks), np.int64),
+    )
+    if prompts is None:
+        return Trace(requests=requests, notes=(UNSHARED,))
+    sharing = sharing_of(prompts, whole=True)
+    ends = zip(requests, sharing.ends, strict=True)
+    return Trace(
+        requests=tuple(replace(request, stretch=end) for request, end in ends),
+        stretches=sharing.stretches,
+    )
+
+
+Row = tuple[str, Any, Any, Any, Any]  # where it stands; prompt, output, seconds, blocks
 
 
 def _of_lines(path: Path, text: str) -> Iterator[Row]:
@@ -68,7 +96,7 @@ def _of_lines(path: Path, text: str) -> Iterator[Row]:
             raise InputError(f"{where} lacks one of {', '.join(names)}", hint=_HINT)
         prompt, output, stamp = (row[name] for name in names)
         seconds = stamp * _MILLISECONDS if isinstance(stamp, int | float) else stamp
-        yield where, prompt, output, seconds
+        yield where, prompt, output, seconds, row.get("hash_ids")
 
 
 def _of_csv(path: Path, text: str) -> Iterator[Row]:
@@ -80,7 +108,7 @@ def _of_csv(path: Path, text: str) -> Iterator[Row]:
         for row in table:
             where = f"{path}:{table.line_num}"
             prompt, output = (_whole(row[name]) for name in names[:2])
-            yield where, prompt, output, _time(row["TIMESTAMP"])
+            yield where, prompt, output, _time(row["TIMESTAMP"]), None
     except csv.Error as error:
         raise InputError(f"{path} is not a csv file: {error}", hint=_HINT) from None
 
@@ -120,10 +148,12 @@ def _of_verify(path: Path) -> Trace:
     )
 
 
-def _requests(path: Path, rows: Iterable[Row]) -> tuple[Request, ...]:
+def _requests(path: Path, rows: Iterable[Row]) -> tuple[tuple[Request, ...], list[list[int]]]:
+    """And the blocks that each names."""
     made: list[Request] = []
+    blocks: list[list[int]] = []
     first: float | None = None
-    for where, prompt, output, seconds in rows:
+    for where, prompt, output, seconds, ids in rows:
         if not _is_number(seconds):
             raise InputError(f"{where}: the time {seconds!r} is no number and no date", hint=_HINT)
         first = seconds if first is None else first
@@ -139,9 +169,12 @@ def _requests(path: Path, rows: Iterable[Row]) -> tuple[Request, ...]:
         made.append(
             Request(prompt_tokens=prompt_tokens, output_tokens=output_tokens, arrival_s=arrival)
         )
+        if not are_blocks(ids or []):
+            raise InputError(f"{where}: hash_ids is no list of whole numbers", hint=_HINT)
+        blocks.append(ids or [])
     if not made:
         raise InputError(f"{path} has no requests", hint=_HINT)
-    return tuple(made)
+    return tuple(made), blocks
 
 
 def _length(where: str, name: str, value: Any) -> int:

@@ -1,13 +1,20 @@
 """Requests out of files: what a trace may look like, and what it may not."""
 
+import dataclasses
 import json
 
 import pytest
 
+import chunkscope
+from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import Task
+from chunkscope.engine.flags import release
+from chunkscope.engine.rules import rules_of
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
 from chunkscope.lengths.sharing import Stretch
-from chunkscope.simulation.trace import read_trace
+from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.trace import UNSHARED, read_trace
 from chunkscope.simulation.workload import Request, Workload
 
 
@@ -129,3 +136,55 @@ def test_real_traces_are_read_whole(shared, name, requests):
     assert len(found) == requests
     assert found[0].arrival_s == 0
     assert found[-1].arrival_s > 3_000
+
+
+# -- what prompts share ----------------------------------------------------------------------------
+
+STEP = StepModel(
+    fixed_s=0.001, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="test"
+)
+
+
+def named(*rows):
+    keys = ("timestamp", "input_length", "output_length", "hash_ids")
+    return "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
+
+
+def test_blocks_of_one_name_are_shared(tmp_path):
+    rows = (0, 1_300, 5, [0, 1, 2]), (1, 1_400, 5, [0, 1, 3]), (2, 900, 5, [0, 4]), (3, 90, 5, [])
+    trace = read_trace(written(tmp_path, "t.jsonl", named(*rows)))
+    assert trace.stretches == (Stretch(parent=-1, tokens=512), Stretch(parent=0, tokens=512))
+    assert [request.stretch for request in trace.requests] == [1, 1, 0, -1]
+    assert trace.notes == ()
+
+
+def test_blocks_that_fit_no_size_are_said_not_to_be_used(tmp_path):
+    rows = (0, 100, 5, [0]), (1, 5_000, 5, [0, 1]), (2, 100, 5, [0, 1])
+    trace = read_trace(written(tmp_path, "t.jsonl", named(*rows)))
+    assert (trace.stretches, trace.notes) == ((), (UNSHARED,))
+
+
+@pytest.mark.parametrize("ids", ["0", [0.5], ["a"], {"0": 1}, [1 << 70]], ids=str)
+def test_blocks_that_are_no_numbers_are_an_error(tmp_path, ids):
+    path = written(tmp_path, "t.jsonl", named((0, 100, 5, [0]), (1, 100, 5, ids)))
+    with pytest.raises(InputError, match=r"t\.jsonl:2: hash_ids is no list of whole numbers"):
+        read_trace(path)
+
+
+def test_the_simulator_finds_what_analyze_says_when_nothing_is_forgotten(shared):
+    """Real conversations, one after the other in a cache that has room for all of them."""
+    path = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
+    trace = read_trace(path)
+    requests = tuple(
+        dataclasses.replace(request, output_tokens=1, arrival_s=float(place))
+        for place, request in enumerate(trace.requests)
+    )
+    run = run_setting(
+        Circumstances(
+            requests=requests, rules=rules_of(release("0.28")), step=STEP, stretches=trace.stretches
+        ),
+        EngineArgs(max_num_batched_tokens=200_000, max_num_seqs=8, kv_cache_tokens=1 << 28),
+    )
+    (dataset,) = chunkscope.analyze(path).datasets
+    assert dataset.prefixes is not None
+    assert run.cached_tokens == dataset.prefixes.cached_tokens
