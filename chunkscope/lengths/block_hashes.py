@@ -54,7 +54,7 @@ def hash_blocks(
     ids = np.frombuffer(b"".join(rows), "<u4")
     sums = ids[first[:, None] + np.arange(BLOCK_SIZE)].astype(np.uint64) @ _FACTORS
     places = within + np.repeat(np.array(blocks_before), full)
-    running = np.cumsum(_mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64)
+    running = np.cumsum(mixed(sums + mixed(places.astype(np.uint64))), dtype=np.uint64)
     before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
     return running + np.repeat(np.array(hash_before, np.uint64) - before, full), full
 
@@ -64,11 +64,11 @@ def _hash_row(row: bytes, blocks_before: int, hash_before: int) -> Hashes:
     full = len(row) // (BLOCK_SIZE * ID_BYTES)
     ids = np.frombuffer(row, "<u4", full * BLOCK_SIZE).reshape(full, BLOCK_SIZE)
     places = np.arange(blocks_before, blocks_before + full, dtype=np.uint64)
-    mixed = _mixed(ids.astype(np.uint64) @ _FACTORS + _mixed(places))
-    return np.cumsum(mixed, dtype=np.uint64) + np.uint64(hash_before)
+    blocks = mixed(ids.astype(np.uint64) @ _FACTORS + mixed(places))
+    return np.cumsum(blocks, dtype=np.uint64) + np.uint64(hash_before)
 
 
-def _mixed(values: Hashes) -> Hashes:
+def mixed(values: Hashes) -> Hashes:
     """Each bit of the result depends on all of a value (splitmix64)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

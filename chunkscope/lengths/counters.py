@@ -15,7 +15,7 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.tally import Tally
 from chunkscope.sources.base import Problems
-from chunkscope.sources.chat import Conversation
+from chunkscope.sources.chat import Conversation, plain_text
 from chunkscope.sources.harness.request import SentRequest
 from chunkscope.sources.selection import Prompts
 from chunkscope.tokenizers.chat_template import TemplateRefused
@@ -27,6 +27,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from chunkscope.lengths.block_hashes import BlockHashes
+    from chunkscope.lengths.near_misses import NearMisses
     from chunkscope.lengths.trace_blocks import TraceBlocks
 
 _BATCH_CHARS = 1 << 20
@@ -121,9 +122,11 @@ class _Texts:
         self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
         self.on_their_way: deque[tuple[list[Any], Future[Any]]] = deque()
         self.hashes = _block_hashes() if by.options.prefixes else None
+        tally.near_misses = _near_misses() if by.options.prefixes else None
         self.share = share or self._share
 
     def add(self, prompts: Prompts) -> None:
+        self.tally.offer(prompts.positions, prompts.items)
         self.count(prompts.positions, prompts.items)
         if prompts.outputs is not None:
             self.count_outputs([text for text in prompts.outputs if text is not None])
@@ -189,6 +192,12 @@ def _trace_blocks() -> "TraceBlocks":
     return TraceBlocks()
 
 
+def _near_misses() -> "NearMisses":
+    from chunkscope.lengths.near_misses import NearMisses  # likewise
+
+    return NearMisses()
+
+
 class _Chats:
     """Conversations: made into text by the chat template, or counted by mistral-common."""
 
@@ -204,6 +213,7 @@ class _Chats:
         make = self.tokenizer.count_chat if self.direct else self.tokenizer.chat_text
         positions: list[int] = []
         made: list[Any] = []
+        chats: list[str] = []
         outputs: list[Any] | None = [] if prompts.outputs is not None else None
         for row, conversation in enumerate(prompts.items):
             try:
@@ -212,6 +222,7 @@ class _Chats:
                 self.problems.bad(prompts.positions[row], error.message)
                 continue
             positions.append(prompts.positions[row])
+            chats.append(plain_text(conversation.messages))
             if outputs is not None and prompts.outputs is not None:
                 outputs.append(prompts.outputs[row])
             self.tally.media_rows += bool(conversation.media)
@@ -219,6 +230,7 @@ class _Chats:
             self.tally.add(positions, [len(ids) for ids, _ in made])
             if hashes := self.texts.hashes:
                 hashes.add(positions, [None] * len(made), [pack(ids) for ids, _ in made])
+                self.tally.offer(positions, chats)
             self.tally.add_chars(sum(chars for _, chars in made))
             positions, made = [], []
         self.texts.add(Prompts(positions, made, outputs))
@@ -298,7 +310,9 @@ class _Requests:
                 rows.append(sent)
                 made.append(text)
         if made:
-            self.texts.count(rows, made)
+            texts = self.texts
+            self.tally.offer([sent.position for sent in rows], made)
+            texts.count(rows, made)
         if outputs:
             self.texts.count_outputs(outputs)
 

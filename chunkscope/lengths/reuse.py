@@ -30,6 +30,22 @@ class PrefixGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """Prompts that go on alike after an early difference; figures estimated from a sample.
+
+    Of two of them the text around the first difference, which comes after `same_before` characters.
+    """
+
+    prompts: Count
+    lost_tokens: Count  # that would be found if the difference were gone
+    position: int
+    other_position: int
+    text: str
+    other_text: str
+    same_before: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CachedAt:
     """Tokens found in a KV cache of `kv_tokens`: in file order, and where known in other orders."""
 
@@ -62,6 +78,7 @@ class PrefixReuse:
     groups: tuple[PrefixGroup, ...] = ()
     capacities: tuple[CachedAt, ...] = ()
     sent_order_cached_tokens: Count | None = None
+    near_misses: tuple[NearMiss, ...] = ()
     running: Count | None = None
     output_tokens: Count | None = None  # None where it is not known: an answer of one token
     last_half_tokens: Count | None = None  # of a trace: by then the cache is warm
@@ -72,7 +89,9 @@ class PrefixReuse:
         """From what was written of it, unchecked."""
         groups = tuple(PrefixGroup(**group) for group in written["groups"])
         capacities = tuple(CachedAt(**at) for at in written["capacities"])
-        return cls(**written | {"groups": groups, "capacities": capacities})
+        misses = tuple(NearMiss(**miss) for miss in written["near_misses"])
+        made = {"groups": groups, "capacities": capacities, "near_misses": misses}
+        return cls(**written | made)
 
     @property
     def hit_rate(self) -> float | None:

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from chunkscope.artefacts.digests import DigestMemo
@@ -18,7 +18,7 @@ from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.counters import CountedBy, NoTokenizer, counter_for
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Sample
-from chunkscope.lengths.reuse import HowSent, PrefixReuse
+from chunkscope.lengths.reuse import HowSent, NearMiss, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.tally import Counted, Tally
 from chunkscope.sources.archives import close_idle
@@ -286,7 +286,14 @@ class _Dataset:
         longest_first = log is not None and log.order == LONGEST_FIRST
         answer = round(outputs.total / outputs.count) if outputs and outputs.count else None
         sent = HowSent(longest_first=longest_first, output_tokens=answer)
-        return self.tally.compared.measured(sent)
+        reuse, sharing = self.tally.compared.measured(sent)
+        if reuse is None or sharing is None:
+            return None, None
+        return replace(reuse, near_misses=self._near_misses(reuse)), sharing
+
+    def _near_misses(self, reuse: PrefixReuse) -> tuple[NearMiss, ...]:
+        texts = self.tally.near_misses
+        return texts.found(tokens=reuse.tokens, chars=self.tally.chars) if texts else ()
 
     def _about_blocks(self, prefixes: PrefixReuse | None) -> Iterator[str]:
         selection = self.selection

@@ -13,6 +13,7 @@ from chunkscope.lengths.profile import DatasetProfile, LongPrompt
 
 if TYPE_CHECKING:
     from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
+    from chunkscope.lengths.near_misses import NearMisses
     from chunkscope.lengths.trace_blocks import TraceBlocks
 
 
@@ -44,6 +45,7 @@ class Tally:
         self.output_caps: Counter[int] = Counter()
         self.rendered_chats = False
         self.compared: BlockHashes | TraceBlocks | None = None
+        self.near_misses: NearMisses | None = None
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None
@@ -71,6 +73,11 @@ class Tally:
 
     def add_chars(self, chars: int) -> None:
         self.chars = (self.chars or 0) + chars
+
+    def offer(self, positions: Sequence[int], texts: Sequence[str]) -> None:
+        """Texts to compare, if that is wanted."""
+        if self.near_misses is not None:
+            self.near_misses.offer(positions, texts)
 
     def add_outputs(self, lengths: list[int]) -> None:
         if self._outputs is None:
