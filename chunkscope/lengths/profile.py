@@ -157,6 +157,13 @@ class Profile(Artefact):
     schema: ClassVar = "chunkscope/profile/1"
     made_by: ClassVar = "chunkscope analyze data/"
     default_path: ClassVar = Path("reports/profile.json")
+    # Of what is shared.
+    added_later: ClassVar = frozenset(
+        {
+            *("best_order_cached_tokens", "sent_order_cached_tokens", "near_misses", "running"),
+            *("output_tokens", "last_half_tokens", "last_half_cached_tokens"),
+        }
+    )
 
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]
