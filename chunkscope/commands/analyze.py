@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.options import PROFILE, Output, Quiet
+from chunkscope.commands.options import PROFILE, Output, Quiet, model_option
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ PATHS = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH...",
-        help="Files, folders, globs, archives, `-` for stdin, or hf:org/name[:config][@split].",
+        help="Files, folders, globs, archives, `-` for stdin, hf:org/name[:config][@split], or "
+        "tasks, whose code is run for their requests: lm-eval:gsm8k,mmlu, inspect:file.py@task.",
         show_default=False,
     ),
 ]
@@ -46,6 +47,10 @@ def analyze(
             help="Folder, tokenizer.json, hub id, tiktoken encoding, tekken or SentencePiece "
             "file. [default: Mistral's tekken, embedded]",
         ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        model_option("Take this model's tokenizer: folder, hub id, or a name like llama-3.1-8b."),
     ] = None,
     field: Annotated[
         list[str] | None,
@@ -116,6 +121,26 @@ def analyze(
     no_special_tokens: Annotated[
         bool, typer.Option("--no-special-tokens", help="Leave out <s> and the like.")
     ] = False,
+    shots: Annotated[
+        int | None, typer.Option(min=0, max=MOST, metavar="N", help="lm-eval: of each task.")
+    ] = None,
+    include_path: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="lm-eval: where your own tasks are.")
+    ] = None,
+    fewshot_as_multiturn: Annotated[
+        bool | None,
+        typer.Option(
+            "--fewshot-as-multiturn/--no-fewshot-as-multiturn",
+            help="lm-eval: shots as turns of a chat. [default: lm-eval's]",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="lm-eval, Inspect: the first N of each task only."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="lm-eval, Inspect: for a task's code.")
+    ] = 3_600,
     sample: Annotated[
         int | None,
         typer.Option(min=1, max=MOST, metavar="N", help="Count N rows of each dataset only."),
@@ -153,11 +178,17 @@ def analyze(
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.scan import Listener
     from chunkscope.sources.base import ReadOptions
+    from chunkscope.sources.harness.rendering import RenderOptions
     from chunkscope.sources.prefix_files import PrefixFile
     from chunkscope.sources.selection import SelectOptions
 
-    if tokenizer == "":
-        raise UsageError("--tokenizer is empty", hint="was a shell variable not set?")
+    for option, given in (("--tokenizer", tokenizer), ("--model", model)):
+        if given == "":
+            raise UsageError(f"{option} is empty", hint="was a shell variable not set?")
+    if model and tokenizer:
+        raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
+    if limit is not None and limit <= 0:
+        raise UsageError(f"--limit must be over 0, not {limit:g}")
     if no_chat_template and (apply_chat_template or chat_template):
         raise UsageError(
             "--no-chat-template excludes --chat-template and --apply-chat-template",
@@ -166,7 +197,7 @@ def analyze(
     if as_json and output_format is not Format.TABLE:
         raise UsageError("--json and --format exclude each other", hint="use one of them")
     options = AnalyzeOptions(
-        tokenizer=tokenizer,
+        tokenizer=_tokenizer_of(model) if model else tokenizer,
         names=tuple(name or ()),
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
@@ -186,6 +217,13 @@ def analyze(
             chat=not no_chat_template,
         ),
         prefix_files=tuple(PrefixFile.given(word) for word in prefix_file or ()),
+        render=RenderOptions(
+            shots=shots,
+            include_path=include_path,
+            fewshot_as_multiturn=fewshot_as_multiturn,
+            limit=limit,
+            timeout=timeout,
+        ),
         apply_chat_template=apply_chat_template,
         chat_template=chat_template,
         chat_date=_date(chat_date),
@@ -202,6 +240,7 @@ def analyze(
             skipped=_show_skipped,
             preparing=_preparing,
             recounting=_recounting,
+            running=console.say,
             progress=progress,
         )
         profile = run(paths, options=options, listener=listener)
@@ -276,6 +315,16 @@ def _preparing(name: str) -> None:
 
 def _recounting(engine: str) -> None:
     console.say(f"note: {engine} differs from the reference on this data; counting again without")
+
+
+def _tokenizer_of(model: str) -> str:
+    """The name under which a model's tokenizer is found."""
+    from chunkscope.costs.models.find import hub_id_of
+
+    path = Path(model).expanduser()
+    if path.is_file():  # its config.json
+        return str(path.parent)
+    return model if path.exists() else hub_id_of(model) or model
 
 
 def _date(text: str | None) -> datetime.date | None:

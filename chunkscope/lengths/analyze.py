@@ -11,7 +11,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile, TokenizerInfo
 from chunkscope.lengths.scan import Listener, scan
 from chunkscope.lengths.tally import Counted
-from chunkscope.sources.base import printable
+from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.prefix_files import assigned
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -33,16 +33,31 @@ def analyze(
     options = replace(options, tokenizer=options.tokenizer or tokenizer)
     listener = listener or Listener()
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    memo = DigestMemo()
-    sources, skipped = discover(
-        [str(path) for path in given],
-        names=options.names,
-        include=options.include,
-        exclude=options.exclude,
-        options=options.read,
+    with options.rendering(listener.running) as rendering:
+        sources, skipped = discover(
+            [str(path) for path in given],
+            names=options.names,
+            include=options.include,
+            exclude=options.exclude,
+            options=options.read,
+            rendering=rendering,
+        )
+        listener.skipped(skipped)
+        names = [source.name for source in sources]
+        options = replace(options, prefix_files=assigned(options.prefix_files, names))
+        counted, info = _counted(sources, options, listener)
+    _refuse_nothing(counted)
+    return Profile(
+        tokenizer=info,
+        datasets=tuple(dataset.profile for dataset in counted),
+        options={"paths": [printable(str(path)) for path in given], **options.recorded()},
     )
-    names = [source.name for source in sources]
-    options = replace(options, prefix_files=assigned(options.prefix_files, names))
+
+
+def _counted(
+    sources: Sequence[Source], options: AnalyzeOptions, listener: Listener
+) -> tuple[list[Counted], TokenizerInfo]:
+    memo = DigestMemo()
     template = _digest_of_template(options.chat_template)
     total_bytes = sum(source.bytes or 0 for source in sources)
     counter = Tokenizer(
@@ -56,18 +71,11 @@ def analyze(
         on_compile=listener.preparing,
     )
     try:
-        listener.skipped(skipped)
         listener.progress.begin(total_bytes)
         counted = scan(sources, counter, options, memo=memo, listener=listener)
-        info = _info(counter, counted, options, template)
+        return counted, _info(counter, counted, options, template)
     finally:
         memo.save()
-    _refuse_nothing(counted)
-    return Profile(
-        tokenizer=info,
-        datasets=tuple(dataset.profile for dataset in counted),
-        options={"paths": [printable(str(path)) for path in given], **options.recorded()},
-    )
 
 
 def _digest_of_template(path: Path | None) -> str | None:

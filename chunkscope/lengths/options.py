@@ -7,7 +7,7 @@ exceptions are listed here, each with its reason.
 
 import datetime
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from chunkscope.artefacts.schema import SchemaError, validated
 from chunkscope.errors import InputError
 from chunkscope.sources.base import ReadOptions, printable
+from chunkscope.sources.harness.rendering import Rendering, RenderOptions
 from chunkscope.sources.prefix_files import PrefixFile
 from chunkscope.sources.selection import SelectOptions
 
@@ -35,6 +36,7 @@ class AnalyzeOptions:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     read: ReadOptions = field(default_factory=ReadOptions)
+    render: RenderOptions = field(default_factory=RenderOptions)
     names: tuple[str, ...] = ()
     keep_longest: int = 10
     prefixes: bool = True  # also find what prompts share
@@ -60,6 +62,17 @@ class AnalyzeOptions:
                     self, select=replace(self.select, prefix=file.content), prefix_files=()
                 )
         return self
+
+    def rendering(self, say: Callable[[str], None] = lambda _: None) -> Rendering:
+        """For tasks of a harness, asked as these options say."""
+        return Rendering(
+            options=self.render,
+            tokenizer=self.tokenizer,
+            chat=self.apply_chat_template,
+            chat_template=self.chat_template,
+            trust_remote_code=self.read.trust_remote_code,
+            say=say,
+        )
 
     def cache_key(self) -> dict[str, Any]:
         """Every option that can change the profile of a dataset."""
@@ -91,7 +104,7 @@ class AnalyzeOptions:
             ) from None
 
 
-_PARTS: dict[str, Any] = {"select": SelectOptions, "read": ReadOptions}
+_PARTS: dict[str, Any] = {"select": SelectOptions, "read": ReadOptions, "render": RenderOptions}
 
 NOT_IN_THE_KEY = {
     "tokenizer": "what it is by content is in the key",
@@ -105,19 +118,23 @@ NOT_IN_THE_KEY = {
     "trust_remote_code": "whether a tokenizer may be used, not what it says",
     "exact_check": "the lengths are the same, whoever counted them",
     "use_cache": "likewise",
+    **dict.fromkeys((f.name for f in fields(RenderOptions)), "what is rendered is in the key"),
 }
 NOT_RECORDED = {
     "chat_template": "its digest is, beside the tokenizer",
     "trust_remote_code": "each run is asked anew",
     "exact_check": "the tokenizer's notes tell it",
     "use_cache": "the result is the same",
+    "timeout": "likewise",
 }
 # The others are recorded only where they were given: profiles of old stay as they are.
 _ALWAYS_RECORDED = {
     *("tokenizer", "fields", "template", "prefix", "output_field", "chat", "apply_chat_template"),
     *("chat_date", "special_tokens", "sample", "seed", "include", "exclude"),
 }
-_NAMES_OF_FILES = {"tokenizer", "include", "exclude", "names", "path", "dataset"}
+_NAMES_OF_FILES = {
+    *("tokenizer", "include", "exclude", "names", "path", "dataset", "include_path"),
+}
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -40,6 +40,7 @@ class Listener:
     skipped: Callable[[Sequence[Skipped]], None] = lambda _: None
     preparing: Callable[[str], None] = lambda _: None
     recounting: Callable[[str], None] = lambda _: None
+    running: Callable[[str], None] = lambda _: None
     progress: ScanProgress = field(default_factory=ScanProgress)
 
 
@@ -262,7 +263,7 @@ class _Dataset:
             lengths=tally.lengths,
             skipped=self.problems.count,
             bytes=source.bytes,
-            sha256=self.sha256,
+            sha256=None if source.rendered else self.sha256,  # no file to look at later
             chars=tally.chars,
             output_field=selection.output_label if selection else None,
             output_lengths=tally.output_lengths,
@@ -316,7 +317,9 @@ class _Dataset:
         if not isinstance(self.selection, RequestSelection):
             return None
         caps = {str(cap): n for cap, n in sorted(self.tally.output_caps.items())}
-        return self.selection.log.summary(dict(sorted(self.tally.request_kinds.items())), caps)
+        kinds = dict(sorted(self.tally.request_kinds.items()))
+        summary = self.selection.log.summary(kinds, caps)
+        return replace(summary, rendered=self.source.rendered)
 
     def _notes(self, error: ChunkscopeError | None) -> Iterator[str]:
         if self.selection is None:
@@ -326,7 +329,7 @@ class _Dataset:
         yield from self.selection.notes
         if isinstance(self.selection, RequestSelection):
             yield from self.selection.log.notes()
-            if self.run.options.apply_chat_template:
+            if self.run.options.apply_chat_template and not self.source.rendered:
                 yield "--apply-chat-template was not used: a log has what was sent"
         renders = self.selection.kind == "chat" or self.tally.rendered_chats
         if renders and self.run.tokenizer.renders_the_date:

@@ -36,6 +36,7 @@ class Source:
     bytes: int | None = None
     # Where a member's data starts in the (decompressed) tar; None for all else.
     offset: int | None = None
+    rendered: bool = False  # made for this run, by a harness's task
 
     @property
     def is_read_once(self) -> bool:

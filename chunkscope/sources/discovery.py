@@ -31,11 +31,12 @@ from chunkscope.sources.formats import (
     peek_stdin,
 )
 from chunkscope.sources.harness import inspect_log, lm_eval_results
+from chunkscope.sources.harness.rendering import Rendering, is_task
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
 from chunkscope.sources.source_names import named_sources
 
-_SEARCH_HINT = "name a file or a folder, a glob in quotes, `-`, or hf:org/name"
+_SEARCH_HINT = "name a file or a folder, a glob in quotes, `-`, hf:org/name, or lm-eval:task"
 
 
 def discover(
@@ -45,6 +46,7 @@ def discover(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     options: ReadOptions,
+    rendering: Rendering | None = None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
     if options.input_format is not None and options.input_format not in FORMATS:
@@ -52,7 +54,7 @@ def discover(
             f"unknown --input-format: {options.input_format}",
             hint=f"one of {', '.join(sorted(FORMATS))}",
         )
-    search = _Search(options, tuple(include), tuple(exclude))
+    search = _Search(options, tuple(include), tuple(exclude), rendering or Rendering())
     for path in paths:
         search.argument(path)
     if not search.sources:
@@ -67,6 +69,7 @@ class _Search:
     options: ReadOptions
     include: tuple[str, ...]
     exclude: tuple[str, ...]
+    rendering: Rendering
     sources: list[Source] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     filtered: int = 0
@@ -82,6 +85,9 @@ class _Search:
         elif text.startswith("hf:") and not os.path.lexists(text):
             if self._is_new(text):
                 self._add(hub_source(text, self.options))
+        elif is_task(text) and not os.path.lexists(text):
+            for source in self.rendering.sources(text) if self._is_new(text) else ():
+                self._add(source)
         elif _exists(path, text):
             if path.is_dir():
                 group = _folder_name(path)

@@ -73,12 +73,17 @@ def real_prompts(
     """
     options = _repeatable(profile)
     counter = _same_tokenizer(profile, tokenizer, options)
-    sources, _ = discover(
-        list(paths), include=options.include, exclude=options.exclude, options=options.read
-    )
-    sources = _as_named(sources, profile)
     most = max(FEWEST_ROWS, ROWS_PER_REQUEST * len(workload.requests))
-    rows = list(_rows(_sampled(sources, options, most, seed), counter, options))
+    with options.rendering() as rendering:
+        sources, _ = discover(
+            list(paths),
+            include=options.include,
+            exclude=options.exclude,
+            options=options.read,
+            rendering=rendering,
+        )
+        sources = _as_named(sources, profile)
+        rows = list(_rows(_sampled(sources, options, most, seed), counter, options))
     lengths = _lengths(rows, counter)
     _refuse_other_data(lengths, profile)
     room = max(r.prompt_tokens + r.output_tokens for r in workload.requests)

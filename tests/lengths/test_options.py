@@ -46,6 +46,11 @@ SAID: dict[str, list[str]] = {
     "prefixes": ["--no-prefixes"],
     "exact_check": ["--exact-check"],
     "use_cache": ["--no-cache"],
+    "shots": ["--shots", "5"],
+    "include_path": ["--include-path", "tasks"],
+    "fewshot_as_multiturn": ["--no-fewshot-as-multiturn"],
+    "limit": ["--limit", "10"],
+    "timeout": ["--timeout", "60"],
 }
 NOTHING = Profile(
     tokenizer=TokenizerInfo(
@@ -55,8 +60,8 @@ NOTHING = Profile(
 )
 # What is said in Python only: on the command line a prefix comes out of a file.
 ONLY_IN_PYTHON = {"prefix"}
-# What the command line has besides: how the result is shown and kept.
-SHOWN = {"paths", "skip_bad_rows", "as_json", "quiet", "output_format", "output"}
+# What the command line has besides: how the result is shown and kept, and a tokenizer by its model.
+SHOWN = {"paths", "model", "skip_bad_rows", "as_json", "quiet", "output_format", "output"}
 
 
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> AnalyzeOptions:

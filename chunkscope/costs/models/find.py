@@ -72,8 +72,21 @@ def built_in(name: str) -> ModelShape | None:
     entry = _in_table(name)
     if entry is None:
         return None
-    hub_id = next((h for h in entry.hub_ids if h.lower() == name.lower()), entry.hub_ids[0])
-    return shape_from_config(entry.config, name=name, source="the built-in table", hub_id=hub_id)
+    return shape_from_config(
+        entry.config, name=name, source="the built-in table", hub_id=hub_id_of(name)
+    )
+
+
+def hub_id_of(name: str) -> str | None:
+    """What a model of the table is called on the hub.
+
+    >>> hub_id_of("qwen3-8b")
+    'Qwen/Qwen3-8B'
+    """
+    entry = _in_table(name)
+    if entry is None:
+        return None
+    return next((h for h in entry.hub_ids if h.lower() == name.lower()), entry.hub_ids[0])
 
 
 def _from_path(

@@ -285,8 +285,10 @@ class InspectLog(HarnessLog):
     def requests(self, record: Any) -> Iterable[SentRequest]:
         cap, counted = record["max_tokens"], record["input_tokens"]
         self._models[str(record["model"])] += 1
-        if counted is None:
-            prompt, answer = conversation(record["messages"], record), record["completion"]
+        rendered = self._reader.source.rendered  # then nobody counted or answered
+        if counted is None or rendered:
+            prompt = conversation(record["messages"], record)
+            answer = None if rendered else record["completion"]
             yield SentRequest(prompt=prompt, output_cap=cap, output=answer)
             return
         self._counted_by_mock |= str(record["model"]).startswith(_MOCK)

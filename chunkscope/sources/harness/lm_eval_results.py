@@ -81,7 +81,8 @@ def task_in(name: str) -> str | None:
 
 
 def settings_of(source: Source) -> RunSettings:
-    task = task_in(PurePosixPath(source.path).name)
+    named = source.file if source.rendered and source.file else PurePosixPath(source.path)
+    task = task_in(named.name)
     file = results_file(source)
     results = _loaded(file) if file else None
     if results is None:

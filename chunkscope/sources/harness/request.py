@@ -61,6 +61,7 @@ class LogSummary:
     kinds: dict[str, int] = field(default_factory=dict)  # how many of each kind were sent
     output_caps: dict[str, int] = field(default_factory=dict)  # requests by their output cap
     order: str = AS_LOGGED  # in which the harness sent them
+    rendered: bool = False  # asked of the task: nothing was sent yet
 
     @property
     def only_scored(self) -> bool:
@@ -83,6 +84,7 @@ class LogSummary:
             None if self.shots is None else _counted(self.shots, "shot"),
             _counted(self.documents, _OWN_WORD.get(self.harness, "document")),
             _counted(self.requests, "request"),
+            "rendered" if self.rendered else None,
         )
         return ", ".join(part for part in parts if part)
 
