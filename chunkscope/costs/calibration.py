@@ -25,7 +25,7 @@ class StepSamples:
 
     `prefill_pairs` counts (token, context token) pairs: a chunk of n tokens after `computed` others
     has n * computed + n * (n + 1) // 2. `decode_context_tokens` is the sum of context lengths of
-    the decoding requests.
+    the decoding requests; what neighbours in the batch share counts as much as it takes.
     """
 
     setting: tuple[str, ...]  # which run it came from

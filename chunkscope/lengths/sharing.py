@@ -6,6 +6,7 @@ Made by `analyze` (stretches.py), kept in the profile; the simulator's requests 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from chunkscope.artefacts.schema import Count
@@ -32,6 +33,22 @@ def depths(stretches: Sequence[Stretch]) -> list[int]:
     for stretch in stretches:
         found.append((found[stretch.parent] if stretch.parent >= 0 else 0) + stretch.tokens)
     return found
+
+
+def shared_by_neighbours(ends: Sequence[int], stretches: Sequence[Stretch]) -> int:
+    """Tokens that a prompt has in common with the one before it, summed up over all of them.
+
+    >>> tree = [Stretch(parent=-1, tokens=32), Stretch(parent=0, tokens=16)]
+    >>> shared_by_neighbours([1, 1, 0, -1], tree)
+    80
+    """
+    deep = [*depths(stretches), 0]  # NOTHING is the last of them
+    total = 0
+    for one, other in pairwise(ends):
+        while one != other:  # a parent comes before its children
+            one, other = min(one, other), stretches[max(one, other)].parent
+        total += deep[one]
+    return total
 
 
 def check_stretches(stretches: Sequence[Stretch], ends: Iterable[int]) -> None:

@@ -22,7 +22,7 @@ from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
 from chunkscope.simulation.spread import spread
 from chunkscope.simulation.step import Step
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.workload import Request, read_together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,10 @@ def _runs(
     states = _states(c, args.block_size)
     for state in states:
         state.priority = policy.priority_of(state)
-    models = (replace(c.step, graphed_tokens=graphed_tokens, host=host) for host in hosts)
+    has_blocks_in_common = args.enable_prefix_caching and not c.prompt_logprobs
+    together = read_together(c.requests, c.stretches) if has_blocks_in_common else 0.0
+    step = c.step.sharing(together)
+    models = (replace(step, graphed_tokens=graphed_tokens, host=host) for host in hosts)
     clocks = tuple(Clock(model, states[0].arrival_s) for model in models)
     log = _Log(watch=watch)
     _run(scheduler, Arrivals(states, c.concurrency), clocks, log)

@@ -15,7 +15,7 @@ from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, together
-from chunkscope.lengths.sharing import NOTHING, Stretch, check_stretches
+from chunkscope.lengths.sharing import NOTHING, Stretch, check_stretches, shared_by_neighbours
 
 BATCH = "batch"
 VERIFY_SCHEMA = "chunkscope/verify/1"  # the artefact that holds a workload
@@ -35,6 +35,18 @@ def with_shared_prefix(
     """All prompts begin with the same tokens: one stretch, as far as each of them goes."""
     shared = Stretch(parent=NOTHING, tokens=tokens)
     return tuple(replace(request, stretch=0) for request in requests), (shared,)
+
+
+def read_together(requests: Sequence[Request], stretches: Sequence[Stretch]) -> float:
+    """The share of the context of decoding requests that the one beside them reads, too.
+
+    Requests run beside those that were sent just before and after them.
+    """
+    if not stretches:
+        return 0.0
+    shared = shared_by_neighbours([request.stretch for request in requests], stretches)
+    context = sum(request.prompt_tokens + request.output_tokens / 2 for request in requests)
+    return min(1.0, shared / context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

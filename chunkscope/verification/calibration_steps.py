@@ -9,7 +9,9 @@ from typing import Any
 from chunkscope.costs.calibration import SAME, Calibration, StepSamples
 from chunkscope.costs.gpus import GIB
 from chunkscope.costs.models.shape import ModelShape
-from chunkscope.costs.step_time import model_work
+from chunkscope.costs.step_time import READ_AGAIN, model_work
+from chunkscope.engine.choices import Task
+from chunkscope.simulation.workload import Workload, read_together
 from chunkscope.verification.engine_run import Measured
 
 COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
@@ -43,10 +45,16 @@ def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def calibration_of(measured: Sequence[Measured], shape: ModelShape, tp: int) -> Calibration | None:
+def calibration_of(
+    measured: Sequence[Measured], shape: ModelShape, tp: int, workload: Workload
+) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
     good = [m for m in measured if m.run.ok and m.record.workers]
-    rows = [(m.run.setting, row) for m in good for row in _steps(m.record.steps)]
+    rows = [
+        (m.run.setting, row)
+        for m in good
+        for row in _steps(m.record.steps, counts_as=_context_counts_as(m, workload))
+    ]
     rows += [(BURSTS, row) for m in good for row in _steps(m.record.bursts)]
     if not rows:
         return None
@@ -75,7 +83,15 @@ def joined(earlier: Calibration, later: Calibration) -> Calibration:
     return replace(later, steps=StepSamples.concatenated([earlier.steps, later.steps]))
 
 
-def _steps(repeats: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def _context_counts_as(measured: Measured, workload: Workload) -> float:
+    """How much of the context would take as long, if no request read what its neighbour does."""
+    is_shared = measured.record.engine.get("enable_prefix_caching", True)
+    if workload.task is Task.LOGLIKELIHOOD or not is_shared:
+        return 1.0
+    return 1 - (1 - READ_AGAIN) * read_together(workload.requests, workload.stretches)
+
+
+def _steps(repeats: Sequence[dict[str, Any]], *, counts_as: float = 1.0) -> list[tuple[Any, ...]]:
     """Every step with a known duration, thinned when there are very many."""
     found = [
         row
@@ -84,7 +100,7 @@ def _steps(repeats: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
         if row[-1] is not None and row[-1] > 0
     ]
     every = -(-len(found) // STEPS_PER_RUN) if found else 1
-    return [(*row[:-1], round(row[-1], 7)) for row in found[::every]]
+    return [(*row[:-2], round(row[-2] * counts_as), round(row[-1], 7)) for row in found[::every]]
 
 
 def calibration_path(folder: Path, calibration: Calibration) -> Path:

@@ -105,7 +105,9 @@ class Rows:
     def _save(self) -> None:
         self._made = judged(self._made, self._plan.inputs.objective)
         self._made.save(self._report.output)
-        calibration = calibration_of(self._measured, self._shape, self._plan.inputs.tp)
+        calibration = calibration_of(
+            self._measured, self._shape, self._plan.inputs.tp, self._job.workload
+        )
         if calibration is not None:
             path = calibration_path(self._report.output.parent, calibration)
             earlier = self._calibration_before(path)

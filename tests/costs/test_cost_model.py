@@ -311,3 +311,13 @@ def test_steps_of_rows_that_were_kept_join_those_measured_later():
     assert both.steps.duration_s == one.steps.duration_s * 2
     other = calibration(vllm="0.24.0")
     assert joined(other, one) is one
+
+
+def test_context_that_neighbours_share_counts_as_much_as_it_takes():
+    repeat = {name: [1, 2] for name in COLUMNS} | {
+        "decode_context_tokens": [1_000, 2_000],
+        "duration_s": [0.01, 0.02],
+    }
+    rows = _steps([repeat], counts_as=0.62)
+    assert [row[COLUMNS.index("decode_context_tokens")] for row in rows] == [620, 1_240]
+    assert [row[COLUMNS.index("duration_s")] for row in rows] == [0.01, 0.02]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chunkscope
-from chunkscope.costs.step_time import Host, StepModel
+from chunkscope.costs.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError, UsageError
@@ -282,3 +282,14 @@ def test_percentiles_are_numpys(pairs):
     for percent, mine in ((50, found.p50), (95, found.p95), (99, found.p99)):
         assert mine == pytest.approx(np.percentile(values, percent))
     assert found.max == max(values)
+
+
+def test_a_beginning_that_neighbours_share_is_read_faster():
+    """Two requests that go on together: one decode step, with a context of 2 x 65 tokens."""
+    step = dataclasses.replace(STEP, per_decode_context_s=0.01)
+    run, alone = (
+        simulate([(64, 2)] * 2, ARGS, step, shared_prefix=shared).run for shared in (32, 0)
+    )
+    share = 32 / 130  # of the second with the first, in all that both look back on
+    assert alone.itl_s.p50 == pytest.approx(1.002 + 130 * 0.01)
+    assert run.itl_s.p50 == pytest.approx(1.002 + 130 * 0.01 * (1 - share * (1 - READ_AGAIN)))
