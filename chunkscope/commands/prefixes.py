@@ -14,6 +14,13 @@ def prefixes(
     profile: Annotated[
         Path, typer.Argument(metavar="[PROFILE]", help="What `chunkscope analyze` wrote.")
     ] = PROFILE,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What `chunkscope recommend` wrote: its KV cache. [default: beside the profile]",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The figures on stdout.")] = False,
 ) -> None:
     """Show how much of the prompts vLLM's prefix cache would find.
@@ -22,6 +29,7 @@ def prefixes(
     """
     from chunkscope.artefacts.codec import dump
     from chunkscope.lengths.profile import Profile
+    from chunkscope.planning.plan import Plan
     from chunkscope.report.terminal.prefixes import reuse_json, show_prefixes
 
     found = Profile.load(profile)
@@ -30,6 +38,9 @@ def prefixes(
             f"{profile} does not say what its prompts share",
             hint="measure it: `chunkscope analyze data/` without --no-prefixes",
         )
+    beside = profile.with_name("plan.json")
+    planned = plan or (beside if beside.exists() else None)
+    made = Plan.load(planned) if planned else None
     if as_json:
-        return console.emit(dump(reuse_json(found)))
-    return console.show(lambda out: show_prefixes(found, out))
+        return console.emit(dump(reuse_json(found, made)))
+    return console.show(lambda out: show_prefixes(found, made, out))

@@ -5,13 +5,13 @@ many prompts share is hashed once. Memory ends at `MOST_BLOCKS`: what comes afte
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from chunkscope.lengths.beginnings import beginnings_of, pack_beginnings
 from chunkscope.lengths.measured_reuse import measure
-from chunkscope.lengths.prefixes import Ints, PromptBlocks, stretched
+from chunkscope.lengths.prefixes import Hashes, Ints, PromptBlocks, stretched
 from chunkscope.lengths.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.stretches import sharing_of
@@ -20,8 +20,6 @@ from chunkscope.tokenizers.shared_prefixes import Prefix
 
 MOST_BLOCKS = 1 << 22  # 67 million tokens
 MOST_PROMPTS = 1 << 20
-
-Hashes = NDArray[np.uint64]
 
 _SPECIAL = b"\xff" * ID_BYTES  # stands for a token that every prompt begins with
 _FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
@@ -179,8 +177,18 @@ class BlockHashes:
         """What they share, in figures and prompt for prompt; nothing if there are no prompts."""
         if not self._own:
             return None, None
+        prompts, hashes = self._compared()
+        common = len(self._common or b"") // ID_BYTES
+        reuse = measure(prompts, positions=self._positions, common_tokens=common, sent=sent)
+        reuse = replace(reuse, beginnings=pack_beginnings(beginnings_of(prompts, hashes)))
+        sharing = sharing_of(prompts)
+        return reuse, sharing.longest_first() if sent.longest_first else sharing
+
+    def _compared(self) -> tuple[PromptBlocks, Hashes]:
+        """The prompts by numbers of blocks, and the hash of each number."""
         shared, own = self._of_beginnings, np.array(self._own)
-        _, blocks = np.unique(np.concatenate([*shared, *self._hashes]), return_inverse=True)
+        all_hashes = np.concatenate([*shared, *self._hashes])
+        hashes, blocks = np.unique(all_hashes, return_inverse=True)
         self._hashes.clear()
         # Each prompt's blocks are two stretches of that: its beginning's, and its own.
         sizes = np.array([len(hashes) for hashes in shared])
@@ -194,7 +202,4 @@ class BlockHashes:
             reads=np.array(self._reads),
             blocks=blocks[stretched(begin.ravel(), stretches.ravel())],
         )
-        common = len(self._common or b"") // ID_BYTES
-        reuse = measure(prompts, positions=self._positions, common_tokens=common, sent=sent)
-        sharing = sharing_of(prompts)
-        return reuse, sharing.longest_first() if sent.longest_first else sharing
+        return prompts, hashes

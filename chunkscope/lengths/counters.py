@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.scored_contexts import ScoredContexts
 from chunkscope.lengths.tally import Tally
 from chunkscope.sources.base import Problems
 from chunkscope.sources.chat import Conversation, plain_text
@@ -280,6 +281,7 @@ class _Requests:
         self._texts: _Texts | None = None
         self.counted_itself = False
         self.is_comparable = True  # whether the tokens of all requests are known
+        self.scored = ScoredContexts()
 
     @property
     def texts(self) -> _Texts:
@@ -362,10 +364,13 @@ class _Requests:
             sent = request.sent(length + special)
             self.tally.add([position] * len(sent), sent)
             self.tally.add_requests(request.kind, request.output_cap, len(sent))
+            if request.kind == "likelihood" and not isinstance(request.prompt, int):
+                self.scored.add(request, sum(sent))
 
     def finish(self) -> None:
         if self._texts is not None:
             self._texts.finish()
+            self.tally.scoring = self.scored.measured(self._texts.counting.count)
         if not self.is_comparable:
             self.tally.compared = None
         if self.counted_itself:

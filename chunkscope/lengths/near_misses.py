@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chunkscope.lengths.block_hashes import Hashes, mixed
+from chunkscope.lengths.block_hashes import mixed
+from chunkscope.lengths.prefixes import Hashes
 from chunkscope.lengths.reuse import NearMiss
 
 _MOST_TEXTS = 256

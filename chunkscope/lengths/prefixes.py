@@ -17,6 +17,7 @@ from chunkscope.lengths.reuse import BLOCK_SIZE, PrefixGroup
 _MOST_GROUPS = 5
 
 Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 Paths = list[list[tuple[int, int, int]]]
 
 

@@ -56,6 +56,21 @@ class CachedAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """Likelihood requests: each context is read once for every choice that is scored after it."""
+
+    requests: Count
+    contexts: Count  # that differ
+    tokens: Count
+    repeated_tokens: Count  # of requests whose context was read before
+    single_token: bool  # whether every choice is one token
+
+    @property
+    def reads(self) -> float:
+        return self.requests / self.contexts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixReuse:
     """Prefix reuse by vLLM's rule: full blocks, chained, and never a prompt's last token.
 
@@ -83,6 +98,8 @@ class PrefixReuse:
     output_tokens: Count | None = None  # None where it is not known: an answer of one token
     last_half_tokens: Count | None = None  # of a trace: by then the cache is warm
     last_half_cached_tokens: Count | None = None
+    beginnings: str = ""  # hashes of the blocks that most prompts have (beginnings.py)
+    scoring: Scoring | None = None  # of likelihood requests
 
     @classmethod
     def of_json(cls, written: dict[str, Any]) -> "PrefixReuse":
@@ -90,8 +107,9 @@ class PrefixReuse:
         groups = tuple(PrefixGroup(**group) for group in written["groups"])
         capacities = tuple(CachedAt(**at) for at in written["capacities"])
         misses = tuple(NearMiss(**miss) for miss in written["near_misses"])
+        scoring = Scoring(**written["scoring"]) if written["scoring"] else None
         made = {"groups": groups, "capacities": capacities, "near_misses": misses}
-        return cls(**written | made)
+        return cls(**written | made | {"scoring": scoring})
 
     @property
     def hit_rate(self) -> float | None:

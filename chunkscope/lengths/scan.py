@@ -290,7 +290,8 @@ class _Dataset:
         reuse, sharing = self.tally.compared.measured(sent)
         if reuse is None or sharing is None:
             return None, None
-        return replace(reuse, near_misses=self._near_misses(reuse)), sharing
+        misses = self._near_misses(reuse)
+        return replace(reuse, near_misses=misses, scoring=self.tally.scoring), sharing
 
     def _near_misses(self, reuse: PrefixReuse) -> tuple[NearMiss, ...]:
         texts = self.tally.near_misses

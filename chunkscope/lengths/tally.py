@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
+from chunkscope.lengths.reuse import Scoring
 
 if TYPE_CHECKING:
     from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
@@ -46,6 +47,7 @@ class Tally:
         self.rendered_chats = False
         self.compared: BlockHashes | TraceBlocks | None = None
         self.near_misses: NearMisses | None = None
+        self.scoring: Scoring | None = None
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None

@@ -48,6 +48,92 @@ def test_as_json_it_has_the_figures_of_each_dataset(place):
     assert shots["cached_tokens"] == 19 * (shots["common_tokens"] // 16 * 16)
 
 
+def test_all_together_counts_what_datasets_begin_with_in_common(place):
+    shots = "The same examples come before every question. " * 40
+    rows = [{"prompt": f"{shots} Riddle {n}: {'how ' * n}?"} for n in range(20)]
+    write_jsonl(place / "riddles.jsonl", rows)
+    analyze(place, ".")
+    figures = json.loads(prefixes(place, "--json"))
+    alone = sum(one["cached_tokens"] for one in figures["datasets"])
+    found = figures["together"]["cached_tokens"] - alone
+    assert found > 300
+    assert figures["together"]["hit_rate"] > alone / figures["together"]["tokens"]
+    assert f"at least {found:,} tokens are found because an earlier one begins alike" in (
+        " ".join(prefixes(place).split())
+    )
+
+
+def shuffled_subjects(place: Path) -> None:
+    """300 subjects in turn: more than a cache of 64K tokens keeps."""
+    rows = [
+        {"prompt": f"Subject {n % 300}: {f'it is about {n % 300} things. ' * 40} Question {n}"}
+        for n in range(900)
+    ]
+    write_jsonl(place / "subjects.jsonl", rows)
+
+
+def test_where_sorting_matters_it_is_said(place):
+    shuffled_subjects(place)
+    analyze(place, "subjects.jsonl")
+    shown = " ".join(prefixes(place).split())
+    assert "Sorting subjects by prefix lifts what a KV cache of" in shown
+    assert "best order" in shown
+    (figures,) = json.loads(prefixes(place, "--json"))["datasets"]
+    flat = figures["flat_at"]
+    assert f"A KV cache of {flat:,} tokens finds nearly all of it" in shown
+    assert flat == figures["capacities"][-1]["kv_tokens"] > figures["capacities"][0]["kv_tokens"]
+    analyze(place, "shots.jsonl")
+    assert "Sorting" not in prefixes(place)
+
+
+def test_the_kv_cache_of_a_plan_is_marked(place):
+    shuffled_subjects(place)
+    analyze(place, "subjects.jsonl")
+    made = CliRunner().invoke(
+        app,
+        [
+            *("recommend", str(place / "reports/profile.json"), "--model", "llama-3.1-8b"),
+            *("--gpu", "l4", "-o", str(place / "reports/plan.json")),
+        ],
+    )
+    assert made.exit_code == 0, made.output
+    planned = json.loads(prefixes(place, "--json"))["plan"]
+    plan = json.loads((place / "reports/plan.json").read_text())
+    assert planned["kv_tokens"] == plan["memory"]["kv_cache_tokens"]["value"]
+    (figures,) = json.loads(prefixes(place, "--json"))["datasets"]
+    assert planned["kv_tokens"] < figures["capacities"][-2]["kv_tokens"]
+    assert planned["cached_tokens"] == figures["capacities"][0]["cached_tokens"] == 0  # all in turn
+    assert figures["capacities"][-1]["cached_tokens"] > 100_000
+    assert f"The plan's KV cache of {planned['kv_tokens']:,} tokens" in " ".join(
+        prefixes(place).split()
+    )
+    elsewhere = (place / "reports/plan.json").rename(place / "other.json")
+    assert json.loads(prefixes(place, "--json"))["plan"] is None
+    assert json.loads(prefixes(place, "--json", "--plan", str(elsewhere)))["plan"] == planned
+
+
+def test_what_spoils_reuse_is_shown_with_both_rows(place):
+    same = "the same instruction to all " * 40
+    rows = [{"prompt": f"[{n * 7919}] {same} {n}"} for n in range(60)]
+    write_jsonl(place / "ids.jsonl", rows)
+    analyze(place, "ids.jsonl")
+    shown = prefixes(place)
+    assert "go on alike after an early difference" in " ".join(shown.split())
+    assert shown.count("ids.jsonl line") >= 2
+    assert "→" in shown
+
+
+@pytest.mark.parametrize("width", ["80", "140"])
+def test_no_figure_is_cut_and_no_line_is_too_long(place, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    shuffled_subjects(place)
+    (place / "subjects.jsonl").rename(place / f"{'long-name-' * 9}.jsonl")
+    analyze(place, ".")
+    lines = prefixes(place).splitlines()
+    assert max(map(len, lines)) <= int(width)
+    assert not any("…" in word for line in lines for word in line.split()[1:])
+
+
 def test_a_profile_without_it_says_how_to_get_it(place):
     run = analyze(place, ".", "--no-prefixes")
     assert not any("prefixes" in dataset for dataset in run.profile["datasets"])

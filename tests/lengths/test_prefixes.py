@@ -4,12 +4,13 @@ from collections import OrderedDict, deque
 from itertools import pairwise, takewhile
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.lengths import block_hashes
 from chunkscope.lengths.block_hashes import BlockHashes
-from chunkscope.lengths.kv_curve import ONE_BY_ONE, Load, lru_cached_tokens
+from chunkscope.lengths.kv_curve import ONE_BY_ONE, Load, found_share, lru_cached_tokens
 from chunkscope.lengths.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens
 from chunkscope.lengths.reuse import HowSent, PrefixGroup, PrefixReuse
 from chunkscope.tokenizers.shared_prefixes import Prefix
@@ -240,3 +241,12 @@ def test_memory_ends_at_so_many_blocks_and_the_prompts_say_so(monkeypatch):
 def test_no_prompts_share_nothing():
     assert BlockHashes().measured() == (None, None)
     assert reuse([[1]]).hit_rate == 0.0
+
+
+@given(families(), st.integers(10, 40), st.integers(1, 5))
+def test_what_the_profile_keeps_of_prompts_finds_the_same(prompts, kv_blocks, running):
+    _, sharing = collected(prompts).measured()
+    assert sharing is not None
+    load = Load(running=running, output_tokens=3)
+    found = sum(brute_lru(prompts, kv_blocks, load)) / sum(map(len, prompts))
+    assert found_share(sharing, 16 * kv_blocks, load) == pytest.approx(found)

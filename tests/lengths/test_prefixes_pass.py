@@ -138,6 +138,28 @@ def test_requests_of_a_log():
     assert found.tokens == tally.tokens == sum(map(len, ids))
 
 
+def test_how_often_a_context_is_read():
+    contexts = few_shot_texts(9)
+    choices = [" A", " B", " C", " D"]
+    requests = [
+        SentRequest(prompt=context, continuation=choice, kind="likelihood")
+        for context in contexts
+        for choice in choices
+    ]
+    tokenizer = Tokenizer()
+    tally = counted(tokenizer, requests)
+    lengths = [len(ids) for ids in tokenizer.encode([*contexts], special_tokens=False)]
+    scoring = tally.scoring
+    assert scoring is not None
+    assert (scoring.requests, scoring.contexts, scoring.reads) == (36, 9, 4.0)
+    assert scoring.single_token
+    assert scoring.tokens == tally.tokens
+    assert scoring.repeated_tokens == 3 * (sum(lengths) + 9)
+    longer = [replace(requests[0], continuation=" a whole sentence"), *requests]
+    assert not counted(tokenizer, longer).scoring.single_token
+    assert counted(tokenizer, [SentRequest(prompt="Why?")]).scoring is None
+
+
 def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
     tally = counted(Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)])
     assert tally.rows == 2

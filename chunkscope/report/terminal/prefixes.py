@@ -1,113 +1,141 @@
 """Prefix reuse on a terminal: what prompts share, and how much of it a cache of some size finds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.artefacts.numbers import number, plural, share
+from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import plain
-from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
-from chunkscope.lengths.reuse import BLOCK_SIZE, PrefixReuse
+from chunkscope.lengths.profile import ALL, Profile
+from chunkscope.lengths.reuse import BLOCK_SIZE, CachedAt, PrefixReuse
+from chunkscope.planning.plan import Plan
+from chunkscope.report import prefix_words as words
+from chunkscope.report.prefix_words import Measured, rate
 from chunkscope.report.terminal.tables import figure_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _MOST_GROUPS = 10
+_FIGURE = 9  # characters of a column
 
 
-def show_prefixes(profile: Profile, console: "Console") -> None:
-    measured = [(d, d.prefixes) for d in profile.datasets if d.prefixes]
-    all_of = [reuse for _, reuse in measured]
-    tokens, cached = _tokens(all_of), _cached(all_of)
-    console.print(
-        Text(
-            f"Of {tokens:,} prompt tokens, vLLM's prefix cache would find {cached:,} "
-            f"({_rate(cached, tokens)}) if it forgot nothing: {tokens - cached:,} are left to "
-            "compute."
-        )
-    )
+def show_prefixes(profile: Profile, plan: Plan | None, console: "Console") -> None:
+    measured = words.measured_in(profile)
+    overall = words.all_of(measured)
+    planned = words.planned_cache(measured, plan)
+    console.print(Text(words.headline(overall)))
+    if planned is not None:
+        console.print(Text(words.plan_sentence(planned)))
+    if flat := words.flat_sentence(overall):
+        console.print(Text(flat))
     console.print()
-    console.print(_shared_table(measured, console.width))
+    console.print(_shared_table(measured, overall, console.width))
     if any(reuse.capacities for _, reuse in measured):
         console.print()
-        console.print(_capacity_table(measured, console.width))
-    if better := list(_better_order(measured)):
-        console.print()
-        for line in better:
-            console.print(line)
-    for line in _groups(measured):
-        console.print(line)
-    console.print()
-    for line in _about(profile, measured):
-        console.print(line)
+        console.print(_capacity_table(measured, overall, console.width))
+    for lines in (
+        words.order_sentences(measured, planned),
+        _groups(measured),
+        _near_misses(measured),
+        words.scoring_sentences(measured),
+        _about(profile, measured, overall),
+    ):
+        _print_part(lines, console)
 
 
-Measured = list[tuple[DatasetProfile, PrefixReuse]]
+def _print_part(lines: Iterator[str], console: "Console") -> None:
+    for place, line in enumerate(lines):
+        if not place:
+            console.print()
+        console.print(Text(line, overflow="fold"))
 
 
 def _table(names: str, headings: tuple[str, ...], width: int) -> Table:
     """Long names are cut, figures never."""
-    figures = sum(max(len(heading), 9) + 2 for heading in headings)
+    figures = sum(max(len(heading), _FIGURE) + 2 for heading in headings)
     return figure_table(names, headings, max_width=max(12, width - figures))
 
 
-def _shared_table(measured: Measured, width: int) -> Table:
+def _shared_table(measured: Measured, overall: PrefixReuse, width: int) -> Table:
     headings = ("prompts", "all share", "in blocks", "distinct", "found")
     table = _table("tokens", headings, width)
     for dataset, reuse in measured:
-        table.add_row(
-            Text(dataset.name),
-            number(reuse.prompts),
-            number(reuse.common_tokens),
-            number(reuse.common_block_tokens),
-            number(reuse.working_set_tokens),
-            _rate(reuse.cached_tokens, reuse.tokens),
-        )
+        table.add_row(Text(dataset.name), *_shared(reuse))
     if len(measured) > 1:
-        all_of = [reuse for _, reuse in measured]
         table.add_section()
-        table.add_row(
-            ALL,
-            number(sum(reuse.prompts for reuse in all_of)),
-            "-",
-            "-",
-            number(sum(reuse.working_set_tokens for reuse in all_of)),
-            _rate(_cached(all_of), _tokens(all_of)),
-            style="bold",
-        )
+        table.add_row(ALL, *_shared(overall), style="bold")
     return table
 
 
-def _capacity_table(measured: Measured, width: int) -> Table:
-    """What is found in file order; blank where two prompts do not fit, or all of them do."""
-    sizes = sorted({at.kv_tokens for _, reuse in measured for at in reuse.capacities})[::2]
-    headings = (*(f"{size // 1024:,}K" for size in sizes), "no limit", "best order")
+def _shared(reuse: PrefixReuse) -> Iterator[str]:
+    for tokens in (
+        reuse.prompts,
+        reuse.common_tokens,
+        reuse.common_block_tokens,
+        reuse.working_set_tokens,
+    ):
+        yield number(tokens)
+    yield rate(reuse.cached_tokens, reuse.tokens)
+
+
+def _capacity_table(measured: Measured, overall: PrefixReuse, width: int) -> Table:
+    """By order; blank where two prompts do not fit, or more adds nothing."""
+    rows = [(dataset.name, reuse) for dataset, reuse in measured if reuse.capacities]
+    if len(measured) > 1 and overall.capacities:
+        rows.append((ALL, overall))
+    sizes = _sizes([reuse for _, reuse in rows], most=(width - 20) // (_FIGURE + 2) - 2)
+    headings = (*(_brief(size) for size in sizes), "no limit", "flat at")
     table = _table("found by KV cache", headings, width)
-    for dataset, reuse in measured:
-        known = {at.kv_tokens: at.cached_tokens for at in reuse.capacities}
-        rates = [_rate(known[size], reuse.tokens) if size in known else "" for size in sizes]
-        if known:
-            ends = (reuse.cached_tokens, reuse.best_order_cached_tokens)
-            table.add_row(Text(dataset.name), *rates, *(_rate(n, reuse.tokens) for n in ends))
+    for name, reuse in rows:
+        if name == ALL:
+            table.add_section()
+        for order, found, ideal in _orders(reuse):
+            known = {at.kv_tokens: found(at) for at in reuse.capacities}
+            rates = [rate(known[size], reuse.tokens) if size in known else "" for size in sizes]
+            flat = words.flat_at(reuse)
+            last = _brief(flat) if flat and not order else ""
+            title = Text(f"  {order}" if order else name, style="dim" if order else "")
+            table.add_row(title, *rates, rate(ideal, reuse.tokens), last)
     return table
 
 
-def _better_order(measured: Measured) -> Iterator[Text]:
-    """Where sorting pays: a cache that forgets finds far less in the order of the file."""
-    for dataset, reuse in measured:
-        for at in reuse.capacities[:1]:
-            if reuse.best_order_cached_tokens - at.cached_tokens > 0.05 * reuse.tokens:
-                yield Text(
-                    f"In a KV cache of {at.kv_tokens:,} tokens, sorting {dataset.name} by prefix "
-                    f"lifts what is found from {_rate(at.cached_tokens, reuse.tokens)} to "
-                    f"{_rate(reuse.best_order_cached_tokens, reuse.tokens)}."
-                )
+Found = Callable[[CachedAt], int | None]
 
 
-def _groups(measured: Measured) -> Iterator[Text]:
+def _orders(reuse: PrefixReuse) -> Iterator[tuple[str, Found, int]]:
+    """The file's, then those that differ from it by a point somewhere."""
+    yield "", lambda at: at.cached_tokens, reuse.cached_tokens
+    sent: Found = lambda at: at.sent_order_cached_tokens  # noqa: E731
+    best: Found = lambda at: at.best_order_cached_tokens  # noqa: E731
+    for name, found, ideal in (
+        ("longest first, as sent", sent, reuse.sent_order_cached_tokens),
+        ("best order", best, reuse.best_order_cached_tokens),
+    ):
+        gaps = [abs((found(at) or 0) - at.cached_tokens) for at in reuse.capacities]
+        is_known = all(found(at) is not None for at in reuse.capacities)
+        if ideal is not None and is_known and max(gaps, default=0) > 0.01 * reuse.tokens:
+            yield name, found, ideal
+
+
+def _sizes(all_of: list[PrefixReuse], *, most: int) -> list[int]:
+    """The capacities of the columns: evenly chosen where there are too many, the largest kept."""
+    sizes = sorted({at.kv_tokens for reuse in all_of for at in reuse.capacities})
+    step = -(-len(sizes) // max(1, most))
+    return sizes[::-1][::step][::-1]
+
+
+def _brief(tokens: int) -> str:
+    """
+    >>> _brief(16384), _brief(1 << 21)
+    ('16K', '2M')
+    """
+    return f"{tokens >> 20}M" if tokens >= 1 << 20 else f"{tokens >> 10}K"
+
+
+def _groups(measured: Measured) -> Iterator[str]:
     found = [
         (group.prompts * group.shared_tokens, dataset, group)
         for dataset, reuse in measured
@@ -115,54 +143,47 @@ def _groups(measured: Measured) -> Iterator[Text]:
     ]
     found.sort(key=lambda item: -item[0])
     if found:
-        yield Text("\nthe largest groups that share more than all do")
+        yield "the largest groups that share more than all do"
     for _, dataset, group in found[:_MOST_GROUPS]:
-        yield Text(
+        yield (
             f"{plural(group.prompts, 'prompt'):>16} share {group.shared_tokens:,} tokens; the "
-            f"first is {dataset.path} {dataset.unit} {group.position:,}",
-            overflow="fold",
+            f"first is {dataset.path} {dataset.unit} {group.position:,}"
         )
 
 
-def _about(profile: Profile, measured: Measured) -> Iterator[Text]:
-    yield Text(
+def _near_misses(measured: Measured) -> Iterator[str]:
+    for said, one, other in words.near_miss_sentences(measured):
+        yield said
+        yield f"    {one}"
+        yield f"    {other}"
+
+
+def _about(profile: Profile, measured: Measured, overall: PrefixReuse) -> Iterator[str]:
+    yield (
         f"By vLLM's rule: full blocks of {BLOCK_SIZE} tokens, and never a prompt's last token; in "
         "the file's order, and in the best one, in which those that begin alike follow each other. "
-        "Up to 256 requests run at a time and hold their blocks, the first to come ending first. "
-        "Likelihood requests do not read from the cache."
+        f"Up to {overall.running or 1:,} requests run at a time and hold their blocks, the first "
+        "to come ending first. Likelihood requests do not read from the cache."
     )
     for dataset, reuse in measured:
         if reuse.last_half_tokens is not None:
-            yield Text(
+            yield (
                 f"{dataset.name}: compared by the blocks of {reuse.block_size} tokens that the "
                 f"trace names. Over its last half, {_one_decimal(reuse.last_half_hit_rate)} "
                 f"is found, over all of it {_one_decimal(reuse.hit_rate)}."
             )
-    for dataset, reuse in measured:
-        if reuse.unread_tokens:
-            yield Text(
-                f"{dataset.name}: its likelihood requests read {reuse.unread_tokens:,} tokens "
-                f"({_rate(reuse.unread_tokens, reuse.tokens)}) again that the cache would have."
-            )
     if len(measured) > 1:
-        yield Text("All together: one dataset after the other, with nothing shared among them.")
+        across = overall.cached_tokens - sum(reuse.cached_tokens for _, reuse in measured)
+        found = f"at least {across:,} tokens are" if across else "nothing is"
+        yield (
+            f"All together: one dataset after the other; {found} found because an earlier one "
+            "begins alike. Of each, the blocks that most of its prompts have were compared."
+        )
     for dataset, reuse in measured:
         if reuse.prompts < dataset.rows:
-            yield Text(f"{dataset.name}: only its first {reuse.prompts:,} prompts were compared.")
+            yield f"{dataset.name}: only its first {reuse.prompts:,} prompts were compared."
     if left := [dataset.name for dataset in profile.datasets if not dataset.prefixes]:
-        yield Text(f"Not measured: {', '.join(left)}.")
-
-
-def _tokens(all_of: Iterable[PrefixReuse]) -> int:
-    return sum(reuse.tokens for reuse in all_of)
-
-
-def _cached(all_of: Iterable[PrefixReuse]) -> int:
-    return sum(reuse.cached_tokens for reuse in all_of)
-
-
-def _rate(cached: int, tokens: int) -> str:
-    return share(cached / tokens if tokens else None)
+        yield f"Not measured: {', '.join(left)}."
 
 
 def _one_decimal(rate: float | None) -> str:
@@ -170,17 +191,24 @@ def _one_decimal(rate: float | None) -> str:
     return "nothing" if rate is None else f"{100 * rate:.1f} %"
 
 
-def reuse_json(profile: Profile) -> dict[str, Any]:
-    """The figures of all datasets that have some."""
-    datasets = [
-        {
-            "name": dataset.name,
-            "path": dataset.path,
-            "hit_rate": dataset.prefixes.hit_rate,
-            "last_half_hit_rate": dataset.prefixes.last_half_hit_rate,
-            **plain(dataset.prefixes),
-        }
-        for dataset in profile.datasets
-        if dataset.prefixes
-    ]
-    return {"datasets": datasets}
+def reuse_json(profile: Profile, plan: Plan | None = None) -> dict[str, Any]:
+    """The figures of all datasets that have some, of all together, and at the plan's capacity."""
+    measured = words.measured_in(profile)
+    return {
+        "datasets": [
+            {"name": dataset.name, "path": dataset.path, **_figures(reuse)}
+            for dataset, reuse in measured
+        ],
+        "together": _figures(words.all_of(measured)),
+        "plan": plain(words.planned_cache(measured, plan)),
+    }
+
+
+def _figures(reuse: PrefixReuse) -> dict[str, Any]:
+    figures = {
+        "hit_rate": reuse.hit_rate,
+        "last_half_hit_rate": reuse.last_half_hit_rate,
+        "flat_at": words.flat_at(reuse),
+        **plain(reuse),
+    }
+    return {name: value for name, value in figures.items() if name != "beginnings"}
