@@ -58,6 +58,7 @@ class DriftPromises(_Table):
     new_datasets: Count | None = None
     vanished_datasets: Count | None = None
     each_dataset: bool = True
+    allow_sample: bool = False
 
 
 class SettingsPromises(_Table):

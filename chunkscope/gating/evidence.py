@@ -1,7 +1,7 @@
 """What promises are held against: the artefacts, and the committed files a budget names."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -9,9 +9,10 @@ from typing import TypeVar
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import DEFAULT_OUTPUT
+from chunkscope.verification.plausible import contradiction
 from chunkscope.verification.result import Run, Verification
 
 T = TypeVar("T")
@@ -74,10 +75,27 @@ class Evidence:
 
 def run_of(verification: Verification, setting: str) -> tuple[Run | None, str]:
     """The row of that name if it was measured; else why there is nothing to go by."""
-    run = verification.run(setting)
-    if run is None:
+    named = [run for run in verification.runs if setting in (run.setting, *run.same_as)]
+    if len(named) != 1:
         there = ", ".join(r.setting for r in verification.runs) or "none"
-        return None, f"no run is called {setting}; there are: {there}"
+        how_many = "no run is" if not named else f"{len(named)} runs are"
+        return None, f"{how_many} called {setting}; there are: {there}"
+    (run,) = named
     if not run.ok:
         return None, f"the run ended as {run.status}: {run.message}"
+    if why := contradiction(run, verification):
+        return None, f"the run contradicts itself: {why}"
     return run, ""
+
+
+def doubt_of(datasets: Iterable[DatasetProfile], *, allow_sample: bool) -> str:
+    """Why their figures are not about all prompts; empty when they are."""
+    for dataset in datasets:
+        if dataset.failure:
+            return f"{dataset.name} could not be read to its end: {dataset.failure}"
+        if dataset.sample and not allow_sample:
+            return (
+                f"only {dataset.sample.rows:,} of {dataset.sample.out_of:,} rows of "
+                f"{dataset.name} were counted; say `allow_sample = true` if that will do"
+            )
+    return ""

@@ -1,6 +1,6 @@
 """What became of a promise: kept or broken, with both numbers."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,11 @@ def limited(
     relation = "at least" if at_least else "at most"
     told = {"subject": ALL, "promised": f"{relation} {promised}", "found": seen, **more}
     return Verdict(promise=promise, kept=kept, promised_value=limit, found_value=found, **told)
+
+
+def doubted(verdict: Verdict, doubt: str) -> Verdict:
+    """A figure of a part of the data is no evidence about the whole."""
+    return replace(verdict, kept=False, note=doubt) if doubt else verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.profile import Profile, Sample
 from tests.gating.helpers import profile
 from tests.plans import TOKENIZER, dataset
 
@@ -60,6 +60,37 @@ def test_a_change_from_nothing_is_not_known_and_breaks(place):
     assert not verdict.kept
     place.save_profile(data=[0])
     assert place.one(f'{BASE}max = "0%"').kept
+
+
+@pytest.mark.parametrize("of", ["now", "before"])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sample": Sample(rows=3, out_of=9, seed=0)}, "only 3 of 9 rows of a were counted"),
+        ({"failure": "cut off"}, "a could not be read to its end: cut off"),
+    ],
+)
+def test_figures_of_a_part_of_the_data_are_no_evidence(place, of, change, said):
+    whole, part = (
+        Profile(tokenizer=TOKENIZER, datasets=(dataset("a", [9] * 3, **more), dataset("b", [9])))
+        for more in ({}, change)
+    )
+    commit(place, part if of == "before" else whole)
+    place.save_profile(part if of == "now" else whole)
+    broken = place.gate(f'{BASE}p50 = "10%"').broken
+    assert [v.subject for v in broken] == ["all together", "a"]
+    assert all(said in v.note for v in broken)
+    assert place.gate(f'{BASE}p50 = "10%"\nallow_sample = true').kept is ("sample" in change)
+
+
+def test_a_dataset_emptied_to_no_rows_has_vanished(place):
+    commit(place, profile(a=[9], b=[9]))
+    place.save_profile(a=[9], b=[])
+    broken = place.one(f"{BASE}vanished_datasets = 0")
+    assert (broken.kept, broken.subject) == (False, "b")
+    commit(place, profile(a=[9], b=[]))
+    place.save_profile(a=[9], b=[9])
+    assert place.one(f"{BASE}new_datasets = 0").subject == "b"
 
 
 def counted_by(**changes):

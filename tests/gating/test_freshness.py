@@ -46,6 +46,7 @@ def test_another_archive_breaks_it_for_its_members(analyzed):
     assert {v.subject: v.kept for v in analyzed.gate(DATA).verdicts} == {
         "a": True,
         "pack/inner": False,
+        "data/pack.zip/more.txt": False,
     }
 
 
@@ -54,6 +55,31 @@ def test_a_file_that_is_gone_breaks_it(analyzed):
     broken = analyzed.gate(DATA).broken
     assert [v.subject for v in broken] == ["a"]
     assert "not there" in broken[0].note
+
+
+@pytest.mark.parametrize("path", ["data", "data/*", "data/**/*.jsonl"])
+def test_a_file_added_to_what_was_analyzed_breaks_it(analyzed, path):
+    analyzed.save_profile(chunkscope.analyze(path))
+    assert analyzed.gate(DATA).kept
+    analyzed.write("data/deeper/b.jsonl", ROWS)
+    analyzed.write("elsewhere/c.jsonl", ROWS)
+    analyzed.write("data/README.md", "about the data")
+    (broken,) = analyzed.gate(DATA).broken
+    assert (broken.subject, broken.found) == ("data/deeper/b.jsonl", "not in the profile")
+    assert analyzed.gate(f'{DATA}\nnot_checked = ["deeper/b"]').kept
+
+
+def test_files_that_were_named_have_no_neighbours(analyzed):
+    analyzed.save_profile(chunkscope.analyze(["data/a.jsonl", "data/pack.zip"]))
+    analyzed.write("data/b.jsonl", ROWS)
+    assert analyzed.gate(DATA).kept
+
+
+@pytest.mark.parametrize("paths", [None, [], [""], ["elsewhere"], ["data/pack.zip"], "data", [1]])
+def test_a_profile_that_does_not_say_what_was_analyzed_is_not_fresh(analyzed, paths):
+    profile = chunkscope.analyze("data")
+    analyzed.save_profile(replace(profile, options={**profile.options, "paths": paths}))
+    assert "a" in [v.subject for v in analyzed.gate(DATA).broken]
 
 
 def test_what_has_no_digest_is_not_taken_for_fresh(analyzed):

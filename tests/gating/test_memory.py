@@ -4,6 +4,7 @@ import pytest
 
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
+from chunkscope.verification.result import WorkerMemory
 from tests.gating.helpers import out_of_memory, run
 
 PREDICTED = "[memory.predicted]\n"
@@ -65,6 +66,25 @@ def test_the_measured_kv_cache_is_counted_in_whole_blocks(place):
     assert not place.one(f"{MEASURED}kv_requests_of_p95 = 11").kept
     place.save_verification(run(kv_cache_tokens=65 * 16 * 10 - 1))
     assert not place.one(f"{MEASURED}kv_requests_of_p95 = 10").kept
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        {"workers": (WorkerMemory(rank=0, activation_peak_gib=-1.0, device_peak_gib=129.0),)},
+        {"workers": (WorkerMemory(rank=0, activation_peak_gib=0.8, device_peak_gib=0.0),)},
+        {"workers": (WorkerMemory(rank=0, activation_peak_gib=0.8, device_peak_gib=140.0),)},
+        {"engine": {"num_gpu_blocks": 1000, "block_size": 16}, "kv_cache_tokens": 16_001},
+        {"engine": {"num_gpu_blocks": 1000, "block_size": 16}, "kv_cache_tokens": -16},
+    ],
+)
+def test_what_no_gpu_shows_is_no_evidence(place, impossible):
+    place.save_profile(data=[784])
+    place.save_verification(run(**impossible))
+    budget = f'{MEASURED}activation_peak = "9TiB"\ndevice_peak = "9TiB"\nkv_requests_of_p95 = 1'
+    verdicts = place.gate(budget).verdicts
+    assert [v.kept for v in verdicts] == [False] * 3
+    assert all("contradicts itself" in v.note for v in verdicts)
 
 
 def test_what_was_never_measured_breaks_its_promise(place):

@@ -281,6 +281,14 @@ def test_no_plan_is_an_error(place):
         place.gate(ARGS)
 
 
+def test_a_plan_of_a_profile_that_is_gone_is_an_error(place):
+    commit(place, prepare(place))
+    assert place.gate(ARGS).kept
+    (place.reports / "profile.json").unlink()
+    with pytest.raises(InputError, match=r"profile\.json, and it is not there"):
+        place.gate(ARGS)
+
+
 def test_more_requests_than_the_memory_model_allows_break_the_promise(place):
     """The sampler of 2,560 requests takes nearly all of an L4: not one request would fit."""
     found = Profile.load(REPOSITORY / "reports" / "example" / "profile.json")

@@ -7,7 +7,7 @@ import pytest
 from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request
 from chunkscope.verification.result import Machine, Subject
-from tests.gating.helpers import figures, out_of_memory, run, verification
+from tests.gating.helpers import figures, latency, out_of_memory, run, verification
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,46 @@ def test_a_setting_that_was_not_run_breaks_its_promises(place):
     assert place.one('[speed]\nsetting = "default"\nttft_p95 = "99h"').kept
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ttft_s": latency(-5.0)}, "in no time"),
+        ({"ttft_s": latency(9.0)}, "which its parts contradict"),
+        ({"ttft_s": replace(latency(0.2), short=None, long=latency(0.3).short)}, "contradict"),
+        ({"itl_s": replace(latency(0.02), all=replace(latency(0.02).all, p95=0.1))}, "at most"),
+        ({"e2e_s": latency(9.0)}, "and all of them 10.000 s"),
+        ({"makespan_s": 0.0}, "no time"),
+        ({"output_tokens_per_s": 1e300}, "output tokens per second"),
+        ({"output_tokens_per_s": -1.0}, "output tokens per second"),
+        ({"input_tokens_per_s": 9001.0}, "input tokens per second"),
+    ],
+)
+def test_what_cannot_be_true_is_no_evidence(place, changes, said):
+    """Also where the repeats were changed alike."""
+    place.save_verification(run(found=replace(figures(), **changes)))
+    broken = place.gate('[speed]\nttft_p95 = "99h"\noutput_tokens_per_s = 1').broken
+    assert len(broken) == 2
+    assert all("contradicts itself" in v.note and said in v.note for v in broken)
+
+
+@pytest.mark.parametrize("repeats", [(), (figures(ttft=0.3),), (figures(), figures(rate=1200.0))])
+def test_figures_that_their_repeats_contradict_are_no_evidence(place, repeats):
+    place.save_verification(run(repeats=repeats))
+    broken = place.one('[speed]\nttft_p95 = "99h"')
+    assert (broken.kept, broken.found) == (False, "not known")
+    assert "repeats" in broken.note
+    place.save_verification(run(repeats=repeats), name="old.json")
+    place.save_verification()
+    with pytest.raises(InputError, match="contradicts itself"):
+        place.gate(COMPARED.format("ttft_p95"))
+
+
+def test_two_runs_of_one_name_are_no_evidence(place):
+    place.save_verification(run(), run("other", same_as=("plan",)))
+    broken = place.one('[speed]\nttft_p95 = "99h"')
+    assert "2 runs are called plan" in broken.note
+
+
 COMPARED = '[speed]\nbaseline = "old.json"\ntolerance = "5%"\ncompare = ["{}"]'
 
 
@@ -88,7 +128,7 @@ def test_a_baseline_may_be_missed_by_the_tolerance(place, name, kept, broken):
     assert place.one(COMPARED.format(name)).kept
     place.save_verification(run(found=figures(**broken)))
     assert not place.one(COMPARED.format(name)).kept
-    place.save_verification(run(found=figures(ttft=0.01, itl=0.001, rate=9e9)))
+    place.save_verification(run(found=figures(ttft=0.01, itl=0.001, rate=90_000.0)))
     assert place.one(COMPARED.format(name)).kept, "faster is no fault"
 
 

@@ -1,15 +1,14 @@
 """[gate.data]: how long the prompts are, how many, and whether all of them can be served."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import COUNT, TOKENS, Unit
 from chunkscope.gating.budget import DataPromises, LengthPromises
-from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.verdict import Verdict, limited
+from chunkscope.gating.evidence import Evidence, doubt_of
+from chunkscope.gating.verdict import Verdict, doubted, limited
 from chunkscope.lengths.profile import ALL, DatasetProfile, together
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
@@ -17,7 +16,7 @@ PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 
 def check_data(limits: DataPromises, evidence: Evidence) -> Iterator[Verdict]:
     datasets = evidence.profile.datasets
-    doubt = _doubt(datasets, allow_sample=limits.allow_sample)
+    doubt = doubt_of(datasets, allow_sample=limits.allow_sample)
     yield from _lengths(limits, datasets, doubt, subject=ALL, where=("data",))
     if limits.max_model_len is not None:
         yield _served(limits.max_model_len, evidence.output_tokens, datasets, doubt)
@@ -34,7 +33,7 @@ def _one(
     if not found:
         yield _present(name, datasets, where=("data", "of", name))
         return
-    doubt = _doubt(found, allow_sample=allow_sample)
+    doubt = doubt_of(found, allow_sample=allow_sample)
     yield from _lengths(limits, found, doubt, subject=name, where=("data", "of", name))
 
 
@@ -60,7 +59,7 @@ def _lengths(
         if key == "min_rows":
             yield limited(f"data.{key}", limit, found, unit, better=Better.MORE, **told)
         else:
-            yield _doubted(limited(f"data.{key}", limit, found, unit, **told), doubt)
+            yield doubted(limited(f"data.{key}", limit, found, unit, **told), doubt)
 
 
 def all_rows(datasets: Iterable[DatasetProfile]) -> int:
@@ -89,7 +88,7 @@ def _served(
             else ""
         ),
     )
-    return _doubted(verdict, doubt)
+    return doubted(verdict, doubt)
 
 
 def _present(
@@ -109,21 +108,3 @@ def _present(
         note=f"did you mean {near[0]}?" if near else "",
         where=where,
     )
-
-
-def _doubt(datasets: Iterable[DatasetProfile], *, allow_sample: bool) -> str:
-    """Why the figures are not about all prompts; empty when they are."""
-    for dataset in datasets:
-        if dataset.failure:
-            return f"{dataset.name} could not be read to its end: {dataset.failure}"
-        if dataset.sample and not allow_sample:
-            return (
-                f"only {dataset.sample.rows:,} of {dataset.sample.out_of:,} rows of "
-                f"{dataset.name} were counted; say `allow_sample = true` if that will do"
-            )
-    return ""
-
-
-def _doubted(verdict: Verdict, doubt: str) -> Verdict:
-    """A figure of a part of the data is no evidence about the whole."""
-    return replace(verdict, kept=False, note=doubt) if doubt else verdict

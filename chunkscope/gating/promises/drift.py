@@ -1,30 +1,43 @@
 """[gate.drift]: how far the lengths have moved from those of a committed profile."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from chunkscope.artefacts.units import COUNT, SHARE, exceeds
 from chunkscope.errors import InputError
 from chunkscope.gating.budget import DriftPromises
-from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.verdict import Verdict, limited
+from chunkscope.gating.evidence import Evidence, doubt_of
+from chunkscope.gating.verdict import Verdict, doubted, limited
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import ALL, Profile, TokenizerInfo
+from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, TokenizerInfo
 
 
 def check_drift(limits: DriftPromises, evidence: Evidence) -> Iterator[Verdict]:
     now, before = evidence.profile, evidence.baseline(limits.baseline, Profile.load)
     _check_comparable(now.tokenizer, before.tokenizer, limits.baseline)
-    yield from _moved(limits, ALL, now.overall, before.overall)
-    lengths_now, lengths_before = _by_name(now), _by_name(before)
-    if limits.each_dataset and not len(lengths_now) == len(lengths_before) == 1:
-        for name in lengths_now:
-            if name in lengths_before:
-                yield from _moved(limits, name, lengths_now[name], lengths_before[name])
-    yield from _came_and_went(limits, lengths_now, lengths_before)
+    doubt = _doubt(limits, now.datasets, before.datasets)
+    for verdict in _moved(limits, ALL, now.overall, before.overall):
+        yield doubted(verdict, doubt)
+    filled, known = _filled(now), _filled(before)
+    if limits.each_dataset and not len(filled) == len(known) == 1:
+        for name in filled:
+            if name in known:
+                one, other = filled[name], known[name]
+                doubt = _doubt(limits, [one], [other])
+                for verdict in _moved(limits, name, one.lengths, other.lengths):
+                    yield doubted(verdict, doubt)
+    yield from _came_and_went(limits, filled, known)
 
 
-def _by_name(profile: Profile) -> dict[str, LengthHistogram]:
-    return {dataset.name: dataset.lengths for dataset in profile.datasets}
+def _filled(profile: Profile) -> dict[str, DatasetProfile]:
+    """By name; one without rows is as good as gone."""
+    return {dataset.name: dataset for dataset in profile.datasets if dataset.rows}
+
+
+def _doubt(
+    limits: DriftPromises, now: Iterable[DatasetProfile], before: Iterable[DatasetProfile]
+) -> str:
+    then = doubt_of(before, allow_sample=limits.allow_sample)
+    return doubt_of(now, allow_sample=limits.allow_sample) or (then and f"in the baseline, {then}")
 
 
 def _check_comparable(now: TokenizerInfo, before: TokenizerInfo, baseline: str) -> None:

@@ -1,22 +1,23 @@
 """[gate.freshness]: do the artefacts belong to the data, and to each other?"""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Container, Iterator
+from glob import has_magic
 from pathlib import Path
 
 from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.budget import FreshnessPromises
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.verdict import Verdict
-from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.sources.discovery import discover
 
 
 def check_freshness(limits: FreshnessPromises, evidence: Evidence) -> Iterator[Verdict]:
     if limits.data:
-        memo = DigestMemo()
-        for dataset in evidence.profile.datasets:
-            if dataset.name not in limits.not_checked:
-                yield _unchanged(dataset, memo)
-        memo.save()
+        yield from _data(evidence.profile, limits.not_checked)
     if limits.plan:
         made_from = evidence.plan.inputs.profile_digest
         yield _belongs("plan", made_from, "profile.json", evidence.digest(evidence.profile))
@@ -25,8 +26,60 @@ def check_freshness(limits: FreshnessPromises, evidence: Evidence) -> Iterator[V
         yield _belongs("verification", measured, "plan.json", evidence.digest(evidence.plan))
 
 
-def _unchanged(dataset: DatasetProfile, memo: DigestMemo) -> Verdict:
+def _data(profile: Profile, not_checked: Container[str]) -> Iterator[Verdict]:
+    there, problem = _there_today(profile)
+    memo = DigestMemo()
+    for dataset in profile.datasets:
+        if dataset.name not in not_checked:
+            yield _unchanged(dataset, memo, problem or _not_found(dataset, there))
+    memo.save()
+    counted = {dataset.path for dataset in profile.datasets}
+    for path, name in there.items():
+        if path not in counted and name not in not_checked:
+            yield _added(path)
+
+
+def _there_today(profile: Profile) -> tuple[dict[str, str], str]:
+    """The names of all datasets that the same paths lead to now, by their paths."""
+    paths = profile.options.get("paths")
+    if not paths or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
+        return {}, "the profile does not say what was analyzed: run `chunkscope analyze` again"
+    on_disk = [path for path in paths if os.path.lexists(path) or has_magic(path)]
+    if not on_disk:
+        return {}, ""
+    try:
+        options = AnalyzeOptions.from_record(profile.options)
+        sources, _ = discover(
+            on_disk, include=options.include, exclude=options.exclude, options=options.read
+        )
+    except ChunkscopeError as error:
+        return {}, error.message
+    return {source.path: source.name for source in sources}, ""
+
+
+def _not_found(dataset: DatasetProfile, there: Container[str]) -> str:
+    if dataset.path in there or file_of(dataset.path) is None:
+        return ""
+    return "what was analyzed no longer leads to it: run `chunkscope analyze` again"
+
+
+def _added(path: str) -> Verdict:
+    """A file that `analyze` would count today, and that was not there when it did."""
+    return Verdict(
+        promise="freshness.data",
+        subject=path,
+        kept=False,
+        promised="nothing new beside what was counted",
+        found="not in the profile",
+        found_value=path,
+        note="run `chunkscope analyze` again",
+    )
+
+
+def _unchanged(dataset: DatasetProfile, memo: DigestMemo, problem: str) -> Verdict:
     found, note = _digest_now(dataset, memo)
+    if problem and not note:
+        found, note = None, problem
     return Verdict(
         promise="freshness.data",
         subject=dataset.name,
