@@ -50,6 +50,14 @@ def seconds(value: float | None) -> str:
     return f"{_three_digits(value)} s"
 
 
+def per_second(value: float | None) -> str:
+    """
+    >>> per_second(12.345), per_second(0.05), per_second(None)
+    ('12.3/s', '0.05/s', '-')
+    """
+    return "-" if value is None else f"{_three_digits(value)}/s"
+
+
 def gib(value: float | None) -> str:
     """
     >>> gib(0.84375), gib(112.05), gib(None)

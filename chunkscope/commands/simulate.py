@@ -59,6 +59,10 @@ def simulate(
     arrivals: shared.Arrivals = None,
     concurrency: shared.Concurrency = None,
     slo: shared.Limits = None,
+    find_rate: Annotated[
+        bool,
+        typer.Option("--find-rate", help="The highest rate at which each setting keeps --slo."),
+    ] = False,
     max_output: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Tokens per answer. [default: the data's]"),
@@ -106,6 +110,7 @@ def simulate(
                 timeline=timeline,
                 slo=read_slo(slo),
                 concurrency=concurrency,
+                find_rate=find_rate,
             ),
             calibration=together([Calibration.load(c) for c in calibration])
             if calibration
@@ -115,7 +120,7 @@ def simulate(
     simulation = replace(simulation, command=console.command())
     simulation.save(output)
     _print(simulation, as_json=as_json)
-    console.say(f"\nwrote {output}; next: {_next(sweep=sweep)}")
+    console.say(f"\nwrote {output}; next: {_next(sweep=sweep or find_rate)}")
 
 
 def _print(simulation: "Simulation", *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -21,9 +22,11 @@ from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.planning.requests import MOST_REQUESTS, common_prefix
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
+from chunkscope.simulation.rates import FEWEST_REQUESTS, UNIT_RATE, find_rate
+from chunkscope.simulation.request_checks import check_requests
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.sweep import knee, pareto, points, run_all
+from chunkscope.simulation.sweep import around, knee, pareto, points, run_all
 from chunkscope.simulation.trace import read_trace
 from chunkscope.simulation.workload import (
     BATCH,
@@ -62,6 +65,7 @@ class SimulateOptions:
     timeline: int = 0
     slo: Slo = ()
     concurrency: int | None = None
+    find_rate: bool = False
 
     @property
     def name(self) -> str:
@@ -89,6 +93,8 @@ def predict(
     settings, lowered = _settings(plan, options, there)
     bench = _Bench(there=there, kv_cache_tokens=options.kv_cache_tokens)
     asked = bench.args(settings)
+    if options.find_rate:
+        options = _finding_rates(options, asked)
     requests, stretches, info, notes = _requests(plan, profile, options, asked)
     circumstances = Circumstances(
         requests=requests,
@@ -110,13 +116,18 @@ def predict(
     )
     if options.sweep:
         return _swept(simulation, circumstances, asked, bench, options, starting)
-    first = replace(run_setting(circumstances, asked, watch=options.timeline), setting=options.name)
-    simulation = replace(simulation, runs=(first,))
     common = Settings.of({name: getattr(settings, name) for name in SHARED})
     others = {DEFAULT: common, **({LENGTH_POLICY: plan.rule.over(common)} if plan.rule else {})}
+    beside = {name: bench.args(other) for name, other in others.items() if plan.gpu}
+    if options.find_rate:
+        beside |= {_named(one): bench.args(one) for one in around(asked)}
+        rated = {options.name: asked, **beside}
+        return _rated(simulation, circumstances, rated, starting)
+    first = replace(run_setting(circumstances, asked, watch=options.timeline), setting=options.name)
+    simulation = replace(simulation, runs=(first,))
     circumstances = replace(circumstances, policy=ChunkPolicy.VLLM)
-    for name, other in others.items() if plan.gpu else ():
-        simulation = _beside(simulation, circumstances, name, bench.args(other))
+    for name, args in beside.items():
+        simulation = _beside(simulation, circumstances, name, args)
     return simulation
 
 
@@ -132,6 +143,55 @@ def _beside(simulation: Simulation, c: Circumstances, name: str, args: EngineArg
     except InputError as error:
         left_out = f"{name} is left out: {error.message}"
         return replace(simulation, warnings=(*simulation.warnings, left_out))
+
+
+def _named(settings: Settings) -> str:
+    return f"{settings.max_num_batched_tokens:,} tokens a step"
+
+
+def _rated(
+    simulation: Simulation,
+    c: Circumstances,
+    settings: dict[str, EngineArgs],
+    starting: Callable[[int], Callable[[], None]],
+) -> Simulation:
+    """The highest rate that each sustains; one row for those with the same arguments."""
+    names: dict[EngineArgs, tuple[str, ...]] = {}
+    warnings = list(simulation.warnings)
+    for name, args in settings.items():
+        try:
+            check_requests(c.requests, args)
+        except InputError as error:
+            warnings.append(f"{name} is left out: {error.message}")
+        else:
+            names[args] = (*names.get(args, ()), name)
+    runs = run_all(c, tuple(names), work=find_rate, advance=starting(len(names)))
+    return replace(
+        simulation,
+        runs=tuple(
+            replace(run, setting=names[run.args][0], same_as=names[run.args][1:]) for run in runs
+        ),
+        workload=replace(simulation.workload, arrivals="at the highest rate of each setting"),
+        warnings=tuple(warnings),
+    )
+
+
+def _finding_rates(options: SimulateOptions, args: EngineArgs) -> SimulateOptions:
+    """Enough requests that some wait for a place, coming one by one."""
+    fixed = {
+        "--arrivals": options.arrivals,
+        "--concurrency": options.concurrency,
+        "--sweep": options.sweep,
+        "--timeline": options.timeline,
+        "--policy": options.policy is not ChunkPolicy.VLLM,
+    }
+    for name, given in fixed.items():
+        if given:
+            raise UsageError(f"--find-rate tries rates of its own: leave {name} out")
+    if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
+        raise UsageError(f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue")
+    count = options.requests or max(FEWEST_REQUESTS, 2 * args.max_num_seqs)
+    return replace(options, requests=count, arrivals=UNIT_RATE)
 
 
 def _swept(
@@ -248,6 +308,8 @@ def _of_trace(path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs
             f"{len(found) - len(fitting):,} of {len(found):,} requests of the trace are longer "
             f"than max_model_len ({limit:,}) and left out"
         )
+    if options.find_rate:  # a short trace once more, and again
+        fitting = list(islice(cycle(fitting), options.requests))
     if options.arrivals is not None:
         fitting = _arriving(fitting, options.arrivals, options.seed)
     requests = tuple(fitting)

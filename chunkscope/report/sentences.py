@@ -1,9 +1,9 @@
 """What is said about chunks, refusals, capacity, forecasts and samples: once, for every format."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import change, number, plural, seconds, share
+from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
 from chunkscope.artefacts.units import SECONDS
 from chunkscope.lengths.profile import Profile
 
@@ -119,18 +119,48 @@ def setting(run: "SimulatedRun") -> str:
 def simulated(simulation: "Simulation") -> Iterator[str]:
     """What a few settings come to: against each other, and each against its limits."""
     runs = simulation.runs
-    overloaded = [setting(run) for run in runs if run.backlog and run.backlog.grows]
     first, *others = runs
     if not others:
         yield "This is what vLLM does by itself: there is nothing to compare it with."
     for other in others:
         yield _against(first, other)
-    if overloaded:
+    yield from overload(simulation, [setting(run) for run in runs])
+    yield from (kept(run) for run in runs if run.slo)
+
+
+def overload(simulation: "Simulation", names: Sequence[str]) -> Iterator[str]:
+    """Requests that come faster than they are done."""
+    runs = zip(simulation.runs, names, strict=True)
+    if found := [name for run, name in runs if run.backlog and run.backlog.grows]:
         yield (
             f"Overloaded: at {simulation.workload.arrivals} the queue grows with "
-            f"{' and '.join(overloaded)}. Latencies grow with it, for as long as requests come."
+            f"{', '.join(found)}. Latencies grow with it, for as long as requests come."
         )
-    yield from (kept(run) for run in runs if run.slo)
+
+
+def rates(simulation: "Simulation") -> Iterator[str]:
+    """Who sustains most, and what saturation is."""
+    found = {run: run.rate for run in simulation.runs if run.rate is not None}
+    kept = {run: rate.rate_per_s for run, rate in found.items() if rate.rate_per_s is not None}
+    own = next((rate for run, rate in kept.items() if _is_own(run)), None)
+    if not kept:
+        broken = sorted({rate.breaks for rate in found.values() if rate.breaks})
+        yield f"No setting that was tried keeps the limits at any rate: {', '.join(broken)} breaks."
+    else:
+        best = max(kept, key=lambda run: kept[run])
+        if own is not None and kept[best] < own * 1.03:
+            yield f"No setting that was tried sustains more than vLLM's own {per_second(own)}."
+        else:
+            more = f", vLLM's own {per_second(own)} ({change(own, kept[best])})" if own else ""
+            yield f"Most with {setting(best)}: {per_second(kept[best])}{more}."
+    yield (
+        "At saturation the queue begins to grow: requests come faster than they are done. Poisson "
+        "arrivals, the same draw at every rate."
+    )
+
+
+def _is_own(run: "SimulatedRun") -> bool:
+    return "default" in (run.setting, *run.same_as)
 
 
 def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:

@@ -1,6 +1,5 @@
 """Requests through the scheduler, with a clock: schedule a step, let it take its time, repeat."""
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -246,7 +245,7 @@ def _result(
         kv_peak_tokens=log.peak_blocks * args.block_size,
         timeline=tuple(_timed(log, ends, first)),
         slo=slo_found(c.slo, times, clock.gaps),
-        backlog=_backlog(states, ends) if c.concurrency is None else None,
+        backlog=_backlog(states, times) if c.concurrency is None else None,
     )
 
 
@@ -258,12 +257,12 @@ def _times(state: RequestState, ends: Sequence[float]) -> RequestTimes:
     )
 
 
-def _backlog(states: Sequence[RequestState], ends: Sequence[float]) -> Backlog | None:
+def _backlog(states: Sequence[RequestState], times: Sequence[RequestTimes]) -> Backlog | None:
+    """By Little's law, from how long they waited; None where all came at once."""
     half, last = len(states) // 2, len(states) - 1
-    if states[last].arrival_s == states[0].arrival_s:
+    first_s, half_s, last_s = (states[place].arrival_s for place in (0, half, last))
+    if not first_s < half_s < last_s:
         return None
-    done = sorted(ends[state.last_step] for state in states)
-    halfway, at_the_end = (
-        place + 1 - bisect_right(done, states[place].arrival_s) for place in (half, last)
-    )
-    return Backlog(halfway=halfway, at_the_end=at_the_end)
+    early = sum(one.ttft_s for one in times[:half]) / (half_s - first_s)
+    late = sum(one.ttft_s for one in times[half:last]) / (last_s - half_s)
+    return Backlog(early=early, late=late)

@@ -43,15 +43,41 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Requests that were not done when half of all had come, and when the last one came."""
+    """How many waited for their first token, on average, while the first half of all requests
+    came, and while the second half did."""
 
-    halfway: int
-    at_the_end: int
+    early: float
+    late: float
 
     @property
     def grows(self) -> bool:
         """By more than chance explains, three standard deviations: then it grows without end."""
-        return self.at_the_end - self.halfway > 3 * sqrt(self.at_the_end + self.halfway)
+        return self.late - self.early > 3 * sqrt(self.late + self.early)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatePoint:
+    """One rate of arrivals that was tried. `grows`: the queue."""
+
+    rate_per_s: float
+    ttft_p95_s: float
+    itl_p99_s: float | None
+    goodput_per_s: float | None
+    grows: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedRate:
+    """The highest rate at which every limit is kept (None: not even the lowest that was tried).
+
+    `breaks`: what is broken first above it. `saturation_per_s`: where the queue begins to grow.
+    None for both: nothing broke, nothing grew.
+    """
+
+    rate_per_s: float | None
+    breaks: str | None
+    saturation_per_s: float | None
+    points: tuple[RatePoint, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +105,7 @@ class SimulatedRun:
     timeline: tuple[TimelineStep, ...] = ()
     slo: SloFound | None = None  # None without limits
     backlog: Backlog | None = None  # None unless requests come at their own times
+    rate: SustainedRate | None = None  # where the highest was looked for: this run is at it
 
     @property
     def goodput_per_s(self) -> float | None:
@@ -129,7 +156,7 @@ class Simulation(Artefact):
     added_later: ClassVar = frozenset(
         {
             *("command", "assumed", "host", "graphed_tokens"),
-            *("slo", "backlog", "goodput_per_s", "concurrency", "same_as"),
+            *("slo", "backlog", "goodput_per_s", "concurrency", "rate", "same_as"),
         }
     )
 

@@ -10,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 
+from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError
 from chunkscope.simulation.loop import Circumstances, run_setting
@@ -35,6 +36,14 @@ def points(base: Settings) -> Iterator[Settings]:
             yield _at(own, size, threshold)
 
 
+def around(base: Settings) -> Iterator[Settings]:
+    """A few budgets beside that of `base`, smaller and larger."""
+    own, size = Settings.of(base.given()), base.max_num_batched_tokens or 0
+    for budget in (size // 4, size // 2, size * 2):
+        if budget >= BUDGETS[0]:
+            yield _at(own, budget, own.long_prefill_token_threshold or 0)
+
+
 def _at(base: Settings, budget: int, threshold: int) -> Settings:
     return replace(
         base,
@@ -45,33 +54,42 @@ def _at(base: Settings, budget: int, threshold: int) -> Settings:
     )
 
 
+Work = Callable[[Circumstances, EngineArgs], SimulatedRun]
+
+
 def run_all(
     c: Circumstances,
     chosen: Sequence[EngineArgs],
     *,
+    work: Work = run_setting,
     processes: int | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[SimulatedRun, ...]:
     """All settings, on all cores where that pays; in their order, whoever is done first."""
     many = min(processes or os.cpu_count() or 1, len(chosen))
-    if many < 2 or len(c.requests) < REQUESTS_WORTH_A_POOL:
+    is_short = work is run_setting and len(c.requests) < REQUESTS_WORTH_A_POOL
+    if many < 2 or is_short:
         runs = []
         for args in chosen:
-            runs.append(run_setting(c, args))
+            runs.append(work(c, args))
             advance()
         return tuple(runs)
-    return _in_processes(c, chosen, many, advance)
+    return _in_processes(c, chosen, work, many, advance)
 
 
 def _in_processes(
-    c: Circumstances, chosen: Sequence[EngineArgs], many: int, advance: Callable[[], None]
+    c: Circumstances,
+    chosen: Sequence[EngineArgs],
+    work: Work,
+    many: int,
+    advance: Callable[[], None],
 ) -> tuple[SimulatedRun, ...]:
     # A fresh process, not a fork: a progress bar's thread may hold a lock just then.
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(many, fresh, initializer=_remember, initargs=(c,)) as pool:
         try:
             with _deaf_to_ctrl_c():
-                places = {pool.submit(_run, args): place for place, args in enumerate(chosen)}
+                places = {pool.submit(_run, work, args): at for at, args in enumerate(chosen)}
             done: dict[int, SimulatedRun] = {}
             for future in as_completed(places):
                 done[places[future]] = future.result()
@@ -106,10 +124,10 @@ def _remember(c: Circumstances) -> None:
     _circumstances = c
 
 
-def _run(args: EngineArgs) -> SimulatedRun:
+def _run(work: Work, args: EngineArgs) -> SimulatedRun:
     if _circumstances is None:
         raise AssertionError("a process of the pool was not told what to run")
-    return run_setting(_circumstances, args)
+    return work(_circumstances, args)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -120,14 +138,24 @@ def _end(pool: ProcessPoolExecutor) -> None:
         process.terminate()
 
 
+def axes(runs: Sequence[SimulatedRun]) -> tuple[Figure, Figure]:
+    """What settings are weighed by: who decides when requests come decides the makespan, too."""
+    return (TTFT_P95, ITL_P99) if any(run.backlog for run in runs) else (MAKESPAN, ITL_MAX)
+
+
+def _places(runs: Sequence[SimulatedRun]) -> list[tuple[float, float]]:
+    x, y = axes(runs)
+    return [(x.of(run) or 0.0, y.of(run) or 0.0) for run in runs]
+
+
 def pareto(runs: Sequence[SimulatedRun]) -> tuple[int, ...]:
-    """Places of the runs that no other beats in both makespan and longest gap, fastest first."""
-    order = sorted(range(len(runs)), key=lambda i: (runs[i].makespan_s, runs[i].longest_gap_s, i))
+    """Places of the runs that no other beats on both axes, the best on the first one first."""
+    places = _places(runs)
     kept, best = [], float("inf")
-    for place in order:
-        if runs[place].longest_gap_s < best:
+    for place in sorted(range(len(runs)), key=lambda i: (*places[i], i)):
+        if places[place][1] < best:
             kept.append(place)
-            best = runs[place].longest_gap_s
+            best = places[place][1]
     return tuple(kept)
 
 
@@ -135,7 +163,8 @@ def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
     """Where the front bends: farthest below the line between its ends. None without a bend."""
     if len(front) < 3:
         return None
-    points = [(runs[place].makespan_s, runs[place].longest_gap_s) for place in front]
+    places = _places(runs)
+    points = [places[place] for place in front]
     (x0, y0), (x1, y1) = points[0], points[-1]
     below = [1 - (x - x0) / (x1 - x0) - (y - y1) / (y0 - y1) for x, y in points]
     best = max(range(len(front)), key=lambda i: (below[i], -i))

@@ -280,3 +280,72 @@ def test_the_kv_cache_is_the_memory_models(folder: Path) -> None:
     there = Plan.load(folder / "reports" / "plan.json").deployment
     assert there.memory(found).kv_cache_tokens == found.kv_cache_tokens
     assert found.kv_cache_tokens < 905_000
+
+
+# -- limits and rates ----------------------------------------------------------------------------
+
+
+def test_limits_are_shown_with_room_and_goodput(folder: Path) -> None:
+    words = ("--arrivals", "4/s", "--slo", "ttft_p95=1s,itl_p99=1ms")
+    run = chunkscope("simulate", *words, "-o", "s.json", cwd=folder)
+    said = " ".join(run.stdout.split())
+    assert "itl_p99, limit 1 ms ! " in said
+    assert "goodput, requests per second 0 0" in said
+    assert "With the plan limits are broken: itl_p99 is" in said
+    found = Simulation.load(folder / "s.json")
+    assert found.run.slo is not None
+    assert found.run.slo.tightest.name == "itl_p99"
+
+
+def test_the_highest_rate_of_each_setting_is_found(folder: Path) -> None:
+    words = ("--find-rate", "--slo", "ttft_p95=1s,itl_p99=50ms", "--requests", "1000")
+    run = chunkscope("simulate", *words, "-o", "s.json", cwd=folder, columns=80)
+    assert run.returncode == 0, run.stderr
+    assert max(len(line.rstrip()) for line in run.stdout.splitlines()) <= 80
+    assert "saturation" in run.stdout
+    assert "p95 time to first token (logarithmic; dotted: the limit)" in run.stdout
+    assert "p99 gap between tokens (logarithmic; dotted: the limit)" in run.stdout
+    found = Simulation.load(folder / "s.json")
+    settings = [run.setting for run in found.runs]
+    assert settings[:2] == ["plan", "default"]
+    assert len(settings) == 5
+    for one in found.runs:
+        assert one.requests == 1_000
+        assert one.slo is not None
+        assert one.slo.is_met
+        assert one.rate is not None
+        assert one.rate.saturation_per_s is not None
+        assert one.rate.saturation_per_s > (one.rate.rate_per_s or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--slo", "ttft_p95"], "write it like"),
+        (["--find-rate", "--arrivals", "4/s"], "leave --arrivals out"),
+        (["--find-rate", "--concurrency", "8"], "leave --concurrency out"),
+        (["--find-rate", "--sweep"], "leave --sweep out"),
+        (["--find-rate", "--requests", "999"], "at least 1,000 requests"),
+        (["--concurrency", "0"], "x>=1"),
+    ],
+)
+def test_limits_and_rates_that_make_no_sense_are_a_usage_error(
+    folder: Path, words: list[str], said: str
+) -> None:
+    run = chunkscope("simulate", *words, "-o", "never.json", cwd=folder)
+    assert run.returncode == 2
+    assert said in run.stderr
+    assert not (folder / "never.json").exists()
+
+
+def test_a_short_trace_is_sent_again_and_again(folder: Path) -> None:
+    found = simulated(folder, "--find-rate", "--trace", "trace.jsonl", "--requests", "1000")
+    assert found.run.requests == 1_000
+
+
+def test_an_overload_is_said(folder: Path) -> None:
+    run = chunkscope("simulate", "--sweep", "--arrivals", "400/s", "-o", "s.json", cwd=folder)
+    said = " ".join(run.stdout.split())
+    assert "Overloaded: at 400/s the queue grows with a, b" in said
+    assert "p95 time to first token" in said
+    assert "makespan" not in said

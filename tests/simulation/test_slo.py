@@ -143,8 +143,8 @@ def test_a_queue_that_grows_is_seen(apart_s, grows):
 
 
 def test_chance_alone_makes_no_queue():
-    assert not Backlog(halfway=100, at_the_end=140).grows
-    assert Backlog(halfway=100, at_the_end=150).grows
+    assert not Backlog(early=100, late=140).grows
+    assert Backlog(early=100, late=150).grows
 
 
 def test_a_simulation_with_limits_is_read_back():

@@ -11,25 +11,37 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from chunkscope.artefacts.figures import BY_PROMISE, MAKESPAN
-from chunkscope.artefacts.numbers import change, number, plural, seconds, share
+from chunkscope.artefacts.figures import BY_PROMISE, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95
+from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
 from chunkscope.artefacts.units import SECONDS, exceeds
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
 from chunkscope.report import sentences
+from chunkscope.report.terminal.plots import Axis, Dot, letter, scatter
+from chunkscope.report.terminal.rates import show_rates
 from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
 from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import Limit, SloFound
+from chunkscope.simulation.sweep import axes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-PLOT_ROWS = 12
 NO_GAPS = "* The fastest. Nobody gets a second token, so there are no gaps to weigh against it."
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BAR_CELLS = 20
 MOST_TELLING = ("ttft_p50", "ttft_p95", "itl_p50", "itl_p99", "itl_max", "e2e_p95")
+SWEEP_COLUMNS = {
+    "makespan": MAKESPAN,
+    "TTFT p95": TTFT_P95,
+    "gap p50": BY_PROMISE["itl_p50"],
+    "longest gap": ITL_MAX,
+}
+OPEN_COLUMNS = {
+    "TTFT p95": TTFT_P95,
+    "gap p50": BY_PROMISE["itl_p50"],
+    "gap p99": ITL_P99,
+}
 TIMES = (MAKESPAN, *(BY_PROMISE[name] for name in MOST_TELLING))
 
 
@@ -37,7 +49,9 @@ def show_simulation(simulation: Simulation, console: "Console") -> None:
     console.print(_headline(simulation), style="bold")
     console.print(Text(_workload(simulation)))
     console.print()
-    if simulation.pareto:
+    if any(run.rate for run in simulation.runs):
+        show_rates(simulation, console)
+    elif simulation.pareto:
         _show_sweep(simulation, console)
     else:
         console.print(_beside(simulation.runs))
@@ -165,76 +179,66 @@ def _show_sweep(simulation: Simulation, console: "Console") -> None:
         console.print(Text(line))
     console.print()
     console.print(Text(_knee(simulation, runs)))
+    for line in sentences.overload(simulation, [letter(place) for place in range(len(runs))]):
+        console.print(Text(line))
 
 
 def _sweep_table(simulation: Simulation) -> Table:
-    figures = ("budget", "threshold", "makespan", "TTFT p95", "gap p50", "longest gap")
-    table = figure_table("", figures)
+    is_open = axes(simulation.runs)[0] is TTFT_P95
+    columns = OPEN_COLUMNS if is_open else SWEEP_COLUMNS
+    goodput = ["goodput"] if simulation.run.slo else []
+    table = figure_table("", ("budget", "threshold", *columns, *goodput), gap=2 - len(goodput))
     table.add_column("", no_wrap=True)
     for place, run in enumerate(simulation.runs):
-        gap = seconds(run.itl_s.p50) if run.itl_s else "-"
-        longest = seconds(run.itl_s.max) if run.itl_s else "-"
+        values = (figure.of(run) for figure in columns.values())
         table.add_row(
-            LETTERS[place % len(LETTERS)],
+            letter(place),
             number(run.args.max_num_batched_tokens),
             _threshold(run),
-            seconds(run.makespan_s),
-            seconds(run.ttft_s.p95),
-            gap,
-            longest,
-            _mark(simulation, place),
+            *("-" if value is None else seconds(value) for value in values),
+            *([per_second(run.goodput_per_s)] if goodput else []),
+            ", ".join(_marks(simulation, place)),
             style="bold" if place == simulation.knee else None,
         )
     return table
 
 
-def _mark(simulation: Simulation, place: int) -> str:
-    if place == simulation.knee:
-        return "* knee"
-    return "*" if place in simulation.pareto else ""
+def _marks(simulation: Simulation, place: int) -> Iterator[str]:
+    run = simulation.runs[place]
+    if place in simulation.pareto:
+        yield "* knee" if place == simulation.knee else "*"
+    if run.slo and not run.slo.is_met:
+        yield f"! {run.slo.tightest.name}"
+    if run.backlog and run.backlog.grows:
+        yield "! queue"
 
 
 def _plot(simulation: Simulation, width: int) -> Iterator[str]:
-    """Makespan to the right, longest gap upward, both by their ratio; * are on the front."""
-    from math import log
-
-    runs = simulation.runs
-    gaps = [max(run.longest_gap_s, 1e-6) for run in runs]
-    spans = [run.makespan_s for run in runs]
-    columns = width - 12
-    grid = [[" "] * columns for _ in range(PLOT_ROWS)]
-    for place in sorted(range(len(runs)), key=lambda i: i in simulation.pareto):
-        row = _scaled(log(gaps[place]), log(min(gaps)), log(max(gaps)), PLOT_ROWS)
-        column = _scaled(log(spans[place]), log(min(spans)), log(max(spans)), columns - 1)
-        grid[PLOT_ROWS - 1 - row][column] = LETTERS[place % len(LETTERS)]
-        if place in simulation.pareto:
-            grid[PLOT_ROWS - 1 - row][column + 1] = "*"
-    yield "longest gap (both axes are logarithmic)"
-    for place, cells in enumerate(grid):
-        label = {0: seconds(max(gaps)), PLOT_ROWS - 1: seconds(min(gaps))}.get(place, "")
-        yield f"{label:>9} |{''.join(cells).rstrip()}"
-    left, right = seconds(min(spans)), f"{seconds(max(spans))} makespan"
-    yield f"{'':9} +{'-' * columns}"
-    yield f"{'':11}{left}{right:>{max(1, columns - len(left))}}"
-
-
-def _scaled(value: float, least: float, most: float, cells: int) -> int:
-    return round((value - least) / (most - least) * (cells - 1)) if most > least else 0
+    """Both axes by their ratio; * are on the front, and on top."""
+    runs, front = simulation.runs, simulation.pareto
+    across, up = axes(runs)
+    dots = [
+        Dot(
+            x=across.of(runs[place]) or 0.0,
+            y=up.of(runs[place]) or 0.0,
+            text=letter(place) + ("*" if place in front else ""),
+        )
+        for place in sorted(range(len(runs)), key=lambda i: i in front)
+    ]
+    title = f"{up.title} (both axes are logarithmic)"
+    return scatter(dots, Axis(title=across.title), Axis(title=title), width)
 
 
 def _knee(simulation: Simulation, runs: Sequence[SimulatedRun]) -> str:
-    front = ", ".join(LETTERS[place % len(LETTERS)] for place in simulation.pareto)
+    front = ", ".join(letter(place) for place in simulation.pareto)
     said = f"* No other setting is better in both: {front}."
-    spans = [run.makespan_s for run in runs]
-    if max(spans) < min(spans) * 1.01:
-        said += " The arrivals decide the makespan here: look at the time to first token (TTFT)."
     if simulation.knee is None:
         return f"{said} There is no bend in between."
     run = runs[simulation.knee]
     threshold = run.args.long_prefill_token_threshold
     capped = f" and a threshold of {threshold:,}" if threshold else ""
     return (
-        f"{said} The knee is {LETTERS[simulation.knee % len(LETTERS)]}, a budget of "
+        f"{said} The knee is {letter(simulation.knee)}, a budget of "
         f"{run.args.max_num_batched_tokens:,}{capped}: from there on a shorter gap costs most."
     )
 
@@ -269,16 +273,16 @@ def _timeline(run: SimulatedRun, width: int) -> Table:
 def _names(steps: Sequence[TimelineStep]) -> dict[int, str]:
     """A capital letter for each prompt that is read in several steps, as far as they go."""
     split = dict.fromkeys(c.request for step in steps for c in step.chunks if not c.is_whole)
-    return {request: LETTERS[place % 26].upper() for place, request in enumerate(split)}
+    return {request: letter(place).upper() for place, request in enumerate(split)}
 
 
 def _bar(step: TimelineStep, budget: int, names: dict[int, str]) -> str:
     parts = [("d", step.decode_requests)]
     parts += [(names.get(c.request, "-"), c.end - c.start) for c in step.chunks]
     bar, tokens = "", 0
-    for letter, count in parts:
+    for sign, count in parts:
         tokens += count
-        bar += letter * (round(tokens / budget * BAR_CELLS) - len(bar))
+        bar += sign * (round(tokens / budget * BAR_CELLS) - len(bar))
     return bar
 
 
