@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from chunkscope.engine.choices import Entry, Task
+from chunkscope.engine.choices import Entry, SendOrder, Task
 
 REPORTS = Path("reports")
 PROFILE = REPORTS / "profile.json"
@@ -56,6 +56,17 @@ Concurrency = Annotated[
 Arrivals = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s."),
+]
+SharedPrefix = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="First tokens all prompts share. [default: counted]"),
+]
+SentIn = Annotated[
+    SendOrder | None,
+    typer.Option(
+        "--order",
+        help="How requests are sent. [default: as in the data; lm-eval's logs: longest first]",
+    ),
 ]
 AskedTask = Annotated[Task, typer.Option(help="What the eval asks of the model.")]
 MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."

@@ -40,10 +40,8 @@ def recommend(
     max_model_len: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="[default: the model's, if it fits]")
     ] = None,
-    shared_prefix: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="First tokens all prompts share. [default: counted]"),
-    ] = None,
+    shared_prefix: options.SharedPrefix = None,
+    order: options.SentIn = None,
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="Plan for this dataset alone.")
     ] = None,
@@ -95,6 +93,7 @@ def recommend(
         mode=mode,
         max_model_len=max_model_len,
         shared_prefix=shared_prefix,
+        order=order,
         cuts=Cuts(
             off_below=off_below,
             conservative_threshold=conservative_threshold,

@@ -67,10 +67,8 @@ def simulate(
         int | None,
         typer.Option(metavar="N", min=1, help="Tokens per answer. [default: the data's]"),
     ] = None,
-    shared_prefix: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="First tokens all prompts share. [default: counted]"),
-    ] = None,
+    shared_prefix: shared.SharedPrefix = None,
+    order: shared.SentIn = None,
     seed: shared.Seed = 0,
     as_json: shared.Json = False,
     quiet: shared.Quiet = False,
@@ -98,6 +96,7 @@ def simulate(
                 seed=seed,
                 max_output=max_output,
                 shared_prefix=shared_prefix,
+                order=order,
                 asked=Settings(
                     max_num_batched_tokens=max_num_batched_tokens,
                     long_prefill_token_threshold=long_prefill_token_threshold,

@@ -58,6 +58,7 @@ def verify(
     shared_prefix: Annotated[
         int, typer.Option(metavar="N", help="First tokens that all prompts have in common.")
     ] = 0,
+    order: shared.SentIn = None,
     data: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH", help="Send real prompts of this data. [default: random ids]"),
@@ -116,6 +117,7 @@ def verify(
         task=task,
         max_output=max_output,
         shared_prefix=shared_prefix,
+        order=order,
         repeats=repeats,
         timeout_s=timeout,
         load_format=load_format,

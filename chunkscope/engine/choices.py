@@ -26,6 +26,14 @@ class Task(StrEnum):
     LOGLIKELIHOOD = "loglikelihood"  # prompt_logprobs, as multiple-choice evals use it
 
 
+class SendOrder(StrEnum):
+    """In which order requests are sent."""
+
+    DATA = "data"  # as in the file, or as a harness's log says
+    LONGEST = "longest"  # first, as lm-eval sends them
+    SHUFFLED = "shuffled"
+
+
 class Entry(StrEnum):
     """Who starts the engine: vLLM's defaults depend on it."""
 

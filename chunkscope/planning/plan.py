@@ -11,7 +11,7 @@ from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models.find import built_in
 from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Task
+from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import Release, command_line
 from chunkscope.engine.settings import Settings, Value
@@ -159,6 +159,8 @@ class Inputs:
     entry: Entry
     tp: int
     output: Output
+    shared_prefix: int | None = None  # None: as the data was counted
+    order: SendOrder | None = None  # in which requests were taken to be sent
     command: tuple[str, ...] = ()  # empty where Python asked, or an older version
 
 
@@ -170,7 +172,9 @@ class Plan(Artefact):
     schema: ClassVar = "chunkscope/plan/1"
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
-    added_later: ClassVar = frozenset({"command", "forecast", "basis", "advice", "tried", "rule"})
+    added_later: ClassVar = frozenset(
+        {"command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"}
+    )
 
     mode: Mode
     threshold: int | None

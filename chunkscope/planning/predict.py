@@ -9,7 +9,7 @@ from chunkscope._version import __version__
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.cost_model import CostTarget, cost_model
 from chunkscope.costs.step_time import model_work
-from chunkscope.engine.choices import ChunkPolicy, Task
+from chunkscope.engine.choices import ChunkPolicy, SendOrder, Task
 from chunkscope.engine.deployment import OWN, Deployment
 from chunkscope.engine.flags import Release, release
 from chunkscope.engine.rules import rules_of
@@ -19,7 +19,8 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.plan import LENGTH_POLICY, Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
-from chunkscope.planning.requests import MOST_REQUESTS, common_prefix
+from chunkscope.planning.requests import MOST_REQUESTS
+from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.rates import FEWEST_REQUESTS, UNIT_RATE, find_rate
@@ -28,14 +29,7 @@ from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import around, knee, pareto, points, run_all
 from chunkscope.simulation.trace import read_trace
-from chunkscope.simulation.workload import (
-    BATCH,
-    Drawing,
-    Request,
-    arrival_times,
-    draw_workload,
-    with_shared_prefix,
-)
+from chunkscope.simulation.workload import BATCH, Request, arrival_times, with_shared_prefix
 
 PLAN, ASKED, DEFAULT = "plan", "asked", "default"
 # What vLLM's own setting has in common with the one beside it.
@@ -57,6 +51,7 @@ class SimulateOptions:
     seed: int = 0
     max_output: int | None = None
     shared_prefix: int | None = None  # None: as the data was counted
+    order: SendOrder | None = None  # likewise
     asked: Settings = OWN
     kv_cache_tokens: int | None = None
     vllm_version: str | None = None
@@ -339,8 +334,7 @@ def _of_profile(plan: Plan, profile: Profile, options: SimulateOptions, args: En
     datasets = chosen_datasets(profile, plan.inputs.dataset)
     prompts = sum(dataset.rows for dataset in datasets)
     count = options.requests or (MOST_REQUESTS if prompts > MOST_REQUESTS else None)
-    asked = options.shared_prefix
-    shared = common_prefix(datasets) if asked is None else asked
+    shared = plan.inputs.shared_prefix if options.shared_prefix is None else options.shared_prefix
     workload = draw_workload(
         datasets,
         Drawing(
@@ -352,6 +346,7 @@ def _of_profile(plan: Plan, profile: Profile, options: SimulateOptions, args: En
             arrivals=options.arrivals or BATCH,
             task=plan.inputs.task,
             shared_prefix=shared,
+            order=options.order or plan.inputs.order,
         ),
     )
     info = WorkloadInfo(
@@ -360,8 +355,9 @@ def _of_profile(plan: Plan, profile: Profile, options: SimulateOptions, args: En
         seed=workload.seed,
         arrivals=workload.arrivals,
         task=workload.task.value,
-        shared_prefix=shared,
+        shared_prefix=workload.shared_prefix,
         left_out=workload.left_out,
+        order=workload.order,
     )
     notes = tuple(_profile_notes(plan, profile, workload.left_out))
     return workload.requests, workload.stretches, info, notes

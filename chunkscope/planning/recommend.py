@@ -9,7 +9,7 @@ from chunkscope._version import __version__
 from chunkscope.costs.gpus import Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models import ModelShape, find_model
-from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Task
+from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
@@ -32,7 +32,7 @@ from chunkscope.planning.plan import (
 )
 from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.requests import RequestSource, common_prefix
+from chunkscope.planning.requests import RequestSource, shared_sentence
 from chunkscope.planning.search import trials_of
 
 DEFAULT_OUTPUT = 256
@@ -55,6 +55,7 @@ def recommend(
     max_output: int | None = None,
     max_model_len: int | None = None,
     shared_prefix: int | None = None,
+    order: SendOrder | None = None,
     entry: Entry = Entry.SERVE,
     policy: Basis = Basis.EVIDENCE,
 ) -> Plan:
@@ -91,8 +92,9 @@ def recommend(
     )
     _check_room(problem)
     if problem.step is not None:
-        shared = common_prefix(chosen) if shared_prefix is None else shared_prefix
-        source = RequestSource(datasets=chosen, output=output, task=task, shared_prefix=shared)
+        source = RequestSource(
+            datasets=chosen, output=output, task=task, shared_prefix=shared_prefix, order=order
+        )
         problem = replace(problem, requests=source)
     decision = decide(lengths, cuts, mode=mode)
     inputs = _inputs(profile, problem, output, dataset, cuts)
@@ -193,6 +195,8 @@ def _inputs(
         entry=p.deployment.entry,
         tp=p.tp,
         output=output,
+        shared_prefix=p.requests.shared_prefix if p.requests else None,
+        order=p.requests.sent_in if p.requests else None,
     )
 
 
@@ -282,11 +286,9 @@ def _warnings(p: Problem, refused: Refused, output: Output, profile: Profile) ->
     sampled = sum(1 for dataset in profile.datasets if dataset.sample)
     if sampled:
         found.append(f"{sampled:,} datasets were only sampled: the longest prompt may be longer")
-    if p.requests and p.requests.shared_prefix:
-        found.append(
-            f"all prompts begin with the same {p.requests.shared_prefix:,} tokens: the simulation "
-            "reads them once and has them from vLLM's prefix cache after that"
-        )
+    if p.requests:
+        shared = shared_sentence(p.requests.datasets, p.requests.shared_prefix, p.task)
+        found += [shared] if shared else []
     found += doubts(gpu) if gpu else ()
     return (*found, *(shape.notes if shape else ()))
 

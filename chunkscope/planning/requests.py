@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass, replace
 
-from chunkscope.engine.choices import Task
+from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.plan import ASKED, Output
-from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
+from chunkscope.simulation.drawing import Drawing, draw_workload, usual_order
+from chunkscope.simulation.workload import Request, Workload
 
 # A profile may hold millions of prompts; so many show what a setting does.
 MOST_REQUESTS = 20_000
 # Settings are searched on a part of them, which takes no more than a moment.
 SEARCH_TOKENS = 1_000_000
 FEWEST_SEARCHED = 256
+_WORTH_SAYING = 0.05  # of the prompts' tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +39,38 @@ OTHER_OUTPUTS = (
 )
 
 
-def common_prefix(datasets: tuple[DatasetProfile, ...]) -> int:
-    """Tokens that all prompts begin with, as far as it is known: of one dataset, its own."""
-    return (datasets[0].shared_prefix_tokens or 0) if len(datasets) == 1 else 0
+def shared_sentence(
+    datasets: tuple[DatasetProfile, ...], shared_prefix: int | None, task: Task
+) -> str | None:
+    """What prompts share and what the simulation makes of it; None if that is nothing."""
+    if shared_prefix is not None:
+        what = f"all prompts begin with the same {shared_prefix:,} tokens, as asked"
+        share = float(shared_prefix > 0)
+    else:
+        known = [dataset.prefixes for dataset in datasets if dataset.prefixes]
+        found = sum(reuse.cached_tokens + reuse.unread_tokens for reuse in known)
+        share = found / max(1, sum(dataset.lengths.total for dataset in datasets))
+        what = f"{share:.0%} of the prompts' tokens are those of an earlier prompt"
+    if share < _WORTH_SAYING:
+        return None
+    if task is Task.LOGLIKELIHOOD:
+        return f"{what}; vLLM reads them again, for likelihoods do not come from its prefix cache"
+    return f"{what}: the simulation finds them in vLLM's prefix cache as long as it keeps them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSource:
-    """Where requests come from. `shared_prefix`: tokens that all prompts begin with."""
+    """Where requests come from. `shared_prefix` and `order` None: as the data has it."""
 
     datasets: tuple[DatasetProfile, ...]
     output: Output
     task: Task
-    shared_prefix: int = 0
+    shared_prefix: int | None = None
+    order: SendOrder | None = None
+
+    @property
+    def sent_in(self) -> SendOrder:
+        return self.order or usual_order(self.datasets)
 
     @property
     def prompts(self) -> int:
@@ -76,6 +97,7 @@ class RequestSource:
             seed=how.seed,
             task=self.task,
             shared_prefix=self.shared_prefix,
+            order=self.order,
         )
         drawn = draw_workload(self.datasets, drawing)
         if (how.prompts, how.outputs) == (1.0, 1.0):

@@ -9,7 +9,7 @@ from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.schema import plain
 from chunkscope.costs.cost_model import CostModel
-from chunkscope.engine.choices import ChunkPolicy
+from chunkscope.engine.choices import ChunkPolicy, SendOrder
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import SloFound
@@ -142,6 +142,7 @@ class WorkloadInfo:
     task: str
     shared_prefix: int = 0
     left_out: int = 0
+    order: SendOrder | None = None  # None where the requests brought it along
     concurrency: int | None = None  # requests that the client keeps under way; None: all
 
 
@@ -156,7 +157,7 @@ class Simulation(Artefact):
     added_later: ClassVar = frozenset(
         {
             *("command", "assumed", "host", "graphed_tokens"),
-            *("slo", "backlog", "goodput_per_s", "concurrency", "rate", "same_as"),
+            *("slo", "backlog", "goodput_per_s", "concurrency", "rate", "same_as", "order"),
         }
     )
 

@@ -9,7 +9,6 @@ from chunkscope.engine.choices import ChunkPolicy, Task
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import read_slo
@@ -40,9 +39,7 @@ def simulate(
         r if isinstance(r, Request) else Request(prompt_tokens=r[0], output_tokens=r[1])
         for r in requests
     )
-    stretches: tuple[Stretch, ...] = ()
-    if shared_prefix:
-        given, stretches = with_shared_prefix(given, shared_prefix)
+    given, stretches = with_shared_prefix(given, shared_prefix)
     circumstances = Circumstances(
         requests=given,
         rules=rules_of(running),

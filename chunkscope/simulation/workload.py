@@ -1,20 +1,16 @@
-"""Requests to send: lengths drawn from a profile, and when each of them arrives.
+"""Requests to send, what their prompts share, and when each of them arrives.
 
 The same workload is sent to a real engine by `verify` and to the scheduler's twin by `simulate`.
 """
 
 import random
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate
 from typing import Any
 
 from chunkscope.artefacts.schema import SchemaError
-from chunkscope.engine.choices import Task
-from chunkscope.errors import InputError, UsageError
-from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import DatasetProfile, together
+from chunkscope.engine.choices import SendOrder, Task
+from chunkscope.errors import UsageError
 from chunkscope.lengths.sharing import NOTHING, Stretch, check_stretches, shared_by_neighbours
 
 BATCH = "batch"
@@ -33,8 +29,9 @@ def with_shared_prefix(
     requests: Iterable[Request], tokens: int
 ) -> tuple[tuple[Request, ...], tuple[Stretch, ...]]:
     """All prompts begin with the same tokens: one stretch, as far as each of them goes."""
-    shared = Stretch(parent=NOTHING, tokens=tokens)
-    return tuple(replace(request, stretch=0) for request in requests), (shared,)
+    stretches = (Stretch(parent=NOTHING, tokens=tokens),) if tokens else ()
+    stretch = 0 if stretches else NOTHING
+    return tuple(replace(request, stretch=stretch) for request in requests), stretches
 
 
 def read_together(requests: Sequence[Request], stretches: Sequence[Stretch]) -> float:
@@ -65,6 +62,7 @@ class Workload:
     shared_prefix: int = 0
     left_out: int = 0  # prompts of the profile that no engine would take at this length
     stretches: tuple[Stretch, ...] = ()
+    order: SendOrder | None = None  # None where nobody wrote it down
 
     def __post_init__(self) -> None:
         check_stretches(self.stretches, (request.stretch for request in self.requests))
@@ -101,6 +99,7 @@ class Workload:
             "prompt_tokens": [r.prompt_tokens for r in self.requests],
             "output_tokens": [r.output_tokens for r in self.requests],
             "arrival_s": [round(r.arrival_s, 6) for r in self.requests],
+            **({} if self.order is None else {"order": self.order}),
             **(columns if self.stretches and not self.shared_prefix else {}),
         }
 
@@ -115,6 +114,7 @@ class Workload:
         if {len(column) for column in columns.values()} != {stored["requests"]}:
             raise SchemaError("the columns of the workload differ in length")
         kept = {f.name: stored[f.name] for f in fields(cls) if f.name not in _MADE}
+        kept |= {"order": stored.get("order")}
         rows = zip(*columns.values(), strict=True)
         pairs = zip(parents, tokens, strict=True)
         return {
@@ -125,78 +125,7 @@ class Workload:
 
 
 _COLUMNS = ("prompt_tokens", "output_tokens", "arrival_s")
-_MADE = ("requests", "stretches")  # out of columns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """How to draw a workload. `count` None sends every prompt once; `room` is max_model_len."""
-
-    count: int | None
-    room: int
-    output_if_unknown: int
-    output: int | None = None
-    seed: int = 0
-    arrivals: str = BATCH
-    task: Task = Task.GENERATE
-    long_over: int = 2_048
-    shared_prefix: int = 0
-
-
-def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
-    """A stratified sample of the prompts, with outputs as long as their dataset's."""
-    if how.count is not None and how.count < 1:
-        raise UsageError(f"--requests must be at least 1, not {how.count}")
-    chance = random.Random(how.seed)  # noqa: S311  (a sample, not a secret)
-    lengths = together(datasets)
-    least = 1 if how.task is Task.LOGLIKELIHOOD else min(how.output or 1, how.room)
-    left_out = lengths.over(how.room - least)
-    served = LengthHistogram({n: c for n, c in lengths.counts.items() if n <= how.room - least})
-    if not served.count:
-        raise InputError(
-            f"no prompt fits: the shortest has {lengths.min or 0:,} tokens, "
-            f"max_model_len is {how.room:,}",
-            hint="choose a model with a longer context, or lower --max-output",
-        )
-    chosen = stratified(served, how.count, chance)
-    chance.shuffle(chosen)
-    outputs = _Outputs(datasets, how, chance)
-    arrivals = arrival_times(how.arrivals, len(chosen), chance)
-    requests = tuple(
-        Request(
-            prompt_tokens=max(1, length),
-            output_tokens=max(1, min(outputs.draw(length), how.room - length)),
-            arrival_s=arrival,
-        )
-        for length, arrival in zip(chosen, arrivals, strict=True)
-    )
-    stretches: tuple[Stretch, ...] = ()
-    if how.shared_prefix:
-        requests, stretches = with_shared_prefix(requests, how.shared_prefix)
-    return Workload(
-        requests=requests,
-        stretches=stretches,
-        seed=how.seed,
-        arrivals=how.arrivals,
-        task=how.task,
-        long_over=how.long_over,
-        shared_prefix=how.shared_prefix,
-        left_out=left_out,
-    )
-
-
-def stratified(lengths: LengthHistogram, count: int | None, chance: random.Random) -> list[int]:
-    """One length out of each of `count` equally large parts of the sorted prompts, in order.
-
-    >>> stratified(LengthHistogram.of(range(1, 5)), None, random.Random(0))
-    [1, 2, 3, 4]
-    """
-    ordered = sorted(length for length, held in lengths.counts.items() if held)
-    if count is None or count == lengths.count:
-        return [length for length in ordered for _ in range(lengths.counts[length])]
-    up_to = list(accumulate(lengths.counts[length] for length in ordered))
-    drawn = ((part + chance.random()) / count * lengths.count for part in range(count))
-    return [ordered[min(bisect_right(up_to, rank), len(ordered) - 1)] for rank in drawn]
+_MADE = ("requests", "stretches", "order")  # out of columns, or not in every file
 
 
 def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[float]:
@@ -231,34 +160,3 @@ def arrival_rate(arrivals: str) -> float | None:
             hint="write `--arrivals batch`, `--arrivals 4/s` or `--arrivals 90/min`",
         )
     return rate
-
-
-class _Outputs:
-    """Output lengths: as asked, else drawn from a dataset that has a prompt of that length."""
-
-    def __init__(
-        self, datasets: Sequence[DatasetProfile], how: Drawing, chance: random.Random
-    ) -> None:
-        self._datasets, self._how, self._chance = datasets, how, chance
-        self._known = {
-            dataset.name: _spread_out(dataset.output_lengths)
-            for dataset in datasets
-            if dataset.output_lengths is not None and dataset.output_lengths.count
-        }
-        # What only scored its prompts makes one token, which vLLM asks for.
-        self._known |= {d.name: [1] for d in datasets if d.log and d.log.only_scored}
-
-    def draw(self, prompt_tokens: int) -> int:
-        if self._how.task is Task.LOGLIKELIHOOD:
-            return 1
-        if self._how.output is not None:
-            return self._how.output
-        weights = [dataset.lengths.counts.get(prompt_tokens, 0) for dataset in self._datasets]
-        (dataset,) = self._chance.choices(self._datasets, weights)
-        known = self._known.get(dataset.name)
-        return self._chance.choice(known) if known else self._how.output_if_unknown
-
-
-def _spread_out(lengths: LengthHistogram) -> list[int]:
-    """A thousand lengths that stand for all: enough to draw from, whatever the size."""
-    return stratified(lengths, min(lengths.count, 1_000), random.Random(0))  # noqa: S311

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.check import version_in, vllm_python
-from chunkscope.engine.choices import Task
+from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.engine.flags import OLDEST, Release, dotted, release
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile, together
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
-from chunkscope.simulation.workload import BATCH, Drawing, Workload, draw_workload
+from chunkscope.simulation.drawing import Drawing, draw_workload
+from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibration_steps import bursts_for
 from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.model_folder import model_for_engine
@@ -42,6 +43,7 @@ class VerifyOptions:
     task: Task | None = None
     max_output: int | None = None
     shared_prefix: int = 0
+    order: SendOrder | None = None
     repeats: int = 3
     timeout_s: float = 1_800
     load_format: str = "auto"
@@ -206,6 +208,7 @@ def workload_for(
             task=options.task or plan.inputs.task,
             long_over=plan.threshold or plan.inputs.cuts.conservative_threshold,
             shared_prefix=options.shared_prefix,
+            order=options.order or plan.inputs.order,
         ),
     )
     if not options.data:

@@ -8,13 +8,8 @@ import pytest
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.simulation.workload import (
-    Drawing,
-    arrival_rate,
-    arrival_times,
-    draw_workload,
-    stratified,
-)
+from chunkscope.simulation.drawing import Drawing, draw_workload, stratified
+from chunkscope.simulation.workload import arrival_rate, arrival_times
 from chunkscope.sources.harness.request import LogSummary
 from tests.plans import LONG, MIXED, dataset
 

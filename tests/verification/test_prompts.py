@@ -15,7 +15,8 @@ from chunkscope import AnalyzeOptions
 from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
-from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
+from chunkscope.simulation.drawing import Drawing, draw_workload
+from chunkscope.simulation.workload import Request, Workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.sources.prefix_files import PrefixFile
 from chunkscope.sources.selection import SelectOptions

@@ -16,6 +16,7 @@ from chunkscope.artefacts.numbers import change, number, per_second, plural, sec
 from chunkscope.artefacts.units import SECONDS, exceeds
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.costs.step_time import NO_HOST
+from chunkscope.engine.choices import SendOrder
 from chunkscope.report import sentences
 from chunkscope.report.terminal.plots import Axis, Dot, letter, scatter
 from chunkscope.report.terminal.rates import show_rates
@@ -66,6 +67,13 @@ def show_simulation(simulation: Simulation, console: "Console") -> None:
     console.print(Text(_basis(simulation)))
 
 
+_ORDERS = {
+    SendOrder.DATA: "in the data's order",
+    SendOrder.LONGEST: "the longest first",
+    SendOrder.SHUFFLED: "shuffled",
+}
+
+
 def _headline(simulation: Simulation) -> Text:
     cost = simulation.cost_model
     return Text(f"{cost.model} on {cost.gpu}, vLLM {simulation.vllm} (predicted, not measured)")
@@ -77,10 +85,21 @@ def _workload(simulation: Simulation) -> str:
     if work.concurrency is not None:
         arrivals += f", at most {work.concurrency:,} under way"
         arrivals = arrivals.removeprefix("all at once, ")
+    order = f", {_ORDERS[work.order]}" if work.order else ""
     seed = f", seed {work.seed}" if work.seed is not None else ""
     return (
-        f"{plural(work.requests, 'request')} from {work.source}, {arrivals}{seed}: "
+        f"{plural(work.requests, 'request')} from {work.source}, {arrivals}{order}{seed}: "
         f"{run.input_tokens:,} tokens in, {run.output_tokens:,} out."
+        f"{_from_cache(run)}"
+    )
+
+
+def _from_cache(run: SimulatedRun) -> str:
+    """What prompts share counts, and this is how much."""
+    if not run.cached_tokens:
+        return ""
+    return (
+        f" Of the tokens in, {share(run.cached_tokens / run.input_tokens)} are in the prefix cache."
     )
 
 

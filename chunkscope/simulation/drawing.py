@@ -1,0 +1,219 @@
+"""Requests out of a profile: lengths, what they share and their order as in the data."""
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from chunkscope.engine.choices import SendOrder, Task
+from chunkscope.errors import InputError, UsageError
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, together
+from chunkscope.lengths.sharing import NOTHING, Stretch
+from chunkscope.simulation.workload import (
+    BATCH,
+    Request,
+    Workload,
+    arrival_times,
+    with_shared_prefix,
+)
+from chunkscope.sources.harness.request import LONGEST_FIRST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How to draw a workload. `count` None sends every prompt once; `room` is max_model_len.
+
+    `shared_prefix` and `order` None: as the data has it.
+    """
+
+    count: int | None
+    room: int
+    output_if_unknown: int
+    output: int | None = None
+    seed: int = 0
+    arrivals: str = BATCH
+    task: Task = Task.GENERATE
+    long_over: int = 2_048
+    shared_prefix: int | None = None
+    order: SendOrder | None = None
+
+
+class _Prompt(NamedTuple):
+    """A prompt that stands for `weight` of its dataset's, or that many of one length."""
+
+    tokens: int
+    dataset: int
+    place: float  # in its dataset: from 0 to 1; NOWHERE where not known
+    stretch: int
+    weight: float
+
+
+_NOWHERE = -1.0
+
+
+def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
+    """A stratified sample of the prompts, with outputs as long as their dataset's.
+
+    As the data has it, datasets are sent one after the other, as a harness runs its tasks; lm-eval
+    sends those of all tasks together, longest first. At a rate they come mixed, each in its order.
+    """
+    if how.count is not None and how.count < 1:
+        raise UsageError(f"--requests must be at least 1, not {how.count}")
+    chance = random.Random(how.seed)  # noqa: S311  (a sample, not a secret)
+    least = 1 if how.task is Task.LOGLIKELIHOOD else min(how.output or 1, how.room)
+    served, left_out = _served(datasets, how.room, least)
+    known, stretches = _prompts(datasets, how.room - least)
+    places = parts([prompt.weight for prompt in known], how.count or served, chance)
+    chosen = [known[place] for place in places]
+    order = how.order or usual_order(datasets)
+    chosen = _in_order(chosen, order, how, chance)
+    outputs = _Outputs(datasets, how, chance)
+    arrivals = arrival_times(how.arrivals, len(chosen), chance)
+    requests = tuple(
+        Request(
+            prompt_tokens=max(1, prompt.tokens),
+            output_tokens=max(1, min(outputs.draw(prompt.dataset), how.room - prompt.tokens)),
+            arrival_s=arrival,
+            stretch=prompt.stretch,
+        )
+        for prompt, arrival in zip(chosen, arrivals, strict=True)
+    )
+    if how.shared_prefix is not None:
+        requests, stretches = with_shared_prefix(requests, how.shared_prefix)
+    return Workload(
+        requests=requests,
+        stretches=stretches,
+        seed=how.seed,
+        arrivals=how.arrivals,
+        task=how.task,
+        long_over=how.long_over,
+        shared_prefix=how.shared_prefix or 0,
+        left_out=left_out,
+        order=order,
+    )
+
+
+def usual_order(datasets: Sequence[DatasetProfile]) -> SendOrder:
+    """As it is sent if nobody says otherwise. A profile that has only lengths has no order."""
+    if all(dataset.log and dataset.log.order == LONGEST_FIRST for dataset in datasets):
+        return SendOrder.LONGEST
+    known = any(dataset.sharing for dataset in datasets)
+    return SendOrder.DATA if known else SendOrder.SHUFFLED
+
+
+def _served(datasets: Sequence[DatasetProfile], room: int, least: int) -> tuple[int, int]:
+    """How many prompts leave room for their output, and how many do not."""
+    lengths = together(datasets)
+    left_out = lengths.over(room - least)
+    if left_out == lengths.count:
+        raise InputError(
+            f"no prompt fits: the shortest has {lengths.min or 0:,} tokens, "
+            f"max_model_len is {room:,}",
+            hint="choose a model with a longer context, or lower --max-output",
+        )
+    return lengths.count - left_out, left_out
+
+
+def _prompts(
+    datasets: Sequence[DatasetProfile], most: int
+) -> tuple[list[_Prompt], tuple[Stretch, ...]]:
+    """All that have at most so many tokens, sorted by them; and the stretches of all datasets."""
+    prompts: list[_Prompt] = []
+    stretches: list[Stretch] = []
+    for number, dataset in enumerate(datasets):
+        first = len(stretches)
+        kept = [*_one_by_one(dataset, number, first, most)]
+        if kept and dataset.sharing:
+            for one in dataset.sharing.stretches:
+                parent = one.parent if one.parent == NOTHING else one.parent + first
+                stretches.append(replace(one, parent=parent))
+        prompts += kept or _by_length(dataset, number, most)
+    return sorted(prompts), tuple(stretches)
+
+
+def _one_by_one(dataset: DatasetProfile, number: int, first: int, most: int) -> Iterator[_Prompt]:
+    if dataset.sharing is None or not dataset.sharing.lengths:
+        return
+    count = len(dataset.sharing.lengths)
+    weight = 1 if count == dataset.rows else dataset.rows / count
+    # vLLM does not read its cache for a prompt whose likelihood is asked for.
+    reads = not (dataset.log and dataset.log.only_scored)
+    pairs = zip(dataset.sharing.lengths, dataset.sharing.ends, strict=True)
+    for place, (tokens, end) in enumerate(pairs):
+        if tokens <= most:
+            stretch = end + first if reads and end != NOTHING else NOTHING
+            yield _Prompt(tokens, number, (place + 0.5) / count, stretch, weight)
+
+
+def _by_length(dataset: DatasetProfile, number: int, most: int) -> Iterator[_Prompt]:
+    for tokens, count in dataset.lengths.counts.items():
+        if tokens <= most and count:
+            yield _Prompt(tokens, number, _NOWHERE, NOTHING, count)
+
+
+def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[int]:
+    """One place out of each of `count` equally large parts of the weights, in order.
+
+    >>> parts([2, 1, 1], 4, random.Random(0))
+    [0, 0, 1, 2]
+    """
+    up_to = list(accumulate(weights))
+    if count == up_to[-1] and all(isinstance(weight, int) for weight in weights):
+        return [place for place, weight in enumerate(weights) for _ in range(int(weight))]
+    drawn = ((part + chance.random()) / count * up_to[-1] for part in range(count))
+    return [min(bisect_right(up_to, rank), len(up_to) - 1) for rank in drawn]
+
+
+def stratified(lengths: LengthHistogram, count: int, chance: random.Random) -> list[int]:
+    """One length out of each of `count` equally large parts of the sorted prompts, in order."""
+    ordered = sorted(length for length, held in lengths.counts.items() if held)
+    places = parts([lengths.counts[length] for length in ordered], count, chance)
+    return [ordered[place] for place in places]
+
+
+def _in_order(
+    prompts: list[_Prompt],
+    order: SendOrder,
+    how: Drawing,
+    chance: random.Random,
+) -> list[_Prompt]:
+    if order is SendOrder.SHUFFLED:
+        chance.shuffle(prompts)
+        return prompts
+    if order is SendOrder.LONGEST:
+        return sorted(prompts, key=lambda p: (-p.tokens, p.stretch, p.dataset, p.place))
+    placed = [p if p.place >= 0 else p._replace(place=chance.random()) for p in prompts]
+    if how.arrivals == BATCH:
+        return sorted(placed, key=lambda p: (p.dataset, p.place))
+    return sorted(placed, key=lambda p: (p.place, p.dataset))
+
+
+class _Outputs:
+    """Output lengths: as asked, else drawn from those of the prompt's dataset."""
+
+    def __init__(
+        self, datasets: Sequence[DatasetProfile], how: Drawing, chance: random.Random
+    ) -> None:
+        self._how, self._chance = how, chance
+        self._known = [_known_outputs(dataset) for dataset in datasets]
+
+    def draw(self, dataset: int) -> int:
+        if self._how.task is Task.LOGLIKELIHOOD:
+            return 1
+        if self._how.output is not None:
+            return self._how.output
+        known = self._known[dataset]
+        return self._chance.choice(known) if known else self._how.output_if_unknown
+
+
+def _known_outputs(dataset: DatasetProfile) -> list[int]:
+    """A thousand lengths that stand for all: enough to draw from, whatever the size."""
+    if dataset.log and dataset.log.only_scored:
+        return [1]  # which vLLM asks for
+    lengths = dataset.output_lengths
+    if lengths is None or not lengths.count:
+        return []
+    return stratified(lengths, min(lengths.count, 1_000), random.Random(0))  # noqa: S311

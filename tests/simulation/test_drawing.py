@@ -1,0 +1,171 @@
+"""Requests out of a profile that knows its prompts one by one: what they share, in their order."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from chunkscope.artefacts.schema import plain, validated
+from chunkscope.engine.choices import SendOrder, Task
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.lengths.sharing import NOTHING, Sharing, Stretch, depths
+from chunkscope.simulation.drawing import Drawing, draw_workload
+from chunkscope.simulation.workload import Workload
+from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
+from tests.plans import MIXED, dataset
+
+LENGTHS = (500, 300, 900, 300, 700, 100)
+ENDS = (1, 0, 1, 0, 1, NOTHING)
+TREE = (Stretch(parent=-1, tokens=64), Stretch(parent=0, tokens=160))
+
+
+def known(
+    name: str, lengths: tuple[int, ...] = LENGTHS, ends: tuple[int, ...] = ENDS, **more: Any
+) -> DatasetProfile:
+    sharing = Sharing(lengths=lengths, ends=ends, stretches=TREE)
+    return dataset(name, lengths, sharing=sharing, **more)
+
+
+def drawn(*datasets: DatasetProfile, **options: Any) -> Workload:
+    how = {"count": None, "room": 16_384, "output_if_unknown": 256, **options}
+    return draw_workload(datasets, Drawing(**how))
+
+
+def pairs(workload: Workload) -> list[tuple[int, int]]:
+    """By request, its length and how much of it is shared."""
+    reach = [*depths(workload.stretches), 0]
+    return [(r.prompt_tokens, reach[r.stretch]) for r in workload.requests]
+
+
+AS_SENT = [(500, 224), (300, 64), (900, 224), (300, 64), (700, 224), (100, 0)]
+
+
+def test_all_prompts_are_sent_in_their_order_with_what_they_share():
+    workload = drawn(known("a"))
+    assert pairs(workload) == AS_SENT
+    assert workload.order is SendOrder.DATA
+    assert workload.stretches == TREE
+
+
+def test_datasets_are_sent_one_after_the_other_and_share_nothing_with_each_other():
+    workload = drawn(known("a"), known("b"))
+    assert pairs(workload) == AS_SENT * 2
+    first, second = ({r.stretch for r in half} - {NOTHING} for half in halves(workload))
+    assert first.isdisjoint(second)
+
+
+def halves(workload: Workload):
+    middle = len(workload.requests) // 2
+    return workload.requests[:middle], workload.requests[middle:]
+
+
+def test_at_a_rate_datasets_come_mixed_each_in_its_order():
+    few = known("few", (11, 12), (NOTHING, NOTHING))
+    lengths = [r.prompt_tokens for r in drawn(known("a"), few, arrivals="4/s").requests]
+    assert lengths == [500, 300, 11, 900, 300, 700, 12, 100]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_longest_first_keeps_together_what_begins_alike(seed):
+    workload = drawn(known("a"), known("b"), order=SendOrder.LONGEST, seed=seed)
+    tokens = [request.prompt_tokens for request in workload.requests]
+    assert tokens == sorted(LENGTHS * 2, reverse=True)
+    equal = [r.stretch for r in workload.requests if r.prompt_tokens == 300]
+    assert equal == sorted(equal)
+
+
+def test_lm_eval_sends_all_its_tasks_together_the_longest_first():
+    log = LogSummary(harness="lm-eval", documents=6, requests=6, order=LONGEST_FIRST)
+    workload = drawn(known("a", log=log), known("b", log=log))
+    assert workload.order is SendOrder.LONGEST
+    tokens = [request.prompt_tokens for request in workload.requests]
+    assert tokens == sorted(tokens, reverse=True)
+    assert drawn(known("a", log=log), known("b")).order is SendOrder.DATA
+
+
+def test_shuffled_is_another_order_for_another_seed_and_keeps_what_is_shared():
+    one, other = (drawn(known("a"), order=SendOrder.SHUFFLED, seed=seed) for seed in (1, 2))
+    assert pairs(one) != pairs(other)
+    assert Counter(pairs(one)) == Counter(pairs(other)) == Counter(AS_SENT)
+
+
+def test_a_sample_is_spread_over_the_lengths_and_stays_in_order():
+    chance = random.Random(5)
+    lengths = tuple(chance.randint(1, 3_000) for _ in range(1_000))
+    many = known("a", lengths, tuple(place % 2 for place in range(1_000)))
+    workload = drawn(many, count=100)
+    where = {tokens: place for place, tokens in enumerate(lengths)}
+    once = {tokens for tokens, times in Counter(lengths).items() if times == 1}
+    places = [where[r.prompt_tokens] for r in workload.requests if r.prompt_tokens in once]
+    assert places == sorted(places)
+    ranks = sorted(sum(other <= r.prompt_tokens for other in lengths) for r in workload.requests)
+    assert all(0 <= rank - 10 * part <= 15 for part, rank in enumerate(ranks))
+    stretches = {(r.prompt_tokens, r.stretch) for r in workload.requests}
+    assert stretches <= {(n, place % 2) for place, n in enumerate(lengths)}
+
+
+def test_a_part_of_the_prompts_stands_for_all_of_them():
+    """Of 600 rows six are known one by one; the other dataset has one row."""
+    part = dataset("a", LENGTHS * 100, sharing=known("a").sharing)
+    workload = drawn(part, known("b", (11,), (NOTHING,)), count=300)
+    tokens = Counter(request.prompt_tokens for request in workload.requests)
+    assert tokens[11] <= 1
+    assert all(49 <= tokens[n] <= 51 for n in set(LENGTHS) - {300})
+    assert len(drawn(part).requests) == 600
+
+
+def test_an_asked_for_prefix_replaces_what_the_data_shares_and_zero_is_nothing():
+    workload = drawn(known("a"), shared_prefix=200)
+    assert {request.stretch for request in workload.requests} == {0}
+    assert workload.stretches == (Stretch(parent=-1, tokens=200),)
+    nothing = drawn(known("a"), shared_prefix=0)
+    assert nothing.stretches == ()
+    assert {request.stretch for request in nothing.requests} == {NOTHING}
+    assert [r.prompt_tokens for r in nothing.requests] == list(LENGTHS)
+
+
+def test_scored_prompts_of_a_log_find_nothing_among_others_that_generate():
+    kinds = {"likelihood": 6}
+    scored = known("a", log=LogSummary(harness="x", documents=6, requests=6, kinds=kinds))
+    workload = drawn(scored, known("b"))
+    first, second = halves(workload)
+    assert {request.stretch for request in first} == {NOTHING}
+    assert {request.output_tokens for request in first} == {1}
+    assert {request.stretch for request in second} == {2, 3, NOTHING}
+
+
+def test_outputs_are_those_of_the_prompts_own_dataset_whatever_the_lengths():
+    short = known("a", output_lengths=LengthHistogram.of([5]))
+    long = known("b", output_lengths=LengthHistogram.of([900]))
+    first, second = halves(drawn(short, long))
+    assert {r.output_tokens for r in first} == {5}
+    assert {r.output_tokens for r in second} == {900}
+
+
+def test_what_is_too_long_is_left_out_and_counted():
+    workload = drawn(known("a"), room=600)
+    assert [r.prompt_tokens for r in workload.requests] == [500, 300, 300, 100]
+    assert workload.left_out == 2
+
+
+def test_a_profile_of_old_has_no_order_and_shares_nothing():
+    workload = drawn(dataset("a", MIXED))
+    assert workload.order is SendOrder.SHUFFLED
+    assert workload.stretches == ()
+
+
+def test_what_is_known_and_what_is_not_go_together():
+    workload = drawn(known("a"), dataset("b", [40] * 6))
+    first, second = halves(workload)
+    assert [r.prompt_tokens for r in first] == list(LENGTHS)
+    assert {r.prompt_tokens for r in second} == {40}
+
+
+@pytest.mark.parametrize("options", [{}, {"shared_prefix": 64}, {"order": SendOrder.LONGEST}])
+def test_a_workload_is_written_down_with_what_it_shares(options):
+    workload = drawn(known("a"), task=Task.GENERATE, **options)
+    written = plain(workload.to_json())
+    assert ("stretch" in written) is ("shared_prefix" not in options)
+    assert validated(Workload, Workload.fields_of(written)) == workload
