@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,17 @@ from chunkscope.artefacts.schema import SchemaError
 from chunkscope.errors import ChunkscopeError, InputError
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_atomically(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True) -> None:
     """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file.
 
     `durable` waits until the disk has it; a cache can do without.
     """
+    parts = [data] if isinstance(data, bytes) else data
     try:
         path = Path(os.path.realpath(path))  # a link is followed, not replaced
         if _is_special(path):
-            path.write_bytes(data)
+            with path.open("wb") as special:
+                special.writelines(parts)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".chunkscope-")
@@ -31,7 +33,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise _cannot_write(path, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             if durable:
                 os.fsync(file.fileno())

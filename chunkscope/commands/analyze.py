@@ -1,6 +1,7 @@
 """`chunkscope analyze`."""
 
 import datetime
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -15,6 +16,7 @@ from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import Skipped
 
 
@@ -165,6 +167,16 @@ def analyze(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Count again what was counted before.")
     ] = False,
+    export_trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the requests as Mooncake's jsonl, for vllm bench serve and others.",
+        ),
+    ] = None,
+    trace_block: Annotated[
+        int, typer.Option(min=1, max=MOST, metavar="N", help="Tokens of each of its hash_ids.")
+    ] = 512,
     as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
     quiet: Quiet = False,
     output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
@@ -177,6 +189,7 @@ def analyze(
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.scan import Listener
+    from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import ReadOptions
     from chunkscope.sources.harness.rendering import RenderOptions
     from chunkscope.sources.prefix_files import PrefixFile
@@ -196,6 +209,9 @@ def analyze(
         )
     if as_json and output_format is not Format.TABLE:
         raise UsageError("--json and --format exclude each other", hint="use one of them")
+    if export_trace is not None:
+        _check_trace(export_trace, paths, prefixes=not no_prefixes)
+    export = TraceExport(block_size=trace_block) if export_trace else None
     options = AnalyzeOptions(
         tokenizer=_tokenizer_of(model) if model else tokenizer,
         names=tuple(name or ()),
@@ -243,13 +259,16 @@ def analyze(
             running=console.say,
             progress=progress,
         )
-        profile = run(paths, options=options, listener=listener)
+        profile = run(paths, options=options, listener=listener, export=export)
     made_by = {"command": list(console.command())}
     profile = replace(profile, options={**profile.options, **made_by})
     profile.save(output)
     _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
     _show_logs(profile)
     _show_problems(profile)
+    if export is not None and export_trace is not None:
+        export.write(export_trace)
+        _show_trace(export, export_trace)
     console.say(f"\nwrote {output}; next: chunkscope recommend")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise typer.Exit(InputError.exit_code)
@@ -307,6 +326,44 @@ def _show_problems(profile: "Profile", most: int = 20) -> None:
         console.say(f"{profile.skipped:,} bad rows were left out of the figures")
     for dataset in profile.failures:
         console.say(f"error: {dataset.name}: {dataset.failure}")
+
+
+def _check_trace(file: Path, paths: Sequence[str], *, prefixes: bool) -> None:
+    if not prefixes:
+        raise UsageError(
+            "--export-trace needs what prompts share, which --no-prefixes leaves out",
+            hint="leave one of them out",
+        )
+    if file.resolve() in [Path(path).resolve() for path in paths]:
+        raise UsageError(f"--export-trace {file} would replace the data", hint="name another file")
+
+
+def _show_trace(export: "TraceExport", file: Path) -> None:
+    """What is in it, and how it is replayed."""
+    from chunkscope.artefacts.numbers import plural, share
+    from chunkscope.lengths.profile import DEFAULT_OUTPUT
+
+    trace, size = export.summary, export.block_size
+    found = share(trace.cached_tokens / trace.tokens if trace.tokens else None)
+    console.say(
+        f"wrote {file}: {plural(trace.requests, 'request')}, all sent at once; hash_ids of "
+        f"{size:,} tokens each, by which {found} of the prompt tokens were sent before"
+    )
+    if trace.assumed_outputs:
+        console.say(
+            f"note: {trace.assumed_outputs:,} of its output lengths are assumed: the request's "
+            f"limit, or {DEFAULT_OUTPUT} where there is none; --output-field names the answers"
+        )
+    if trace.unknown_prompts:
+        console.say(
+            f"note: of {trace.unknown_prompts:,} of its prompts only the length is known: in the "
+            "trace they share nothing"
+        )
+    console.say(
+        f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
+        f"--dataset-path {shlex.quote(str(file))} --num-prompts {trace.requests} "
+        f"--timed-trace-chunk-hash-size {size} --timed-trace-sec-multiplier 0.001"
+    )
 
 
 def _preparing(name: str) -> None:

@@ -9,9 +9,8 @@ from typing import TypeVar
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.recommend import DEFAULT_OUTPUT
 from chunkscope.verification.plausible import contradiction
 from chunkscope.verification.result import Run, Verification
 

@@ -11,6 +11,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile, TokenizerInfo
 from chunkscope.lengths.scan import Listener, scan
 from chunkscope.lengths.tally import Counted
+from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.prefix_files import assigned
@@ -23,8 +24,9 @@ def analyze(
     *,
     options: AnalyzeOptions | None = None,
     listener: Listener | None = None,
+    export: TraceExport | None = None,
 ) -> Profile:
-    """Measure how long the prompts in `paths` are.
+    """Measure how long the prompts in `paths` are; `export` collects them as a trace.
 
     Bad rows and datasets that failed are in the profile (`skipped`, `failures`); an error is
     raised only when nothing could be counted at all.
@@ -45,7 +47,9 @@ def analyze(
         listener.skipped(skipped)
         names = [source.name for source in sources]
         options = replace(options, prefix_files=assigned(options.prefix_files, names))
-        counted, info = _counted(sources, options, listener)
+        counted, info = _counted(sources, options, listener, export)
+    if export is not None:
+        export.datasets = [dataset.trace for dataset in counted if dataset.trace]
     _refuse_nothing(counted)
     return Profile(
         tokenizer=info,
@@ -55,7 +59,10 @@ def analyze(
 
 
 def _counted(
-    sources: Sequence[Source], options: AnalyzeOptions, listener: Listener
+    sources: Sequence[Source],
+    options: AnalyzeOptions,
+    listener: Listener,
+    export: TraceExport | None,
 ) -> tuple[list[Counted], TokenizerInfo]:
     memo = DigestMemo()
     template = _digest_of_template(options.chat_template)
@@ -72,7 +79,7 @@ def _counted(
     )
     try:
         listener.progress.begin(total_bytes)
-        counted = scan(sources, counter, options, memo=memo, listener=listener)
+        counted = scan(sources, counter, options, memo=memo, listener=listener, export=export)
         return counted, _info(counter, counted, options, template)
     finally:
         memo.save()

@@ -15,6 +15,7 @@ from chunkscope.lengths.prefixes import Hashes, Ints, PromptBlocks, stretched
 from chunkscope.lengths.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.stretches import sharing_of
+from chunkscope.lengths.trace_export import TraceRows
 from chunkscope.tokenizers.engines import ID_BYTES
 from chunkscope.tokenizers.shared_prefixes import Prefix
 
@@ -77,7 +78,8 @@ def mixed(values: Hashes) -> Hashes:
 class BlockHashes:
     """The prompts of one dataset, as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: TraceRows | None = None) -> None:
+        self._trace = trace  # gets every prompt
         self._of_beginnings: list[Hashes] = []
         self._beginnings: dict[tuple[Prefix | None, int], _Beginning] = {}
         self._hashes: list[Hashes] = []  # after the beginnings
@@ -107,7 +109,7 @@ class BlockHashes:
 
         So many special tokens go before each; of all that, the last `most_tokens` were sent.
         """
-        if self.is_full or not ids:
+        if (self.is_full and self._trace is None) or not ids:
             return
         beginnings = [self._beginning(head, special_tokens) for head in heads]
         if most_tokens is not None:
@@ -115,6 +117,11 @@ class BlockHashes:
             ids = [(before.ids + own)[-most_tokens * ID_BYTES :] for before, own in both]
             beginnings = [self._beginning(None, 0)] * len(ids)
         prompts = list(zip(beginnings, ids, strict=True))
+        if self._trace is not None:
+            for position, (before, own) in zip(positions, prompts, strict=True):
+                self._trace.prompt(position, before.ids + own)
+            if self.is_full:
+                return
         for before, own in prompts:
             self._narrow(before.ids, own)
         hashes, full = hash_blocks(

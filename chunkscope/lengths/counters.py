@@ -5,7 +5,7 @@ of texts are on their way at any time, so memory does not depend on the size of 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -90,12 +90,12 @@ class _Lengths:
         self.blocks: TraceBlocks | None = None
 
     def add(self, prompts: Prompts) -> None:
-        self.tally.add(prompts.positions, prompts.items)
-        if prompts.blocks is not None and self.compares:
-            self.blocks = self.blocks or _trace_blocks()
-            self.blocks.add(prompts.positions, prompts.items, prompts.blocks)
         if prompts.outputs is not None:
-            self.tally.add_outputs([n for n in prompts.outputs if n is not None])
+            self.tally.add_answers(prompts.positions, prompts.outputs)
+        if prompts.blocks is not None and self.compares:
+            self.blocks = self.blocks or _trace_blocks(self.tally)
+            self.blocks.add(prompts.positions, prompts.items, prompts.blocks)
+        self.tally.add(prompts.positions, prompts.items)
 
     def finish(self) -> None:
         self.tally.compared = self.blocks
@@ -122,15 +122,15 @@ class _Texts:
         # An exact check counts every row whole: cuts are part of what it checks.
         self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
         self.on_their_way: deque[tuple[list[Any], Future[Any]]] = deque()
-        self.hashes = _block_hashes() if by.options.prefixes else None
+        self.hashes = _block_hashes(tally) if by.options.prefixes else None
         tally.near_misses = _near_misses() if by.options.prefixes else None
         self.share = share or self._share
 
     def add(self, prompts: Prompts) -> None:
+        if prompts.outputs is not None:
+            self.add_outputs(prompts.positions, prompts.outputs)
         self.tally.offer(prompts.positions, prompts.items)
         self.count(prompts.positions, prompts.items)
-        if prompts.outputs is not None:
-            self.count_outputs([text for text in prompts.outputs if text is not None])
 
     def count(self, rows: list[Any], all_texts: list[str]) -> None:
         """Send texts on their way; `take` gets their rows back with the lengths."""
@@ -149,8 +149,13 @@ class _Texts:
             if len(self.on_their_way) > _MOST_ON_THEIR_WAY:
                 self._take()
 
-    def count_outputs(self, texts: list[str]) -> None:
-        self.tally.add_outputs(self.counting.count(texts) if texts else [])
+    def add_outputs(self, positions: Sequence[int], texts: Sequence[str | None]) -> None:
+        counts = iter(self.count_outputs([text for text in texts if text is not None]))
+        lengths = [None if text is None else next(counts) for text in texts]
+        self.tally.add_answers(positions, lengths)
+
+    def count_outputs(self, texts: list[str]) -> list[int]:
+        return self.counting.count(texts) if texts else []
 
     def finish(self) -> None:
         while self.on_their_way:
@@ -181,16 +186,16 @@ class _Texts:
             self.hashes.add(positions, taken.heads, taken.own_ids, special_tokens=self.added)
 
 
-def _block_hashes() -> "BlockHashes":
+def _block_hashes(tally: Tally) -> "BlockHashes":
     from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
 
-    return BlockHashes()
+    return BlockHashes(tally.trace)
 
 
-def _trace_blocks() -> "TraceBlocks":
+def _trace_blocks(tally: Tally) -> "TraceBlocks":
     from chunkscope.lengths.trace_blocks import TraceBlocks
 
-    return TraceBlocks()
+    return TraceBlocks(tally.trace)
 
 
 def _near_misses() -> "NearMisses":
@@ -227,14 +232,15 @@ class _Chats:
             if outputs is not None and prompts.outputs is not None:
                 outputs.append(prompts.outputs[row])
             self.tally.media_rows += bool(conversation.media)
-        if self.direct:
-            self.tally.add(positions, [len(ids) for ids, _ in made])
-            if hashes := self.texts.hashes:
-                hashes.add(positions, [None] * len(made), [pack(ids) for ids, _ in made])
-                self.tally.offer(positions, chats)
-            self.tally.add_chars(sum(chars for _, chars in made))
-            positions, made = [], []
-        self.texts.add(Prompts(positions, made, outputs))
+        if outputs is not None:
+            self.texts.add_outputs(positions, outputs)
+        if not self.direct:
+            return self.texts.add(Prompts(positions, made, None))
+        if hashes := self.texts.hashes:
+            hashes.add(positions, [None] * len(made), [pack(ids) for ids, _ in made])
+            self.tally.offer(positions, chats)
+        self.tally.add_chars(sum(chars for _, chars in made))
+        return self.tally.add(positions, [len(ids) for ids, _ in made])
 
     def finish(self) -> None:
         self.texts.finish()
@@ -251,11 +257,12 @@ class _WrappedTexts(_Chats):
 
 
 class _Sent(NamedTuple):
-    """A request on its way: which row it came from, and the special tokens of its text."""
+    """A request on its way: which row it came from, the special tokens of its text, its answer."""
 
     position: int
     request: SentRequest
     special: int
+    answer: int | None = None
 
 
 def _how_sent(sent: _Sent, length: int) -> tuple[int, bool, int | None] | None:
@@ -293,30 +300,33 @@ class _Requests:
         return self._texts
 
     def add(self, prompts: Prompts) -> None:
-        rows: list[_Sent] = []
-        made: list[str] = []
-        outputs: list[str] = []
+        made: list[tuple[str | int, _Sent]] = []
         for position, request in zip(prompts.positions, prompts.items, strict=True):
             try:
-                text, sent = self._made(position, request)
+                made.append(self._made(position, request))
             except (TemplateRefused, ChatRefused) as error:
                 self.problems.bad(position, error.message)
-                continue
-            if isinstance(request.output, int):
-                self.tally.add_outputs([request.output])
-            elif request.output is not None:
-                outputs.append(request.output)
-            if isinstance(text, int):
-                self._take([sent], [text])
-            else:
-                rows.append(sent)
-                made.append(text)
-        if made:
-            texts = self.texts
-            self.tally.offer([sent.position for sent in rows], made)
-            texts.count(rows, made)
-        if outputs:
-            self.texts.count_outputs(outputs)
+        made = self._with_answers(made)
+        for length, sent in made:
+            if isinstance(length, int):
+                self._take([sent], [length])
+        rows = [sent for text, sent in made if isinstance(text, str)]
+        if rows:
+            texts = [text for text, _ in made if isinstance(text, str)]
+            counter = self.texts
+            self.tally.offer([sent.position for sent in rows], texts)
+            counter.count(rows, texts)
+
+    def _with_answers(self, made: list[tuple[str | int, _Sent]]) -> list[tuple[str | int, _Sent]]:
+        """With the lengths of their answers, where the log has those or their texts."""
+        answers = [sent.request.output for _, sent in made]
+        texts = [answer for answer in answers if isinstance(answer, str)]
+        counts = iter(self.texts.count_outputs(texts) if texts else ())
+        lengths = [next(counts) if isinstance(answer, str) else answer for answer in answers]
+        if known := [length for length in lengths if length is not None]:
+            self.tally.add_outputs(known)
+        pairs = zip(made, lengths, strict=True)
+        return [(text, sent._replace(answer=length)) for (text, sent), length in pairs]
 
     def _made(self, position: int, request: SentRequest) -> tuple[str | int, _Sent]:
         """Its text, or its length where that is known without counting one."""
@@ -360,8 +370,13 @@ class _Requests:
             start = end
 
     def _take(self, rows: list[_Sent], lengths: list[int]) -> None:
-        for (position, request, special), length in zip(rows, lengths, strict=True):
+        for (position, request, special, answer), length in zip(rows, lengths, strict=True):
             sent = request.sent(length + special)
+            if self.tally.trace is not None:
+                scored = 1 if request.kind == "likelihood" else None  # vLLM asks for one token
+                for _ in sent:
+                    known = answer if answer is not None else scored
+                    self.tally.trace.answer(position, known, otherwise=request.output_cap)
             self.tally.add([position] * len(sent), sent)
             self.tally.add_requests(request.kind, request.output_cap, len(sent))
             if request.kind == "likelihood" and not isinstance(request.prompt, int):

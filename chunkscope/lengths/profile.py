@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL = "all together"  # as tables call what is said of all datasets at once
+DEFAULT_OUTPUT = 256  # tokens of an answer, where nothing is known of it
 LONG_LENGTHS = {"1K": 1024, "2K": 2048, "4K": 4096, "8K": 8192, "32K": 32768}
 
 

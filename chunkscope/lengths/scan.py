@@ -21,6 +21,7 @@ from chunkscope.lengths.profile import DatasetProfile, Sample
 from chunkscope.lengths.reuse import HowSent, NearMiss, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.tally import Counted, Tally
+from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
 from chunkscope.sources.harness.lm_eval_results import results_file
@@ -51,6 +52,7 @@ def scan(
     *,
     memo: DigestMemo,
     listener: Listener,
+    export: TraceExport | None = None,
 ) -> list[Counted]:
     """Count every source. One that fails is in the result, with its error.
 
@@ -58,7 +60,7 @@ def scan(
     kept in the cache; if not, all is counted again, by the reference.
     """
     while True:
-        run = _Pass(tokenizer, options, memo, listener.progress)
+        run = _Pass(tokenizer, options, memo, listener.progress, export)
         is_right = False
         try:
             counted = run.all(sources)
@@ -99,7 +101,9 @@ class _Pass:
         options: AnalyzeOptions,
         memo: DigestMemo,
         progress: ScanProgress,
+        export: TraceExport | None = None,
     ) -> None:
+        self.export = export
         self.tokenizer = tokenizer
         self.options = options
         self.fresh: list[tuple[str, Counted]] = []
@@ -145,7 +149,8 @@ class _Pass:
         if sha256 is None:
             return self._counted(source, None)
         entry, is_ready = self._entry(source, sha256), self._counting_key is not None
-        look_up = self.options.use_cache and not self.options.exact_check
+        # The cache does not have what prompts are made of, which an exported trace needs.
+        look_up = self.options.use_cache and not self.options.exact_check and not self.export
         if look_up and (known := cache.load(source, entry)):
             lengths = known.profile.lengths
             self._advance(_Totals(lengths.count, lengths.total, source.bytes or 0))
@@ -200,7 +205,8 @@ class _Dataset:
         self.source = source
         self.sha256 = sha256
         self.problems = Problems()
-        self.tally = Tally(run.options.keep_longest)
+        trace = run.export.rows() if run.export else None
+        self.tally = Tally(run.options.keep_longest, trace)
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
@@ -277,7 +283,7 @@ class _Dataset:
             prefixes=prefixes,
             sharing=sharing,
         )
-        return Counted(profile=profile, engines=tally.engines, error=error)
+        return Counted(profile=profile, engines=tally.engines, error=error, trace=tally.trace)
 
     def _compared(self, log: LogSummary | None) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:
         """What the prompts share, as they were sent."""

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
 from chunkscope.lengths.reuse import Scoring
+from chunkscope.lengths.trace_export import TraceRows
 
 if TYPE_CHECKING:
     from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
@@ -25,6 +26,7 @@ class Counted:
     profile: DatasetProfile
     engines: tuple[str, ...] = ()
     error: ChunkscopeError | None = None
+    trace: TraceRows | None = None
 
     @property
     def brought_its_lengths(self) -> bool:
@@ -36,7 +38,8 @@ class Counted:
 class Tally:
     """Counts, characters and the longest prompts of the rows seen so far."""
 
-    def __init__(self, keep_longest: int) -> None:
+    def __init__(self, keep_longest: int, trace: TraceRows | None = None) -> None:
+        self.trace = trace  # where each prompt goes besides
         self.rows = 0
         self.tokens = 0
         self.chars: int | None = None
@@ -57,6 +60,8 @@ class Tally:
     def add(self, positions: Sequence[int], lengths: list[int]) -> None:
         if not lengths:
             return
+        if self.trace is not None:
+            self.trace.add(positions, lengths)
         self._counts.update(lengths)
         self.rows += len(lengths)
         self.tokens += sum(lengths)
@@ -81,10 +86,17 @@ class Tally:
         if self.near_misses is not None:
             self.near_misses.offer(positions, texts)
 
-    def add_outputs(self, lengths: list[int]) -> None:
+    def add_outputs(self, lengths: Iterable[int]) -> None:
         if self._outputs is None:
             self._outputs = Counter()
         self._outputs.update(lengths)
+
+    def add_answers(self, positions: Sequence[int], lengths: Sequence[int | None]) -> None:
+        """The outputs of rows whose prompts come next; None where there is none."""
+        self.add_outputs(length for length in lengths if length is not None)
+        if self.trace is not None:
+            for position, length in zip(positions, lengths, strict=True):
+                self.trace.answer(position, length)
 
     def add_requests(self, kind: str, output_cap: int | None, number: int) -> None:
         self.request_kinds[kind] += number

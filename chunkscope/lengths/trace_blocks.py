@@ -16,6 +16,7 @@ from chunkscope.lengths.prefixes import Ints, PromptBlocks, ideal_cached_tokens
 from chunkscope.lengths.reuse import AS_THEY_ARE, HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.stretches import sharing_of
+from chunkscope.lengths.trace_export import TraceRows
 
 _USUAL = (512, 16)  # Mooncake's, and vLLM's own
 
@@ -79,7 +80,8 @@ def _chained(blocks: Ints, counts: Ints) -> Ints:
 class TraceBlocks:
     """The prompts of one trace, as they come. Memory ends where that of `BlockHashes` does."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: TraceRows | None = None) -> None:
+        self._trace = trace  # gets every prompt
         self._ids = array("q")
         self._counts: list[int] = []
         self._tokens: list[int] = []
@@ -88,6 +90,9 @@ class TraceBlocks:
     def add(
         self, positions: Sequence[int], tokens: Sequence[int], ids: Sequence[list[int]]
     ) -> None:
+        if self._trace is not None:
+            for position, length, names in zip(positions, tokens, ids, strict=True):
+                self._trace.named_prompt(position, length, names)
         if len(self._ids) >= MOST_BLOCKS or len(self._counts) >= MOST_PROMPTS:
             return
         self._positions += positions

@@ -14,7 +14,7 @@ from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
-from chunkscope.lengths.profile import DatasetProfile, Profile, together
+from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile, together
 from chunkscope.planning.arguments import Settled, rule_settings, settle
 from chunkscope.planning.latency import worst_step
 from chunkscope.planning.plan import (
@@ -34,8 +34,6 @@ from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, de
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.requests import RequestSource, shared_sentence
 from chunkscope.planning.search import trials_of
-
-DEFAULT_OUTPUT = 256
 
 
 def recommend(
