@@ -9,7 +9,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.lengths.reuse import OPTIONAL_OF_REUSE, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.sources.base import BadRow, unique_names
 from chunkscope.sources.harness.request import LogSummary
@@ -158,13 +158,7 @@ class Profile(Artefact):
     schema: ClassVar = "chunkscope/profile/1"
     made_by: ClassVar = "chunkscope analyze data/"
     default_path: ClassVar = Path("reports/profile.json")
-    # Of what is shared.
-    added_later: ClassVar = frozenset(
-        {
-            *("best_order_cached_tokens", "sent_order_cached_tokens", "near_misses", "running"),
-            *("output_tokens", "last_half_tokens", "last_half_cached_tokens"),
-        }
-    )
+    added_later: ClassVar = OPTIONAL_OF_REUSE
 
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]

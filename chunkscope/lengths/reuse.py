@@ -1,6 +1,6 @@
 """What a dataset's prompts share, as vLLM's prefix cache would find it: figures, no arithmetic."""
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from chunkscope.artefacts.schema import Count
@@ -126,3 +126,12 @@ class PrefixReuse:
     def common_block_tokens(self) -> int:
         """What of the beginning that all share lies in full blocks: the rest is lost."""
         return self.common_tokens // self.block_size * self.block_size
+
+
+# What has a default came later: profiles of old do not have it.
+OPTIONAL_OF_REUSE = frozenset(
+    part.name
+    for kind in (PrefixReuse, CachedAt)
+    for part in fields(kind)
+    if part.default is not MISSING
+)
