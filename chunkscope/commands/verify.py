@@ -144,7 +144,7 @@ def verify(
         else:
             verification = _launch(*loaded, model, options, report, resume=resume)
     _show(verification, as_json=as_json)
-    for line in _doubts(loaded[0], verification):
+    for line in (*_doubts(loaded[0], verification), *_other_tokenizer(*loaded, model)):
         console.say(f"note: {line}")
     console.say(f"\nwrote {output}; next: chunkscope report")
     _fail_if_the_plan_failed(verification)
@@ -244,6 +244,19 @@ def _doubts(plan: "Plan", verification: "Verification") -> Iterator[str]:
             f"the plan was made for {plan.gpu.title}, this is {machine.gpu}: its memory and "
             "defaults differ"
         )
+
+
+def _other_tokenizer(plan: "Plan", profile: "Profile", model: str | None) -> Iterator[str]:
+    """Of the plan's own model `recommend` said it."""
+    from chunkscope.costs.models.find import built_in, find_model
+    from chunkscope.planning.tokenizer_match import tokenizer_doubt
+
+    if model is None or (plan.model and model in (plan.model.name, plan.model.load_name)):
+        return
+    # A server may call it anything: nobody is asked over the network.
+    shape = find_model(model) if (Path(model) / "config.json").is_file() else built_in(model)
+    if shape and (doubt := tokenizer_doubt(profile.tokenizer, shape)):
+        yield doubt
 
 
 def _fail_if_the_plan_failed(verification: "Verification") -> None:

@@ -20,6 +20,7 @@ from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.plan import LENGTH_POLICY, Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.planning.requests import MOST_REQUESTS
+from chunkscope.planning.tokenizer_match import tokenizer_doubt
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
@@ -367,6 +368,8 @@ def _profile_notes(plan: Plan, profile: Profile, left_out: int) -> list[str]:
     notes = []
     if profile_digest(profile) != plan.inputs.profile_digest:
         notes.append("the profile is not the one that the plan was made from")
+        if plan.model and (doubt := tokenizer_doubt(profile.tokenizer, plan.model)):
+            notes.append(doubt)
     if left_out:
         notes.append(f"{left_out:,} prompts are longer than max_model_len allows and left out")
     return notes

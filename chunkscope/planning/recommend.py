@@ -34,6 +34,7 @@ from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, de
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.requests import RequestSource, shared_sentence
 from chunkscope.planning.search import trials_of
+from chunkscope.planning.tokenizer_match import tokenizer_doubt
 
 
 def recommend(
@@ -287,6 +288,8 @@ def _warnings(p: Problem, refused: Refused, output: Output, profile: Profile) ->
     if p.requests:
         shared = shared_sentence(p.requests.datasets, p.requests.shared_prefix, p.task)
         found += [shared] if shared else []
+    if shape and (doubt := tokenizer_doubt(profile.tokenizer, shape)):
+        found.append(doubt)
     found += doubts(gpu) if gpu else ()
     return (*found, *(shape.notes if shape else ()))
 

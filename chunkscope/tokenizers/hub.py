@@ -20,7 +20,17 @@ def from_hub(name: str) -> TokenizerFiles:
     A tokenizer hardly ever changes under its name, and a second run must work without a network.
     """
     repo, _, revision = name.partition("@")
-    folder = _cached(repo, revision or "main") or _downloaded(repo, revision or None)
+    return cached(name) or _in_folder(name, _downloaded(repo, revision or None))
+
+
+def cached(name: str) -> TokenizerFiles | None:
+    """The same without a network."""
+    repo, _, revision = name.partition("@")
+    folder = _cached(repo, revision or "main")
+    return _in_folder(name, folder) if folder else None
+
+
+def _in_folder(name: str, folder: Path) -> TokenizerFiles:
     found = hf_folder(name, folder)
     present = {file.name for file in found.files}
     if present & ANY_VOCABULARY:

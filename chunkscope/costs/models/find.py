@@ -89,6 +89,16 @@ def hub_id_of(name: str) -> str | None:
     return next((h for h in entry.hub_ids if h.lower() == name.lower()), entry.hub_ids[0])
 
 
+def tokenizer_family(name: str) -> str | None:
+    """What models of the table that have one tokenizer have in common.
+
+    >>> tokenizer_family("Qwen/Qwen3-8B") == tokenizer_family("qwen3-4b")
+    True
+    """
+    entry = _in_table(name)
+    return entry.tokenizer if entry else None
+
+
 def _from_path(
     path: Path, name: str, *, source: str | None = None, hub_id: str | None = None
 ) -> ModelShape:

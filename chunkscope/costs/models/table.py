@@ -5,7 +5,8 @@ what its family shares (or the model it is `like`), and what is its own. `publis
 parameter count; the tests compare it with what is counted from the config. Both were written from
 memory, without a network: the hub was not read. Where it says `corroborated` the count was found
 quoted in public repositories; elsewhere config and count merely agree with each other. The count of
-deepseek-v3 is the main model's: its checkpoint adds a multi-token-prediction layer.
+deepseek-v3 is the main model's: its checkpoint adds a multi-token-prediction layer. Models that are
+known to split text alike, whatever their special tokens, have the same `tokenizer`.
 """
 
 import json
@@ -20,6 +21,7 @@ class KnownModel:
     hub_ids: tuple[str, ...]
     published: int
     config: Mapping[str, Any]
+    tokenizer: str
     corroborated: bool = False
 
 
@@ -32,6 +34,7 @@ def _read(file: Path) -> dict[str, KnownModel]:
                 hub_ids=tuple(model["hub_ids"]),
                 published=model["published"],
                 config={**shared, **model.get("config", {})},
+                tokenizer=model.get("tokenizer") or family["tokenizer"],
                 corroborated=model.get("corroborated", False),
             )
     return found
