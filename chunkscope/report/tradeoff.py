@@ -5,18 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chunkscope.artefacts.figures import ITL_MAX, Figure
+from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, Figure
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.findings import Findings
+from chunkscope.report import sentences
 from chunkscope.simulation.policies import DESCRIBED
-from chunkscope.simulation.result import SimulatedRun, TimelineStep
+from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
+from chunkscope.simulation.sweep import axes
 
 MOST_STEPS = 200  # more would be thinner than a pixel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One simulated setting. `best`: no other is better in both makespan and longest gap.
+    """One simulated setting. `best`: no other is better on both axes of the trade-off.
 
     An experiment is a policy that vLLM has no arguments for.
     """
@@ -27,10 +29,6 @@ class Point:
     best: bool = False
     knee: bool = False
     experiment: bool = False
-
-    @property
-    def longest_gap_s(self) -> float | None:
-        return ITL_MAX.of(self.run)
 
     def shown(self, figure: Figure) -> str:
         value = figure.of(self.run)
@@ -52,14 +50,23 @@ class TimelinePiece:
 class Tradeoff:
     source: str  # what the step times rest on
     points: tuple[Point, ...]
+    across: Figure = MAKESPAN
+    up: Figure = ITL_MAX
+    sentences: tuple[str, ...] = ()
     timeline: tuple[TimelinePiece, ...] = ()
     timeline_of: str = ""
     warnings: tuple[str, ...] = ()
 
     @property
+    def has_rates(self) -> bool:
+        """Each setting at the highest rate that it sustains: not at the same one."""
+        return any(point.run.rate for point in self.points)
+
+    @property
     def has_tradeoff(self) -> bool:
         """Two points are a line whatever they say: a table shows them better."""
-        return sum(point.longest_gap_s is not None for point in self.points) > 2
+        placed = sum(self.up.of(point.run) is not None for point in self.points)
+        return placed > 2 and not self.has_rates
 
     @property
     def knee(self) -> Point | None:
@@ -70,14 +77,30 @@ class Tradeoff:
         return [
             {
                 "setting": point.setting,
-                "makespan_s": point.run.makespan_s,
-                "gap": point.longest_gap_s,
+                "x": self.across.of(point.run),
+                "y": self.up.of(point.run),
                 "best": point.best,
                 "knee": point.knee,
             }
             for point in self.points
-            if self.has_tradeoff and point.longest_gap_s is not None
+            if self.has_tradeoff and self.up.of(point.run) is not None
         ]
+
+    def axes_json(self) -> dict[str, str]:
+        return {"x": self.across.title, "y": self.up.title}
+
+    def rates_json(self) -> dict[str, Any] | None:
+        """Rates that were tried against both latencies, and the limits on these."""
+        if not self.has_rates:
+            return None
+        slo = self.points[0].run.slo
+        limits = {limit.name: limit.seconds for limit in slo.limits} if slo else {}
+        tried = [
+            {"setting": point.setting, **asdict(at)}
+            for point in self.points
+            for at in (point.run.rate.points if point.run.rate else ())
+        ]
+        return {"points": tried, "limits": limits, "settings": [p.setting for p in self.points]}
 
     def timeline_json(self) -> list[dict[str, Any]]:
         return [asdict(piece) for piece in self.timeline]
@@ -89,6 +112,7 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
         return None
     runs, cost = simulation.runs, simulation.cost_model
     names = setting_names(runs)
+    across, up = axes(runs)
     watched = next((at for at, run in enumerate(runs) if run.timeline), None)
     return Tradeoff(
         source=_source(cost.source, cost.step.origin),
@@ -103,10 +127,22 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
             )
             for at, (run, name) in enumerate(zip(runs, names, strict=True))
         ),
+        across=across,
+        up=up,
+        sentences=tuple(_sentences(simulation, names)),
         timeline=tuple(_timeline(runs[watched])) if watched is not None else (),
         timeline_of=names[watched] if watched is not None else "",
         warnings=simulation.warnings,
     )
+
+
+def _sentences(simulation: Simulation, names: Sequence[str]) -> Iterator[str]:
+    """On limits, rates and overload, where there are any."""
+    if any(run.rate for run in simulation.runs):
+        yield from sentences.rates(simulation)
+        return
+    yield from sentences.overload(simulation, names)
+    yield from (sentences.kept(run) for run in simulation.runs if run.slo)
 
 
 def _source(source: str, origin: str) -> str:

@@ -23,11 +23,14 @@ from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.result import (
     PromptChunk,
+    RatePoint,
     SimulatedRun,
     Simulation,
+    SustainedRate,
     TimelineStep,
     WorkloadInfo,
 )
+from chunkscope.simulation.slo import SloFound, read_slo
 from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
@@ -335,6 +338,37 @@ def simulation(**more: Any) -> Simulation:
         "knee": 1,
     }
     return Simulation(cost_model=cost, **about | more)
+
+
+def rated() -> Simulation:
+    """As `simulate --find-rate` leaves it."""
+    limits = read_slo("ttft_p95=1s,itl_p99=50ms")
+    kept = SloFound(limits=limits, found_s=(0.9, 0.03), good_requests=450)
+    points = tuple(
+        RatePoint(
+            rate_per_s=rate,
+            ttft_p95_s=rate / 10,
+            itl_p99_s=rate / 300,
+            goodput_per_s=rate * 0.9,
+            grows=rate > 12,
+        )
+        for rate in (3.0, 6.0, 9.0, 12.0, 15.0)
+    )
+    runs = tuple(
+        simulated(
+            budget,
+            setting=name,
+            slo=kept,
+            rate=SustainedRate(
+                rate_per_s=sustained,
+                breaks="ttft_p95",
+                saturation_per_s=15.0,
+                points=points,
+            ),
+        )
+        for name, budget, sustained in (("plan", 2_048, 9.0), ("default", 8_192, None))
+    )
+    return simulation(runs=runs, pareto=(), knee=None)
 
 
 def timeline(budget: int) -> Iterator[TimelineStep]:

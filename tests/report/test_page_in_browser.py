@@ -409,6 +409,19 @@ def test_the_numbers_are_there_without_javascript(show: Opener, everything: Path
         assert figure in text
 
 
+def test_rates_are_drawn_against_both_latencies_with_their_limits(
+    show: Opener, tmp_path: Path
+) -> None:
+    opened = show(made(tmp_path, simulated=examples.rated()))
+    page = opened.page
+    for chart in ("rates-ttft", "rates-gap"):
+        assert page.locator(f"#{chart} svg g[aria-label=dot] circle").count() == 10
+        assert page.locator(f"#{chart} svg g[aria-label=rule] line").count() == 1
+    assert page.locator("#tradeoff").count() == 0, "each is at another rate"
+    assert "no rate" in page.locator("#simulated").inner_text()
+    assert opened.said == []
+
+
 def test_what_changed_stands_below_the_verdict(show: Opener, tmp_path: Path) -> None:
     old = examples.everything(tmp_path / "old")
     shorter = examples.profile(examples.dataset("gsm8k", examples.lengths(100, 1_319, 0.3, 1)))

@@ -19,6 +19,7 @@ from chunkscope.report.page import render
 from chunkscope.report.provenance import origins
 from chunkscope.report.summary import against, summarize, verdict
 from chunkscope.report.tradeoff import setting_names, tradeoff
+from chunkscope.simulation.result import Backlog
 from chunkscope.verification.outcomes import Outcome, judge, shown, spread
 from tests.plans import SHORT
 from tests.report import examples
@@ -292,13 +293,25 @@ def test_the_simulation_is_read_with_its_best_points_and_its_timeline(tmp_path: 
     }
 
 
+def test_arrivals_of_their_own_are_weighed_by_latencies(tmp_path: Path) -> None:
+    """The makespan is that of the arrivals, whatever the setting."""
+    queue = Backlog(early=1.0, late=99.0)
+    runs = tuple(examples.simulated(budget, backlog=queue) for budget in (512, 1_024, 2_048))
+    simulation = examples.simulation(runs=runs, pareto=(0,), knee=None)
+    found = tradeoff(load_findings(examples.write(tmp_path, simulated=simulation)))
+    assert found is not None
+    assert found.axes_json() == {"x": "p95 time to first token", "y": "p99 gap between tokens"}
+    assert found.points_json()[0]["x"] == 9.0
+    assert found.sentences[0].startswith("Overloaded: ")
+
+
 def test_a_simulation_in_which_nobody_got_a_second_token_has_no_gap(tmp_path: Path) -> None:
     runs = tuple(examples.simulated(budget, itl_s=None) for budget in (512, 1_024, 2_048))
     simulation = examples.simulation(runs=runs, pareto=(), knee=None)
     found = tradeoff(load_findings(examples.write(tmp_path, simulated=simulation)))
     assert found is not None
     assert not found.has_tradeoff
-    assert all(point.longest_gap_s is None for point in found.points)
+    assert all(found.up.of(point.run) is None for point in found.points)
 
 
 @pytest.mark.parametrize(

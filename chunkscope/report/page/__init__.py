@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from chunkscope.artefacts.numbers import as_written, number, seconds
+from chunkscope.artefacts.numbers import as_written, number, per_second, seconds
 from chunkscope.engine.settings import Value
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import Comparison
@@ -96,7 +96,7 @@ def _templates() -> "Environment":
         lstrip_blocks=True,
     )
     made.filters |= {"number": number, "setting": _setting, "nobreak": nobreak}
-    made.globals |= {"number": number, "seconds": seconds}
+    made.globals |= {"number": number, "per_second": per_second, "seconds": seconds}
     return made
 
 

@@ -45,6 +45,8 @@ def charts(
         "curves": curves(runs),
         "settings": [titled(run) for run in runs],
         "tradeoff": tradeoff.points_json() if tradeoff else [],
+        "axes": tradeoff.axes_json() if tradeoff else None,
+        "rates": tradeoff.rates_json() if tradeoff else None,
         "timeline": tradeoff.timeline_json() if tradeoff else [],
     }
 

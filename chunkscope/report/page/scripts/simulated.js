@@ -8,16 +8,16 @@ function tradeoff(width) {
 
 /* Names that do not cover one another: the knee's first, then from the ends inwards. */
 function readable(points, x, y, width) {
-  const order = [...points].sort((a, b) => b.knee - a.knee || Math.abs(b.gap) - Math.abs(a.gap));
+  const order = [...points].sort((a, b) => b.knee - a.knee || Math.abs(b.y) - Math.abs(a.y));
   const kept = [];
   for (const point of order) {
-    const across = x.apply(point.makespan_s),
+    const across = x.apply(point.x),
       wide = cut(point.setting, 24).length * 6.5 + 14;
     const left = across > width * 0.7;
     const at = {
       from: left ? across - wide : across,
       to: left ? across : across + wide,
-      y: y.apply(point.gap),
+      y: y.apply(point.y),
     };
     const free = kept.every((k) => Math.abs(k.y - at.y) > 14 || k.to < at.from || at.to < k.from);
     if (free) kept.push({ ...at, point: { ...point, left } });
@@ -26,9 +26,9 @@ function readable(points, x, y, width) {
 }
 
 function tradeoffPlot(width, points, named) {
-  const best = points.filter((p) => p.best).sort((a, b) => a.makespan_s - b.makespan_s);
-  const place = { x: "makespan_s", y: "gap" };
-  const gaps = points.map((p) => p.gap);
+  const best = points.filter((p) => p.best).sort((a, b) => a.x - b.x);
+  const place = { x: "x", y: "y" };
+  const gaps = points.map((p) => p.y);
   const log = spansDecades(gaps, 20);
   const ticks = log ? logTicks(Math.min(...gaps), Math.max(...gaps), 500) : 5;
   return Plot.plot(
@@ -38,10 +38,10 @@ function tradeoffPlot(width, points, named) {
       marginRight: 20,
       marginTop: 24,
       marginBottom: 40,
-      ariaLabel: "makespan against the longest gap between tokens",
+      ariaLabel: `${data.axes.x} against ${data.axes.y}`,
       x: {
         type: spansDecades(
-          points.map((p) => p.makespan_s),
+          points.map((p) => p.x),
           20,
         )
           ? "log"
@@ -51,7 +51,7 @@ function tradeoffPlot(width, points, named) {
       y: { type: log ? "log" : "linear", inset: 12 },
       marks: [
         Plot.axisX({
-          label: "seconds until all are done",
+          label: `${data.axes.x}, seconds`,
           labelAnchor: "center",
           labelArrow: "none",
           ticks: width < 500 ? 4 : 6,
@@ -59,7 +59,7 @@ function tradeoffPlot(width, points, named) {
           tickFormat: (n) => short.format(n),
         }),
         Plot.axisY({
-          label: "longest gap between tokens",
+          label: data.axes.y,
           labelArrow: "none",
           ticks,
           tickSize: 0,
@@ -97,13 +97,66 @@ function tradeoffPlot(width, points, named) {
           points,
           Plot.pointer({
             ...place,
-            title: (p) => `${p.setting}\nall done in ${seconds(p.makespan_s)}\nlongest gap ${seconds(p.gap)}`,
+            title: (p) => `${p.setting}\n${data.axes.x}: ${seconds(p.x)}\n${data.axes.y}: ${seconds(p.y)}`,
           }),
         ),
       ],
       r: { type: "identity" },
     }),
   );
+}
+
+/* A latency against the rate of arrivals: a line for each setting, its points hollow once the queue
+   grows. */
+function ratesChart(key, limit, words) {
+  const { points, limits, settings } = data.rates;
+  const found = points.filter((p) => p[key] > 0);
+  const look = (setting) => LOOKS[settings.indexOf(setting) % LOOKS.length];
+  return (width) => {
+    const values = [...found.map((p) => p[key]), ...(limits[limit] ? [limits[limit]] : [])];
+    const ticks = logTicks(Math.min(...values), Math.max(...values), 500);
+    const place = { x: "rate_per_s", y: key };
+    const chart = Plot.plot(
+      base(width, {
+        height: 300,
+        marginLeft: 60,
+        marginRight: 20,
+        marginTop: 24,
+        marginBottom: 40,
+        ariaLabel: `${words} against requests per second`,
+        x: { type: "linear", zero: true, nice: true },
+        y: { type: "log", inset: 8 },
+        marks: [
+          Plot.axisX({ label: "requests per second", labelAnchor: "center", labelArrow: "none", tickSize: 0 }),
+          Plot.axisY({ label: words, labelArrow: "none", ticks, tickSize: 0, tickFormat: seconds }),
+          Plot.gridX({ stroke: LINE, strokeOpacity: 1 }),
+          Plot.gridY({ stroke: LINE, strokeOpacity: 1, ticks }),
+          ...(limits[limit] ? [Plot.ruleY([limits[limit]], { stroke: BAD, strokeDasharray: "5,4" })] : []),
+          ...settings.map((setting) =>
+            Plot.line(
+              found.filter((p) => p.setting === setting),
+              { ...place, ...look(setting), strokeLinejoin: "round" },
+            ),
+          ),
+          Plot.dot(found, {
+            ...place,
+            r: 3,
+            fill: (p) => (p.grows ? "var(--card)" : look(p.setting).stroke),
+            stroke: (p) => look(p.setting).stroke,
+          }),
+          Plot.tip(
+            found,
+            Plot.pointer({
+              ...place,
+              title: (p) =>
+                `${p.setting} at ${+p.rate_per_s.toPrecision(3)}/s\n${words}: ${seconds(p[key])}${p.grows ? "\nthe queue grows" : ""}`,
+            }),
+          ),
+        ],
+      }),
+    );
+    return [legend(settings.map((setting) => [setting, look(setting).stroke])), chart];
+  };
 }
 
 const PROMPT_COLOURS = ["var(--c2)", "var(--c3)", "var(--c5)", "var(--c7)", "var(--c6)"];
@@ -174,6 +227,10 @@ function timeline(width) {
 }
 
 function simulated() {
+  if (data.rates) {
+    draw("rates-ttft", ratesChart("ttft_p95_s", "ttft_p95", "p95 time to first token"));
+    draw("rates-gap", ratesChart("itl_p99_s", "itl_p99", "p99 gap between tokens"));
+  }
   if (data.tradeoff.length) draw("tradeoff", tradeoff);
   if (data.timeline.length) draw("timeline", timeline);
 }
