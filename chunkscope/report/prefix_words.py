@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chunkscope.artefacts.numbers import plural, share
+from chunkscope.engine.choices import Task
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.reuse import BLOCK_SIZE, FLAT, CachedAt, PrefixReuse
 from chunkscope.lengths.reuse_together import reuse_together
@@ -43,6 +44,8 @@ def planned_cache(measured: Measured, plan: Plan | None) -> PlannedCache | None:
     """None without a plan that knows its model and GPU, or where it is not known of a dataset."""
     if plan is None or plan.memory is None or plan.memory.kv_cache_tokens is None:
         return None
+    if plan.inputs.task is Task.LOGLIKELIHOOD:
+        return None  # its requests do not read from the cache
     size, running = plan.memory.kv_cache_tokens, plan.argument("max_num_seqs").value
     if type(running) is not int:
         return None

@@ -139,3 +139,20 @@ def test_a_profile_without_it_says_how_to_get_it(place):
     assert not any("prefixes" in dataset for dataset in run.profile["datasets"])
     with pytest.raises(InputError, match="does not say what its prompts share"):
         prefixes(place)
+
+
+def test_analyze_says_in_a_sentence_how_much_is_shared(place):
+    done = analyze(place, "shots.jsonl")
+    reuse = done.profile["datasets"][0]["prefixes"]
+    found = f"{reuse['cached_tokens'] / reuse['tokens']:.0%}".replace("%", " %")
+    said = " ".join(done.stdout.split())
+    assert f"{found} of the tokens begin a prompt as an earlier one began" in said
+    assert "prefix cache" not in analyze(place, "shots.jsonl", "--no-prefixes").stdout
+
+
+def test_of_likelihoods_a_plan_finds_nothing_in_its_cache(place):
+    analyze(place, "shots.jsonl")
+    words = ("recommend", str(place / "reports/profile.json"), "--model", "qwen3-8b")
+    more = ("--gpu", "h200", "--task", "loglikelihood", "-o", str(place / "reports/plan.json"))
+    assert CliRunner().invoke(app, [*words, *more]).exit_code == 0
+    assert json.loads(prefixes(place, "--json"))["plan"] is None

@@ -10,7 +10,7 @@ from rich.text import Text
 from chunkscope.artefacts.numbers import number, plural, ratio, share
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
-from chunkscope.report import sentences
+from chunkscope.report import prefix_words, sentences
 from chunkscope.report.length_columns import length_cells
 from chunkscope.report.terminal.tables import figure_table
 
@@ -35,6 +35,8 @@ def show_profile(profile: Profile, console: "Console", *, longest: int = 0) -> N
         console.print(line)
     console.print()
     console.print(_meaning(profile.overall))
+    if sharing := _sharing(profile):
+        console.print(sharing)
     if longest:
         console.print()
         for line in _longest(profile, longest):
@@ -61,6 +63,19 @@ def _meaning(lengths: LengthHistogram) -> Text:
     return Text(
         "vLLM reads a prompt in one step if it fits the step's token budget, and in chunks if "
         f"not. {over} over 2,048 tokens, where chunking starts to matter."
+    )
+
+
+def _sharing(profile: Profile) -> Text | None:
+    """How much of it need not be computed again; None where it was not measured."""
+    measured = prefix_words.measured_in(profile)
+    if not measured:
+        return None
+    reuse = prefix_words.all_of(measured)
+    found = prefix_words.rate(reuse.cached_tokens, reuse.tokens)
+    return Text(
+        f"{found} of the tokens begin a prompt as an earlier one began: vLLM's prefix cache can "
+        "spare them (see `chunkscope prefixes`)."
     )
 
 
