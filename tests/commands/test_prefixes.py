@@ -145,9 +145,9 @@ def test_analyze_says_in_a_sentence_how_much_is_shared(place):
     done = analyze(place, "shots.jsonl")
     reuse = done.profile["datasets"][0]["prefixes"]
     found = f"{reuse['cached_tokens'] / reuse['tokens']:.0%}".replace("%", " %")
-    said = " ".join(done.stdout.split())
+    said = " ".join(done.out.split())
     assert f"{found} of the tokens begin a prompt as an earlier one began" in said
-    assert "prefix cache" not in analyze(place, "shots.jsonl", "--no-prefixes").stdout
+    assert "prefix cache" not in analyze(place, "shots.jsonl", "--no-prefixes").out
 
 
 def test_of_likelihoods_a_plan_finds_nothing_in_its_cache(place):
