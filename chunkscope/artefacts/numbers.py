@@ -58,6 +58,24 @@ def per_second(value: float | None) -> str:
     return "-" if value is None else f"{_three_digits(value)}/s"
 
 
+def duration(hours: float) -> str:
+    """
+    >>> duration(0.01), duration(0.5), duration(3)
+    ('36.0 s', '30.0 min', '3.00 h')
+    """
+    if hours < 2 / 60:
+        return seconds(hours * 3_600)
+    return f"{_three_digits(hours * 60)} min" if hours < 2 else f"{_three_digits(hours)} h"
+
+
+def money(value: float) -> str:
+    """
+    >>> money(1234.5), money(0.001)
+    ('1,234.50', 'under 0.01')
+    """
+    return "under 0.01" if value < 0.01 else f"{value:,.2f}"
+
+
 def gib(value: float | None) -> str:
     """
     >>> gib(0.84375), gib(112.05), gib(None)

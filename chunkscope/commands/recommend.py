@@ -51,7 +51,13 @@ def recommend(
     ] = None,
     task: options.AskedTask = Task.GENERATE,
     max_output: MaxOutput = None,
-    entry: options.StartedAs = Entry.SERVE,
+    price_per_hour: Annotated[
+        float | None, typer.Option(metavar="MONEY", help="Of one GPU: what the run will cost.")
+    ] = None,
+    entry: Annotated[
+        Entry | None,
+        typer.Option(help="How vLLM is started: its defaults differ. [default: as --emit needs]"),
+    ] = None,
     off_below: Annotated[
         int, typer.Option(metavar="N", help="Off if the longest prompt is shorter.")
     ] = 1000,
@@ -104,7 +110,8 @@ def recommend(
         max_itl_ms=max_itl_ms,
         task=task,
         max_output=max_output,
-        entry=entry,
+        entry=entry or (emit.entry if emit else Entry.SERVE),
+        price_per_hour=price_per_hour,
     )
     plan = replace(plan, inputs=replace(plan.inputs, command=console.command()))
     if check:
@@ -139,7 +146,7 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
 
         emission = emit(plan, target)
         console.emit(emission.text.rstrip("\n").encode() + b"\n")
-        for line in (*emission.lost, *emission.notes, *plan.warnings):
+        for line in (*emission.lost, *emission.notes, *_shortened(plan), *plan.warnings):
             console.say(f"note: {line}")
         return
     if as_json:
@@ -152,6 +159,14 @@ def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
         console.show(lambda out: show_plan(plan, out))
     for line in (*plan.lost, *plan.warnings):
         console.say(f"note: {line}")
+
+
+def _shortened(plan: "Plan") -> tuple[str, ...]:
+    """What a context that is set or too short does to answers, where nothing else says it."""
+    from chunkscope.report.sentences import refused
+
+    said = refused(plan) if plan.refused.prompts or plan.settings.max_model_len else None
+    return (said.rstrip("."),) if said else ()
 
 
 def _next(plan: "Plan") -> str:

@@ -65,3 +65,9 @@ class Target(StrEnum):
     INSPECT = "inspect"
     DOCKER_COMPOSE = "docker-compose"
     KUBERNETES = "kubernetes"
+
+    @property
+    def entry(self) -> Entry:
+        """Who starts the engine that it is for."""
+        in_python = (Target.PYTHON, Target.LM_EVAL, Target.LIGHTEVAL)
+        return Entry.LLM if self in in_python else Entry.SERVE

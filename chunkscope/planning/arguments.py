@@ -1,6 +1,7 @@
 """From a decision to engine arguments: what the simulator proves, or what the lengths say."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.costs.memory import Memory
@@ -16,6 +17,7 @@ from chunkscope.planning.plan import Argument
 from chunkscope.planning.policy import Decision
 from chunkscope.planning.problem import LADDER, WORTH, Problem, round_up
 from chunkscope.planning.proof import Proof, weigh
+from chunkscope.planning.search import Trials, trials_of
 
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
 PAYING_BUDGET = 8_192
@@ -33,7 +35,7 @@ class Reasoned:
 Reasons = dict[str, Reasoned]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Settled:
     """The arguments, what they leave, and what became of the policy's decision."""
 
@@ -52,6 +54,13 @@ class Settled:
     def settings(self) -> Settings:
         """Every value, set or left to vLLM."""
         return Settings.of({argument.name: argument.value for argument in self.arguments})
+
+    @cached_property
+    def trials(self) -> Trials | None:
+        """All requests; None where nothing can be tried."""
+        if self.problem.requests is None:
+            return None
+        return self.proof.trials if self.proof else trials_of(self.problem)
 
     @property
     def chunk(self) -> int | None:

@@ -22,24 +22,13 @@ def model_of(plan: Plan) -> str:
     return plan.model.load_name if plan.model else NO_MODEL
 
 
-def requests_in_flight(plan: Plan) -> int | None:
-    """How many requests a client must keep open to fill the engine; None if nobody knows.
-
-    As many as run at once: what vLLM allows, and what the KV cache holds of the usual length.
-    More only wait in the engine's queue; fewer leave it idle.
-    """
-    allowed = plan.deployment.effective(plan.settings).max_num_seqs
-    if allowed is None or plan.capacity is None:
-        return allowed
-    return max(1, min(allowed, plan.capacity.p50))
-
-
 def for_clients(plan: Plan) -> tuple[str, ...]:
-    """What whoever sends requests to this server has to set."""
-    n = requests_in_flight(plan)
+    """What whoever sends requests to a server has to set."""
+    n = plan.requests_in_flight
     if n is None:
         return ()
     return (
-        f"keep {n:,} requests in flight to fill it: lm-eval's num_concurrent={n} with "
-        f"local-completions, Inspect's --max-connections {n}, vllm bench's --max-concurrency {n}",
+        f"keep {n:,} requests in flight to fill a server: lm-eval's num_concurrent={n} with "
+        f"local-completions, lighteval's concurrent_requests={n} with litellm, Inspect's "
+        f"--max-connections {n}, vllm bench's --max-concurrency {n}",
     )

@@ -3,10 +3,12 @@
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import orjson
 
 from chunkscope.engine.choices import Entry, Target, Task
+from chunkscope.engine.deployment import OWN
 from chunkscope.engine.flags import CONFIG_FILE, underscored, yaml_lines
 from chunkscope.errors import UsageError
 from chunkscope.planning.emission import (
@@ -15,7 +17,6 @@ from chunkscope.planning.emission import (
     Emission,
     for_clients,
     model_of,
-    requests_in_flight,
 )
 from chunkscope.planning.manifests import docker_compose, kubernetes
 from chunkscope.planning.plan import Plan
@@ -23,7 +24,26 @@ from chunkscope.planning.plan import Plan
 
 def emit(plan: Plan, target: Target) -> Emission:
     """What goes to stdout, and what to say on stderr beside it."""
-    return EMITTERS[target](plan)
+    found = EMITTERS[target](plan)
+    return replace(found, notes=(_planned_for(plan, target), *found.notes))
+
+
+STARTED = {Entry.SERVE: "vllm serve", Entry.LLM: "vLLM's LLM class", Entry.OTHER: "vLLM's engine"}
+
+
+def _planned_for(plan: Plan, target: Target) -> str:
+    """Who starts the engine: what it takes by itself depends on that."""
+    entry = plan.inputs.entry
+    said = f"planned for {STARTED[entry]} (--entry {entry})"
+    if target is Target.JSON:
+        return f"{said}: others have other defaults"
+    if entry is not target.entry:
+        return f"{said}; what {STARTED[target.entry]} would take otherwise is spelled out"
+    own = plan.deployment.effective(OWN)
+    if own.max_num_batched_tokens is None or own.max_num_seqs is None:
+        return said
+    budget, seqs = f"{own.max_num_batched_tokens:,} tokens", f"{own.max_num_seqs:,} requests"
+    return f"{said}, which takes {budget} a step and {seqs} at once unless it is told otherwise"
 
 
 def _text(value: object) -> str:
@@ -62,14 +82,14 @@ def _python(plan: Plan) -> Emission:
     kwargs = {"model": model_of(plan), **plan.llm_kwargs()}
     lines = [f"    {name}={value!r}," for name, value in kwargs.items()]
     text = "\n".join(["from vllm import LLM", "", "llm = LLM(", *lines, ")"])
-    return Emission(text=text, lost=plan.lost)
+    notes = ("LLM.generate takes all requests at once", *for_clients(plan))
+    return Emission(text=text, lost=plan.lost, notes=notes)
 
 
 def _json(plan: Plan) -> Emission:
     """The arguments as a JSON object, by vLLM's own names."""
-    note = f"for an engine started as --entry {plan.inputs.entry}: vLLM's defaults depend on it"
     text = orjson.dumps(plan.settings.given(), option=orjson.OPT_INDENT_2).decode()
-    return Emission(text=text, lost=plan.lost, notes=(note,))
+    return Emission(text=text, lost=plan.lost, notes=for_clients(plan))
 
 
 def _env(plan: Plan) -> Emission:
@@ -127,6 +147,7 @@ def _lm_eval(plan: Plan) -> Emission:
             f"lm-eval cuts prompts to {context:,} tokens less the task's max_gen_toks (256 unless "
             "it says otherwise), and fails where that leaves none"
         )
+    notes += for_clients(plan)
     return _harness(plan, [*words, "--tasks", TASK], "lm-eval 0.4.13", *notes)
 
 
@@ -162,6 +183,7 @@ def _lighteval(plan: Plan) -> Emission:
     if "max_num_batched_tokens" not in items:
         notes.append("without a budget here lighteval takes 2048 tokens and 128 requests")
     words = ["lighteval", "vllm", _pairs({"model_name": model_of(plan), **items}), TASK]
+    notes += for_clients(plan)
     return _harness(plan, words, "lighteval 0.13.0", *notes, lost=tuple(lost))
 
 
@@ -169,7 +191,7 @@ def _inspect(plan: Plan) -> Emission:
     """Inspect starts `vllm serve` itself: each `-M name=value` becomes a flag of it."""
     flags = underscored(plan.settings_for(Entry.SERVE), plan.release.version)
     words = ["inspect", "eval", TASK, "--model", f"vllm/{model_of(plan)}"]
-    if at_once := requests_in_flight(plan):
+    if at_once := plan.requests_in_flight:
         words += ["--max-connections", str(at_once)]
     switches = [name for name, value in flags.items() if value is True]
     for name, value in flags.items():

@@ -62,11 +62,16 @@ class DatasetDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Prompts longer than `room_tokens` leave no room for the output: vLLM refuses them."""
+    """Prompts longer than `room_tokens` leave no room for the output.
+
+    A server refuses them, lm-eval cuts them, the LLM class ends their answers early; `too_long` of
+    them fill the context by themselves, and are refused by all.
+    """
 
     prompts: int
     of: int
     room_tokens: int
+    too_long: int | None = None  # None: by an older version
 
     @property
     def share(self) -> float:
@@ -100,12 +105,30 @@ class Forecast:
     longest_gap_s: float | None
     default_makespan_s: float | None
     default_longest_gap_s: float | None
+    most_running: int | None = None  # requests at once; None: by an older version
 
     @property
     def gain(self) -> float | None:
         """How much more is done in the same time than with vLLM's own setting."""
         default = self.default_makespan_s
         return default / self.makespan_s - 1 if default is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the whole run takes, without loading the model: predicted before anything is spent.
+
+    The range is of the same setting with what is assumed turned out otherwise: `varied`.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    hours: float
+    least_hours: float
+    most_hours: float
+    varied: tuple[str, ...]
+    gpus: int
+    price_per_hour: float | None = None  # of one GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +168,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFile:
+    """One of several profiles that a plan was made from, as it was named."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """What the plan was made from: enough to make it again."""
 
@@ -162,6 +193,7 @@ class Inputs:
     shared_prefix: int | None = None  # None: as the data was counted
     order: SendOrder | None = None  # in which requests were taken to be sent
     command: tuple[str, ...] = ()  # empty where Python asked, or an older version
+    profiles: tuple[ProfileFile, ...] = ()  # where there were several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +205,10 @@ class Plan(Artefact):
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
     added_later: ClassVar = frozenset(
-        {"command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"}
+        {
+            *("command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"),
+            *("cost", "most_running", "profiles", "too_long"),
+        }
     )
 
     mode: Mode
@@ -198,6 +233,7 @@ class Plan(Artefact):
     advice: str = ""  # the headline: what to change and what it brings
     tried: tuple[TriedSetting, ...] = ()
     rule: Settings | None = None  # what the length policy would set
+    cost: Cost | None = None  # None where nothing could be simulated
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -224,6 +260,19 @@ class Plan(Artefact):
         each = (Reason(subject=a.name, text=a.reason, label=a.label) for a in self.arguments)
         return (first, *self.adjustments, *each)
 
+    @property
+    def requests_in_flight(self) -> int | None:
+        """How many requests a client must keep open to fill the engine; None if nobody knows.
+
+        As many as ran at once in the simulation; else what vLLM allows and the KV cache holds of
+        the usual length. More only wait in the engine's queue; fewer leave it idle.
+        """
+        allowed = self.deployment.effective(self.settings).max_num_seqs
+        held = self.capacity.p50 if self.capacity else None
+        if self.forecast is not None and self.forecast.most_running is not None:
+            held = self.forecast.most_running
+        return allowed if allowed is None or held is None else max(1, min(allowed, held))
+
     def argument(self, name: str) -> Argument:
         return next(a for a in self.arguments if a.name == name)
 
@@ -241,12 +290,9 @@ class Plan(Artefact):
 
     def _document(self) -> dict[str, Any]:
         """The figures people look for first, then everything."""
-        # A plan of an older version, read back, gives the same bytes.
         later = [] if self.advice else ["basis", "advice", "tried"]
-        later += [] if self.rule else ["rule"]
+        later += [name for name in ("rule", "cost") if getattr(self, name) is None]
         parts = {name: getattr(self, name) for name in _PARTS if name not in later}
-        if not self.inputs.command:  # a plan without one, read back, gives the same bytes
-            parts["inputs"] = {n: v for n, v in plain(self.inputs).items() if n != "command"}
         refused = self.refused
         return {
             "created": self.created,
@@ -263,7 +309,7 @@ class Plan(Artefact):
                 "share": refused.share,
                 "room_tokens": refused.room_tokens,
             },
-            "plan": parts,
+            "plan": _as_it_was(plain(parts)),
         }
 
     @classmethod
@@ -281,6 +327,22 @@ class Plan(Artefact):
             raise SchemaError("0.1.0 made it, and kept too little of a model from a folder")
         named = replace(shape, name=model["name"], source=model["source"])
         return {**document, "plan": {**document["plan"], "model": plain(named)}}
+
+
+# Not written where they say nothing: a plan of an older version, read back, gives the same bytes.
+_ADDED = {
+    "inputs": ("command", "profiles", "shared_prefix", "order"),
+    "refused": ("too_long",),
+    "forecast": ("most_running",),
+}
+
+
+def _as_it_was(parts: dict[str, Any]) -> dict[str, Any]:
+    for name, added in _ADDED.items():
+        part = parts.get(name) or {}
+        parts[name] = {n: v for n, v in part.items() if n not in added or v not in (None, [])}
+    parts["forecast"] = parts["forecast"] or None
+    return parts
 
 
 _PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]

@@ -10,8 +10,7 @@ from chunkscope.engine.flags import Off
 from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import TriedSetting
 from chunkscope.planning.problem import NEAR, WORTH, Problem
-from chunkscope.planning.requests import ANOTHER_HOST
-from chunkscope.planning.search import Trials, at_budget, search, searched, trials_of
+from chunkscope.planning.search import Trials, at_budget, search, trials_of
 
 OWN_NAME, POLICY_NAME, BEST_NAME = "vLLM's own", "length policy", "best found"
 
@@ -36,15 +35,13 @@ class Proof:
 
 def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:
     """Search on a part of the requests, then judge the finalist on all of them."""
-    part = trials_of(p, searched(p))
-    best = _finalist(part, own, policy_threshold)
-    everything = p.requests is not None and len(part.workload.requests) == p.requests.most
-    whole = part if everything else trials_of(p)
+    whole = trials_of(p)
+    best = _finalist(whole.part, own, policy_threshold)
     if whole.run(own) is None:
         gain, least, doubt, chosen = None, None, "", best
     else:
         gain = whole.seconds(own) / whole.seconds(best) - 1
-        least, doubt = _least(part, best, own, gain) if gain >= WORTH else (gain, "")
+        least, doubt = _least(whole.part, best, own, gain) if gain >= WORTH else (gain, "")
         chosen = best if gain >= WORTH and least > 0 else own
     rows = _rows(whole, own, best, chosen, policy_threshold)
     return Proof(
@@ -89,8 +86,7 @@ def _least(part: Trials, best: Settings, own: Settings, gain: float) -> tuple[fl
     """The least gain of all variations, on either host; one in which there is none ends it."""
     p, least, doubt = part.problem, gain, ""
     for how in p.requests.variations if p.requests else ():
-        trials = part if how is ANOTHER_HOST else trials_of(p, len(part.workload.requests), how)
-        found = trials.gain(best, own)
+        found = part.varied(how).gain(best, own)
         if found < least:
             least, doubt = found, how.title
         if least <= 0:

@@ -1,5 +1,6 @@
 """A profile, a model, a GPU and a vLLM version -> the plan for the run."""
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile, together
 from chunkscope.planning.arguments import Settled, rule_settings, settle
+from chunkscope.planning.cost import cost
 from chunkscope.planning.latency import worst_step
 from chunkscope.planning.plan import (
     ASKED,
@@ -33,7 +35,7 @@ from chunkscope.planning.plan import (
 from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.requests import RequestSource, shared_sentence
-from chunkscope.planning.search import trials_of
+from chunkscope.planning.search import Trials
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
 
 
@@ -57,13 +59,14 @@ def recommend(
     order: SendOrder | None = None,
     entry: Entry = Entry.SERVE,
     policy: Basis = Basis.EVIDENCE,
+    price_per_hour: float | None = None,
 ) -> Plan:
     """Choose mode and engine arguments for the prompts of a profile.
 
     Without a model there is no limit to cap at and no memory model; without a GPU neither, and
     vLLM's own choices are not known.
     """
-    _check_options(objective, max_itl_ms, max_output)
+    _check_options(objective, max_itl_ms, max_output, price_per_hour)
     chosen = chosen_datasets(profile, dataset)
     shape = model if isinstance(model, ModelShape) else find_model(model) if model else None
     card = gpu if isinstance(gpu, Gpu) else find_gpu(gpu, memory=gpu_memory)
@@ -99,13 +102,20 @@ def recommend(
     inputs = _inputs(profile, problem, output, dataset, cuts)
     settled = settle(problem, decision, policy if problem.requests else Basis.LENGTHS)
     rule = rule_settings(problem, decide(lengths, cuts))
-    return replace(_plan(profile, settled, decision, inputs), rule=rule)
+    return replace(_plan(profile, settled, decision, inputs, price_per_hour), rule=rule)
 
 
-def _plan(profile: Profile, settled: Settled, decision: Decision, inputs: Inputs) -> Plan:
+def _plan(
+    profile: Profile,
+    settled: Settled,
+    decision: Decision,
+    inputs: Inputs,
+    price_per_hour: float | None,
+) -> Plan:
     p = settled.problem
     _check_result(p, settled)
     refused = _refused(p)
+    trials = settled.trials
     return Plan(
         mode=settled.mode,
         threshold=settled.threshold,
@@ -115,7 +125,7 @@ def _plan(profile: Profile, settled: Settled, decision: Decision, inputs: Inputs
         arguments=settled.arguments,
         adjustments=_adjustments(settled),
         lost=settled.lost,
-        warnings=_warnings(p, refused, inputs.output, profile),
+        warnings=_warnings(p, inputs.output, profile),
         refused=refused,
         inputs=inputs,
         release=p.deployment.release,
@@ -124,7 +134,8 @@ def _plan(profile: Profile, settled: Settled, decision: Decision, inputs: Inputs
         memory=settled.memory,
         capacity=_capacity(p, settled.memory),
         step=_step(p, settled.settings),
-        forecast=_forecast(settled),
+        forecast=_forecast(settled, trials) if trials else None,
+        cost=cost(trials, settled.settings, price_per_hour) if trials else None,
         basis=settled.basis,
         advice=settled.advice,
         tried=settled.proof.rows if settled.proof else (),
@@ -135,7 +146,14 @@ def _plan(profile: Profile, settled: Settled, decision: Decision, inputs: Inputs
 # -- the options -------------------------------------------------------------------------------
 
 
-def _check_options(objective: Objective, max_itl_ms: float | None, max_output: int | None) -> None:
+def _check_options(
+    objective: Objective,
+    max_itl_ms: float | None,
+    max_output: int | None,
+    price_per_hour: float | None,
+) -> None:
+    if price_per_hour is not None and not 0 < price_per_hour < math.inf:
+        raise UsageError(f"--price-per-hour must be over 0, not {price_per_hour:g}")
     if max_itl_ms is not None and objective is not Objective.LATENCY:
         raise UsageError(
             "--max-itl-ms only means something with --objective latency",
@@ -226,7 +244,12 @@ def _check_room(p: Problem) -> None:
 
 def _refused(p: Problem) -> Refused:
     room = p.context - p.output_tokens
-    refused = Refused(prompts=p.lengths.over(room), of=p.lengths.count, room_tokens=room)
+    refused = Refused(
+        prompts=p.lengths.over(room),
+        of=p.lengths.count,
+        room_tokens=room,
+        too_long=p.lengths.over(p.context - 1),
+    )
     if refused.prompts == refused.of:
         raise InputError(
             f"every prompt is longer than the model takes: {p.context:,} tokens, "
@@ -269,13 +292,13 @@ def _adjustments(settled: Settled) -> tuple[Reason, ...]:
     return (Reason(subject="mode", text=settled.overruled),) if settled.overruled else ()
 
 
-def _warnings(p: Problem, refused: Refused, output: Output, profile: Profile) -> tuple[str, ...]:
+def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
     release, shape, gpu = p.deployment.release, p.deployment.shape, p.deployment.gpu
     found = [release.note] if release.note else []
-    if refused.prompts:
+    if output.assumed:
         found.append(
-            f"{refused.prompts:,} of {refused.of:,} prompts would be refused: longer than "
-            f"{refused.room_tokens:,} tokens, the model's limit less the output"
+            f"answers are assumed to have {output.tokens:,} tokens, as the data does not say: give "
+            "--max-output"
         )
     if output.origin.startswith("the longest output") and output.tokens < DEFAULT_OUTPUT:
         found.append(
@@ -321,20 +344,17 @@ def _step(p: Problem, settings: Settings) -> StepEstimate | None:
     )
 
 
-def _forecast(settled: Settled) -> Forecast | None:
+def _forecast(settled: Settled, trials: Trials) -> Forecast | None:
     """The plan beside vLLM's own setting, both simulated on the same requests."""
-    p = settled.problem
-    if p.requests is None:
-        return None
-    trials = settled.proof.trials if settled.proof else trials_of(p)
     planned = trials.run(settled.settings)
     if planned is None:
         return None
-    default = trials.run(settled.proof.own if settled.proof else p.own)
+    default = trials.run(settled.proof.own if settled.proof else settled.problem.own)
     return Forecast(
         requests=planned.requests,
         makespan_s=planned.makespan_s,
         longest_gap_s=planned.itl_s.max if planned.itl_s else None,
         default_makespan_s=default.makespan_s if default else None,
         default_longest_gap_s=default.itl_s.max if default and default.itl_s else None,
+        most_running=planned.most_running,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from chunkscope.engine.choices import SendOrder, Task
-from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.lengths.profile import DatasetProfile, together
 from chunkscope.planning.plan import ASKED, Output
 from chunkscope.simulation.drawing import Drawing, draw_workload, usual_order
 from chunkscope.simulation.workload import Request, Workload
@@ -72,14 +72,15 @@ class RequestSource:
     def sent_in(self) -> SendOrder:
         return self.order or usual_order(self.datasets)
 
-    @property
-    def prompts(self) -> int:
-        return sum(dataset.rows for dataset in self.datasets)
+    def served(self, room: int) -> int:
+        """How many prompts leave room for an output: as long as asked for, or one token."""
+        asked = self._asked if self.task is Task.GENERATE else None
+        lengths = together(self.datasets)
+        return lengths.count - lengths.over(room - min(asked or 1, room))
 
     @property
-    def most(self) -> int:
-        """As many as are ever drawn."""
-        return min(self.prompts, MOST_REQUESTS)
+    def _asked(self) -> int | None:
+        return self.output.tokens if self.output.origin == ASKED else None
 
     @property
     def variations(self) -> tuple[Variation, ...]:
@@ -90,9 +91,9 @@ class RequestSource:
     def draw(self, room: int, *, count: int | None = None, how: Variation = AS_DRAWN) -> Workload:
         """So many (None: all, up to a limit), none longer than `room` with its output."""
         drawing = Drawing(
-            count=min(count or self.most, self.most),
+            count=min(count or MOST_REQUESTS, MOST_REQUESTS, self.served(room)),
             room=room,
-            output=self.output.tokens if self.output.origin == ASKED else None,
+            output=self._asked,
             output_if_unknown=self.output.tokens,
             seed=how.seed,
             task=self.task,

@@ -6,6 +6,7 @@ takes no time, and counts as what it is at its worst: what pays only with one of
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from chunkscope.costs.step_time import ASSUMED_HOST, NO_HOST, Host
 from chunkscope.engine.choices import Task
@@ -13,7 +14,13 @@ from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, NEAR, Problem
-from chunkscope.planning.requests import AS_DRAWN, FEWEST_SEARCHED, SEARCH_TOKENS, Variation
+from chunkscope.planning.requests import (
+    ANOTHER_HOST,
+    AS_DRAWN,
+    FEWEST_SEARCHED,
+    SEARCH_TOKENS,
+    Variation,
+)
 from chunkscope.simulation.loop import Circumstances, run_on_hosts
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload
@@ -30,6 +37,21 @@ class Trials:
     problem: Problem
     workload: Workload
     _done: dict[Settings, dict[Host, SimulatedRun]] = field(default_factory=dict)
+    _varied: "dict[Variation, Trials]" = field(default_factory=dict)
+
+    @cached_property
+    def part(self) -> "Trials":
+        """On fewer requests, where there are more than are needed to search."""
+        count = searched(self.problem)
+        return trials_of(self.problem, count) if count < len(self.workload.requests) else self
+
+    def varied(self, how: Variation) -> "Trials":
+        """On as many that are somewhat other. The hosts are always varied."""
+        if how is ANOTHER_HOST:
+            return self
+        if how not in self._varied:
+            self._varied[how] = trials_of(self.problem, len(self.workload.requests), how)
+        return self._varied[how]
 
     def run(self, settings: Settings, host: Host = ASSUMED_HOST) -> SimulatedRun | None:
         """None where vLLM would not start with it, or it does not fit by the memory model."""

@@ -3,12 +3,21 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
+from chunkscope.artefacts.numbers import (
+    change,
+    duration,
+    money,
+    number,
+    per_second,
+    plural,
+    seconds,
+    share,
+)
 from chunkscope.artefacts.units import SECONDS
 from chunkscope.lengths.profile import Profile
 
 if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
-    from chunkscope.planning.plan import Forecast, Plan, Refused
+    from chunkscope.planning.plan import Plan
     from chunkscope.planning.policy import Chunks
     from chunkscope.simulation.result import SimulatedRun, Simulation
 
@@ -42,14 +51,73 @@ def chunks(found: "Chunks") -> str:
     )
 
 
-def refused(found: "Refused") -> str:
-    room = f"{found.room_tokens:,} tokens"
+def refused(plan: "Plan") -> str | None:
+    """What a context that is too short does to scores; None where none is known."""
+    found = plan.refused
+    if plan.model is None and plan.settings.max_model_len is None:
+        return None
+    context = found.room_tokens + plan.inputs.output.tokens
     if not found.prompts:
-        return f"No prompt would be refused: there is room for {room} and the answer."
-    return (
-        f"{found.prompts:,} of {plural(found.of, 'prompt')} ({share(found.share)}) would be "
-        f"refused: they are over {room}."
+        return (
+            f"No prompt is refused, cut or stopped early: the longest leaves room in {context:,} "
+            f"tokens for {answers(plan)}."
+        )
+    too_long = found.too_long if found.too_long is not None else 0
+    parts = []
+    if too_long:
+        parts.append(
+            f"{_of(too_long, found.of)} fill the context of {context:,} tokens or are longer: "
+            "vLLM refuses them, and a harness that truncates cuts them"
+        )
+    if (rest := found.prompts - too_long) > 0:
+        parts.append(
+            f"{_of(rest, found.of)} are over {found.room_tokens:,} tokens, which leaves no room "
+            f"for {answers(plan)}: a server refuses them where max_tokens asks for so many, "
+            "lm-eval cuts them, the LLM class stops their answers early"
+        )
+    return ". ".join(parts) + "."
+
+
+def _of(some: int, count: int) -> str:
+    return f"{some:,} of {plural(count, 'prompt')} ({share(some / count)})"
+
+
+def answers(plan: "Plan") -> str:
+    """How long they are, and whether anybody knows."""
+    output = plan.inputs.output
+    return f"{plural(output.tokens, 'output token')}{' (assumed)' if output.assumed else ''}"
+
+
+def cost(plan: "Plan") -> str | None:
+    """What the run takes, before it is run."""
+    found, output = plan.cost, plan.inputs.output
+    if found is None:
+        return None
+    each = f" ({output.tokens:,} each, assumed)" if output.assumed else ""
+    where = f"{found.gpus} GPUs" if found.gpus > 1 else "this GPU"
+    said = (
+        f"The run takes {found.input_tokens:,} tokens in, {found.output_tokens:,} out{each} and "
+        f"{duration(found.hours)} on {where} (predicted, without loading the model); "
+        f"{duration(found.least_hours)} to {duration(found.most_hours)} with "
+        f"{', '.join(found.varied)}."
     )
+    if found.price_per_hour is None:
+        return said
+    each_hour = found.gpus * found.price_per_hour
+    hours = (found.hours, found.least_hours, found.most_hours)
+    usual, least, most = (money(one * each_hour) for one in hours)
+    per = "per GPU and hour" if found.gpus > 1 else "an hour"
+    return f"{said} At {money(found.price_per_hour)} {per} that is {usual} ({least} to {most})."
+
+
+def client(plan: "Plan") -> str | None:
+    """How many requests it takes to fill the engine."""
+    many = plan.requests_in_flight
+    if many is None:
+        return None
+    simulated = plan.forecast is not None and plan.forecast.most_running is not None
+    why = "as many run at once in the simulation" if simulated else "more would wait in its queue"
+    return f"A client has to keep {plural(many, 'request')} in flight to fill the engine: {why}."
 
 
 def capacity(plan: "Plan") -> str | None:
@@ -59,12 +127,16 @@ def capacity(plan: "Plan") -> str | None:
     return (
         f"The KV cache has room for {plan.memory.kv_cache_tokens:,} tokens: "
         f"{plural(fits.p50, 'request')} of median length at once, {fits.p95:,} of p95 length, "
-        f"{fits.longest:,} of the longest."
+        f"{fits.longest:,} of the longest, each with {answers(plan)}."
     )
 
 
-def forecast(said: "Forecast") -> str:
-    lead = f"Simulated with {plural(said.requests, 'request')}"
+def forecast(plan: "Plan") -> str | None:
+    said = plan.forecast
+    if said is None:
+        return None
+    each = f" of {answers(plan)}" if plan.inputs.output.assumed else ""
+    lead = f"Simulated with {plural(said.requests, 'request')}{each}"
     if said.default_makespan_s is None:
         gap = said.longest_gap_s
         gaps = "" if gap is None else f", longest gap between tokens {seconds(gap)}"

@@ -42,7 +42,7 @@ def summarize(findings: Findings) -> Summary:
         headline=_headline(findings),
         why=tuple(_why(plan)) if plan else (),
         gains=tuple(_gains(plan, verification)),
-        refused=sentences.refused(plan.refused) if plan else None,
+        refused=sentences.refused(plan) if plan else None,
         basis=basis,
         basis_text=_basis_text(plan, verification, basis),
         overruled=_overruled(verification) if plan and verification else None,
@@ -129,6 +129,8 @@ def _gains(plan: Plan | None, verification: Verification | None) -> Iterator[str
         yield from _measured_gains(verification)
     elif plan is not None:
         yield from _predicted_gains(plan)
+    if plan is not None:
+        yield from filter(None, (sentences.cost(plan), sentences.client(plan)))
 
 
 def _measured_gains(verification: Verification) -> Iterator[str]:
@@ -168,8 +170,8 @@ def _predicted_gains(plan: Plan) -> Iterator[str]:
     yield from _step_memory(plan)
     if (held := sentences.capacity(plan)) is not None:
         yield held
-    if plan.forecast is not None:
-        yield sentences.forecast(plan.forecast)
+    if (simulated := sentences.forecast(plan)) is not None:
+        yield simulated
     elif plan.step is not None:
         longest = f"{plan.step.slowest_step_ms:,.0f} ms"
         yield f"The slowest step takes about {longest}: the longest gap between two tokens."

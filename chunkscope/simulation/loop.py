@@ -109,6 +109,7 @@ class _Log:
     watch: int
     preemptions: int = 0
     peak_blocks: int = 0
+    most_running: int = 0
     timeline: list[TimelineStep] = field(default_factory=list)
 
 
@@ -129,6 +130,7 @@ def _run(scheduler: Scheduler, coming: Arrivals, clocks: tuple[Clock, ...], log:
             for clock in clocks:
                 clock.launch(step)
             log.peak_blocks = max(log.peak_blocks, scheduler.kv_cache.num_used)
+            log.most_running = max(log.most_running, len(scheduler.running))
             if step.number < log.watch:
                 log.timeline.append(_seen(step, len(scheduler.waiting)))
         elif not flying:
@@ -246,6 +248,7 @@ def _result(
         timeline=tuple(_timed(log, ends, first)),
         slo=slo_found(c.slo, times, clock.gaps),
         backlog=_backlog(states, times) if c.concurrency is None else None,
+        most_running=log.most_running,
     )
 
 

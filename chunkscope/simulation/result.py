@@ -106,6 +106,7 @@ class SimulatedRun:
     slo: SloFound | None = None  # None without limits
     backlog: Backlog | None = None  # None unless requests come at their own times
     rate: SustainedRate | None = None  # where the highest was looked for: this run is at it
+    most_running: int | None = None  # requests at once; None: by an older version
 
     @property
     def goodput_per_s(self) -> float | None:
@@ -158,6 +159,7 @@ class Simulation(Artefact):
         {
             *("command", "assumed", "host", "graphed_tokens"),
             *("slo", "backlog", "goodput_per_s", "concurrency", "rate", "same_as", "order"),
+            "most_running",
         }
     )
 

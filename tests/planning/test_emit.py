@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from chunkscope.costs.models import MODELS
-from chunkscope.engine.choices import Target, Task
+from chunkscope.engine.choices import Entry, Target, Task
 from chunkscope.errors import UsageError
 from chunkscope.planning.emit import emit
 from tests.plans import FITTING, LONG, MIXED, SHORT, plan, plan_that_sets
@@ -160,7 +160,7 @@ def test_lighteval_keeps_a_likelihood_eval_in_memory_by_its_budget():
 
 def test_inspect_gets_a_whole_command_and_pairs_that_become_server_flags():
     assert text_of(OFF, Target.INSPECT) == (
-        "inspect eval TASK --model vllm/meta-llama/Llama-3.1-8B --max-connections 1024"
+        "inspect eval TASK --model vllm/meta-llama/Llama-3.1-8B --max-connections 400"
         " -M max_model_len=768 -M max_num_batched_tokens=8192 -M no_enable_chunked_prefill=null"
     )
 
@@ -176,21 +176,32 @@ def test_inspect_says_what_it_was_tried_with(given, tried):
 @pytest.mark.parametrize(
     ("lengths", "given", "at_once"),
     [
-        pytest.param(SHORT, {}, 1024, id="as many as vLLM runs by itself"),
+        pytest.param(SHORT * 4, {}, 1024, id="as many as vLLM runs by itself"),
+        pytest.param(SHORT, {}, 400, id="all requests, where there are no more"),
         pytest.param(SHORT, {"max_num_seqs": 64}, 64, id="as many as the plan allows"),
-        pytest.param([60_000], {}, None, id="no more than the KV cache holds"),
+        pytest.param([60_000] * 40, {}, 15, id="no more than the KV cache holds"),
     ],
 )
 def test_the_client_keeps_as_many_requests_in_flight_as_run_at_once(lengths, given, at_once):
     made = plan_that_sets(lengths, given=given)
-    expected = at_once or made.capacity.p50
-    assert 1 <= expected <= 1024
     found = shlex.split(emit(made, Target.INSPECT).text)
-    assert found[found.index("--max-connections") + 1] == str(expected)
-    for target in (Target.VLLM_ARGS, Target.VLLM_YAML, Target.DOCKER_COMPOSE, Target.KUBERNETES):
+    assert found[found.index("--max-connections") + 1] == str(at_once)
+    for target in set(Target) - {Target.INSPECT}:
         notes = " ".join(emit(made, target).notes)
-        assert f"num_concurrent={expected} " in notes
-        assert f"--max-concurrency {expected}" in notes
+        assert f"num_concurrent={at_once} " in notes
+        assert f"concurrent_requests={at_once} " in notes
+        assert f"--max-concurrency {at_once}" in notes
+
+
+@pytest.mark.parametrize("target", Target)
+def test_every_form_says_who_starts_the_engine_it_was_planned_for(target):
+    """In Python more tokens go into a step and fewer or more requests run than in a server."""
+    made = plan_that_sets(given={}, entry=target.entry)
+    notes = emit(made, target).notes
+    assert f"(--entry {target.entry})" in notes[0]
+    other = Entry.SERVE if target.entry is Entry.LLM else Entry.LLM
+    if target is not Target.JSON:
+        assert "is spelled out" in emit(plan_that_sets(given={}, entry=other), target).notes[0]
 
 
 def test_without_a_gpu_inspect_is_said_to_send_ten_requests_at_a_time():

@@ -15,6 +15,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.planning.policy import Cuts, Rate
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
+from chunkscope.report.sentences import refused
 from tests.plans import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 
 VERSIONS = [
@@ -178,7 +179,19 @@ def test_refused_prompts_are_counted_exactly():
     assert made.argument("max_model_len").value == 32_768
     assert not made.argument("max_model_len").set
     assert (made.refused.prompts, made.refused.of, made.refused.room_tokens) == (3, 14_043, 32_512)
-    assert any("3 of 14,043 prompts would be refused" in w for w in made.warnings)
+    assert made.refused.too_long == 1, "the others leave room for fewer tokens than asked for"
+    said = refused(made)
+    assert "1 of 14,043 prompts (<0.1 %) fill the context of 32,768 tokens or are longer" in said
+    assert "2 of 14,043 prompts (<0.1 %) are over 32,512 tokens" in said
+    assert "no room for 256 output tokens: a server refuses them" in said
+
+
+def test_a_context_that_is_set_says_what_it_does_even_where_it_does_nothing():
+    made = advised(SHORT, gpu="l4")
+    assert made.settings.max_model_len
+    assert refused(made).startswith("No prompt is refused, cut or stopped early")
+    assert refused(made).endswith("for 256 output tokens (assumed).")
+    assert refused(plan(SHORT, model=None, gpu=None, max_model_len=None)) is None, "nobody knows"
 
 
 def test_every_prompt_over_the_limit_is_an_input_error():

@@ -177,6 +177,38 @@ def test_what_is_planned_is_within_the_memory_models_limits(lengths, task):
     assert made.forecast.makespan_s > 0
 
 
+def test_the_cost_is_known_before_the_run_with_its_range():
+    made = advised(MIXED, model="qwen2.5-1.5b", gpu="l4", price_per_hour=0.8)
+    cost = made.cost
+    assert cost.input_tokens == sum(MIXED)
+    assert cost.output_tokens == 256 * len(MIXED)
+    assert cost.hours == made.forecast.makespan_s / 3_600
+    assert cost.least_hours < 0.8 * cost.hours, "outputs may be half as long"
+    assert cost.most_hours > 1.3 * cost.hours, "or twice as long"
+    assert cost.varied[0] == "a host that takes no time"
+    assert (cost.gpus, cost.price_per_hour) == (1, 0.8)
+    known = advised(MIXED, model="qwen2.5-1.5b", gpu="l4", max_output=256).cost
+    assert known.most_hours < 1.2 * known.hours, "nothing but lengths and draws to vary"
+    assert Plan.from_json(made.to_json()) == made
+
+
+def test_what_nobody_simulated_costs_nobody_knows_what():
+    assert plan(MIXED, model=None, gpu=None).cost is None
+
+
+def test_more_prompts_than_are_simulated_cost_in_proportion():
+    few, many = (advised([100] * n, max_output=8).cost for n in (10_000, 30_000))
+    assert many.input_tokens == 3 * few.input_tokens
+    assert many.output_tokens == 3 * few.output_tokens
+    assert many.hours == pytest.approx(3 * few.hours, rel=0.1)
+
+
+def test_the_client_keeps_as_many_in_flight_as_ran_at_once():
+    made = advised([60_000] * 20, max_output=8)
+    assert made.requests_in_flight == made.forecast.most_running
+    assert 1 < made.requests_in_flight < 20, "the KV cache holds no more"
+
+
 def test_without_a_speed_nothing_is_tried():
     assert plan(MIXED, gpu=None, gpu_memory="80GiB").forecast is None
     assert plan(MIXED, model=None, gpu=None).forecast is None

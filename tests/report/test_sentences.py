@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from chunkscope.findings import Findings, load_findings
-from chunkscope.planning.plan import Forecast, Plan, Refused
+from chunkscope.planning.plan import Cost, Forecast, Plan, Refused
 from chunkscope.report import sentences
 from chunkscope.report.summary import summarize
 from chunkscope.report.terminal.findings import show_findings
@@ -22,17 +22,29 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Findings:
         examples.write(tmp_path_factory.mktemp("reports"), found=examples.profile())
     )
     assert made.plan is not None
-    refused = Refused(prompts=3, of=100, room_tokens=8_000)
-    return replace(made, plan=replace(made.plan, refused=refused))
+    refused = Refused(prompts=3, of=100, room_tokens=8_000, too_long=1)
+    cost = Cost(
+        input_tokens=5_000,
+        output_tokens=700,
+        hours=3.0,
+        least_hours=1.5,
+        most_hours=4.5,
+        varied=("another draw",),
+        gpus=4,
+        price_per_hour=2.5,
+    )
+    return replace(made, plan=replace(made.plan, refused=refused, cost=cost))
 
 
 def said(plan: Plan) -> list[str]:
     assert plan.forecast is not None
     return [
         sentences.chunks(plan.chunks),
-        sentences.refused(plan.refused),
+        sentences.refused(plan) or "",
         sentences.capacity(plan) or "",
-        sentences.forecast(plan.forecast),
+        sentences.forecast(plan) or "",
+        sentences.cost(plan) or "",
+        sentences.client(plan) or "",
         sentences.arguments(plan),
     ]
 
@@ -61,15 +73,34 @@ def test_the_plan_and_the_report_say_the_same(found: Findings) -> None:
         ),
     ],
 )
-def test_a_forecast_is_told_beside_vllms_own(own: tuple[float, float], told: str) -> None:
+def test_a_forecast_is_told_beside_vllms_own(
+    found: Findings, own: tuple[float, float], told: str
+) -> None:
     makespan, gap = own
-    said = sentences.forecast(
-        Forecast(
-            requests=5,
-            makespan_s=8.0,
-            longest_gap_s=0.1,
-            default_makespan_s=makespan,
-            default_longest_gap_s=gap,
-        )
+    forecast = Forecast(
+        requests=5,
+        makespan_s=8.0,
+        longest_gap_s=0.1,
+        default_makespan_s=makespan,
+        default_longest_gap_s=gap,
     )
-    assert told in said
+    assert told in (sentences.forecast(replace(found.plan, forecast=forecast)) or "")
+
+
+def test_an_output_length_that_nobody_knows_is_called_assumed_wherever_it_is_used(
+    found: Findings,
+) -> None:
+    assert found.plan.inputs.output.assumed
+    for sentence in (sentences.refused, sentences.capacity, sentences.forecast, sentences.cost):
+        assert "assumed)" in (sentence(found.plan) or ""), sentence
+    output = replace(found.plan.inputs.output, origin="--max-output")
+    asked = replace(found.plan, inputs=replace(found.plan.inputs, output=output))
+    for sentence in (sentences.refused, sentences.capacity, sentences.forecast, sentences.cost):
+        assert "assumed" not in (sentence(asked) or "assumed"), sentence
+
+
+def test_what_the_run_will_cost_is_told_with_its_range(found: Findings) -> None:
+    said = sentences.cost(found.plan) or ""
+    assert "5,000 tokens in, 700 out (256 each, assumed) and 3.00 h on 4 GPUs (predicted" in said
+    assert "90.0 min to 4.50 h with another draw" in said
+    assert said.endswith("At 2.50 per GPU and hour that is 30.00 (15.00 to 45.00).")

@@ -35,7 +35,8 @@ def test_a_plan_that_nobody_ran_is_predicted(tmp_path: Path) -> None:
     assert summary.basis is Label.PREDICTED
     assert (
         summary.refused
-        == "No prompt would be refused: there is room for 33,536 tokens and the answer."
+        == "No prompt is refused, cut or stopped early: the longest leaves room in 33,792 "
+        "tokens for 256 output tokens (assumed)."
     )
 
 
@@ -127,7 +128,7 @@ def test_prompts_that_would_be_refused_are_counted(tmp_path: Path) -> None:
     )
     summary = summarize(load_findings(examples.write(tmp_path, found=long)))
     assert summary.refused is not None
-    assert summary.refused.startswith("50 of 100 prompts (50 %) would be refused")
+    assert summary.refused.startswith("50 of 100 prompts (50 %) fill the context of 131,072")
 
 
 def test_short_prompts_need_no_chunks(tmp_path: Path) -> None:

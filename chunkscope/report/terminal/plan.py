@@ -34,10 +34,8 @@ def show_plan(plan: Plan, console: "Console") -> None:
     if plan.tried:
         console.print()
         console.print(_tried(plan, console.width))
-    if plan.forecast is not None:
-        console.print(Text(sentences.forecast(plan.forecast)))
-    if (preempted := sentences.preemptions(plan)) is not None:
-        console.print(Text(preempted))
+    for said in _predicted(plan):
+        console.print(Text(said))
     console.print()
     console.print(Text(sentences.arguments(plan), overflow="fold"))
 
@@ -52,8 +50,13 @@ def _why(plan: Plan) -> Iterator[Text]:
     yield Text(sentences.length_rule(plan))
     yield from (Text(f"But {reason.text}.") for reason in plan.adjustments)
     yield Text(f"With these settings: {sentences.chunks(plan.chunks)}")
-    if plan.refused.prompts:
-        yield Text(sentences.refused(plan.refused))
+    if plan.refused.prompts or plan.settings.max_model_len is not None:
+        yield Text(sentences.refused(plan) or "")
+
+
+def _predicted(plan: Plan) -> Iterator[str]:
+    said = (sentences.forecast, sentences.preemptions, sentences.cost, sentences.client)
+    yield from filter(None, (sentence(plan) for sentence in said))
 
 
 def _decisions(plan: Plan, width: int) -> Table:
