@@ -41,6 +41,8 @@ class LengthPromises(_Table):
     p99: Tokens | None = None
     min_rows: Count | None = None
     bad_rows: Count | None = None
+    prefix_hit_rate: Share | None = None
+    shared_prefix_tokens: Tokens | None = None
 
 
 class DataPromises(LengthPromises):

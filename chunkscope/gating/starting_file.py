@@ -16,7 +16,7 @@ from chunkscope.errors import InputError
 from chunkscope.findings import Findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
-from chunkscope.gating.promises.data import all_rows
+from chunkscope.gating.promises.data import all_rows, reuse_of
 from chunkscope.gating.promises.memory import measured_peaks, predicted_peaks
 
 ROOM = 0.1
@@ -128,6 +128,9 @@ def _data(findings: Findings) -> Iterator[Promise]:
         p95 = lengths.percentile(95) or 0
         yield line("p95", more(p95), f"tokens; today {p95:,.0f}")
     yield line("min_rows", floor(rows * (1 - ROOM)), f"today {rows:,}")
+    if (reuse := reuse_of(profile.datasets)) and (found := reuse.hit_rate):
+        least = f"{floor(100 * found * (1 - ROOM))}%"
+        yield line("prefix_hit_rate", least, f"at least; today {100 * found:.1f} %")
     yield line("bad_rows", profile.skipped, "rows that could not be used, at most")
     if len(profile.datasets) <= MANY_DATASETS:
         names = [dataset.name for dataset in profile.datasets if dataset.rows]

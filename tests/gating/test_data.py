@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.lengths.profile import Profile, Sample
+from chunkscope.lengths.profile import DatasetProfile, Profile, Sample
+from chunkscope.lengths.reuse import PrefixReuse
 from tests.plans import TOKENIZER, dataset
 
 ALL = "all together"
@@ -132,3 +133,48 @@ def test_a_dataset_that_failed_keeps_no_promise(place):
         broken = place.one(f"[data]\n{promise}\nallow_sample = true")
         assert not broken.kept
         assert "line 2 is not JSON" in broken.note
+
+
+def shared(name: str, *, common: int, cached: int) -> DatasetProfile:
+    """Ten prompts of a hundred tokens."""
+    reuse = PrefixReuse(
+        prompts=10,
+        tokens=1000,
+        common_tokens=common,
+        cached_tokens=cached,
+        best_order_cached_tokens=cached,
+        working_set_tokens=1000 - cached,
+    )
+    return dataset(name, [100] * 10, prefixes=reuse)
+
+
+def test_so_much_has_to_be_shared(place):
+    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(shared("a", common=48, cached=600),)))
+    assert place.one('[data]\nprefix_hit_rate = "60%"').kept
+    broken = place.one('[data]\nprefix_hit_rate = "60.1%"')
+    assert (broken.kept, broken.promised, broken.found) == (False, "at least 60.1 %", "60 %")
+    assert place.one("[data]\nshared_prefix_tokens = 48").kept
+    assert not place.one("[data]\nshared_prefix_tokens = 49").kept
+    assert place.one('[data.of.a]\nprefix_hit_rate = "60%"').subject == "a"
+
+
+def test_all_together_share_what_they_share(place):
+    sets = (shared("a", common=48, cached=600), shared("b", common=32, cached=200))
+    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=sets))
+    assert place.one('[data]\nprefix_hit_rate = "40%"').kept
+    assert not place.one('[data]\nprefix_hit_rate = "41%"').kept
+    assert place.one('[data.of.b]\nprefix_hit_rate = "20%"').kept
+
+
+@pytest.mark.parametrize("promise", ['prefix_hit_rate = "0%"', "shared_prefix_tokens = 0"])
+def test_what_was_not_measured_keeps_no_promise(place, promise):
+    sets = (shared("a", common=48, cached=600), dataset("b", [7]))
+    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=sets))
+    assert not place.one(f"[data]\n{promise}").kept
+    assert place.one(f"[data.of.a]\n{promise}").kept
+
+
+def test_of_a_sample_it_is_no_evidence(place):
+    sample = replace(shared("a", common=48, cached=600), sample=Sample(rows=10, out_of=99, seed=0))
+    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(sample,)))
+    assert not place.one('[data]\nprefix_hit_rate = "5%"').kept

@@ -5,12 +5,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from chunkscope.artefacts.figures import Better
-from chunkscope.artefacts.units import COUNT, TOKENS, Unit
+from chunkscope.artefacts.units import COUNT, SHARE, TOKENS, Unit
 from chunkscope.gating.budget import DataPromises, LengthPromises
 from chunkscope.gating.evidence import Evidence, doubt_of
 from chunkscope.gating.verdict import Verdict, doubted, limited
 from chunkscope.lengths.profile import ALL, DatasetProfile, together
+from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.lengths.reuse_together import reuse_together
 
+AT_LEAST = {"min_rows", "prefix_hit_rate", "shared_prefix_tokens"}  # the others: at most
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 
 
@@ -52,14 +55,25 @@ def _lengths(
         "min_rows": (all_rows(datasets), COUNT),
         "bad_rows": (sum(dataset.skipped for dataset in datasets), COUNT),
     }
+    if limits.prefix_hit_rate is not None or limits.shared_prefix_tokens is not None:
+        reuse = reuse_of(datasets)
+        figures["prefix_hit_rate"] = (reuse.hit_rate if reuse else None, SHARE)
+        figures["shared_prefix_tokens"] = (reuse.common_tokens if reuse else None, TOKENS)
     for key, (found, unit) in figures.items():
         if (limit := getattr(limits, key)) is None:
             continue
         told: dict[str, Any] = {"subject": subject, "where": (*where, key)}
-        if key == "min_rows":
-            yield limited(f"data.{key}", limit, found, unit, better=Better.MORE, **told)
-        else:
-            yield doubted(limited(f"data.{key}", limit, found, unit, **told), doubt)
+        if key in AT_LEAST:
+            told["better"] = Better.MORE
+        verdict = limited(f"data.{key}", limit, found, unit, **told)
+        yield verdict if key == "min_rows" else doubted(verdict, doubt)
+
+
+def reuse_of(datasets: Sequence[DatasetProfile]) -> PrefixReuse | None:
+    """None where it was not measured of every dataset that has prompts."""
+    measured = [dataset.prefixes for dataset in datasets if dataset.rows]
+    known = [reuse for reuse in measured if reuse is not None]
+    return reuse_together(known) if known and len(known) == len(measured) else None
 
 
 def all_rows(datasets: Iterable[DatasetProfile]) -> int:
