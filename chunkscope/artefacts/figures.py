@@ -143,6 +143,12 @@ FIGURES = (
     _scheduled("chunks_max", "most chunks of one prompt", "most chunks of one"),
     _scheduled("preemptions", "preemptions", "preemptions", better=Better.LESS),
     _scheduled("prefix_hit_rate", "prefix-cache hits", "prefix-cache hits", SHARE),
+    replace(
+        _scheduled(
+            "predicted_prefix_hit_rate", "prefix-cache hits, predicted", "  predicted", SHARE
+        ),
+        once=True,
+    ),
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}

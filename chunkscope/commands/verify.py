@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def verify(
     plan: shared.PlanFile = shared.PLAN,
-    profile: shared.ProfileFiles = None,
+    profile: shared.ProfileFile = None,
     model: Annotated[
         str | None,
         shared.model_option("Folder, hub id or built-in name. [default: the plan's]"),
@@ -56,8 +56,9 @@ def verify(
         Task | None, typer.Option(help="What is asked of the model. [default: the plan's]")
     ] = None,
     shared_prefix: Annotated[
-        int, typer.Option(metavar="N", help="First tokens that all prompts have in common.")
-    ] = 0,
+        int | None,
+        typer.Option(metavar="N", help="First tokens all prompts share. [default: as counted]"),
+    ] = None,
     order: shared.SentIn = None,
     data: Annotated[
         list[str] | None,
@@ -102,7 +103,7 @@ def verify(
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
     from chunkscope.costs.gpus import parse_memory
-    from chunkscope.lengths.profile import load_profiles
+    from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.verification.rows import Report
     from chunkscope.verification.settings import parse_engine_args
@@ -129,8 +130,7 @@ def verify(
         tokenizer=tokenizer,
         command=console.command(),
     )
-    made = Plan.load(plan)
-    loaded = made, load_profiles(shared.profiles_for(plan, made, profile))
+    loaded = Plan.load(plan), Profile.load(shared.profile_for(plan, profile))
     with console.verify_progress(quiet=quiet) as listener:
         report = Report(output=output, listener=listener, on_failure=_tell_failure)
         if endpoint is not None:

@@ -30,6 +30,9 @@ from chunkscope.verification.settings import ComparedSetting
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
 MEASURED = Cause(status=Status.OK, text="")
+NOT_EMPTIED = (
+    "vLLM did not empty its prefix cache before a repeat: some hits may be of earlier ones"
+)
 TRICKLED = (
     "this vLLM cannot hold requests back: the first steps ran while others were still being sent"
 )
@@ -57,7 +60,8 @@ class EngineJob:
             "entry": self.entry,
             "task": w.task.value,
             "seed": w.seed,
-            "shared_prefix": w.shared_prefix,
+            "stretches": [(stretch.parent, stretch.tokens) for stretch in w.stretches],
+            "ends": [r.stretch for r in w.requests],
             "repeats": self.repeats,
             "warm_up": [(prompt, output, 0.0) for prompt, output in self.warm_up],
             "requests": [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in w.requests],
@@ -174,7 +178,9 @@ def _follow(
 def _keep_repeat(event: dict[str, Any], record: EngineRecord, workload: Workload) -> None:
     answers = [Answer(**answer) for answer in event["answers"]]
     at_once = not any(request.arrival_s for request in workload.requests)
-    record.notes = (TRICKLED,) if at_once and not event["held"] else ()
+    found = {TRICKLED: at_once and not event["held"], NOT_EMPTIED: not event["emptied"]}
+    noted = (note for note, is_so in found.items() if is_so)
+    record.notes = tuple(dict.fromkeys((*record.notes, *noted)))
     record.repeats.append(figures_of(answers, workload, event["steps"]))
     record.answers += answers
     record.steps.append(event["steps"])

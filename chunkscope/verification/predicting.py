@@ -1,29 +1,43 @@
-"""What the memory model of `recommend` says of a setting, to stand beside what was measured."""
+"""What is predicted of a setting, to stand beside what was measured: memory, prefix-cache hits."""
 
 from contextlib import suppress
 from dataclasses import replace
 
 from chunkscope.costs.gpus import Gpu, find_gpu
 from chunkscope.costs.models.shape import ModelShape
+from chunkscope.costs.step_time import StepModel, step_model
 from chunkscope.engine.choices import Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
-from chunkscope.engine.settings import Settings
+from chunkscope.engine.rules import rules_of
+from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import ChunkscopeError
+from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Machine, Predicted, Run
 
 NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
+SCHEDULED_BY = (
+    *("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"),
+    *("enable_chunked_prefill", "enable_prefix_caching", "block_size"),
+)
+# What is there from the start is scheduled in the same steps however long they take.
+ANY_STEP = StepModel(
+    fixed_s=1.0, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="any"
+)
 
 
 def with_prediction(
     run: Run, shape: ModelShape, machine: Machine | None, workload: Workload
 ) -> Run:
-    """Nothing is predicted on a CPU, on an unknown GPU, or before vLLM said what it runs with."""
-    gpu = _gpu(machine)
-    if machine is None or gpu is None or machine.vllm is None:
+    """Nothing is predicted before vLLM said what it runs with; on a CPU or an unknown GPU, hits."""
+    if machine is None or machine.vllm is None:
         return run
-    if not all(run.engine.get(name) for name in NEEDED):
+    with suppress(ChunkscopeError):  # what the simulator would refuse, an engine may have taken
+        rate = _prefix_hit_rate(run, shape, machine, workload)
+        run = replace(run, predicted_prefix_hit_rate=rate)
+    gpu = _gpu(machine)
+    if gpu is None or not all(run.engine.get(name) for name in NEEDED):
         return run
     there = Deployment(
         release=release(machine.vllm),
@@ -53,6 +67,40 @@ def with_prediction(
             kv_cache_gib=memory.kv_cache_gib,
         ),
     )
+
+
+def _prefix_hit_rate(
+    run: Run, shape: ModelShape, machine: Machine, workload: Workload
+) -> float | None:
+    """The same requests through the simulator, with the KV cache that the engine had.
+
+    None for models that keep less than every token: what vLLM finds of those is another matter.
+    """
+    engine, step = run.engine, _step(shape, machine, workload)
+    blocks = engine.get("num_gpu_blocks")
+    known = all(engine.get(name) is not None for name in SCHEDULED_BY) and blocks
+    if not known or step is None or shape.hybrid or shape.attention.sliding_layers:
+        return None
+    circumstances = Circumstances(
+        requests=workload.requests,
+        stretches=workload.stretches,
+        rules=rules_of(release(machine.vllm)),
+        step=step,
+        prompt_logprobs=workload.task is Task.LOGLIKELIHOOD,
+    )
+    args = EngineArgs(
+        **{name: engine[name] for name in SCHEDULED_BY},
+        async_scheduling=bool(engine.get("async_scheduling")),
+        kv_cache_tokens=blocks * engine["block_size"],
+    )
+    return run_setting(circumstances, args).cached_tokens / workload.input_tokens
+
+
+def _step(shape: ModelShape, machine: Machine, workload: Workload) -> StepModel | None:
+    if not any(request.arrival_s for request in workload.requests):
+        return ANY_STEP
+    gpu = _gpu(machine)
+    return step_model(shape, gpu, machine.gpus or 1) if gpu else None
 
 
 def _gpu(machine: Machine | None) -> Gpu | None:

@@ -11,10 +11,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from chunkscope.errors import InputError
+import numpy as np
+
+from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths import sampling
+from chunkscope.lengths.block_hashes import hash_blocks
 from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.prefixes import PromptBlocks
 from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.sharing import Sharing
+from chunkscope.lengths.stretches import MOST_PROMPTS, sharing_of
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Source
@@ -71,6 +77,8 @@ def real_prompts(
     A row is used again only when all have been used; the longest request of the workload is the
     room there is: answers are cut down before it is exceeded.
     """
+    if len(workload.requests) > MOST_PROMPTS:
+        raise UsageError(f"--data takes at most {MOST_PROMPTS:,} --requests", hint=RANDOM_INSTEAD)
     options = _repeatable(profile)
     counter = _same_tokenizer(profile, tokenizer, options)
     most = max(FEWEST_ROWS, ROWS_PER_REQUEST * len(workload.requests))
@@ -95,7 +103,7 @@ def real_prompts(
         source=_said(sources, paths, again=len(chosen) - len(set(chosen))),
         complete=tuple(rows[row].complete for row in chosen),
     )
-    return _with_lengths(workload, [len(prompt) for prompt in ids], room), real
+    return _with_prompts(workload, ids, room), real
 
 
 def _as_named(sources: Sequence[Source], profile: Profile) -> list[Source]:
@@ -104,16 +112,29 @@ def _as_named(sources: Sequence[Source], profile: Profile) -> list[Source]:
     return [replace(source, name=names.get(source.path, source.name)) for source in sources]
 
 
-def _with_lengths(workload: Workload, lengths: Sequence[int], room: int) -> Workload:
+def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -> Workload:
+    """As long as these prompts, which share what they share."""
+    sharing = _sharing(ids)
     requests = tuple(
         replace(
             request,
             prompt_tokens=length,
             output_tokens=max(1, min(request.output_tokens, room - length)),
+            stretch=stretch,
         )
-        for request, length in zip(workload.requests, lengths, strict=True)
+        for request, length, stretch in zip(
+            workload.requests, sharing.lengths, sharing.ends, strict=True
+        )
     )
-    return replace(workload, requests=requests)
+    return replace(workload, requests=requests, stretches=sharing.stretches, shared_prefix=0)
+
+
+def _sharing(ids: Sequence[Sequence[int]]) -> Sharing:
+    rows = [np.array(prompt, "<u4").tobytes() for prompt in ids]
+    hashes, full = hash_blocks(rows, [0] * len(rows), [0] * len(rows))
+    _, blocks = np.unique(hashes, return_inverse=True)
+    tokens, reads = np.array([len(prompt) for prompt in ids]), np.ones(len(ids), bool)
+    return sharing_of(PromptBlocks(tokens=tokens, full=full, reads=reads, blocks=blocks))
 
 
 def _said(sources: Sequence[Source], paths: Sequence[str], *, again: int) -> str:

@@ -101,6 +101,7 @@ class Run:
     kv_cache_tokens: int | None = None
     kv_concurrency: float | None = None  # requests of max_model_len at once, by vLLM's own count
     predicted: Predicted | None = None
+    predicted_prefix_hit_rate: float | None = None  # by the simulator, of the same requests
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
@@ -164,7 +165,7 @@ class Verification(Artefact):
     schema: ClassVar = VERIFY_SCHEMA
     made_by: ClassVar = "chunkscope verify --model MODEL"
     default_path: ClassVar = Path("reports/verify.json")
-    added_later: ClassVar = frozenset({"can_go"})
+    added_later: ClassVar = frozenset({"can_go", "predicted_prefix_hit_rate"})
 
     model: Subject
     workload: Workload
@@ -229,7 +230,17 @@ _COMPARED = in_group(Group.THROUGHPUT, Group.TTFT, Group.ITL, Group.E2E)
 _RUN = (
     *("setting", "same_as", "args", "status", "message", "phase", "started", "took_s", "start_s"),
     *("activation_peak_gib", "device_peak_gib", "weights_gib", "kv_cache_tokens", "kv_concurrency"),
-    *("predicted", *_FIGURES, "spread", "distribution", "repeats", "workers", "engine", "log"),
+    *(
+        "predicted",
+        "predicted_prefix_hit_rate",
+        *_FIGURES,
+        "spread",
+        "distribution",
+        "repeats",
+        "workers",
+        "engine",
+        "log",
+    ),
     "notes",
 )
 
@@ -261,7 +272,7 @@ def _spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
 
 def _run_fields(run: dict[str, Any]) -> dict[str, Any]:
     figures = {name: run[name] for name in _FIGURES}
-    kept = {f.name: run[f.name] for f in fields(Run) if f.name != "figures"}
+    kept = {f.name: run[f.name] for f in fields(Run) if f.name in run}
     return {
         **kept,
         "figures": None if figures["makespan_s"] is None else _figures_fields(figures),

@@ -104,6 +104,8 @@ def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:
         task=made_with.task,
         max_output=made_with.output.tokens,
         entry=made_with.entry,
+        shared_prefix=made_with.shared_prefix,
+        order=made_with.order,
     )
 
 

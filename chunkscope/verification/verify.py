@@ -42,8 +42,8 @@ class VerifyOptions:
     arrivals: str = BATCH
     task: Task | None = None
     max_output: int | None = None
-    shared_prefix: int = 0
-    order: SendOrder | None = None
+    shared_prefix: int | None = None  # None: as the data has it
+    order: SendOrder | None = None  # likewise
     repeats: int = 3
     timeout_s: float = 1_800
     load_format: str = "auto"
@@ -61,8 +61,13 @@ class VerifyOptions:
             raise UsageError(f"--repeats must be at least 1, not {self.repeats}")
         if self.timeout_s <= 0:
             raise UsageError(f"--timeout must be over 0 seconds, not {self.timeout_s:g}")
-        if self.shared_prefix < 0:
+        if self.shared_prefix is not None and self.shared_prefix < 0:
             raise UsageError(f"--shared-prefix must not be negative: {self.shared_prefix}")
+        if self.shared_prefix is not None and self.data:
+            raise UsageError(
+                "--shared-prefix and --data exclude each other",
+                hint="leave one of them out: real prompts share what they share",
+            )
 
 
 def verify(
@@ -196,6 +201,7 @@ def workload_for(
             "the plan was made from another profile",
             hint="make both anew: `chunkscope analyze` and then `chunkscope recommend`",
         )
+    asked = options.shared_prefix
     workload = draw_workload(
         chosen_datasets(profile, plan.inputs.dataset),
         Drawing(
@@ -207,7 +213,7 @@ def workload_for(
             arrivals=options.arrivals,
             task=options.task or plan.inputs.task,
             long_over=plan.threshold or plan.inputs.cuts.conservative_threshold,
-            shared_prefix=options.shared_prefix,
+            shared_prefix=plan.inputs.shared_prefix if asked is None else asked,
             order=options.order or plan.inputs.order,
         ),
     )

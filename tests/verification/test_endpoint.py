@@ -287,16 +287,6 @@ def test_texts_go_to_the_chat_where_there_is_nothing_else():
     assert sorted(set(contents)) == ["one", "three", "two"]
 
 
-def test_texts_and_a_shared_prefix_exclude_each_other():
-    shared = Workload(**{**_fields(workload()), "shared_prefix": 10})
-    with pytest.raises(UsageError, match="--shared-prefix"):
-        measure("http://localhost:1", shared, prompts=TEXTS)
-
-
-def _fields(value):
-    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
-
-
 def test_what_does_not_fit_is_not_sent():
     models = {"data": [{"id": "m", "max_model_len": 32}]}
     with (

@@ -12,7 +12,7 @@ from chunkscope.engine.logs import Status
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
-from chunkscope.verification.engine_run import TRICKLED, EngineJob, Measured, measure
+from chunkscope.verification.engine_run import NOT_EMPTIED, TRICKLED, EngineJob, Measured, measure
 from chunkscope.verification.result import Machine
 from chunkscope.verification.settings import ComparedSetting
 
@@ -33,7 +33,7 @@ BEGUN = [
     {"event": "ready", "start_s": 1.0, "engine": {}, "workers": [{"rank": 0, "device": "cpu"}]},
 ]
 REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
-REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True}
+REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True, "emptied": True}
 MEASURED = {"event": "measured"}
 BURST = {"event": "burst", "steps": STEPS}
 NOBODY = VerifyProgress()
@@ -70,6 +70,12 @@ def measured(
     )
     setting = ComparedSetting(name="plan", settings=Settings())
     return measure(setting, job, folder / "verify-plan.log", listener)
+
+
+def test_a_prefix_cache_that_was_not_emptied_is_noted_once(tmp_path) -> None:
+    again = {**REPEAT, "emptied": False}
+    found = measured(tmp_path, *BEGUN, REPEAT, again, again, MEASURED, {"event": "done"})
+    assert found.run.notes == (NOT_EMPTIED,)
 
 
 def test_an_engine_that_tells_everything_is_a_row(tmp_path) -> None:

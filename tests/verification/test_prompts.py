@@ -4,6 +4,7 @@ import datetime
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations, takewhile
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 import chunkscope
 from chunkscope import AnalyzeOptions
 from chunkscope.engine.choices import Task
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.sharing import depths
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.sources.base import ReadOptions
@@ -330,3 +332,33 @@ def test_tekken_ids_are_those_of_mistral_common(shared):
     tekken = MistralTokenizer.from_file(str(embedded_default())).instruct_tokenizer.tokenizer
     expected = [tekken.encode(text, bos=True, eos=False) for text in real.texts]
     assert [list(ids) for ids in real.ids] == expected
+
+
+def test_real_prompts_share_what_they_share(tmp_path) -> None:
+    """Shots of two kinds before each question: what is predicted of them is of these very rows."""
+    shots = ["One and one is two. " * 20, "A cube has six sides. " * 20]
+    rows = [{"prompt": f"{shots[n % 2]}Question {n}?"} for n in range(8)]
+    paths = [jsonl(tmp_path / "few.jsonl", *rows, {"prompt": "Nothing in common?"})]
+    profile = chunkscope.analyze([str(path) for path in paths])
+    sent, real = again(paths, profile, every_prompt(profile))
+    for one, other in combinations(range(len(real.ids)), 2):
+        pairs = zip(real.ids[one], real.ids[other], strict=False)
+        alike = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
+        assert tokens_shared(sent, one, other) == alike // 16 * 16
+    assert max(depths(sent.stretches)) > 80
+
+
+def tokens_shared(sent: Workload, one: int, other: int) -> int:
+    def path(stretch: int) -> set[int]:
+        return {stretch, *path(sent.stretches[stretch].parent)} if stretch >= 0 else set()
+
+    both = path(sent.requests[one].stretch) & path(sent.requests[other].stretch)
+    return max((depths(sent.stretches)[stretch] for stretch in both), default=0)
+
+
+def test_more_real_prompts_than_can_be_compared_are_refused(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(module, "MOST_PROMPTS", 2)
+    paths = [jsonl(tmp_path / "a.jsonl", *({"prompt": f"Row {n}"} for n in range(3)))]
+    profile = chunkscope.analyze([str(path) for path in paths])
+    with pytest.raises(UsageError, match="--data takes at most 2 --requests"):
+        again(paths, profile, every_prompt(profile))

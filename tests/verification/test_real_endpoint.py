@@ -20,6 +20,7 @@ from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
 from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError, MissingError
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
@@ -169,11 +170,15 @@ def workload(
     task: Task = Task.GENERATE,
     shared: int = 0,
 ) -> Workload:
+    end = 0 if shared else -1
     return Workload(
         requests=tuple(
-            Request(prompt_tokens=length, output_tokens=output, arrival_s=number * apart_s)
+            Request(
+                prompt_tokens=length, output_tokens=output, arrival_s=number * apart_s, stretch=end
+            )
             for number, length in enumerate(lengths)
         ),
+        stretches=(Stretch(parent=-1, tokens=shared),) if shared else (),
         seed=7,
         arrivals="batch",
         task=task,

@@ -3,13 +3,14 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from itertools import combinations
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from chunkscope.verification.process import INSIDE
 
-TASK = {"seed": 0, "shared_prefix": 0, "task": "generate"}
+TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "task": "generate"}
 
 
 @pytest.fixture(autouse=True)
@@ -127,11 +128,72 @@ def test_a_request_that_is_refused_ends_the_waiting():
         sent({}, [(10, 1, 0.0), (10, 101, 0.0)])
 
 
-def test_only_what_is_measured_gets_the_given_prompts_and_the_shared_prefix():
-    task = {"prompts": [[7, 7, 7]], "shared_prefix": 2}
-    engine, _, _ = sent({}, [(3, 1, 0.0)], task=task)
-    warm, real = engine.prompts["w.0"], engine.prompts["0.0"]
-    assert len(warm) == 5
-    assert real[2] == 7
-    assert real[:2] != [7, 7]
-    assert warm[:2] != real[:2]
+def test_only_what_is_measured_gets_the_given_prompts():
+    engine, _, _ = sent({}, [(3, 1, 0.0)], task={"prompts": [[7, 7, 7]]})
+    assert len(engine.prompts["w.0"]) == 5
+    assert engine.prompts["0.0"] == [7, 7, 7]
+
+
+def test_prompts_share_what_the_task_says():
+    task = {"stretches": [(-1, 8), (0, 8)], "ends": [0, 1, -1]}
+    engine, _, _ = sent({}, REQUESTS, task=task)
+    first, second, third = (engine.prompts[f"0.{n}"] for n in range(3))
+    assert [len(prompt) for prompt in (first, second, third)] == [10, 20, 30]
+    assert alike(first, second) == 8
+    assert alike(first, third) == alike(engine.prompts["w.0"], first) == 0
+
+
+# -- what prompts share ----------------------------------------------------------------------------
+
+# Two beginnings; the first goes on in two ways.
+TREE = [(-1, 32), (0, 16), (0, 5), (-1, 40)]
+ENDS = [0, 1, 1, 2, 2, 3, 3, -1, -1, 0]
+DEPTHS = [32, 48, 37, 40]
+FEW = (1, 12)  # so few that random ids would often go on alike
+
+
+def alike(one: "list[int]", other: "list[int]") -> int:
+    """How many tokens both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def tokens_shared(one: int, other: int) -> int:
+    """By the tree alone: the depth of the deepest stretch that both are in."""
+
+    def path(end: int) -> "set[int]":
+        return {end, *path(TREE[end][0])} if end >= 0 else set()
+
+    both = path(ENDS[one]) & path(ENDS[other])
+    return max((DEPTHS[stretch] for stretch in both), default=0)
+
+
+def test_prompts_share_their_stretches_and_not_one_token_more():
+    from chunkscope_prompts import SharingIds
+
+    made = SharingIds(TREE, ENDS, FEW)
+    for repeat in range(20):
+        prompts = [made.prompt(f"0/{repeat}", place, 60) for place in range(len(ENDS))]
+        for one, other in combinations(range(len(ENDS)), 2):
+            assert alike(prompts[one], prompts[other]) == tokens_shared(one, other)
+        assert all(FEW[0] <= token < FEW[1] for prompt in prompts for token in prompt)
+
+
+def test_a_prompt_that_ends_within_a_stretch_is_its_beginning():
+    from chunkscope_prompts import SharingIds
+
+    made = SharingIds(TREE, ENDS, FEW)
+    whole = made.prompt("0", 2, 60)
+    assert made.prompt("0", 1, 40) == whole[:40]
+    assert made.prompt("0", 1, 48) == whole[:48]
+
+
+def test_the_same_seed_makes_the_same_prompts_and_another_one_others():
+    from chunkscope_prompts import SharingIds
+
+    def prompts(seed: str) -> "list[list[int]]":
+        made = SharingIds(TREE, ENDS, (1, 1_000))
+        return [made.prompt(seed, place, 60) for place in range(len(ENDS))]
+
+    assert prompts("7/0") == prompts("7/0")
+    assert not {*map(tuple, prompts("7/0"))} & {*map(tuple, prompts("7/1"))}

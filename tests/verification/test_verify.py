@@ -10,7 +10,7 @@ from chunkscope.costs.models import find_model
 from chunkscope.engine.check import config_of
 from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.verification import machine
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.prompts import RealPrompts
@@ -45,6 +45,11 @@ def test_the_workload_leaves_room_for_the_plans_max_model_len() -> None:
     workload, _ = workload_for(made, profile(data=MIXED), VerifyOptions(requests=500))
     room = made.argument("max_model_len").value
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
+
+
+def test_real_prompts_and_a_shared_prefix_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="--shared-prefix and --data exclude each other"):
+        VerifyOptions(data=["rows.jsonl"], shared_prefix=0)
 
 
 def test_prompts_over_the_plans_threshold_count_as_long() -> None:

@@ -1,6 +1,6 @@
 """What a server is asked: prompts as random token ids or as text, and the body of a request."""
 
-import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -9,6 +9,7 @@ import orjson
 
 from chunkscope.engine.choices import Task
 from chunkscope.simulation.workload import Workload
+from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 
 # Words of nearly every vocabulary, past its special tokens.
 WORDS = (1_000, 20_000)
@@ -23,7 +24,7 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomIds:
-    """Random ids, other ones in every repeat and in every run: no prefix cache knows them.
+    """Random ids that share as the data does, others in every repeat and in every run.
 
     `run` tells this run from others, whose prompts may still be in the server's cache. A warm-up
     is repeat -1.
@@ -33,20 +34,17 @@ class RandomIds:
     run: str
     range: tuple[int, int]
 
-    def prompt(self, repeat: int, index: int, length: int) -> list[int]:
-        ids = self._random(f"{repeat}/{index}", length)
-        shared = min(self.workload.shared_prefix, length - 1)
-        if shared > 0:
-            ids[:shared] = self._random(f"{repeat}/shared", shared)
-        return ids
+    def prompts(self, repeat: int, places: Sequence[int]) -> list[list[int]]:
+        """Those of these requests of the workload."""
+        requests = self.workload.requests
+        stretches = [(stretch.parent, stretch.tokens) for stretch in self.workload.stretches]
+        ids = SharingIds(stretches, [request.stretch for request in requests], self.range)
+        seed = f"{self.workload.seed}/{self.run}/{repeat}"
+        return [ids.prompt(seed, place, requests[place].prompt_tokens) for place in places]
 
     def probe(self) -> list[int]:
         """A short one, to see whether ids are taken; ends in the highest that will be sent."""
         return [self.range[0], self.range[1] - 1]
-
-    def _random(self, which: str, length: int) -> list[int]:
-        chance = random.Random(f"{self.workload.seed}/{self.run}/{which}")  # noqa: S311
-        return chance.choices(range(*self.range), k=length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

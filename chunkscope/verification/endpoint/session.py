@@ -11,7 +11,7 @@ from uuid import uuid4
 from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.logs import Status
-from chunkscope.errors import InputError, UsageError
+from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.exchange import Exchange
@@ -58,11 +58,6 @@ def measure_endpoint(
 
     An error is raised for what makes no sense to send; what happens once it is sent is a result.
     """
-    if prompts is not None and workload.shared_prefix:
-        raise UsageError(
-            "--shared-prefix and --data exclude each other with --endpoint",
-            hint="leave one of them out: texts share what they share",
-        )
     connection = Connection(parse_address(url), key)
     _allow_files(len(workload.requests))
     listener.setting(SETTING, 1, 1)
@@ -271,7 +266,7 @@ class _Session:
     async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Answer]:
         """Requests and their numbers; the answer to each."""
         # Made before the clock starts: a long prompt of token ids takes a while to write down.
-        bodies = [self._body(repeat, index, request) for index, request in requests]
+        bodies = self._bodies(repeat, requests)
         self.sent, self.answered = len(requests), 0
         exchange = Exchange(self.connection, self.form)
         at = [request.arrival_s for _, request in requests]
@@ -280,13 +275,20 @@ class _Session:
             self.late_s = max(self.late_s, exchange.late_s)
         return answers
 
-    def _body(self, repeat: int, index: int, request: Request) -> bytes:
-        salt, output = f"{self.name}/{repeat}", request.output_tokens
+    def _bodies(self, repeat: int, requests: Sequence[tuple[int, Request]]) -> list[bytes]:
+        salt, places = f"{self.name}/{repeat}", [place for place, _ in requests]
+        outputs = [request.output_tokens for _, request in requests]
         if self.real is None:
-            ids = self.ids.prompt(repeat, index, request.prompt_tokens)
-            return self.form.body(ids, output, salt=salt)
-        text, is_complete = self.real.texts[index], self.real.is_complete(index)
-        return self.form.body(text, output, salt=salt, is_complete=is_complete)
+            prompts = self.ids.prompts(repeat, places)
+            both = zip(prompts, outputs, strict=True)
+            return [self.form.body(ids, output, salt=salt) for ids, output in both]
+        real = self.real
+        return [
+            self.form.body(
+                real.texts[place], output, salt=salt, is_complete=real.is_complete(place)
+            )
+            for place, output in zip(places, outputs, strict=True)
+        ]
 
     # -- what the server counted -----------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class Measurement:
         sender = Sender(self._engine, self._task, vocab=config.model_config.get_vocab_size())
         self._events.tell("phase", phase="warming up")
         await sender.warm_up(self._task["warm_up"])
-        await self._forget()
+        emptied = await self._forget()
         requests = self._task["requests"]
         for repeat in range(self._task["repeats"]):
             self._events.tell("phase", phase="measuring", repeat=repeat)
@@ -93,8 +93,8 @@ class Measurement:
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
             found = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
-            self._events.tell("repeat", repeat=repeat, **found)
-            await self._forget()
+            self._events.tell("repeat", repeat=repeat, emptied=emptied, **found)
+            emptied = await self._forget()
         self._events.tell("measured")
         await self._sweep(sender, _facts(config))
 
@@ -112,13 +112,14 @@ class Measurement:
     async def _steps(self) -> Any:
         return (await self._ask("chunkscope_steps"))[0]
 
-    async def _forget(self) -> None:
-        """No repeat may find the prompts of the one before in the prefix cache."""
+    async def _forget(self) -> bool:
+        """Each repeat begins with an empty prefix cache; False where it could not be emptied."""
         await self._ask("chunkscope_steps")
         for _ in range(50):
             if await self._engine.reset_prefix_cache() is not False:
-                return
+                return True
             await asyncio.sleep(0.1)  # the last request still holds its blocks
+        return False
 
     async def _ask(self, method: str) -> "list[Any]":
         """What every worker answers."""

@@ -2,10 +2,11 @@
 
 import asyncio
 import inspect
-import random
 import time
 from collections.abc import Callable
 from typing import Any
+
+from chunkscope_prompts import SharingIds, random_ids
 
 
 class Sender:
@@ -136,26 +137,18 @@ class Tokens:
 
 
 class PromptIds:
-    """The prompts: given ids, or random ones, other ones in every repeat."""
+    """The prompts: given ids, or random ones that share as the data does; others in each repeat."""
 
     def __init__(self, task: "dict[str, Any]", *, vocab: int) -> None:
-        self._seed, self._shared = task["seed"], task["shared_prefix"]
-        self._given = task.get("prompts")
+        self._seed, self._given = task["seed"], task.get("prompts")
         # Special tokens sit at either end of most vocabularies.
         self._range = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
+        self._sharing = SharingIds(task["stretches"], task["ends"], self._range)
 
-    def prompt(self, name: str, index: int, length: int) -> "list[int]":
+    def prompt(self, name: str, index: int, length: int) -> Any:
         """`name` is a number in the repeats that are measured: the workload is theirs alone."""
-        measured = name.isdigit()
-        if self._given is not None and measured:
-            ids = list(self._given[index])
-        else:
-            ids = self._random(f"{self._seed}/{name}/{index}", length)
-        if self._shared and measured:
-            kept = min(self._shared, length - 1)
-            ids[:kept] = self._random(f"{self._seed}/{name}/shared", kept)
-        return ids
-
-    def _random(self, seed: str, length: int) -> "list[int]":
-        chance = random.Random(seed)
-        return chance.choices(range(*self._range), k=length)
+        if not name.isdigit():
+            return random_ids(f"{self._seed}/{name}/{index}", length, self._range)
+        if self._given is not None:
+            return list(self._given[index])
+        return self._sharing.prompt(f"{self._seed}/{name}", index, length)

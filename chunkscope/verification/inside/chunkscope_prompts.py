@@ -1,0 +1,56 @@
+"""Prompts of random token ids that share what the data's prompts share, and nothing else."""
+
+import random
+from collections import Counter
+from typing import Any
+
+
+class SharingIds:
+    """A prompt is the ids of its stretches, one after the other, and ids of its own after them.
+
+    `stretches` are (the stretch before it or -1, tokens), `ends` the last stretch of each prompt.
+    What follows the same stretch begins with another id each, as long as there are enough of them:
+    random ones alone would now and then go on alike. The same seed makes the same prompts.
+    """
+
+    def __init__(self, stretches: "list[Any]", ends: "list[int]", ids: "tuple[int, int]") -> None:
+        self._stretches, self._ends, self._ids = stretches, ends, ids
+        turns: Counter[int] = Counter()  # by stretch, how many ways it goes on
+        self._turn_of_stretch = [_next(turns, parent) for parent, _ in stretches]
+        self._turn_of_prompt = [_next(turns, end) for end in ends]
+        self._made: dict[int, list[int]] = {}
+        self._made_of = ""  # the seed
+
+    def prompt(self, seed: str, index: int, length: int) -> "list[int]":
+        if seed != self._made_of:
+            self._made, self._made_of = {}, seed
+        parts, stretch = [], self._ends[index]
+        while stretch >= 0:
+            parts.append(self._stretch(seed, stretch))
+            stretch = self._stretches[stretch][0]
+        ids = [number for part in reversed(parts) for number in part][:length]
+        rest = random_ids(f"{seed}/{index}", length - len(ids), self._ids)
+        return ids + self._begun(rest, seed, self._ends[index], self._turn_of_prompt[index])
+
+    def _stretch(self, seed: str, stretch: int) -> "list[int]":
+        if stretch not in self._made:
+            parent, tokens = self._stretches[stretch]
+            ids = random_ids(f"{seed}/stretch/{stretch}", tokens, self._ids)
+            self._made[stretch] = self._begun(ids, seed, parent, self._turn_of_stretch[stretch])
+        return self._made[stretch]
+
+    def _begun(self, ids: "list[int]", seed: str, after: int, turn: int) -> "list[int]":
+        if ids:
+            first, end = self._ids
+            shift = random_ids(f"{seed}/after/{after}", 1, self._ids)[0]
+            ids[0] = first + (shift + turn) % (end - first)
+        return ids
+
+
+def _next(turns: "Counter[int]", after: int) -> int:
+    turns[after] += 1
+    return turns[after] - 1
+
+
+def random_ids(seed: str, length: int, ids: "tuple[int, int]") -> "list[int]":
+    return random.Random(seed).choices(range(*ids), k=length)

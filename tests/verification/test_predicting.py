@@ -1,0 +1,78 @@
+"""What is predicted of the prefix cache, beside what an engine measures."""
+
+from dataclasses import replace
+
+import pytest
+
+from chunkscope.costs.models import find_model
+from chunkscope.engine.choices import Task
+from chunkscope.lengths.sharing import Stretch
+from chunkscope.simulation.workload import Request, Workload
+from chunkscope.verification.predicting import with_prediction
+from chunkscope.verification.result import Machine
+from tests.verification.runs import run
+
+CPU = Machine(device="cpu", vllm="0.28.0")
+LLAMA = find_model("llama-3.1-8b")
+ENGINE = {
+    "max_num_batched_tokens": 2_048, "max_num_seqs": 8, "long_prefill_token_threshold": 0,
+    "enable_chunked_prefill": True, "enable_prefix_caching": True, "block_size": 16,
+    "num_gpu_blocks": 1_000, "async_scheduling": False,
+}  # fmt: skip
+# Two groups, the first of them with a part of its own for two of three; and one alone.
+WORKLOAD = Workload(
+    requests=tuple(
+        Request(prompt_tokens=100, output_tokens=4, stretch=stretch)
+        for stretch in (0, 1, 1, 2, 2, -1)
+    ),
+    stretches=(
+        Stretch(parent=-1, tokens=32), Stretch(parent=0, tokens=20), Stretch(parent=-1, tokens=64),
+    ),
+    seed=0, arrivals="batch", task=Task.GENERATE, long_over=1_000,
+)  # fmt: skip
+
+
+def predicted(engine=ENGINE, workload=WORKLOAD, shape=LLAMA, machine=CPU) -> float | None:
+    made = run("plan", 1.0, engine={**engine})
+    return with_prediction(made, shape, machine, workload).predicted_prefix_hit_rate
+
+
+def test_each_prompt_finds_the_full_blocks_that_came_before_it() -> None:
+    """The second finds 32 tokens of the first, the third 48 of its 52, the fifth 64."""
+    assert predicted() == (32 + 48 + 64) / 600
+
+
+def test_larger_blocks_are_found_only_when_they_are_full() -> None:
+    assert predicted({**ENGINE, "block_size": 64, "num_gpu_blocks": 250}) == 64 / 600
+
+
+@pytest.mark.parametrize(
+    ("engine", "workload"),
+    [
+        pytest.param({"enable_prefix_caching": False}, {}, id="switched off"),
+        pytest.param({}, {"task": Task.LOGLIKELIHOOD}, id="likelihoods"),
+    ],
+)
+def test_nothing_is_found_where_vllm_does_not_look(engine, workload) -> None:
+    assert predicted({**ENGINE, **engine}, replace(WORKLOAD, **workload)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"engine": {**ENGINE, "num_gpu_blocks": None}}, id="no size is known"),
+        pytest.param({"shape": find_model("gemma-2-9b")}, id="a sliding window"),
+        pytest.param({"machine": replace(CPU, vllm=None)}, id="an engine of no version"),
+        pytest.param({"engine": {**ENGINE, "num_gpu_blocks": 3}}, id="what the simulator refuses"),
+    ],
+)
+def test_what_cannot_be_known_is_not_predicted(change) -> None:
+    assert predicted(**change) is None
+
+
+def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed() -> None:
+    requests = tuple(replace(r, arrival_s=float(n)) for n, r in enumerate(WORKLOAD.requests))
+    later = replace(WORKLOAD, requests=requests, arrivals="1/s")
+    assert predicted(workload=later) is None
+    h200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
+    assert predicted(workload=later, machine=h200) == (32 + 48 + 64) / 600
