@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from chunkscope._version import __version__
 from chunkscope.errors import InputError
-from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.profile import Profile, load_profiles
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
@@ -74,10 +74,14 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
         digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         return loaded
 
+    plan, profile = read("plan.json", Plan.load), read("profile.json", Profile.load)
+    if plan is not None and (several := plan.profile_files(folder)):
+        profile = load_profiles(several)
+        digests["profile.json"] = profile.digest()
     findings = Findings(
         folder=folder,
-        profile=read("profile.json", Profile.load),
-        plan=read("plan.json", Plan.load),
+        profile=profile,
+        plan=plan,
         verification=read("verify.json", Verification.load),
         simulation=read("simulation.json", Simulation.load),
         digests=digests,

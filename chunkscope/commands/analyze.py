@@ -268,7 +268,7 @@ def analyze(
     _show_problems(profile)
     if export is not None and export_trace is not None:
         export.write(export_trace)
-        _show_trace(export, export_trace)
+        _show_trace(export, export_trace, profile)
     console.say(f"\nwrote {output}; next: chunkscope recommend")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise typer.Exit(InputError.exit_code)
@@ -338,10 +338,11 @@ def _check_trace(file: Path, paths: Sequence[str], *, prefixes: bool) -> None:
         raise UsageError(f"--export-trace {file} would replace the data", hint="name another file")
 
 
-def _show_trace(export: "TraceExport", file: Path) -> None:
+def _show_trace(export: "TraceExport", file: Path, profile: "Profile") -> None:
     """What is in it, and how it is replayed."""
     from chunkscope.artefacts.numbers import plural, share
     from chunkscope.lengths.profile import DEFAULT_OUTPUT
+    from chunkscope.lengths.reuse import BLOCK_SIZE
 
     trace, size = export.summary, export.block_size
     found = share(trace.cached_tokens / trace.tokens if trace.tokens else None)
@@ -349,6 +350,13 @@ def _show_trace(export: "TraceExport", file: Path) -> None:
         f"wrote {file}: {plural(trace.requests, 'request')}, all sent at once; hash_ids of "
         f"{size:,} tokens each, by which {found} of the prompt tokens were sent before"
     )
+    of_data = [dataset.prefixes for dataset in profile.datasets if dataset.prefixes]
+    kept = sum(reuse.cached_tokens for reuse in of_data)
+    if size > BLOCK_SIZE and kept - trace.cached_tokens > 0.01 * trace.tokens:
+        console.say(
+            f"note: of the data itself {share(kept / trace.tokens)} were: --trace-block "
+            f"{BLOCK_SIZE} keeps that"
+        )
     if trace.assumed_outputs:
         console.say(
             f"note: {trace.assumed_outputs:,} of its output lengths are assumed: the request's "

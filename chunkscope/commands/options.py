@@ -1,11 +1,14 @@
 """Options that several commands have, and where their artefacts are when nobody says."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chunkscope.engine.choices import Entry, SendOrder, Task
+
+if TYPE_CHECKING:
+    from chunkscope.planning.plan import Plan
 
 REPORTS = Path("reports")
 PROFILE = REPORTS / "profile.json"
@@ -16,12 +19,12 @@ VERIFY = REPORTS / "verify.json"
 PlanFile = Annotated[
     Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
 ]
-ProfileFile = Annotated[
-    Path | None,
+ProfileFiles = Annotated[
+    list[Path] | None,
     typer.Option(
         "--profile",
         metavar="FILE",
-        help="What `chunkscope analyze` wrote. [default: beside the plan]",
+        help="What `chunkscope analyze` wrote; may be repeated. [default: beside the plan]",
     ),
 ]
 MaxOutput = Annotated[
@@ -80,7 +83,7 @@ def model_option(told: str) -> Any:
     return typer.Option("--model", "-m", metavar="NAME", help=told)
 
 
-def profile_for(plan: Path, given: Path | None) -> Path:
-    """The profile that was named, else the one beside the plan, else that of this folder."""
+def profiles_for(plan: Path, made: "Plan", given: list[Path] | None) -> list[Path]:
+    """Those that were named, else those that the plan was made from, else the one beside it."""
     beside = plan.with_name("profile.json")
-    return given or (beside if beside.exists() else PROFILE)
+    return given or made.profile_files(plan.parent) or [beside if beside.exists() else PROFILE]

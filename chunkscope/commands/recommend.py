@@ -16,13 +16,18 @@ from chunkscope.errors import EngineError, MissingError
 
 if TYPE_CHECKING:
     from chunkscope.costs.gpus import Gpu
-    from chunkscope.planning.plan import Plan
+    from chunkscope.planning.plan import Plan, ProfileFile
 
 
 def recommend(
-    profile: Annotated[
-        Path, typer.Argument(metavar="[PROFILE]", help="What `chunkscope analyze` wrote.")
-    ] = PROFILE,
+    profiles: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PROFILE]...",
+            help="What `chunkscope analyze` wrote; several are sent together.",
+            show_default=str(PROFILE),
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         options.model_option(options.MODEL_HELP),
@@ -82,14 +87,14 @@ def recommend(
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
     from chunkscope.engine.check import version_in, vllm_python
-    from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.policy import Cuts
     from chunkscope.planning.recommend import recommend as run
 
     if check and vllm_version is None:
         vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
     plan = run(
-        Profile.load(profile),
+        load_profiles(profiles or [PROFILE]),
         model=model,
         gpu=gpu or (_gpu_here() if gpu_memory is None else None),
         gpu_memory=gpu_memory,
@@ -113,12 +118,21 @@ def recommend(
         entry=entry or (emit.entry if emit else Entry.SERVE),
         price_per_hour=price_per_hour,
     )
-    plan = replace(plan, inputs=replace(plan.inputs, command=console.command()))
+    several = _files(profiles) if profiles and len(profiles) > 1 else ()
+    inputs = replace(plan.inputs, command=console.command(), profiles=several)
+    plan = replace(plan, inputs=inputs)
     if check:
         _check(plan)
     plan.save(output)
     _print(plan, emit, as_json=as_json)
     console.say(f"\nwrote {output}" + ("" if emit else f"; next: {_next(plan)}"))
+
+
+def _files(profiles: list[Path]) -> "tuple[ProfileFile, ...]":
+    from chunkscope.artefacts.digests import sha256_of_file
+    from chunkscope.planning.plan import ProfileFile
+
+    return tuple(ProfileFile(path=str(path), sha256=sha256_of_file(path)) for path in profiles)
 
 
 def _gpu_here() -> "Gpu | None":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def simulate(
     plan: shared.PlanFile = shared.PLAN,
-    profile: shared.ProfileFile = None,
+    profile: shared.ProfileFiles = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -80,15 +80,16 @@ def simulate(
     """
     from chunkscope.costs.calibration import Calibration, together
     from chunkscope.engine.settings import Settings
-    from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
     from chunkscope.simulation.slo import read_slo
 
+    made = Plan.load(plan)
     with console.sweep_progress(quiet=quiet) as starting:
         simulation = predict(
-            Plan.load(plan),
-            Profile.load(shared.profile_for(plan, profile)) if trace is None else None,
+            made,
+            load_profiles(shared.profiles_for(plan, made, profile)) if trace is None else None,
             SimulateOptions(
                 trace=trace,
                 requests=requests,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def verify(
     plan: shared.PlanFile = shared.PLAN,
-    profile: shared.ProfileFile = None,
+    profile: shared.ProfileFiles = None,
     model: Annotated[
         str | None,
         shared.model_option("Folder, hub id or built-in name. [default: the plan's]"),
@@ -103,7 +103,7 @@ def verify(
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
     from chunkscope.costs.gpus import parse_memory
-    from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.verification.rows import Report
     from chunkscope.verification.settings import parse_engine_args
@@ -130,7 +130,8 @@ def verify(
         tokenizer=tokenizer,
         command=console.command(),
     )
-    loaded = Plan.load(plan), Profile.load(shared.profile_for(plan, profile))
+    made = Plan.load(plan)
+    loaded = made, load_profiles(shared.profiles_for(plan, made, profile))
     with console.verify_progress(quiet=quiet) as listener:
         report = Report(output=output, listener=listener, on_failure=_tell_failure)
         if endpoint is not None:

@@ -225,6 +225,12 @@ class Profile(Artefact):
         return pd.DataFrame([_frame_row(dataset) for dataset in self.datasets])
 
 
+def load_profiles(paths: Iterable[Path]) -> Profile:
+    """One profile, or several put together."""
+    first, *others = (Profile.load(path) for path in paths)
+    return sum(others, start=first)
+
+
 def together(datasets: Iterable[DatasetProfile]) -> LengthHistogram:
     total: dict[int, int] = {}
     for dataset in datasets:

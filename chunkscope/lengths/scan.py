@@ -283,6 +283,8 @@ class _Dataset:
             prefixes=prefixes,
             sharing=sharing,
         )
+        if tally.trace is not None:
+            tally.trace.longest_first = log is not None and log.order == LONGEST_FIRST
         return Counted(profile=profile, engines=tally.engines, error=error, trace=tally.trace)
 
     def _compared(self, log: LogSummary | None) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:

@@ -11,7 +11,7 @@ before their lengths, and in the same order; so do the lengths of answers.
 import weakref
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -55,6 +55,7 @@ class TraceRows:
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
+        self.longest_first = False  # how they are sent, if not as they come
         self._file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  (read later)
         weakref.finalize(self, self._file.close)
         self._prompts: deque[tuple[int, int, list[int]]] = deque()
@@ -98,7 +99,14 @@ class TraceRows:
             row = (length, output, is_assumed, len(blocks), *blocks)
             self._file.write(array("q", row).tobytes())
 
-    def read(self) -> Iterator[TraceRow]:
+    def in_order(self) -> Iterable[TraceRow]:
+        """As they are sent; of equal length, those that begin alike one after the other."""
+        rows = self._read()
+        return (
+            sorted(rows, key=lambda row: (-row.tokens, row.blocks)) if self.longest_first else rows
+        )
+
+    def _read(self) -> Iterator[TraceRow]:
         self._file.seek(0)
         while start := self._file.read(4 * _NUMBER_BYTES):
             length, output, is_assumed, count = array("q", start)
@@ -125,7 +133,7 @@ class TraceExport:
         numbers: dict[int, int] = {}  # by what a block is known by, as they occur
         used = requests = tokens = cached = assumed = unknown = 0
         for length, output, is_assumed, blocks in chain.from_iterable(
-            rows.read() for rows in self.datasets
+            rows.in_order() for rows in self.datasets
         ):
             new = [block for block in blocks if block not in numbers]
             numbers.update(zip(new, range(used, used + len(new)), strict=True))

@@ -273,6 +273,16 @@ class Plan(Artefact):
             held = self.forecast.most_running
         return allowed if allowed is None or held is None else max(1, min(allowed, held))
 
+    def profile_files(self, folder: Path) -> list[Path]:
+        """Where several profiles are now: as they were named, or in `folder`; empty if one is gone.
+
+        Put together in this order they have the digest that the plan was made from.
+        """
+        named = [Path(profile.path) for profile in self.inputs.profiles]
+        places = [(path, folder / path.name) for path in named]
+        found = [path for both in places if (path := next(filter(Path.exists, both), None))]
+        return found if len(found) == len(named) else []
+
     def argument(self, name: str) -> Argument:
         return next(a for a in self.arguments if a.name == name)
 

@@ -77,6 +77,7 @@ def _of_plan(plan: Plan) -> Iterator[Fact]:
         each = f"{inputs.tp} x " if inputs.tp > 1 else ""
         yield "GPU", f"{each}{plan.gpu.title}, {plan.gpu.memory_gib:,.1f} GiB ({plan.gpu.source})"
     yield "from the profile", inputs.profile_digest
+    yield from ((f"with {profile.path}", profile.sha256) for profile in inputs.profiles)
     if inputs.dataset is not None:
         yield "for the dataset", inputs.dataset
     yield "aim", f"{inputs.objective}, {inputs.task}, started by {inputs.entry}"

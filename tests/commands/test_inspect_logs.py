@@ -48,7 +48,9 @@ def test_a_tokenizer_counts_the_messages_when_they_are_asked_for(
     transformers = pytest.importorskip("transformers")
     tokenizer = shared / "tokenizers" / "qwen3"
     reference = transformers.AutoTokenizer.from_pretrained(tokenizer)
-    for path in (shared / REAL).glob("*_gsm8k-agent_*"):
+    logs = sorted({*(shared / REAL).iterdir()} - {shared / REAL / "truth.jsonl"})
+    assert len(logs) == 4
+    for path in logs:
         run = analyze(tmp_path, path, "--tokenizer", tokenizer, "--field", "messages")
         assert run.code == 0, run.err
         lengths: Counter[str] = Counter()

@@ -1,5 +1,6 @@
 """`chunkscope recommend` as a user meets it: stdout, stderr, exit codes, the artefact."""
 
+import dataclasses
 import json
 import os
 import shlex
@@ -12,6 +13,7 @@ import pytest
 from chunkscope.engine.choices import Target
 from chunkscope.planning.plan import Plan
 from tests.conftest import REPOSITORY
+from tests.plans import LONG, SHORT, profile
 
 VLLM = "CHUNKSCOPE_VLLM_PYTHON"
 
@@ -135,3 +137,59 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
         said = process.stderr.read().decode()
     assert process.returncode == 0, said
     assert "Traceback" not in said
+
+
+# -- several profiles ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two profiles, and a plan for what is sent of both together."""
+    saved(tmp_path / "reports" / "profile.json", short=SHORT)
+    saved(tmp_path / "other" / "long.json", long=LONG)
+    words = ("reports/profile.json", "other/long.json", "-m", "llama-3.1-8b", "--gpu", "h200")
+    done = chunkscope("recommend", *words, "--max-output", "8", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def saved(path: Path, **datasets: list[int]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    profile(**datasets).save(path)
+
+
+def test_several_profiles_are_planned_for_together(two: Path) -> None:
+    plan = Plan.load(two / "reports" / "plan.json")
+    assert [d.name for d in plan.decisions] == ["short", "long"]
+    assert plan.decision.prompts == len(SHORT) + len(LONG)
+    assert [file.path for file in plan.inputs.profiles] == [
+        "reports/profile.json",
+        "other/long.json",
+    ]
+
+
+def test_simulate_and_the_gate_find_the_profiles_again(two: Path) -> None:
+    done = chunkscope("simulate", "--json", "--quiet", cwd=two)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["workload"]["requests"] == len(SHORT) + len(LONG)
+    assert "not the one that the plan was made from" not in done.stderr
+    (two / "chunkscope.toml").write_text("[gate.freshness]\nplan = true\n")
+    assert chunkscope("gate", cwd=two).returncode == 0
+    saved(two / "other" / "long.json", long=LONG[:-1])
+    assert chunkscope("gate", cwd=two).returncode == 1, "one of them has changed"
+    assert "not the one that the plan was made from" in chunkscope("simulate", cwd=two).stderr
+
+
+def test_simulate_takes_several_profiles(two: Path) -> None:
+    words = ("--profile", "other/long.json", "--profile", "reports/profile.json")
+    done = chunkscope("simulate", "--json", "--quiet", *words, cwd=two)
+    assert json.loads(done.stdout)["workload"]["requests"] == len(SHORT) + len(LONG)
+
+
+def test_profiles_of_different_tokenizers_do_not_add_up(two: Path) -> None:
+    other = profile(long=LONG)
+    tokenizer = dataclasses.replace(other.tokenizer, name="another", digest="1")
+    dataclasses.replace(other, tokenizer=tokenizer).save(two / "other" / "long.json")
+    done = chunkscope("recommend", "reports/profile.json", "other/long.json", cwd=two)
+    assert done.returncode == 3
+    assert "different tokenizers (test and another)" in done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chunkscope.lengths.trace_export import TraceRows
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import Run, analyze, write_jsonl
 
@@ -76,6 +77,13 @@ def test_outputs_are_the_datas_and_others_are_said_to_be_assumed(tmp_path: Path)
     assert {line["output_length"] for line in lines} == {256}
 
 
+def test_what_large_blocks_lose_is_said(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", ROWS)
+    lost = "note: of the data itself"
+    assert "--trace-block 16 keeps that" in export(tmp_path, "a.jsonl")[0].err
+    assert lost not in export(tmp_path, "a.jsonl", "--trace-block", "16")[0].err
+
+
 def test_numbers_are_small_and_those_of_a_prefix_are_chained(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", ROWS)
     write_jsonl(tmp_path / "b.jsonl", ROWS[:3])
@@ -124,6 +132,23 @@ def test_a_harness_log_is_exported_request_by_request(
     outputs = Counter(line["output_length"] for line in lines)
     assert outputs[1] >= kinds["likelihood"]
     assert outputs.total() == kinds.total()
+
+
+def test_what_a_harness_sends_longest_first_is_in_that_order() -> None:
+    """As lm-eval's vllm model does; of equal length, prompts that begin alike are together."""
+    rows = TraceRows(16)
+    for position, name in enumerate("abcab"):
+        rows.prompt(position, name.encode() * 4 * (16 if name == "c" else 32))
+        rows.answer(position, position + 1)
+    rows.add(range(5), [32, 32, 16, 32, 32])
+    assert [row.output for row in rows.in_order()] == [1, 2, 3, 4, 5]
+    rows.longest_first = True
+    assert [row.tokens for row in rows.in_order()] == [32, 32, 32, 32, 16]
+    outputs = [row.output for row in rows.in_order()]
+    assert {frozenset(outputs[:2]), frozenset(outputs[2:4])} == {
+        frozenset({1, 4}),
+        frozenset({2, 5}),
+    }
 
 
 def test_a_trace_is_exported_with_its_own_blocks_if_they_are_as_large(tmp_path: Path) -> None:

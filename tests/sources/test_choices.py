@@ -1,5 +1,6 @@
 """`--choices`: a question with its choices, in the form that MMLU's evaluations have."""
 
+import csv
 import json
 import os
 import subprocess
@@ -174,3 +175,31 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     gone = analyze(tmp_path, "a.jsonl", "--choices", "option")
     assert gone.code == 3
     assert 'no record has a field "option"' in gone.err
+
+
+def test_mmlu_with_its_shots_is_counted_as_an_evaluation_sends_it(tmp_path: Path) -> None:
+    """Each subject has examples of its own: choices and prefixes together, over several files."""
+    files = sorted(shared("mmlu", "test").glob("*.csv"))[:4]
+    letters = [f"choice{place}" for place in range(4)]
+    sent: list[str] = []
+    words: list[str | Path] = [*files, "--choices", ",".join(letters), "--no-prefixes"]
+    for file in files:
+        subject = file.stem.removesuffix("_test")
+        with shared("mmlu", "dev", f"{subject}_dev.csv").open(newline="") as dev:
+            shots = [*csv.DictReader(dev)]
+        with file.open(newline="") as test:
+            rows = [*csv.DictReader(test)]
+        asked = [
+            f"{row['question'].strip()}\nA. {row['choice0']}\nB. {row['choice1']}"
+            f"\nC. {row['choice2']}\nD. {row['choice3']}\nAnswer:"
+            for row in (*shots, *rows)
+        ]
+        answers = ["ABCD"[int(shot["answer"])] for shot in shots]
+        head = "".join(f"{q} {a}\n\n" for q, a in zip(asked, answers, strict=False))
+        (tmp_path / f"{subject}.txt").write_text(head)
+        words += ["--prefix-file", f"{file.stem}={tmp_path}/{subject}.txt"]
+        sent += [head + question for question in asked[len(shots) :]]
+    write_jsonl(tmp_path / "sent.jsonl", [{"prompt": text} for text in sent])
+    counted, expected = analyze(tmp_path, *words), analyze(tmp_path, "sent.jsonl", "--no-prefixes")
+    assert counted.code == 0, counted.err
+    assert counted.profile["overall"]["tokens"] == expected.profile["overall"]["tokens"]

@@ -13,6 +13,8 @@ import pytest
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.sources.harness.helm import STATE
+from tests.commands.helpers import analyze as run_analyze
+from tests.commands.helpers import write_jsonl
 from tests.sources.helpers import ReadLog, read_log
 
 CHAT = [{"role": "user", "content": "2 + 2?"}]
@@ -102,6 +104,11 @@ def test_lighteval_with_flat_columns(tmp_path: Path) -> None:
 def test_lighteval_without_its_columns_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no input_tokens and no padded"):
         analyze([table(tmp_path, FLAT | {"predictions": ["x"]})])
+    write_jsonl(tmp_path / "good.jsonl", [{"prompt": "hi"}])
+    run = run_analyze(tmp_path, ".")
+    assert run.code == 3
+    assert ".parquet looks like details of lighteval, but has no input_tokens" in run.err
+    assert run.profile["overall"]["rows"] == 1
 
 
 def nested(**response: Any) -> dict:
@@ -226,6 +233,18 @@ def test_evalscope(tmp_path: Path) -> None:
         row | {"model_output": {"choices": [], "usage": None}},
     )
     assert said(found) == [("generate", 20, None, 4), ("generate", "2 + 2?", None, "4")]
+
+
+def test_rows_of_another_task_or_model_are_said_and_the_rest_counts(tmp_path: Path) -> None:
+    row = {"index": 0, "messages": ANSWERED, "model_output": {"choices": []}}
+    found = lines(tmp_path, row | {"model": "a"}, row | {"model": "b"}, row | {"model": "a"})
+    assert len(found.requests) == 2
+    assert found.bad == [(2, "of another model (b) than the log (a)")]
+    one = nested(input_tokens=[1, 2], text=["x"])
+    other = one | {"doc": one["doc"] | {"task_name": "lighteval|mmlu|0"}}
+    found = read_log(table(tmp_path, one, other, one))
+    assert len(found.requests) == 2
+    assert found.bad == [(2, "of another task (lighteval|mmlu|0) than the log (lighteval|gsm8k|5)")]
 
 
 def test_promptfoo(tmp_path: Path) -> None:

@@ -156,6 +156,35 @@ def test_the_results_are_left_out_of_a_folder(tmp_path: Path) -> None:
         analyze([tmp_path / f"results_{DATE}.json"])
 
 
+def test_runs_of_several_versions_in_one_folder_are_each_read_by_their_own_results(
+    tmp_path: Path,
+) -> None:
+    run = {"config": {"model": "vllm", "model_args": {"add_bos_token": False}}, "max_length": 100}
+    for version, date in (("0.4.9.2", "2025-01-01T00-00-00.1"), ("0.4.13", DATE)):
+        file = written(tmp_path, sample(0, [words(200), " a"]))
+        file.rename(tmp_path / f"samples_mine_{date}.jsonl")
+        results = RESULTS | run | {"lm_eval_version": version}
+        (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
+    array = [{"doc_id": 0, "arguments": [["q", " A"]], "resps": [[[-1.0, False]]]}]
+    (tmp_path / "model__x_old.jsonl").write_text(json.dumps(array, indent=1))
+    found = {
+        (dataset.log.version, dataset.log.requests, dataset.lengths.max)
+        for dataset in analyze([tmp_path]).datasets
+    }
+    assert found == {("0.4.9.2", 1, 100), ("0.4.13", 1, 99), (None, 1, 3)}
+
+
+def test_a_file_of_two_tasks_is_said_with_its_line_and_the_rest_counts(tmp_path: Path) -> None:
+    chosen = [sample(doc, [f"choose {doc}", " A"]) for doc in range(2)]
+    generated = [sample(doc, [f"write {doc}", {"until": []}], resps=[["x"]]) for doc in (1, 2)]
+    file = written(tmp_path, *chosen, *generated)
+    run = run_analyze(tmp_path, file)
+    assert run.code == 3
+    mixed = "document 1 comes again with another prompt: does the file mix tasks, models or runs?"
+    assert f"{file} line 3: {mixed}" in run.err
+    assert run.dataset["log"]["kinds"] == {"generate": 1, "likelihood": 2}
+
+
 def test_a_log_without_answers_is_refused_in_words(tmp_path: Path) -> None:
     row = sample(0, ["q", " A"])
     del row["resps"]
@@ -172,6 +201,7 @@ BAD = [
     ({"resps": []}, "not a list for each of 1 requests"),
     ({"resps": [[]]}, "an answer in resps is"),
     ({"doc_id": 0}, "comes again with another prompt"),
+    (sample(0, ["first", " A"], resps=[[[-9.0, True]]]), "comes again with other answers"),
 ]
 
 

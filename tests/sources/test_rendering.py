@@ -389,3 +389,20 @@ def test_nothing_of_a_task_outlives_chunkscope(pretending, how: str) -> None:
             run.kill()
             run.wait(PATIENCE_S)
         wait_until(lambda: not members(group))
+
+
+def test_nothing_runs_unless_a_task_is_named_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log may say what it likes, and a file may be called like a task."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+    sample = {"doc_id": 0, "arguments": [["lm-eval:x", " A"]], "resps": [[[0, True]]]}
+    logged = write_jsonl(tmp_path / "samples_mine.jsonl", [sample | {"doc": {"x": "!function"}}])
+    write_jsonl(tmp_path / "lm-eval:gsm8k", [{"prompt": "hi"}])
+    run = analyze(tmp_path, logged, "lm-eval:gsm8k", "--input-format", "jsonl")
+    assert run.code == 0, run.err
+    assert run.profile["overall"]["rows"] == 2

@@ -5,7 +5,13 @@ from typing import Any, Self
 
 from chunkscope.sources.fields import UnusableError
 from chunkscope.sources.harness.request import HarnessLog, SentRequest
-from chunkscope.sources.harness.values import a_count, an_object, most_have, without_answer
+from chunkscope.sources.harness.values import (
+    a_count,
+    an_object,
+    another,
+    most_have,
+    without_answer,
+)
 from chunkscope.sources.reader import RecordReader
 
 
@@ -14,6 +20,7 @@ class EvalScopeLog(HarnessLog):
 
     def __init__(self, task: str) -> None:
         self.task = task
+        self._model: Any = None
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
@@ -26,6 +33,9 @@ class EvalScopeLog(HarnessLog):
             raise UnusableError("no prediction of evalscope")
         if record.get("agent_trace"):
             raise UnusableError("an agent's run, of which the log has only the sum of its requests")
+        self._model = self._model or record.get("model")
+        if record.get("model") != self._model:
+            raise UnusableError(another("model", record.get("model"), self._model))
         usage = an_object(an_object(record.get("model_output")).get("usage"))
         sent, answer = without_answer(record.get("messages"))
         counted = a_count(usage.get("input_tokens"))

@@ -15,6 +15,7 @@ from chunkscope.sources.harness.values import (
     a_prompt,
     a_text,
     an_object,
+    another,
     most_have,
 )
 from chunkscope.sources.reader import RecordReader
@@ -101,6 +102,8 @@ class LightevalLog(HarnessLog):
     def _remember_task(self, name: str | None) -> None:
         """ "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": the last part is the number of shots."""
         parts = (name or "").split("|")
+        if name and self.task and name != self.task:
+            raise UnusableError(another("task", name, self.task))
         if name and self.task is None:
             self.task = name
             number = [part for part in parts[1:] if part.isdecimal()]

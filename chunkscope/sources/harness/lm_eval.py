@@ -33,7 +33,7 @@ class LmEvalLog(HarnessLog):
         self.version, self.task, self.shots = settings.version, settings.task, settings.shots
         self.order = LONGEST_FIRST if settings.is_local else self.order
         self._settings = settings
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, list[int]] = {}
         self._whole_texts = self._with_media = 0
 
     @classmethod
@@ -58,7 +58,7 @@ class LmEvalLog(HarnessLog):
             held = record if isinstance(record, dict) else ()
             missing = ", ".join(key for key in sorted(_NEEDED) if key not in held)
             raise UnusableError(f"no sample of lm-eval: {missing} missing")
-        if not self._is_new(str(record["doc_id"]), record["arguments"]):
+        if not self._is_new(str(record["doc_id"]), record["arguments"], record["resps"]):
             return
         sent = _argument_lists(record["arguments"])
         answers = record["resps"]
@@ -68,14 +68,21 @@ class LmEvalLog(HarnessLog):
             yield from self._repeated(arguments, answered)
         self.documents += 1
 
-    def _is_new(self, document: str, arguments: Any) -> bool:
-        digest = hash(json.dumps(arguments))
+    def _is_new(self, document: str, *sent: Any) -> bool:
+        """Every filter has the same prompt and the same answers of the model."""
+        digests = [hash(json.dumps(each)) for each in sent]
         is_new = document not in self._seen
-        if self._seen.setdefault(document, digest) != digest:
-            raise UnusableError(
-                f"document {document[:40]} comes again with another prompt: does the file mix "
-                "tasks or runs?"
-            )
+        for what, digest, before in zip(
+            ("another prompt", "other answers"),
+            digests,
+            self._seen.setdefault(document, digests),
+            strict=True,
+        ):
+            if digest != before:
+                raise UnusableError(
+                    f"document {document[:40]} comes again with {what}: does the file mix "
+                    "tasks, models or runs?"
+                )
         return is_new
 
     def _repeated(self, arguments: list[Any], answers: Any) -> Iterator[SentRequest]:

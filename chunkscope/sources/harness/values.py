@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from chunkscope.sources.chat import Conversation, conversation
-from chunkscope.sources.fields import UnusableError, describe
+from chunkscope.sources.fields import UnusableError, describe, escape
 
 
 def has(record: Any, *keys: str) -> bool:
@@ -51,6 +51,11 @@ def without_answer(messages: Any) -> tuple[Conversation, str | None]:
     if last.get("role") == "assistant":
         messages, answer = messages[:-1], a_text(last.get("content"))
     return conversation(messages, {}), answer
+
+
+def another(what: str, name: Any, first: Any) -> str:
+    """A harness writes a file for each task and model: who joined them knows which is wanted."""
+    return f"of another {what} ({escape(str(name)[:80])}) than the log ({escape(str(first)[:80])})"
 
 
 def the_only(texts: Iterable[Any]) -> str | None:
