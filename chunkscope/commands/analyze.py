@@ -152,6 +152,10 @@ def analyze(
         int,
         typer.Option(min=0, max=MOST, metavar="N", help="Show where the longest prompts are."),
     ] = 0,
+    order: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the rows, those that begin alike together."),
+    ] = None,
     no_prefixes: Annotated[
         bool, typer.Option("--no-prefixes", help="Do not look for what prompts share.")
     ] = False,
@@ -248,6 +252,7 @@ def analyze(
         seed=seed,
         keep_longest=max(10, show_longest),
         prefixes=not no_prefixes,
+        order=order,
         exact_check=exact_check,
         use_cache=not no_cache,
     )
@@ -266,6 +271,8 @@ def analyze(
     _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
     _show_logs(profile)
     _show_problems(profile)
+    if order is not None:
+        console.say(f"wrote {order}: the rows of {paths[0]}, those that begin alike together")
     if export is not None and export_trace is not None:
         export.write(export_trace)
         _show_trace(export, export_trace, profile)

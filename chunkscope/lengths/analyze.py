@@ -9,6 +9,7 @@ from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import InputError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile, TokenizerInfo
+from chunkscope.lengths.row_order import check_order, write_order
 from chunkscope.lengths.scan import Listener, scan
 from chunkscope.lengths.tally import Counted
 from chunkscope.lengths.trace_export import TraceExport
@@ -45,12 +46,16 @@ def analyze(
             rendering=rendering,
         )
         listener.skipped(skipped)
+        if options.order is not None:
+            check_order(sources, options)
         names = [source.name for source in sources]
         options = replace(options, prefix_files=assigned(options.prefix_files, names))
         counted, info = _counted(sources, options, listener, export)
     if export is not None:
         export.datasets = [dataset.trace for dataset in counted if dataset.trace]
     _refuse_nothing(counted)
+    if options.order is not None:
+        write_order(sources[0], counted[0], options.order)
     return Profile(
         tokenizer=info,
         datasets=tuple(dataset.profile for dataset in counted),

@@ -11,7 +11,7 @@ import numpy as np
 
 from chunkscope.lengths.beginnings import beginnings_of, pack_beginnings
 from chunkscope.lengths.measured_reuse import measure
-from chunkscope.lengths.prefixes import Hashes, Ints, PromptBlocks, stretched
+from chunkscope.lengths.prefixes import Hashes, Ints, PrefixTree, PromptBlocks, stretched
 from chunkscope.lengths.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.stretches import sharing_of
@@ -90,6 +90,7 @@ class BlockHashes:
         self._positions: list[int] = []
         self._blocks = 0
         self._common: bytes | None = None
+        self._prompts: PromptBlocks | None = None
 
     @property
     def is_full(self) -> bool:
@@ -185,11 +186,19 @@ class BlockHashes:
         if not self._own:
             return None, None
         prompts, hashes = self._compared()
+        self._prompts = prompts
         common = len(self._common or b"") // ID_BYTES
         reuse = measure(prompts, positions=self._positions, common_tokens=common, sent=sent)
         reuse = replace(reuse, beginnings=pack_beginnings(beginnings_of(prompts, hashes)))
         sharing = sharing_of(prompts)
         return reuse, sharing.longest_first() if sent.longest_first else sharing
+
+    def best_order(self) -> tuple[int, ...]:
+        """The positions, those that begin alike one after the other; known once it was measured."""
+        if self._prompts is None:
+            return ()
+        order = PrefixTree(self._prompts).depth_first()
+        return tuple(np.array(self._positions)[order].tolist())
 
     def _compared(self) -> tuple[PromptBlocks, Hashes]:
         """The prompts by numbers of blocks, and the hash of each number."""

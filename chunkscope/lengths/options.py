@@ -40,6 +40,7 @@ class AnalyzeOptions:
     names: tuple[str, ...] = ()
     keep_longest: int = 10
     prefixes: bool = True  # also find what prompts share
+    order: Path | None = None  # where the rows are written, those that begin alike together
     exact_check: bool = False
     use_cache: bool = True
 
@@ -119,6 +120,7 @@ NOT_IN_THE_KEY = {
     "exact_check": "the lengths are the same, whoever counted them",
     "use_cache": "likewise",
     **dict.fromkeys((f.name for f in fields(RenderOptions)), "what is rendered is in the key"),
+    "order": "what is written besides",
 }
 NOT_RECORDED = {
     "chat_template": "its digest is, beside the tokenizer",
@@ -126,6 +128,7 @@ NOT_RECORDED = {
     "exact_check": "the tokenizer's notes tell it",
     "use_cache": "the result is the same",
     "timeout": "likewise",
+    "order": "likewise",
 }
 # The others are recorded only where they were given: profiles of old stay as they are.
 _ALWAYS_RECORDED = {

@@ -150,7 +150,8 @@ class _Pass:
             return self._counted(source, None)
         entry, is_ready = self._entry(source, sha256), self._counting_key is not None
         # The cache does not have what prompts are made of, which an exported trace needs.
-        look_up = self.options.use_cache and not self.options.exact_check and not self.export
+        asked = self.options.exact_check or self.export or self.options.order
+        look_up = self.options.use_cache and not asked
         if look_up and (known := cache.load(source, entry)):
             lengths = known.profile.lengths
             self._advance(_Totals(lengths.count, lengths.total, source.bytes or 0))
@@ -257,6 +258,7 @@ class _Dataset:
     def result(self, error: ChunkscopeError | None) -> Counted:
         source, reader, selection, tally = self.source, self.reader, self.selection, self.tally
         log = self._log()
+        asked_order = self.run.options.order is not None
         prefixes, sharing = self._compared(log)
         profile = DatasetProfile(
             name=source.name,
@@ -285,7 +287,13 @@ class _Dataset:
         )
         if tally.trace is not None:
             tally.trace.longest_first = log is not None and log.order == LONGEST_FIRST
-        return Counted(profile=profile, engines=tally.engines, error=error, trace=tally.trace)
+        return Counted(
+            profile=profile,
+            engines=tally.engines,
+            error=error,
+            trace=tally.trace,
+            order=tally.compared.best_order() if asked_order and tally.compared else (),
+        )
 
     def _compared(self, log: LogSummary | None) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:
         """What the prompts share, as they were sent."""

@@ -27,6 +27,7 @@ class Counted:
     engines: tuple[str, ...] = ()
     error: ChunkscopeError | None = None
     trace: TraceRows | None = None
+    order: tuple[int, ...] = ()  # positions, those that begin alike together, where asked for
 
     @property
     def brought_its_lengths(self) -> bool:

@@ -101,6 +101,10 @@ class TraceBlocks:
         for numbers in ids:
             self._ids.extend(numbers)
 
+    def best_order(self) -> tuple[int, ...]:
+        """None: requests of a trace come when they come."""
+        return ()
+
     def measured(
         self, sent: HowSent = AS_THEY_ARE
     ) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:

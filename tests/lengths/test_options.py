@@ -44,6 +44,7 @@ SAID: dict[str, list[str]] = {
     "names": ["--name", "mine"],
     "keep_longest": ["--show-longest", "15"],
     "prefixes": ["--no-prefixes"],
+    "order": ["--order", "sorted.jsonl"],
     "exact_check": ["--exact-check"],
     "use_cache": ["--no-cache"],
     "shots": ["--shots", "5"],
