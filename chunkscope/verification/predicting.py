@@ -12,6 +12,7 @@ from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import ChunkscopeError
+from chunkscope.planning.plan import Plan
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Machine, Predicted, Run
@@ -20,6 +21,9 @@ NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
 SCHEDULED_BY = (
     *("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"),
     *("enable_chunked_prefill", "enable_prefix_caching", "block_size"),
+)
+AS_PLANNED = (
+    "prefix-cache hits are predicted for the plan's setting: a server does not tell its own"
 )
 # What is there from the start is scheduled in the same steps however long they take.
 ANY_STEP = StepModel(
@@ -67,6 +71,18 @@ def with_prediction(
             kv_cache_gib=memory.kv_cache_gib,
         ),
     )
+
+
+def with_planned_hits(run: Run, plan: Plan, machine: Machine, workload: Workload) -> Run:
+    """Of a server: the KV cache is its own, how it schedules is taken from the plan."""
+    if plan.model is None or run.engine.get("engines") != 1:
+        return run
+    planned = plan.deployment.effective(plan.settings).given()
+    told = {name: value for name, value in run.engine.items() if value is not None}
+    as_planned = replace(run, engine={**planned, **told})
+    rate = with_prediction(as_planned, plan.model, machine, workload).predicted_prefix_hit_rate
+    notes = (*run.notes, *([AS_PLANNED] if rate else []))
+    return replace(run, predicted_prefix_hit_rate=rate, notes=notes)
 
 
 def _prefix_hit_rate(

@@ -17,6 +17,7 @@ from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibration_steps import bursts_for
 from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.model_folder import model_for_engine
+from chunkscope.verification.predicting import with_planned_hits
 from chunkscope.verification.result import Subject, Verification
 from chunkscope.verification.rows import Report, Rows, resumed
 from chunkscope.verification.settings import USUALLY, settings_of
@@ -145,6 +146,7 @@ def verify_endpoint(
         timeout_s=options.timeout_s,
         listener=report.listener,
     )
+    run = with_planned_hits(run, plan, machine, workload)
     verification = _begun(
         plan, profile, options, workload, prompts, model=subject, runs=(run,), machine=machine
     )

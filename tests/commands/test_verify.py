@@ -3,16 +3,18 @@
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from chunkscope.commands.verify import _doubts
 from chunkscope.engine.logs import Status
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.report.terminal.verification import show_verification
 from chunkscope.verification.result import Machine
 from tests.plans import MIXED, plan, profile
-from tests.verification.runs import failed, run, verification
+from tests.verification.runs import WORKLOAD, failed, run, verification
 
 
 @pytest.fixture
@@ -143,6 +145,16 @@ def test_ties_are_marked() -> None:
     made = verification(run("plan", 10.0, 9.9, 10.1), run("off", 10.05, 10.0, 10.2))
     row = next(x for x in shown(made, 100).splitlines() if "all requests took" in x)
     assert row.rstrip().endswith("1.01x=")
+
+
+def test_predicted_hits_stand_below_measured_ones() -> None:
+    requests = tuple(replace(request, stretch=0) for request in WORKLOAD.requests)
+    alike = replace(WORKLOAD, requests=requests, stretches=(Stretch(parent=-1, tokens=96),))
+    made = verification(run("plan", 1.0, predicted_prefix_hit_rate=0.125), workload=alike)
+    lines = [line.split() for line in shown(made, 120).splitlines()]
+    at = lines.index(["prefix-cache", "hits", "0", "%"])
+    assert lines[at + 1] == ["predicted", "12", "%"]
+    assert "2 prompts begin like others; the prefix cache is empty" in shown(made, 120)
 
 
 def test_a_setting_with_markup_in_its_name_is_shown_as_it_is() -> None:

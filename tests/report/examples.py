@@ -168,6 +168,7 @@ def runs() -> tuple[Run, ...]:
             kv_cache_tokens=911_104,
             kv_concurrency=38.7,
             predicted=said,
+            predicted_prefix_hit_rate=0.25,
             distribution=distribution(),
             **repeated(scale=1.0, gap=0.02),
         ),

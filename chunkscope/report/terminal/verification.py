@@ -68,6 +68,12 @@ def _about(v: Verification) -> Iterator[str]:
         f"{w.output_tokens:,} out; {escape(v.source)}, seed {w.seed}; "
         f"{plural(v.repeats, 'repeat')}, the median shown."
     )
+    if w.stretches:
+        alike = sum(request.stretch >= 0 for request in w.requests)
+        yield (
+            f"{plural(alike, 'prompt')} begin like others; the prefix cache is empty when a repeat "
+            "begins."
+        )
     if w.left_out:
         yield f"{plural(w.left_out, 'prompt')} of the profile would not fit and were left out."
 
