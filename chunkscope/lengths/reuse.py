@@ -1,9 +1,9 @@
 """What a dataset's prompts share, as vLLM's prefix cache would find it: figures, no arithmetic."""
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from chunkscope.artefacts.schema import Count
+from chunkscope.artefacts.schema import Count, plain
 
 BLOCK_SIZE = 16  # tokens; vLLM's own for most models
 FLAT = 0.99  # of all that can be found: a larger cache is not worth it
@@ -101,13 +101,16 @@ class PrefixReuse:
     beginnings: str = ""  # hashes of the blocks that most prompts have (beginnings.py)
     scoring: Scoring | None = None  # of likelihood requests
 
+    def to_json(self) -> dict[str, Any]:
+        return said(plain(self))
+
     @classmethod
     def of_json(cls, written: dict[str, Any]) -> "PrefixReuse":
         """From what was written of it, unchecked."""
         groups = tuple(PrefixGroup(**group) for group in written["groups"])
         capacities = tuple(CachedAt(**at) for at in written["capacities"])
-        misses = tuple(NearMiss(**miss) for miss in written["near_misses"])
-        scoring = Scoring(**written["scoring"]) if written["scoring"] else None
+        misses = tuple(NearMiss(**miss) for miss in written.get("near_misses", ()))
+        scoring = Scoring(**written["scoring"]) if "scoring" in written else None
         made = {"groups": groups, "capacities": capacities, "near_misses": misses}
         return cls(**written | made | {"scoring": scoring})
 
@@ -128,10 +131,21 @@ class PrefixReuse:
         return self.common_tokens // self.block_size * self.block_size
 
 
-# What has a default came later: profiles of old do not have it.
-OPTIONAL_OF_REUSE = frozenset(
-    part.name
-    for kind in (PrefixReuse, CachedAt)
-    for part in fields(kind)
-    if part.default is not MISSING
-)
+_ALWAYS_WRITTEN = {
+    *("prompts", "tokens", "common_tokens", "cached_tokens", "best_order_cached_tokens"),
+    *("working_set_tokens", "unread_tokens", "block_size", "groups", "capacities"),
+}
+
+
+def said(written: dict[str, Any]) -> dict[str, Any]:
+    """What is written of it, without what came later and says nothing.
+
+    A profile of an older version, read back, so gives the same bytes.
+    """
+    kept = {
+        name: value
+        for name, value in written.items()
+        if name in _ALWAYS_WRITTEN or value not in (None, "", [])
+    }
+    sizes = [{n: v for n, v in at.items() if v is not None} for at in written["capacities"]]
+    return kept | {"capacities": sizes}
