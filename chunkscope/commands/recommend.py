@@ -54,6 +54,9 @@ def recommend(
     max_itl_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="Longest step, with --objective latency.")
     ] = None,
+    slo: options.Limits = None,
+    arrivals: options.Arrivals = None,
+    concurrency: options.Concurrency = None,
     task: options.AskedTask = Task.GENERATE,
     max_output: MaxOutput = None,
     price_per_hour: Annotated[
@@ -117,6 +120,9 @@ def recommend(
         max_output=max_output,
         entry=entry or (emit.entry if emit else Entry.SERVE),
         price_per_hour=price_per_hour,
+        slo=slo,
+        arrivals=arrivals,
+        concurrency=concurrency,
     )
     several = _files(profiles) if profiles and len(profiles) > 1 else ()
     inputs = replace(plan.inputs, command=console.command(), profiles=several)

@@ -11,6 +11,7 @@ from chunkscope.engine.flags import Off
 from chunkscope.engine.settings import NAMES, Settings, Value
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.latency import itl_limit, smooth, worst_step
+from chunkscope.planning.limits_advice import limits_advice, limits_reason
 from chunkscope.planning.logprobs import safe_chunk
 from chunkscope.planning.memory_fit import with_room
 from chunkscope.planning.plan import Argument
@@ -91,16 +92,33 @@ def _proven(p: Problem, decision: Decision) -> Settled:
     p, must, reasons = _with_safe_logprobs(p)
     own = p.deployment.effective(must.over(p.base))
     proof = weigh(p, own, decision.threshold)
-    reasons |= _proven_reasons(p, proof, decision)
+    by_limits = bool(p.slo) and proof.gain is not None
+    found = _limit_reasons(p, proof) if by_limits else _proven_reasons(p, proof, decision)
     return _settled(
         p,
         decision,
         proof.chosen,
-        reasons,
+        reasons | found,
         basis=Basis.EVIDENCE,
-        advice=_advice(proof),
+        advice=_limits_advice(proof) if by_limits else _advice(proof),
         proof=proof,
     )
+
+
+def _limit_reasons(p: Problem, proof: Proof) -> Reasons:
+    """Why a setting that was chosen for its latencies has its values."""
+    reasons, text = {}, p.deployment.release.text
+    for name, own in proof.own.given().items():
+        if getattr(proof.chosen, name) != own:
+            reasons[name] = Reasoned(text=limits_reason(proof), label=Label.PREDICTED)
+        elif name in ("max_num_batched_tokens", "max_num_seqs"):
+            reasons[name] = Reasoned(text=f"vLLM {text} takes {own:,} by itself")
+    return reasons
+
+
+def _limits_advice(proof: Proof) -> str:
+    changed, best = (_changed(proof.own, one) for one in (proof.chosen, proof.best))
+    return limits_advice(proof, _named(changed), _named(best))
 
 
 def _with_safe_logprobs(p: Problem) -> tuple[Problem, Settings, Reasons]:

@@ -16,6 +16,7 @@ from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import Release, command_line
 from chunkscope.engine.settings import Settings, Value
 from chunkscope.planning.policy import Chunks, Cuts, Decision
+from chunkscope.simulation.slo import Slo, SloFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,7 @@ class TriedSetting:
     preemptions: int
     kv_peak: float
     chosen: bool
+    slo: SloFound | None = None  # None without limits
 
 
 LENGTH_POLICY = "length-policy"  # its row, wherever settings are compared
@@ -194,6 +196,9 @@ class Inputs:
     order: SendOrder | None = None  # in which requests were taken to be sent
     command: tuple[str, ...] = ()  # empty where Python asked, or an older version
     profiles: tuple[ProfileFile, ...] = ()  # where there were several
+    slo: Slo = ()
+    arrivals: str | None = None  # None: all at once
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +212,7 @@ class Plan(Artefact):
     added_later: ClassVar = frozenset(
         {
             *("command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"),
+            *("slo", "arrivals", "concurrency"),
             *("cost", "most_running", "profiles", "too_long"),
         }
     )
@@ -341,7 +347,7 @@ class Plan(Artefact):
 
 # Not written where they say nothing: a plan of an older version, read back, gives the same bytes.
 _ADDED = {
-    "inputs": ("command", "profiles", "shared_prefix", "order"),
+    "inputs": ("command", "profiles", "shared_prefix", "order", "slo", "arrivals", "concurrency"),
     "refused": ("too_long",),
     "forecast": ("most_running",),
 }
@@ -352,6 +358,9 @@ def _as_it_was(parts: dict[str, Any]) -> dict[str, Any]:
         part = parts.get(name) or {}
         parts[name] = {n: v for n, v in part.items() if n not in added or v not in (None, [])}
     parts["forecast"] = parts["forecast"] or None
+    for row in parts.get("tried", ()):
+        if row["slo"] is None:
+            del row["slo"]
     return parts
 
 

@@ -10,10 +10,13 @@ from chunkscope.engine.deployment import OWN, Deployment
 from chunkscope.engine.settings import Settings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.planning.requests import RequestSource
+from chunkscope.simulation.slo import Slo
+from chunkscope.simulation.workload import BATCH
 
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 FEWEST_SEQS = 8
 WORTH = 0.03  # an argument that gains less of the objective is not set
+WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
 NEAR = 0.01  # of two settings that differ by less, the first is as good
 
 
@@ -31,6 +34,13 @@ class Problem:
     max_itl_ms: float | None = None
     requests: RequestSource | None = None  # to try settings on
     asked_context: bool = False  # max_model_len is the user's own
+    slo: Slo = ()
+    concurrency: int | None = None  # requests that the client keeps under way; None: all
+
+    @property
+    def is_open(self) -> bool:
+        """Requests come by themselves: then a setting cannot make the run any shorter."""
+        return self.requests is not None and self.requests.arrivals != BATCH
 
     @property
     def need(self) -> int:

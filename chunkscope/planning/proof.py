@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from chunkscope.engine.flags import Off
 from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import TriedSetting
-from chunkscope.planning.problem import NEAR, WORTH, Problem
+from chunkscope.planning.problem import NEAR, WORTH, WORTH_ROOM, Problem
 from chunkscope.planning.search import Trials, at_budget, search, trials_of
 
 OWN_NAME, POLICY_NAME, BEST_NAME = "vLLM's own", "length policy", "best found"
@@ -40,9 +40,10 @@ def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:
     if whole.run(own) is None:
         gain, least, doubt, chosen = None, None, "", best
     else:
-        gain = whole.seconds(own) / whole.seconds(best) - 1
-        least, doubt = _least(whole.part, best, own, gain) if gain >= WORTH else (gain, "")
-        chosen = best if gain >= WORTH and least > 0 else own
+        gain = whole.cost(own) / whole.cost(best) - 1
+        is_worth = _is_worth(whole, best, own)
+        least, doubt = _least(whole.part, best, own, gain) if is_worth else (gain, "")
+        chosen = best if is_worth and least > 0 else own
     rows = _rows(whole, own, best, chosen, policy_threshold)
     return Proof(
         own=own,
@@ -54,6 +55,17 @@ def weigh(p: Problem, own: Settings, policy_threshold: int | None) -> Proof:
         rows=rows,
         trials=whole,
     )
+
+
+def _is_worth(whole: Trials, best: Settings, own: Settings) -> bool:
+    """3 % of the objective; where requests come by themselves, a tenth of a limit more room."""
+    found, theirs = whole.run(best), whole.run(own)
+    if found is None or theirs is None or not (found.slo and theirs.slo):
+        return whole.cost(own) / whole.cost(best) - 1 >= WORTH
+    if whole.problem.is_open:
+        more = whole.cost(own) - whole.cost(best)
+        return whole.cost(best) <= 1 and (more >= WORTH_ROOM or whole.cost(own) > 1)
+    return found.slo.is_met and whole.cost(own) / whole.cost(best) - 1 >= WORTH
 
 
 def _finalist(trials: Trials, own: Settings, policy_threshold: int | None) -> Settings:
@@ -101,14 +113,12 @@ def _rows(
     trials: Trials, own: Settings, best: Settings, chosen: Settings, threshold: int | None
 ) -> tuple[TriedSetting, ...]:
     """vLLM's own, the policy's, the best and its neighbours; what cannot run is left out."""
-    size = best.max_num_batched_tokens or 0
     policy = _ideas(trials.problem, own, threshold)[:1] if threshold else []
     named = {
         OWN_NAME: own,
         **({POLICY_NAME: policy[0]} if policy else {}),
         BEST_NAME: best,
-        f"{size // 2:,} tokens a step": at_budget(best, size // 2),
-        f"{size * 2:,} tokens a step": at_budget(best, size * 2),
+        **_neighbours(best),
     }
     rows, seen = [], set()
     for name, settings in named.items():
@@ -116,6 +126,11 @@ def _rows(
             rows.append(row)
             seen.add(settings)
     return tuple(rows)
+
+
+def _neighbours(best: Settings) -> dict[str, Settings]:
+    size = best.max_num_batched_tokens or 0
+    return {f"{n:,} tokens a step": at_budget(best, n) for n in (size // 2, size * 2)}
 
 
 def _row(trials: Trials, name: str, settings: Settings, chosen: bool) -> TriedSetting | None:
@@ -137,4 +152,5 @@ def _row(trials: Trials, name: str, settings: Settings, chosen: bool) -> TriedSe
         preemptions=run.preemptions,
         kv_peak=run.kv_peak_tokens / run.args.kv_cache_tokens,
         chosen=chosen,
+        slo=run.slo,
     )

@@ -37,6 +37,8 @@ from chunkscope.planning.problem import Problem
 from chunkscope.planning.requests import RequestSource, shared_sentence
 from chunkscope.planning.search import Trials
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
+from chunkscope.simulation.slo import read_slo
+from chunkscope.simulation.workload import BATCH, arrival_rate
 
 
 def recommend(
@@ -60,6 +62,9 @@ def recommend(
     entry: Entry = Entry.SERVE,
     policy: Basis = Basis.EVIDENCE,
     price_per_hour: float | None = None,
+    slo: str | None = None,
+    arrivals: str | None = None,
+    concurrency: int | None = None,
 ) -> Plan:
     """Choose mode and engine arguments for the prompts of a profile.
 
@@ -76,7 +81,10 @@ def recommend(
         raise UsageError(f"--tp must be at least 1, not {tp}")
     output = _output(chosen, task, max_output)
     lengths = together(chosen)
+    limits = read_slo(slo)
     problem = Problem(
+        slo=limits,
+        concurrency=concurrency,
         lengths=lengths,
         output_tokens=output.tokens,
         deployment=Deployment(
@@ -95,10 +103,16 @@ def recommend(
     _check_room(problem)
     if problem.step is not None:
         source = RequestSource(
-            datasets=chosen, output=output, task=task, shared_prefix=shared_prefix, order=order
+            datasets=chosen,
+            output=output,
+            task=task,
+            shared_prefix=shared_prefix,
+            order=order,
+            arrivals=arrivals or BATCH,
         )
         problem = replace(problem, requests=source)
     decision = decide(lengths, cuts, mode=mode)
+    _check_limits(problem, arrivals, is_ruled=decision.forced or policy is Basis.LENGTHS)
     inputs = _inputs(profile, problem, output, dataset, cuts)
     settled = settle(problem, decision, policy if problem.requests else Basis.LENGTHS)
     rule = rule_settings(problem, decide(lengths, cuts))
@@ -134,8 +148,8 @@ def _plan(
         memory=settled.memory,
         capacity=_capacity(p, settled.memory),
         step=_step(p, settled.settings),
-        forecast=_forecast(settled, trials) if trials else None,
-        cost=cost(trials, settled.settings, price_per_hour) if trials else None,
+        forecast=_forecast(settled, trials) if trials and not p.is_open else None,
+        cost=cost(trials, settled.settings, price_per_hour) if trials and not p.is_open else None,
         basis=settled.basis,
         advice=settled.advice,
         tried=settled.proof.rows if settled.proof else (),
@@ -161,6 +175,28 @@ def _check_options(
         )
     if max_output is not None and max_output < 1:
         raise UsageError(f"--max-output must be at least 1, not {max_output}")
+
+
+def _check_limits(p: Problem, arrivals: str | None, *, is_ruled: bool) -> None:
+    """Latencies are weighed on the simulator, and for their own sake."""
+    if arrivals is not None and arrival_rate(arrivals) is not None and not p.slo:
+        raise UsageError(
+            "--arrivals at a rate decide how long the run takes: there is nothing to gain",
+            hint="say which latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
+        )
+    if not p.slo:
+        return
+    if p.requests is None:
+        raise UsageError(
+            "--slo needs to know the model and the GPU's speed",
+            hint="pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`",
+        )
+    if p.objective is Objective.LATENCY or is_ruled:
+        other = "--objective latency" if p.objective is Objective.LATENCY else "the length rule"
+        raise UsageError(
+            f"--slo and {other} both decide",
+            hint="leave one out; --max-itl-ms 50 is --slo itl_max=50ms",
+        )
 
 
 def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile, ...]:
@@ -214,6 +250,9 @@ def _inputs(
         output=output,
         shared_prefix=p.requests.shared_prefix if p.requests else None,
         order=p.requests.sent_in if p.requests else None,
+        slo=p.slo,
+        arrivals=p.requests.arrivals if p.requests and p.is_open else None,
+        concurrency=p.concurrency,
     )
 
 

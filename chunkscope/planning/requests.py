@@ -6,13 +6,15 @@ from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.lengths.profile import DatasetProfile, together
 from chunkscope.planning.plan import ASKED, Output
 from chunkscope.simulation.drawing import Drawing, draw_workload, usual_order
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.workload import BATCH, Request, Workload
 
 # A profile may hold millions of prompts; so many show what a setting does.
 MOST_REQUESTS = 20_000
 # Settings are searched on a part of them, which takes no more than a moment.
 SEARCH_TOKENS = 1_000_000
 FEWEST_SEARCHED = 256
+# At a rate, more would only come later.
+OPEN_REQUESTS = 1_000
 _WORTH_SAYING = 0.05  # of the prompts' tokens
 
 
@@ -67,6 +69,7 @@ class RequestSource:
     task: Task
     shared_prefix: int | None = None
     order: SendOrder | None = None
+    arrivals: str = BATCH
 
     @property
     def sent_in(self) -> SendOrder:
@@ -90,8 +93,9 @@ class RequestSource:
 
     def draw(self, room: int, *, count: int | None = None, how: Variation = AS_DRAWN) -> Workload:
         """So many (None: all, up to a limit), none longer than `room` with its output."""
+        most = min(MOST_REQUESTS, self.served(room)) if self.arrivals == BATCH else OPEN_REQUESTS
         drawing = Drawing(
-            count=min(count or MOST_REQUESTS, MOST_REQUESTS, self.served(room)),
+            count=min(count or most, most),
             room=room,
             output=self._asked,
             output_if_unknown=self.output.tokens,
@@ -99,6 +103,7 @@ class RequestSource:
             task=self.task,
             shared_prefix=self.shared_prefix,
             order=self.order,
+            arrivals=self.arrivals,
         )
         drawn = draw_workload(self.datasets, drawing)
         if (how.prompts, how.outputs) == (1.0, 1.0):

@@ -18,6 +18,7 @@ from chunkscope.planning.requests import (
     ANOTHER_HOST,
     AS_DRAWN,
     FEWEST_SEARCHED,
+    MOST_REQUESTS,
     SEARCH_TOKENS,
     Variation,
 )
@@ -28,6 +29,8 @@ from chunkscope.simulation.workload import Workload
 BUDGET_STEPS = (0.25, 0.5, 2, 4, 8)  # as multiples of vLLM's own
 HOSTS = (ASSUMED_HOST, NO_HOST)
 NEVER = float("inf")
+BROKEN_S = 1e9  # longer than any run that keeps its limits
+THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,8 @@ class Trials:
 
     problem: Problem
     workload: Workload
-    _done: dict[Settings, dict[Host, SimulatedRun]] = field(default_factory=dict)
+    hosts: tuple[Host, ...] = HOSTS
+    _done: dict[Settings, dict[Host, SimulatedRun | None]] = field(default_factory=dict)
     _varied: "dict[Variation, Trials]" = field(default_factory=dict)
 
     @cached_property
@@ -48,7 +52,7 @@ class Trials:
     def varied(self, how: Variation) -> "Trials":
         """On as many that are somewhat other. The hosts are always varied."""
         if how is ANOTHER_HOST:
-            return self
+            return replace(self, hosts=HOSTS)
         if how not in self._varied:
             self._varied[how] = trials_of(self.problem, len(self.workload.requests), how)
         return self._varied[how]
@@ -56,21 +60,33 @@ class Trials:
     def run(self, settings: Settings, host: Host = ASSUMED_HOST) -> SimulatedRun | None:
         """None where vLLM would not start with it, or it does not fit by the memory model."""
         full = self.problem.deployment.effective(settings.over(self.problem.base))
-        if full not in self._done:
-            self._done[full] = dict(zip(HOSTS, self._runs(full), strict=False))
-        return self._done[full].get(host)
+        done = self._done.setdefault(full, {})
+        if host not in done:
+            hosts = self.hosts if host in self.hosts else (host,)
+            done |= dict.fromkeys(hosts) | dict(zip(hosts, self._runs(full, hosts), strict=False))
+        return done[host]
 
     def seconds(self, settings: Settings, host: Host = ASSUMED_HOST) -> float:
         run = self.run(settings, host)
         return run.makespan_s if run is not None else NEVER
 
+    def cost(self, settings: Settings, host: Host = ASSUMED_HOST) -> float:
+        """What is to be small: how much of the limits is used by requests that come by themselves;
+        else the time that all take, where the limits are kept."""
+        run = self.run(settings, host)
+        if run is None or run.slo is None:
+            return run.makespan_s if run else NEVER
+        if self.problem.is_open:
+            return run.slo.use + (run.backlog is not None and run.backlog.grows)
+        return run.makespan_s if run.slo.is_met else BROKEN_S * run.slo.use
+
     def against(self, settings: Settings, other: Settings) -> float:
-        """How many times as long as with the other, on the host that likes it least."""
+        """How many times as much as with the other, on the host that likes it least."""
         if self.run(settings) is None:
             return NEVER
         if self.run(other) is None:
             return 0.0
-        return max(self.seconds(settings, host) / self.seconds(other, host) for host in HOSTS)
+        return max(self.cost(settings, host) / self.cost(other, host) for host in self.hosts)
 
     def gain(self, settings: Settings, other: Settings) -> float:
         """How much more is done in the same time than with the other, at the least."""
@@ -84,7 +100,7 @@ class Trials:
         fastest = min(takes.values(), default=1.0)
         return next((one for one in running if takes[one] <= fastest * (1 + NEAR)), unless)
 
-    def _runs(self, settings: Settings) -> tuple[SimulatedRun, ...]:
+    def _runs(self, settings: Settings, hosts: tuple[Host, ...]) -> tuple[SimulatedRun, ...]:
         """On each host; none where it cannot run."""
         p, step = self.problem, self.problem.step
         memory = p.memory(settings)
@@ -98,10 +114,12 @@ class Trials:
             step=step,
             stretches=self.workload.stretches,
             prompt_logprobs=p.task is Task.LOGLIKELIHOOD,
+            concurrency=p.concurrency,
+            slo=p.slo,
         )
         args = p.deployment.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens)
         try:
-            return run_on_hosts(circumstances, args, HOSTS)
+            return run_on_hosts(circumstances, args, hosts)
         except InputError:
             return ()  # the longest request and the cache are of one size, to a block
 
@@ -110,11 +128,18 @@ def trials_of(p: Problem, count: int | None = None, how: Variation = AS_DRAWN) -
     """On so many of the requests (None: all), as they are or somewhat other."""
     if p.requests is None:
         raise AssertionError("without requests nothing can be tried")
-    return Trials(problem=p, workload=p.requests.draw(p.context, count=count, how=how))
+    workload = p.requests.draw(p.context, count=count, how=how)
+    # On another host they come at other steps: it is tried only where it is asked for.
+    return Trials(problem=p, workload=workload, hosts=HOSTS[:1] if p.is_open else HOSTS)
 
 
 def searched(p: Problem) -> int:
-    """Twice as many as run at once, so that some wait; and no more than a moment's worth."""
+    """Twice as many as run at once, so that some wait; and no more than a moment's worth.
+
+    All, where limits are to be kept: a part has other percentiles, and another longest gap.
+    """
+    if p.slo:
+        return MOST_REQUESTS
     mean = max(1, round(p.lengths.mean or 0) + p.output_tokens)
     return max(2 * (p.own.max_num_seqs or 0), FEWEST_SEARCHED, SEARCH_TOKENS // mean)
 
@@ -122,13 +147,23 @@ def searched(p: Problem) -> int:
 def search(trials: Trials, start: Settings) -> Settings:
     """Budgets, then requests at once, then a budget again if that changed: one at a time."""
     sizes = _sizes(trials, start)
-    found = trials.best(_budgets(trials, start, sizes), start)
+    if trials.problem.slo:  # of which none is better all along a way
+        found = trials.best((at_budget(start, size) for size in sizes), start)
+        found = trials.best([*_capped(start), *_capped(found)], found)
+    else:
+        found = trials.best(_budgets(trials, start, sizes), start)
     budget, seqs = found.max_num_batched_tokens or 0, start.max_num_seqs or 0
     if seqs <= min(len(trials.workload.requests), budget):  # else nobody waits for a place
         found = trials.best(_counts(trials, found), found)
     if found.max_num_seqs != start.max_num_seqs:
         found = trials.best(_budgets(trials, found, sizes), found)
     return found
+
+
+def _capped(settings: Settings) -> Iterator[Settings]:
+    for threshold in THRESHOLDS:
+        if threshold < (settings.max_num_batched_tokens or 0):
+            yield replace(settings, long_prefill_token_threshold=threshold)
 
 
 def at_budget(settings: Settings, budget: int) -> Settings:
@@ -141,7 +176,7 @@ def _sizes(trials: Trials, start: Settings) -> list[int]:
     """Around vLLM's own budget; all of the ladder where the one to start from does not run."""
     own = start.max_num_batched_tokens or 0
     around = [max(LADDER[0], int(own * step)) for step in BUDGET_STEPS]
-    rest = LADDER if trials.run(start) is None else ()
+    rest = LADDER if trials.problem.slo or trials.run(start) is None else ()
     return sorted({*around, *rest} - {own})
 
 
@@ -156,10 +191,13 @@ def _budgets(trials: Trials, start: Settings, sizes: list[int]) -> list[Settings
 
 def _counts(trials: Trials, start: Settings) -> list[Settings]:
     seqs, budget = start.max_num_seqs or 1, start.max_num_batched_tokens or 1
-    fewer = [max(FEWEST_SEQS, int(seqs * step)) for step in (0.5, 0.25)]
+    halves = 8 if trials.problem.slo else 2  # limits may ask for a few at a time
+    fewer = [max(FEWEST_SEQS, seqs >> n) for n in range(1, halves + 1)]
     more = [min(n * seqs, budget) for n in (2, 4)]
     down = [replace(start, max_num_seqs=count) for count in fewer if count < seqs]
     up = [replace(start, max_num_seqs=count) for count in more if count > seqs]
+    if trials.problem.slo:
+        return [*down, *up]
     return [*_walk(trials, start, down), *_walk(trials, start, up)]
 
 

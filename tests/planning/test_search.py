@@ -93,12 +93,12 @@ class FakeTrials(Trials):
     """Seconds by budget alone; a budget without any does not fit."""
 
     def __init__(self, seconds):
-        super().__init__(problem=None, workload=SimpleNamespace(requests=()))
+        super().__init__(problem=SimpleNamespace(slo=()), workload=SimpleNamespace(requests=()))
         object.__setattr__(self, "_seconds", seconds)
 
     def run(self, settings, host=None):  # noqa: ARG002
         found = self._seconds.get(settings.max_num_batched_tokens)
-        return SimpleNamespace(makespan_s=found) if found else None
+        return SimpleNamespace(makespan_s=found, slo=None) if found else None
 
 
 def test_a_threshold_that_costs_throughput_is_not_set():

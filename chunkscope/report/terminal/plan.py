@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chunkscope.artefacts.numbers import as_written, number, seconds, share
+from chunkscope.artefacts.units import exceeds
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Decision
 from chunkscope.report import sentences
@@ -55,7 +56,9 @@ def _why(plan: Plan) -> Iterator[Text]:
 
 
 def _predicted(plan: Plan) -> Iterator[str]:
-    said = (sentences.forecast, sentences.preemptions, sentences.cost, sentences.client)
+    said = [sentences.forecast, sentences.preemptions, sentences.cost]
+    if plan.inputs.arrivals is None:
+        said.append(sentences.client)
     yield from filter(None, (sentence(plan) for sentence in said))
 
 
@@ -79,6 +82,8 @@ def _cells(decision: Decision) -> list[str]:
 
 
 def _tried(plan: Plan, width: int) -> Table:
+    if plan.inputs.slo:
+        return _tried_limits(plan, width)
     headings = ("all done", "TTFT p95", "gap p50", "p99", "longest", "preempted", "KV use")
     table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 60))
     for row in plan.tried:
@@ -86,6 +91,22 @@ def _tried(plan: Plan, width: int) -> Table:
         times = [seconds(s) for s in (row.makespan_s, row.ttft_p95_s, *gaps)]
         mark = "* " if row.chosen else ""
         cells = (*times, number(row.preemptions), share(row.kv_peak))
+        table.add_row(f"{mark}{row.name}", *cells, style="bold" if row.chosen else None)
+    return table
+
+
+def _tried_limits(plan: Plan, width: int) -> Table:
+    """The figures that are limited; ! are over their limit."""
+    limits = plan.inputs.slo
+    headings = (*(str(limit) for limit in limits), "room", "preempted", "KV use")
+    table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 55))
+    for row in plan.tried:
+        found = [(limit, row.slo.found_of(limit)) for limit in limits] if row.slo else []
+        over = ("! " if exceeds(value or 0.0, limit.seconds) else "" for limit, value in found)
+        cells = [f"{mark}{seconds(v)}" for mark, (_, v) in zip(over, found, strict=True)]
+        room = share(row.slo.room) if row.slo and row.slo.is_met else "-"
+        mark = "* " if row.chosen else ""
+        cells += [room, number(row.preemptions), share(row.kv_peak)]
         table.add_row(f"{mark}{row.name}", *cells, style="bold" if row.chosen else None)
     return table
 
