@@ -165,7 +165,6 @@ class Verification(Artefact):
     schema: ClassVar = VERIFY_SCHEMA
     made_by: ClassVar = "chunkscope verify --model MODEL"
     default_path: ClassVar = Path("reports/verify.json")
-    added_later: ClassVar = frozenset({"can_go", "predicted_prefix_hit_rate"})
 
     model: Subject
     workload: Workload
@@ -193,7 +192,7 @@ class Verification(Artefact):
 
     def _document(self) -> dict[str, Any]:
         asked = {"source": self.source, "repeats": self.repeats}
-        return {
+        document = {
             "created": self.created,
             "command": self.command,
             "machine": self.machine,
@@ -207,6 +206,11 @@ class Verification(Artefact):
             "can_go": self.can_go,
             "runs": [_run_json(run) for run in self.runs],
         }
+        return _said(document)
+
+    @classmethod
+    def _upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
+        return _said(document | {"runs": [_said(run) for run in document["runs"]]})
 
     @classmethod
     def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
@@ -245,11 +249,17 @@ _RUN = (
 )
 
 
+def _said(written: dict[str, Any]) -> dict[str, Any]:
+    """Without what came later and says nothing: files of old are written as they were."""
+    nothing: dict[str, tuple[Any, ...]] = {"can_go": ((), []), "predicted_prefix_hit_rate": (None,)}
+    return {name: value for name, value in written.items() if value not in nothing.get(name, ())}
+
+
 def _run_json(run: Run) -> dict[str, Any]:
     figures = _figures_json(run.figures) if run.figures else dict.fromkeys(_FIGURES)
     repeats = [_figures_json(repeat) for repeat in run.repeats]
     made = {**figures, "spread": _spread(run.repeats), "repeats": repeats}
-    return {name: made[name] if name in made else getattr(run, name) for name in _RUN}
+    return _said({name: made[name] if name in made else getattr(run, name) for name in _RUN})
 
 
 def _figures_json(figures: Figures) -> dict[str, Any]:
