@@ -47,11 +47,11 @@ def resumed(
             )
     if old.machine is None:
         return fresh  # no engine ever started: where it was tried is not known
-    wanted = {setting.name: setting.settings.given() for setting in settings}
+    final = {run.setting: run for run in old.runs if run.status.is_final}
     kept = [
-        run
-        for run in old.runs
-        if run.status.is_final and run.setting in wanted and run.args == wanted[run.setting]
+        replace(run, same_as=setting.same_as)
+        for setting in settings
+        if (run := final.get(setting.name)) and run.args == setting.settings.given()
     ]
     if not kept:
         return fresh

@@ -11,11 +11,13 @@ import sys
 import uuid
 from collections import Counter
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chunkscope.costs.calibration import Calibration
+from chunkscope.costs.models import find_model
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.logs import Status
 from chunkscope.engine.settings import EngineArgs
@@ -24,6 +26,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.simulate import simulate
 from chunkscope.verification.calibration_steps import BURSTS
+from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Verification
 from tests.plans import profile
 from tests.processes import PATIENCE_S, started, wait_until
@@ -308,13 +311,12 @@ def test_likelihoods_send_one_token_and_read_no_cache(place) -> None:
     assert run.figures.itl_s is None
 
 
-def test_real_prompts_are_sent_where_their_data_is_given(place) -> None:
-    """The model's vocabulary is as large as the default tokenizer's."""
+def analyzed(place: Workplace, rows: list[str]) -> None:
+    """A profile and a plan of these prompts; the model's vocabulary is the default tokenizer's."""
     config = {**TINY, "vocab_size": 131_072}
     (place.folder / "tiny" / "config.json").write_text(json.dumps(config))
-    rows = [{"prompt": f"Question {n}: " + "what is it? " * n} for n in range(1, 30, 4)]
-    data = place.folder / "data.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = (json.dumps({"prompt": row}) + "\n" for row in rows)
+    (place.folder / "data.jsonl").write_text("".join(lines))
     for words in (["analyze", "data.jsonl"], ["recommend", "--model", "tiny"]):
         subprocess.run(
             [sys.executable, "-m", "chunkscope", *words],
@@ -323,6 +325,42 @@ def test_real_prompts_are_sent_where_their_data_is_given(place) -> None:
             capture_output=True,
             check=True,
         )
+
+
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        (["--against", "none", "--also", "max-num-seqs=2"], "random token ids"),
+        (["--only", "plan", "--data", "data.jsonl"], "real prompts of data"),
+    ],
+)
+def test_hits_are_predicted_as_an_engine_measures_them(place, words, source) -> None:
+    """Few-shot prompts of eight tasks in turn: more than this KV cache remembers."""
+    shots = [f"Task {n}: how many corners has a cube, and how many sides? " * 30 for n in range(8)]
+    asked = "what is it? "
+    analyzed(place, [f"{shots[n % 8]} Question {n}: {asked * (7 * n % 40)}" for n in range(40)])
+    words = [*words, "--requests", "40", "--repeats", "2", "--max-output", "4"]
+    done = place.run(*words, "--fixed-kv-cache", "2.2MiB")
+    assert done.returncode == 0, done.stderr
+    result = place.result()
+    assert result.source == source
+    off_by = [
+        abs(repeat.prefix_hit_rate - run.predicted_prefix_hit_rate)
+        for run in result.runs
+        for repeat in run.repeats
+    ]
+    assert sum(off_by) / len(off_by) <= 0.003
+    assert max(off_by) <= 0.01
+    plan, shape = result.runs[0], find_model(place.folder / "tiny")
+    ample = replace(plan, engine={**plan.engine, "num_gpu_blocks": 10_000})
+    ideal = with_prediction(ample, shape, result.machine, result.workload)
+    assert 0 < plan.predicted_prefix_hit_rate < ideal.predicted_prefix_hit_rate
+    assert "prefix-cache hits" in done.stdout
+
+
+def test_real_prompts_are_sent_where_their_data_is_given(place) -> None:
+    rows = [f"Question {n}: " + "what is it? " * n for n in range(1, 30, 4)]
+    analyzed(place, rows)
     words = ["--only", "plan", "--data", "data.jsonl", "--requests", str(len(rows))]
     done = place.run(*words, "--repeats", "1", "--max-output", "4")
     assert done.returncode == 0, done.stderr

@@ -143,6 +143,17 @@ def test_prompts_share_what_the_task_says():
     assert alike(first, third) == alike(engine.prompts["w.0"], first) == 0
 
 
+def test_a_warm_up_shares_as_the_workload_does_after_its_longest_prompt():
+    from chunkscope_sender import PromptIds
+
+    task = {**TASK, "stretches": [(-1, 8)], "ends": [0, 0, -1], "prompts": [[7] * 10] * 3}
+    ids = PromptIds(task, vocab=32_000)
+    longest, first, second = (ids.prompt("w", place, 10) for place in range(3))
+    assert alike(first, second) == 8
+    assert alike(longest, first) == alike(ids.prompt("b0", 0, 10), ids.prompt("b0", 1, 10)) == 0
+    assert ids.prompt("0", 1, 10) == [7] * 10
+
+
 # -- what prompts share ----------------------------------------------------------------------------
 
 # Two beginnings; the first goes on in two ways.

@@ -11,6 +11,7 @@ from chunkscope.engine.check import config_of
 from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.verification import machine
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.prompts import RealPrompts
@@ -18,7 +19,7 @@ from chunkscope.verification.rows import resumed
 from chunkscope.verification.settings import ComparedSetting
 from chunkscope.verification.verify import VerifyOptions, _check_vocabulary, workload_for
 from tests.plans import MIXED, plan, profile
-from tests.verification.runs import failed, run, verification
+from tests.verification.runs import WORKLOAD, failed, run, verification
 
 SHAPE = find_model("llama-3.1-8b")
 ARGS = {"max_num_batched_tokens": 2_048}
@@ -87,6 +88,13 @@ def test_a_resumed_run_keeps_the_rows_that_are_final() -> None:
     assert [r.setting for r in kept.runs] == ["plan", "off"]
 
 
+def test_a_row_that_is_kept_has_the_names_of_today() -> None:
+    old = verification(run("plan", 1.0))
+    named = [replace(SETTINGS[0], same_as=("length-policy",))]
+    (kept,) = resumed(replace(old, runs=()), old, named, HERE).runs
+    assert kept.same_as == ("length-policy",)
+
+
 def test_a_row_with_other_arguments_is_measured_again() -> None:
     old = verification(run("plan", 1.0))
     changed = [ComparedSetting(name="plan", settings=Settings(max_num_batched_tokens=4_096))]
@@ -98,6 +106,7 @@ def test_a_row_with_other_arguments_is_measured_again() -> None:
     [
         ({"repeats": 9}, "number of repeats"),
         ({"source": "real prompts"}, "workload"),
+        ({"workload": replace(WORKLOAD, stretches=(Stretch(parent=-1, tokens=32),))}, "workload"),
         ({"options": {"enforce_eager": True}}, "engine options"),
     ],
 )

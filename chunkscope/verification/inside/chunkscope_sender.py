@@ -8,6 +8,8 @@ from typing import Any
 
 from chunkscope_prompts import SharingIds, random_ids
 
+WARM_UP = "w"
+
 
 class Sender:
     """Requests are (prompt tokens, output tokens, when to send it)."""
@@ -21,7 +23,8 @@ class Sender:
         self.tokens_per_s = 0.0  # the most that it came to
 
     async def warm_up(self, requests: "list[Any]") -> None:
-        answers = await self.send(requests, "w")
+        """The longest prompt, and the workload in short: it takes the steps that come then."""
+        answers = await self.send(requests, WARM_UP)
         wanted = [request[1] for request in requests]
         if [sum(answer["counts"]) for answer in answers] != wanted:
             # vLLM's inside may have changed: then every token has to be asked for.
@@ -146,9 +149,11 @@ class PromptIds:
         self._sharing = SharingIds(task["stretches"], task["ends"], self._range)
 
     def prompt(self, name: str, index: int, length: int) -> Any:
-        """`name` is a number in the repeats that are measured: the workload is theirs alone."""
-        if not name.isdigit():
-            return random_ids(f"{self._seed}/{name}/{index}", length, self._range)
-        if self._given is not None:
+        """`name` is a number in the repeats that are measured."""
+        seed, measured = f"{self._seed}/{name}", name.isdigit()
+        if measured and self._given is not None:
             return list(self._given[index])
-        return self._sharing.prompt(f"{self._seed}/{name}", index, length)
+        place = index - 1 if name == WARM_UP else index  # the longest goes before the workload
+        if place < 0 or not (measured or name == WARM_UP):
+            return random_ids(f"{seed}/{index}", length, self._range)
+        return self._sharing.prompt(seed, place, length)
