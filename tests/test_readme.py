@@ -2,8 +2,6 @@
 
 import os
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.update_readme import BLOCK, in_bash, make_checkout, printed
 
 README = (REPOSITORY / "README.md").read_text()
-BLOCKS = re.findall(r"```console\n\$ (.+)\n((?:.*\n)*?)```", README)
+BLOCKS = re.findall(BLOCK, README)
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("readme")
-    shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
-    shutil.copytree(REPOSITORY / "reports" / "h200", folder / "reports" / "h200")
-    return folder
+    return make_checkout(tmp_path_factory.mktemp("readme"))
 
 
 def test_the_readme_shows_commands_and_their_output() -> None:
@@ -34,21 +30,11 @@ def test_a_console_block_is_what_the_command_prints(
 ) -> None:
     done = in_bash(command, checkout)
     assert done.returncode == 0, done.stderr
-    printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
-    assert printed == shown
-
-
-def in_bash(line: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    here = f'chunkscope() {{ {shlex.quote(sys.executable)} -m chunkscope "$@"; }}\n'
-    here += "" if shutil.which("jq") else "jq() { cat; }\n"
-    return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", here + line],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    assert printed(done) == shown
+    if "results/" in command:  # what a log is, is said beside the figures
+        said = re.findall(r"^lm-eval .*requests.*", README, re.MULTILINE)
+        assert said
+        assert not [line for line in said if line not in done.stderr.splitlines()], done.stderr
 
 
 SIMULATE = README.split("## simulate: ")[1].split("\n## ")[0]

@@ -6,35 +6,53 @@ python tests/update_readme.py
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from shutil import copytree
 
 REPOSITORY = Path(__file__).parents[1]
+BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 
 
 def main() -> None:
     readme = REPOSITORY / "README.md"
     with tempfile.TemporaryDirectory() as folder:
-        copytree(REPOSITORY / "sample_data", Path(folder) / "sample_data")
+        checkout = make_checkout(Path(folder))
 
         def run(block: re.Match[str]) -> str:
-            words = shlex.split(block[1])[1:]
-            printed = subprocess.run(
-                [sys.executable, "-m", "chunkscope", *words],
-                cwd=folder,
-                env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-            lines = "".join(line.rstrip() + "\n" for line in printed.splitlines())
-            return f"```console\n$ {block[1]}\n{lines}```"
+            done = in_bash(block[1], checkout)
+            done.check_returncode()
+            return f"```console\n$ {block[1]}\n{printed(done)}```"
 
-        pattern = r"```console\n\$ (.+)\n(?:.*\n)*?```"
-        readme.write_text(re.sub(pattern, run, readme.read_text()))
+        readme.write_text(re.sub(BLOCK, run, readme.read_text()))
+
+
+def make_checkout(folder: Path) -> Path:
+    """What the README's commands find: the data, measurements, and a log called results/."""
+    shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
+    shutil.copytree(REPOSITORY / "reports" / "h200", folder / "reports" / "h200")
+    shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "log" / "results")
+    return folder
+
+
+def in_bash(line: str, checkout: Path) -> "subprocess.CompletedProcess[str]":
+    """Run it as it stands there; what is about results/ leaves the other reports alone."""
+    here = f'chunkscope() {{ {shlex.quote(sys.executable)} -m chunkscope "$@"; }}\n'
+    here += "" if shutil.which("jq") else "jq() { cat; }\n"
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", here + line],
+        cwd=checkout / "log" if "results/" in line else checkout,
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def printed(done: "subprocess.CompletedProcess[str]") -> str:
+    return "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
 
 
 if __name__ == "__main__":

@@ -220,10 +220,11 @@ def _output(datasets: Iterable[DatasetProfile], task: Task, asked: int | None) -
     """Room for the answer: as asked, else the longest the data shows, else 256."""
     if asked is not None:
         return Output(tokens=asked, origin=ASKED)
-    if task is Task.LOGLIKELIHOOD:
+    answering = [d for d in datasets if not (d.log and d.log.only_scored)]
+    if task is Task.LOGLIKELIHOOD or not answering:
         return Output(tokens=1, origin="a likelihood eval generates one token")
     longest, silent = 0, False
-    for dataset in datasets:
+    for dataset in answering:
         if dataset.output_lengths and dataset.output_lengths.max:
             longest = max(longest, dataset.output_lengths.max)
         else:

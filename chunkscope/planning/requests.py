@@ -50,7 +50,9 @@ def shared_sentence(
         share = float(shared_prefix > 0)
     else:
         known = [dataset.prefixes for dataset in datasets if dataset.prefixes]
-        found = sum(reuse.cached_tokens + reuse.unread_tokens for reuse in known)
+        found = sum(reuse.cached_tokens for reuse in known)
+        if task is Task.LOGLIKELIHOOD:
+            found += sum(reuse.unread_tokens for reuse in known)
         share = found / max(1, sum(dataset.lengths.total for dataset in datasets))
         what = f"{share:.0%} of the prompts' tokens are those of an earlier prompt"
     if share < _WORTH_SAYING:

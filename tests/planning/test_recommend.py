@@ -11,11 +11,13 @@ from chunkscope.costs.models import find_model
 from chunkscope.engine.choices import Entry, Mode, Objective, Task
 from chunkscope.engine.flags import NEWEST, command_line, dotted
 from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.planning.policy import Cuts, Rate
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
 from chunkscope.report.sentences import refused
+from tests.conftest import REPOSITORY
 from tests.plans import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 
 VERSIONS = [
@@ -464,3 +466,13 @@ def test_the_newest_known_version_is_the_default_without_vllm(monkeypatch):
     made = plan(MIXED, vllm_version=None)
     assert made.release.text == dotted(NEWEST)
     assert any("no vLLM is installed" in warning for warning in made.warnings)
+
+
+def test_scored_requests_have_no_answer_to_assume() -> None:
+    """A log of a task that generates and one that scores choices."""
+    logged = analyze(REPOSITORY / "reports" / "example" / "lm_eval")
+    made = recommend(logged, model="mistral-nemo-12b", gpu="h100")
+    assert made.inputs.output.origin == "the longest output in the data"
+    scored = recommend(logged, model="mistral-nemo-12b", gpu="h100", dataset="knowledge_quiz")
+    assert (scored.inputs.output.tokens, scored.refused.prompts) == (1, 0)
+    assert not [line for line in scored.warnings if "finds them in vLLM's prefix cache" in line]
