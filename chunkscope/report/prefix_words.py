@@ -27,6 +27,10 @@ class PlannedCache:
     cached_tokens: int
     tokens: int
 
+    @property
+    def found(self) -> float:
+        return self.cached_tokens / self.tokens if self.tokens else 0.0
+
 
 def measured_in(profile: Profile) -> Measured:
     return [(dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes]

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from chunkscope.costs.cost_model import CostModel, CostSource
@@ -16,8 +17,10 @@ from chunkscope.engine.choices import Basis, ChunkPolicy, Task
 from chunkscope.engine.logs import Status
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.findings import Findings, load_findings
+from chunkscope.lengths.block_hashes import BlockHashes
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.reuse import HowSent
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
@@ -67,12 +70,32 @@ def dataset(name: str, found: LengthHistogram, **more: Any) -> DatasetProfile:
     return DatasetProfile(name=name, lengths=found, sha256="ab" * 32, bytes=1_000, **about)
 
 
-def profile(*datasets: DatasetProfile) -> Profile:
-    made = datasets or (
-        dataset("gsm8k", lengths(100, 1_319, 0.3, 1), field="question"),
-        dataset("arena_hard", lengths(300, 500, 1.2, 2), field="turns[0]"),
+def shared(prompts: int, shared_tokens: int, tokens: int) -> dict[str, Any]:
+    """Prompts of four subjects in turn, measured; a small cache forgets each."""
+    hashes, chance = BlockHashes(), random.Random(prompts)
+    ids = [
+        np.array([n % 4 + 1] * shared_tokens + [9 + n] * (tokens - shared_tokens), "<u4")
+        for n in range(prompts)
+    ]
+    chance.shuffle(ids)
+    hashes.add(range(1, prompts + 1), [None] * prompts, [one.tobytes() for one in ids])
+    reuse, sharing = hashes.measured(HowSent(output_tokens=200))
+    return {"prefixes": reuse, "sharing": sharing}
+
+
+@cache
+def _usual() -> tuple[DatasetProfile, ...]:
+    return (
+        dataset("gsm8k", lengths(100, 1_319, 0.3, 1), field="question", **shared(400, 64, 100)),
+        dataset(
+            "arena_hard", lengths(300, 500, 1.2, 2), field="turns[0]", **shared(300, 4_000, 4_200)
+        ),
         dataset("qmsum", lengths(9_000, 200, 0.5, 3), skipped=3),
     )
+
+
+def profile(*datasets: DatasetProfile) -> Profile:
+    made = datasets or _usual()
     return Profile(tokenizer=TOKENIZER, datasets=made, created=CREATED, version="0.1.0")
 
 

@@ -234,3 +234,27 @@ def test_a_run_without_gaps_still_has_first_tokens(tmp_path: Path) -> None:
 
 def test_numbers_stay_with_their_units() -> None:
     assert page.nobreak("p95 1.2 s, 5 seconds (-67 %)") == "p95 1.2\xa0s, 5 seconds (-67\xa0%)"
+
+
+def test_the_curve_of_what_is_found_has_a_line_per_order_and_the_plan(
+    tmp_path: Path,
+) -> None:
+    findings = examples.everything(tmp_path)
+    drawn = charts(findings, None)["reuse"]
+    assert [one["name"] for one in drawn["sets"]] == ["all together", "gsm8k", "arena_hard"]
+    for one in drawn["sets"]:
+        assert [*one["lines"]] == ["as the file has them", "those that begin alike together"]
+        in_file, best = one["lines"].values()
+        assert [size for size, _ in in_file] == [size for size, _ in best]
+        assert all(0 <= found <= one["ideal"] for _, found in in_file)
+        assert in_file[-1][0] >= one["flat_at"]
+    assert findings.plan is not None
+    assert findings.plan.memory is not None
+    assert drawn["plan"]["tokens"] == findings.plan.memory.kv_cache_tokens
+    assert 0 < drawn["plan"]["found"] <= drawn["sets"][0]["ideal"]
+
+
+def test_without_prefixes_there_is_no_such_section(tmp_path: Path) -> None:
+    found = examples.profile(examples.dataset("a", LengthHistogram.of([5, 9])))
+    html = render(load_findings(examples.write(tmp_path, found=found))).decode()
+    assert 'id="reuse"' not in html

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.browser
 CHARTS = {
     "histogram": "g[aria-label=rect] rect",
     "cumulative": "g[aria-label=line] path",
+    "reuse-curve": "g[aria-label=line] path",
     "memory-all": "g[aria-label=bar] rect",
     "memory-rest": "g[aria-label=bar] rect",
     "ttft-curve": "g[aria-label=line] path",
@@ -213,6 +214,20 @@ def test_a_dataset_that_is_picked_is_drawn(show: Opener, everything: Path) -> No
     assert page.locator("tr.picked").get_attribute("data-name") == "qmsum"
     page.select_option("#shown", label="all together")
     assert page.inner_html(bars) == before
+
+
+def test_what_is_shared_is_drawn_for_a_dataset_that_is_chosen(
+    show: Opener, everything: Path
+) -> None:
+    page = show(everything).page
+    chooser = page.locator("#reuse-shown")
+    assert chooser.locator("option").all_inner_texts() == ["all together", "gsm8k", "arena_hard"]
+    before = page.locator("#reuse-curve svg").inner_html()
+    assert "the plan:" in before
+    chooser.select_option(label="arena_hard")
+    after = page.locator("#reuse-curve svg").inner_html()
+    assert after != before
+    assert "the plan:" not in after  # it is about all of them
 
 
 def test_hovering_the_curve_tells_a_percentile(show: Opener, everything: Path) -> None:

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
 OWN = (
-    *("draw.js", "lengths.js", "memory.js"),
+    *("draw.js", "lengths.js", "reuse.js", "memory.js"),
     *("curves.js", "measured.js", "simulated.js"),
     *("table.js", "buttons.js", "start.js"),
 )

@@ -11,6 +11,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report.memory_bill import Bill, bills
+from chunkscope.report.page.reuse import reuse_chart
 from chunkscope.report.runs import fate, titled
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.outcomes import shown, spread, value
@@ -39,6 +40,7 @@ def charts(
     return {
         "lengths": _lengths(found, before) if found is not None and has_prompts else None,
         "marks": list(_marks(findings.plan)) if findings.plan else [],
+        "reuse": reuse_chart(found, findings.plan),
         "memory": _memory(findings),
         "latency": list(_latencies(runs)),
         "bars": list(_bars(runs)),

@@ -17,6 +17,7 @@ from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.length_columns import length, written
 from chunkscope.report.memory_bill import Bills, bills
 from chunkscope.report.page.charts import curves, drawn
+from chunkscope.report.page.reuse import reuse_chart, reuse_view
 from chunkscope.report.provenance import origins
 from chunkscope.report.runs import beside, fate, measured, titled
 from chunkscope.report.summary import measured_on, measurements, summarize
@@ -64,6 +65,8 @@ def view(
         "drawn": len(drawn(findings.profile)) if findings.profile else 0,
         "datasets": [_dataset(dataset, findings.plan) for dataset in datasets],
         "dataset_heads": DATASET_HEADS if findings.plan else DATASET_HEADS[:-3],
+        "reuse": reuse_view(findings.profile, findings.plan),
+        "reuse_drawn": reuse_chart(findings.profile, findings.plan) is not None,
         "bills": found,
         "has_peaks": found is not None and any(bill.peak_gib for bill in found.bills),
         "bill_rows": list(_bill_rows(found)) if found else [],

@@ -7,6 +7,7 @@ if (byId("datasets")) {
   filterable(byId("datasets"));
 }
 lengths();
+reuse();
 memory();
 measured();
 simulated();
