@@ -52,12 +52,15 @@ def _hashes(beginnings: str) -> list[int]:
         ) from None
 
 
+def heads(reuse: PrefixReuse) -> list[int]:
+    """The hashes of the blocks that all prompts of a dataset begin with."""
+    return _hashes(reuse.beginnings)[: reuse.common_tokens // reuse.block_size]
+
+
 def _common_tokens(datasets: Sequence[PrefixReuse]) -> int:
     """What all prompts of all datasets begin with, in full blocks."""
-    heads = [
-        _hashes(reuse.beginnings)[: reuse.common_tokens // reuse.block_size] for reuse in datasets
-    ]
-    same = takewhile(lambda blocks: len({*blocks}) == 1, zip(*heads, strict=False))
+    all_heads = map(heads, datasets)
+    same = takewhile(lambda blocks: len({*blocks}) == 1, zip(*all_heads, strict=False))
     return sum(1 for _ in same) * min((reuse.block_size for reuse in datasets), default=0)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.lengths.profile import DatasetProfile, together
+from chunkscope.lengths.reuse_together import reuse_together
 from chunkscope.planning.plan import ASKED, Output
 from chunkscope.simulation.drawing import Drawing, draw_workload, usual_order
 from chunkscope.simulation.workload import BATCH, Request, Workload
@@ -44,20 +45,17 @@ OTHER_OUTPUTS = (
 def shared_sentence(
     datasets: tuple[DatasetProfile, ...], shared_prefix: int | None, task: Task
 ) -> str | None:
-    """What prompts share and what the simulation makes of it; None if that is nothing."""
+    """What prompts share and what the simulation makes of it; None if that is little."""
+    found = reuse_together([dataset.prefixes for dataset in datasets if dataset.prefixes])
+    tokens = max(1, sum(dataset.lengths.total for dataset in datasets))
+    read, unread = found.cached_tokens / tokens, found.unread_tokens / tokens
+    what = f"{read or unread:.0%} of the prompts' tokens are those of an earlier prompt"
     if shared_prefix is not None:
         what = f"all prompts begin with the same {shared_prefix:,} tokens, as asked"
-        share = float(shared_prefix > 0)
-    else:
-        known = [dataset.prefixes for dataset in datasets if dataset.prefixes]
-        found = sum(reuse.cached_tokens for reuse in known)
-        if task is Task.LOGLIKELIHOOD:
-            found += sum(reuse.unread_tokens for reuse in known)
-        share = found / max(1, sum(dataset.lengths.total for dataset in datasets))
-        what = f"{share:.0%} of the prompts' tokens are those of an earlier prompt"
-    if share < _WORTH_SAYING:
+        read, unread = float(shared_prefix > 0), 0.0
+    if max(read, unread) < _WORTH_SAYING:
         return None
-    if task is Task.LOGLIKELIHOOD:
+    if task is Task.LOGLIKELIHOOD or not read:
         return f"{what}; vLLM reads them again, for likelihoods do not come from its prefix cache"
     return f"{what}: the simulation finds them in vLLM's prefix cache as long as it keeps them"
 

@@ -3,7 +3,7 @@
 import random
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, together
 from chunkscope.lengths.sharing import NOTHING, Stretch
+from chunkscope.lengths.sharing_together import joined
 from chunkscope.simulation.workload import (
     BATCH,
     Request,
@@ -122,19 +123,16 @@ def _prompts(
 ) -> tuple[list[_Prompt], tuple[Stretch, ...]]:
     """All that have at most so many tokens, sorted by them; and the stretches of all datasets."""
     prompts: list[_Prompt] = []
-    stretches: list[Stretch] = []
-    for number, dataset in enumerate(datasets):
-        first = len(stretches)
-        kept = [*_one_by_one(dataset, number, first, most)]
-        if kept and dataset.sharing:
-            for one in dataset.sharing.stretches:
-                parent = one.parent if one.parent == NOTHING else one.parent + first
-                stretches.append(replace(one, parent=parent))
+    all_of = joined(datasets)
+    for number, (dataset, places) in enumerate(zip(datasets, all_of.places, strict=True)):
+        kept = [*_one_by_one(dataset, number, places, most)]
         prompts += kept or _by_length(dataset, number, most)
-    return sorted(prompts), tuple(stretches)
+    return sorted(prompts), tuple(all_of.stretches)
 
 
-def _one_by_one(dataset: DatasetProfile, number: int, first: int, most: int) -> Iterator[_Prompt]:
+def _one_by_one(
+    dataset: DatasetProfile, number: int, places: Sequence[int], most: int
+) -> Iterator[_Prompt]:
     if dataset.sharing is None or not dataset.sharing.lengths:
         return
     count = len(dataset.sharing.lengths)
@@ -144,7 +142,7 @@ def _one_by_one(dataset: DatasetProfile, number: int, first: int, most: int) -> 
     pairs = zip(dataset.sharing.lengths, dataset.sharing.ends, strict=True)
     for place, (tokens, end) in enumerate(pairs):
         if tokens <= most:
-            stretch = end + first if reads and end != NOTHING else NOTHING
+            stretch = places[end] if reads and end != NOTHING else NOTHING
             yield _Prompt(tokens, number, (place + 0.5) / count, stretch, weight)
 
 

@@ -13,6 +13,7 @@ from chunkscope.engine.flags import NEWEST, command_line, dotted
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.reuse import PrefixReuse
 from chunkscope.planning.policy import Cuts, Rate
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
@@ -476,3 +477,34 @@ def test_scored_requests_have_no_answer_to_assume() -> None:
     scored = recommend(logged, model="mistral-nemo-12b", gpu="h100", dataset="knowledge_quiz")
     assert (scored.inputs.output.tokens, scored.refused.prompts) == (1, 0)
     assert not [line for line in scored.warnings if "finds them in vLLM's prefix cache" in line]
+
+
+def few_shot_profile(shared: int, *, unread: int = 0):
+    """Forty prompts of 400 tokens, of which an earlier one has so many."""
+    reuse = PrefixReuse(
+        prompts=40,
+        tokens=16_000,
+        common_tokens=0,
+        cached_tokens=40 * shared,
+        best_order_cached_tokens=40 * shared,
+        working_set_tokens=16_000,
+        unread_tokens=40 * unread,
+    )
+    made = dataset("a", [400] * 40, prefixes=reuse)
+    return dataclasses.replace(profile(a=[400]), datasets=(made,))
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "said"),
+    [
+        (few_shot_profile(300), {}, "75% of the prompts' tokens are those of an earlier prompt: "),
+        (few_shot_profile(10), {}, None),
+        (few_shot_profile(0, unread=300), {}, "; vLLM reads them again"),
+        (few_shot_profile(300), {"task": Task.LOGLIKELIHOOD}, "; vLLM reads them again"),
+        (few_shot_profile(300), {"shared_prefix": 64}, "begin with the same 64 tokens, as asked: "),
+        (few_shot_profile(300), {"shared_prefix": 0}, None),
+    ],
+)
+def test_the_plan_says_what_prompts_share_and_that_it_counts(made, options, said):
+    notes = " ".join(recommend(made, model="qwen3-8b", gpu="h200", **options).warnings)
+    assert (said in notes) if said else ("earlier prompt" not in notes)
