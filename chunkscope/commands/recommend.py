@@ -1,5 +1,6 @@
 """`chunkscope recommend`."""
 
+import gc
 import shlex
 import sys
 from dataclasses import replace
@@ -96,6 +97,7 @@ def recommend(
 
     if check and vllm_version is None:
         vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
+    gc.disable()  # simulations make many objects and no rings: a sixth of the time
     plan = run(
         load_profiles(profiles or [PROFILE]),
         model=model,

@@ -2,7 +2,7 @@
 
 from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import Cost
-from chunkscope.planning.search import HOSTS, Trials
+from chunkscope.planning.search import Trials
 
 HOUR_S = 3_600
 
@@ -22,7 +22,7 @@ def cost(trials: Trials, settings: Settings, price_per_hour: float | None) -> Co
     varied = [(how.title, part.varied(how)) for how in p.requests.variations]
     ratios = [1.0]
     for _, other in varied:
-        ratios += [other.seconds(settings, host) / usual for host in HOSTS]
+        ratios += [other.seconds(settings, host) / usual for host in other.hosts]
     hours = run.makespan_s * times / HOUR_S
     return Cost(
         input_tokens=round(run.input_tokens * times),

@@ -8,7 +8,7 @@ from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Argument
 from chunkscope.planning.problem import LADDER, Problem
-from chunkscope.planning.search import Trials, searched, trials_of
+from chunkscope.planning.search import Trials, trials_of
 
 STEP_MULTIPLE = 64
 # Judgement, not measurement: a larger budget must make the step model's throughput this much
@@ -33,7 +33,7 @@ def smooth(p: Problem, *, cap: int | None) -> Smooth:
     Every step stays under the limit by itself; preempted requests wait longer, so fewer run: half
     as many, should that be faster.
     """
-    trials = trials_of(p, searched(p))
+    trials = trials_of(p)  # a gap is promised of all requests
     if _is_smooth(trials, p.own) and cap is None:
         return _left_alone(p, trials)
     most = latency_seqs(p)

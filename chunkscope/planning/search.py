@@ -1,6 +1,6 @@
 """The one search: settings tried on the simulator, of which the memory model allows some.
 
-How fast the host is, is assumed. So each setting is tried twice, with that host and with one that
+How fast the host is, is assumed. So each setting is timed twice, with that host and with one that
 takes no time, and counts as what it is at its worst: what pays only with one of them is left alone.
 """
 
@@ -22,7 +22,7 @@ from chunkscope.planning.requests import (
     SEARCH_TOKENS,
     Variation,
 )
-from chunkscope.simulation.loop import Circumstances, run_on_hosts
+from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload
 
@@ -40,7 +40,7 @@ class Trials:
     problem: Problem
     workload: Workload
     hosts: tuple[Host, ...] = HOSTS
-    _done: dict[Settings, dict[Host, SimulatedRun | None]] = field(default_factory=dict)
+    _done: dict[tuple[Settings, Host], SimulatedRun | None] = field(default_factory=dict)
     _varied: "dict[Variation, Trials]" = field(default_factory=dict)
 
     @cached_property
@@ -60,22 +60,25 @@ class Trials:
     def run(self, settings: Settings, host: Host = ASSUMED_HOST) -> SimulatedRun | None:
         """None where vLLM would not start with it, or it does not fit by the memory model."""
         full = self.problem.deployment.effective(settings.over(self.problem.base))
-        done = self._done.setdefault(full, {})
-        if host not in done:
-            hosts = self.hosts if host in self.hosts else (host,)
-            done |= dict.fromkeys(hosts) | dict(zip(hosts, self._runs(full, hosts), strict=False))
-        return done[host]
+        if (full, host) not in self._done:
+            self._done[full, host] = self._run(full, host)
+        return self._done[full, host]
 
     def seconds(self, settings: Settings, host: Host = ASSUMED_HOST) -> float:
+        """With a host that takes no time, what is sent at once takes what the GPU computes."""
+        p = self.problem
+        if host == NO_HOST and not p.is_open and p.concurrency is None:
+            run = self.run(settings)
+            return run.gpu_s or 0.0 if run is not None else NEVER
         run = self.run(settings, host)
         return run.makespan_s if run is not None else NEVER
 
     def cost(self, settings: Settings, host: Host = ASSUMED_HOST) -> float:
         """What is to be small: how much of the limits is used by requests that come by themselves;
         else the time that all take, where the limits are kept."""
-        run = self.run(settings, host)
+        run = self.run(settings, host) if self.problem.slo else None
         if run is None or run.slo is None:
-            return run.makespan_s if run else NEVER
+            return self.seconds(settings, host)
         if self.problem.is_open:
             return run.slo.use + (run.backlog is not None and run.backlog.grows)
         return run.makespan_s if run.slo.is_met else BROKEN_S * run.slo.use
@@ -100,18 +103,17 @@ class Trials:
         fastest = min(takes.values(), default=1.0)
         return next((one for one in running if takes[one] <= fastest * (1 + NEAR)), unless)
 
-    def _runs(self, settings: Settings, hosts: tuple[Host, ...]) -> tuple[SimulatedRun, ...]:
-        """On each host; none where it cannot run."""
+    def _run(self, settings: Settings, host: Host) -> SimulatedRun | None:
         p, step = self.problem, self.problem.step
         memory = p.memory(settings)
         if step is None or memory is None or not memory.holds(p.context):
-            return ()
+            return None
         if p.deployment.refusals(settings):
-            return ()
+            return None
         circumstances = Circumstances(
             requests=self.workload.requests,
             rules=rules_of(p.deployment.release),
-            step=step,
+            step=replace(step, host=host),
             stretches=self.workload.stretches,
             prompt_logprobs=p.task is Task.LOGLIKELIHOOD,
             concurrency=p.concurrency,
@@ -119,9 +121,9 @@ class Trials:
         )
         args = p.deployment.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens)
         try:
-            return run_on_hosts(circumstances, args, hosts)
+            return run_setting(circumstances, args)
         except InputError:
-            return ()  # the longest request and the cache are of one size, to a block
+            return None  # the longest request and the cache are of one size, to a block
 
 
 def trials_of(p: Problem, count: int | None = None, how: Variation = AS_DRAWN) -> Trials:

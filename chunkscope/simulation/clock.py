@@ -8,19 +8,20 @@ from chunkscope.simulation.step import Step
 
 
 class Clock:
-    """What the steps take on one host; several can watch the same steps."""
+    """`gpu_s`: what the GPU computed in all; where all requests come at once, as long as the run
+    would take with a host that takes no time."""
 
     def __init__(self, model: StepModel, start: float) -> None:
         self.now = start
         self.ends: list[float] = []  # of each step
         self.gaps: list[tuple[float, int]] = []  # between tokens, and how many
-        self.slowest_s = 0.0
+        self.slowest_s = self.gpu_s = 0.0
         self._pipeline = Pipeline(model, start)
         self._launched: deque[float] = deque()  # when, of steps that are not finished
 
     def launch(self, step: Step) -> None:
         self._launched.append(self.now)
-        self._pipeline.launch(step, self.now)
+        self.gpu_s += self._pipeline.launch(step, self.now)
         self.now = self._pipeline.host_free
 
     def finish(self, step: Step) -> float:

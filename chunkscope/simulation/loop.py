@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chunkscope.costs.step_time import Host, StepModel
+from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.rules import Rules, check_args
 from chunkscope.engine.settings import EngineArgs
@@ -37,53 +37,25 @@ class Circumstances:
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     slo: Slo = ()
 
-    @property
-    def at_once(self) -> bool:
-        """All requests are sent before the first step, whatever it takes."""
-        return self.concurrency is None and len({r.arrival_s for r in self.requests}) == 1
-
 
 def run_setting(
     c: Circumstances, args: EngineArgs, *, watch: int = 0, fast: bool = True
 ) -> SimulatedRun:
     """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else."""
-    (run,) = _runs(c, args, (c.step.host,), watch=watch, fast=fast)
-    return run
-
-
-def run_on_hosts(
-    c: Circumstances, args: EngineArgs, hosts: Sequence[Host]
-) -> tuple[SimulatedRun, ...]:
-    """The same on several hosts: what comes all at once is scheduled once, whoever is faster."""
-    if c.policy is ChunkPolicy.VLLM and c.at_once:
-        return _runs(c, args, hosts)
-    return tuple(run for host in hosts for run in _runs(c, args, (host,)))
-
-
-def _runs(
-    c: Circumstances,
-    args: EngineArgs,
-    hosts: Sequence[Host],
-    *,
-    watch: int = 0,
-    fast: bool = True,
-) -> tuple[SimulatedRun, ...]:
     check_args(args, c.rules)
     check_requests(c.requests, args)
     policy = make_policy(c.policy, args, c.rules)
     scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy)
-    graphed_tokens = min(c.step.graphed_tokens, 2 * args.max_num_seqs)
     states = _states(c, args.block_size)
     for state in states:
         state.priority = policy.priority_of(state)
     has_blocks_in_common = args.enable_prefix_caching and not c.prompt_logprobs
     together = read_together(c.requests, c.stretches) if has_blocks_in_common else 0.0
-    step = c.step.sharing(together)
-    models = (replace(step, graphed_tokens=graphed_tokens, host=host) for host in hosts)
-    clocks = tuple(Clock(model, states[0].arrival_s) for model in models)
-    log = _Log(watch=watch)
-    _run(scheduler, Arrivals(states, c.concurrency), clocks, log)
-    return tuple(_result(c, args, states, clock, log) for clock in clocks)
+    graphed_tokens = min(c.step.graphed_tokens, 2 * args.max_num_seqs)
+    model = replace(c.step.sharing(together), graphed_tokens=graphed_tokens)
+    clock, log = Clock(model, states[0].arrival_s), _Log(watch=watch)
+    _run(scheduler, Arrivals(states, c.concurrency), clock, log)
+    return _result(c, args, states, clock, log)
 
 
 def _states(c: Circumstances, block_size: int) -> list[RequestState]:
@@ -113,22 +85,17 @@ class _Log:
     timeline: list[TimelineStep] = field(default_factory=list)
 
 
-def _run(scheduler: Scheduler, coming: Arrivals, clocks: tuple[Clock, ...], log: _Log) -> None:
-    """With async scheduling a step is launched before the one before is asked for its result.
-
-    The first clock decides who has arrived.
-    """
+def _run(scheduler: Scheduler, coming: Arrivals, clock: Clock, log: _Log) -> None:
+    """With async scheduling a step is launched before the one before is asked for its result."""
     lag = int(scheduler.args.async_scheduling)
     flying: deque[Step] = deque()
-    lead = clocks[0]
     while coming or flying or scheduler.has_requests():
-        for request in coming.due(lead.now):
+        for request in coming.due(clock.now):
             scheduler.add_request(request)
         step = scheduler.schedule()
         if step:
             flying.append(step)
-            for clock in clocks:
-                clock.launch(step)
+            clock.launch(step)
             log.peak_blocks = max(log.peak_blocks, scheduler.kv_cache.num_used)
             log.most_running = max(log.most_running, len(scheduler.running))
             if step.number < log.watch:
@@ -136,48 +103,40 @@ def _run(scheduler: Scheduler, coming: Arrivals, clocks: tuple[Clock, ...], log:
         elif not flying:
             if not coming:
                 raise AssertionError("nothing can be scheduled, and nothing is to come")
-            lead.now = coming.next_s
+            clock.now = coming.next_s
         while len(flying) > (lag if step else 0):
             done = flying.popleft()
-            _finish(done, clocks, scheduler, log)
-            coming.ended(len(done.ended), lead.now)
+            _finish(done, clock, scheduler, log)
+            coming.ended(len(done.ended), clock.now)
         if isinstance(scheduler, FastScheduler) and scheduler.num_steps >= log.watch:
-            _coast(scheduler, flying, coming, clocks, log)
+            _coast(scheduler, flying, coming, clock, log)
 
 
-def _finish(step: Step, clocks: tuple[Clock, ...], scheduler: Scheduler, log: _Log) -> None:
-    for clock in clocks[1:]:
-        clock.finish(step)
-    seconds = clocks[0].finish(step)
+def _finish(step: Step, clock: Clock, scheduler: Scheduler, log: _Log) -> None:
+    seconds = clock.finish(step)
     log.preemptions += len(step.preempted)
     scheduler.update_from_output(step)
     scheduler.policy.after_step(step, seconds)
 
 
 def _coast(
-    scheduler: FastScheduler,
-    flying: deque[Step],
-    coming: Arrivals,
-    clocks: tuple[Clock, ...],
-    log: _Log,
+    scheduler: FastScheduler, flying: deque[Step], coming: Arrivals, clock: Clock, log: _Log
 ) -> None:
     """Steps in which the same requests go on decoding, until something happens or one comes."""
     most = 0 if any(step.ended for step in flying) else scheduler.steps_alike()
     if not most:
         return
-    lead, group, taken = clocks[0], scheduler.decoding, 0
+    group, taken = scheduler.decoding, 0
     step = Step(scheduler.num_steps, decode_requests=len(group), going_on=len(group))
     step.decode_context_tokens = group.context_tokens
-    while taken < most and not coming.is_due(lead.now):
+    while taken < most and not coming.is_due(clock.now):
         step.decode_context_tokens += len(group)
-        for clock in clocks:
-            clock.launch(step)
+        clock.launch(step)
         flying.append(step)
         if (done := flying.popleft()) is not step:
-            _finish(done, clocks, scheduler, log)  # the one before them, whatever it was
+            _finish(done, clock, scheduler, log)  # the one before them, whatever it was
         else:
-            for clock in clocks:
-                clock.finish(step)
+            clock.finish(step)
         taken += 1
     scheduler.coast(taken)
     log.peak_blocks = max(log.peak_blocks, scheduler.kv_cache.num_used)
@@ -249,6 +208,7 @@ def _result(
         slo=slo_found(c.slo, times, clock.gaps),
         backlog=_backlog(states, times) if c.concurrency is None else None,
         most_running=log.most_running,
+        gpu_s=clock.gpu_s,
     )
 
 

@@ -19,8 +19,8 @@ class Pipeline:
         self.host_free = start
         self._launched: deque[tuple[float, float]] = deque()  # its end on the GPU, then handing out
 
-    def launch(self, step: Step, now: float) -> None:
-        """Kernel by kernel, the GPU cannot be done before the last of them is launched."""
+    def launch(self, step: Step, now: float) -> float:
+        """Kernel by kernel, the GPU cannot be done before the last is launched. The GPU's part."""
         model, tokens = self._model, step.total_num_scheduled_tokens
         requests, context = step.prefill_requests + step.decode_requests, step.decode_context_tokens
         gpu_s = model.gpu_s(tokens, step.prefill_pairs, context, requests)
@@ -30,6 +30,7 @@ class Pipeline:
         computed = max(self._gpu_free, ready) + gpu_s
         self._gpu_free = max(computed, self.host_free)
         self._launched.append((self._gpu_free, hand_out))
+        return gpu_s
 
     def finish(self) -> float:
         """When its tokens are there."""

@@ -107,6 +107,7 @@ class SimulatedRun:
     backlog: Backlog | None = None  # None unless requests come at their own times
     rate: SustainedRate | None = None  # where the highest was looked for: this run is at it
     most_running: int | None = None  # requests at once; None: by an older version
+    gpu_s: float | None = None  # what the GPU computed, without waiting for the host
 
     @property
     def goodput_per_s(self) -> float | None:
@@ -159,7 +160,7 @@ class Simulation(Artefact):
         {
             *("command", "assumed", "host", "graphed_tokens"),
             *("slo", "backlog", "goodput_per_s", "concurrency", "rate", "same_as", "order"),
-            "most_running",
+            *("most_running", "gpu_s"),
         }
     )
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from chunkscope.engine.rules import Rules, rules_of
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.fast_scheduler import FastScheduler
-from chunkscope.simulation.loop import Circumstances, run_on_hosts, run_setting
+from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.simulate import simulate
@@ -131,15 +132,19 @@ def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
     assert len(scheduled) < 40
 
 
-def test_one_schedule_serves_several_hosts():
+@pytest.mark.parametrize("lag", [False, True])
+def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
+    """So one run tells both: what comes all at once is scheduled alike, whoever is faster."""
     requests = tuple(Request(prompt_tokens=n, output_tokens=20) for n in range(10, 400, 7))
-    c = Circumstances(requests=requests, rules=Rules(), step=STEP)
-    args = EngineArgs(**SMALL, kv_cache_tokens=4_000)
-    hosts = (Host(fixed_s=0.01), NO_HOST, Host(per_request_s=0.3))
-    alone = [run_setting(replace(c, step=replace(STEP, host=host)), args) for host in hosts]
-    assert list(run_on_hosts(c, args, hosts)) == alone
-    late = replace(c, requests=(*requests, replace(requests[0], arrival_s=5.0)))
-    assert run_on_hosts(late, args, hosts)[1] == run_setting(late, args)
+    args = EngineArgs(**SMALL, kv_cache_tokens=4_000, async_scheduling=lag)
+    slow, free = (
+        run_setting(
+            Circumstances(requests=requests, rules=Rules(), step=replace(STEP, host=host)), args
+        )
+        for host in (Host(fixed_s=0.4, per_request_s=0.3), NO_HOST)
+    )
+    assert free.makespan_s == free.gpu_s == slow.gpu_s
+    assert slow.makespan_s > 1.5 * slow.gpu_s
 
 
 def test_requests_that_only_decode_are_not_asked_one_by_one(monkeypatch):
