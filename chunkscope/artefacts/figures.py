@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chunkscope.artefacts.units import COUNT, MANY, RATE, SECONDS, SHARE, SIZE, Unit
+from chunkscope.artefacts.units import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
 
 QUANTILES = ("p50", "p95", "p99", "max")
 
@@ -122,6 +122,14 @@ def _scheduled(
     return Figure(key, title, Group.SCHEDULER, label, unit, better)
 
 
+GOODPUT = Figure(
+    "goodput_per_s",
+    "goodput, requests per second",
+    Group.THROUGHPUT,
+    "goodput, requests/s",
+    REQUESTS,
+    Better.MORE,
+)
 INPUT_RATE, OUTPUT_RATE = _rate("input"), _rate("output", heading="output tok/s")
 ACTIVATION, DEVICE = _peak("activation", heading="activation"), _peak("device")
 KV_TOKENS = _room("kv_cache_tokens", "KV cache tokens", "KV cache tokens", COUNT, "KV tokens")
@@ -130,6 +138,7 @@ FIGURES = (
     MAKESPAN,
     INPUT_RATE,
     OUTPUT_RATE,
+    GOODPUT,
     *_times("ttft_s", "time to first token", Group.TTFT, p95="p95 first token"),
     *_times("itl_s", "gap between tokens", Group.ITL, max="longest gap"),
     *_times("e2e_s", "whole answer", Group.E2E),

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import isclose, isfinite
 from typing import Any
 
-from chunkscope.artefacts.numbers import gib, number, seconds, share
+from chunkscope.artefacts.numbers import gib, number, per_second, seconds, share
 
 _WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
 MOST_DIGITS = 12
@@ -145,6 +145,13 @@ SIZE = Unit(  # in GiB
     accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
     shown=((1.0, "GiB"),),
     brief=gib,
+)
+REQUESTS = Unit(
+    scales={"": _ONE, "/s": _ONE},
+    accepted='4 or "4/s"',
+    bare=True,
+    shown=((1.0, "/s"),),
+    brief=per_second,
 )
 RATE = Unit(
     scales={"": _ONE, "/s": _ONE, "tokens/s": _ONE},

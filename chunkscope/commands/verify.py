@@ -51,6 +51,7 @@ def verify(
     arrivals: Annotated[
         str, typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s.")
     ] = "batch",
+    slo: shared.Limits = None,
     max_output: shared.MaxOutput = None,
     task: Annotated[
         Task | None, typer.Option(help="What is asked of the model. [default: the plan's]")
@@ -105,6 +106,7 @@ def verify(
     from chunkscope.costs.gpus import parse_memory
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
+    from chunkscope.simulation.slo import read_slo
     from chunkscope.verification.rows import Report
     from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
@@ -115,6 +117,7 @@ def verify(
         requests=requests,
         seed=seed,
         arrivals=arrivals,
+        slo=read_slo(slo),
         task=task,
         max_output=max_output,
         shared_prefix=shared_prefix,

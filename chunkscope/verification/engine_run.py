@@ -20,6 +20,7 @@ from chunkscope.engine.logs import (
     sizes_in,
 )
 from chunkscope.errors import MissingError
+from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.machine import machine_of, refuse_another_machine
@@ -51,6 +52,7 @@ class EngineJob:
     timeout_s: float
     prompts: Sequence[Sequence[int]] | None = None
     bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
+    slo: Slo = ()
     machine: Machine | None = None  # where the rows before were measured: no other will do
 
     def task(self, setting: ComparedSetting) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def _follow(
             if job.machine and here:
                 refuse_another_machine(job.machine, here)
         case "repeat":
-            _keep_repeat(event, record, job.workload)
+            _keep_repeat(event, record, job)
         case "measured":
             record.measured = True
         case "burst":
@@ -175,13 +177,13 @@ def _follow(
             record.done = True
 
 
-def _keep_repeat(event: dict[str, Any], record: EngineRecord, workload: Workload) -> None:
+def _keep_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) -> None:
     answers = [Answer(**answer) for answer in event["answers"]]
-    at_once = not any(request.arrival_s for request in workload.requests)
+    at_once = not any(request.arrival_s for request in job.workload.requests)
     found = {TRICKLED: at_once and not event["held"], NOT_EMPTIED: not event["emptied"]}
     noted = (note for note, is_so in found.items() if is_so)
     record.notes = tuple(dict.fromkeys((*record.notes, *noted)))
-    record.repeats.append(figures_of(answers, workload, event["steps"]))
+    record.repeats.append(figures_of(answers, job.workload, event["steps"], job.slo))
     record.answers += answers
     record.steps.append(event["steps"])
     record.memory = event["memory"]

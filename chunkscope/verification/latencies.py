@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from statistics import median, median_low
 from typing import Any, cast
 
+from chunkscope.simulation.slo import RequestTimes, Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Distribution, Figures, Latency, Quantiles
 
@@ -36,7 +37,10 @@ class Answer:
 
 
 def figures_of(
-    answers: Sequence[Answer], workload: Workload, steps: Mapping[str, Any] | None = None
+    answers: Sequence[Answer],
+    workload: Workload,
+    steps: Mapping[str, Any] | None = None,
+    slo: Slo = (),
 ) -> Figures:
     """`steps`: what the scheduler did in this repeat, as a worker's probe tells it."""
     is_long = [r.prompt_tokens > workload.long_over for r in workload.requests]
@@ -54,8 +58,18 @@ def figures_of(
         input_tokens_per_s=workload.input_tokens / makespan,
         output_tokens_per_s=sum(sum(answer.counts) for answer in answers) / makespan,
         prefix_hit_rate=_hit_rate(answers, workload),
+        goodput_per_s=_good(answers, slo) / makespan if slo else None,
         **_scheduled(steps),
     )
+
+
+def _good(answers: Sequence[Answer], slo: Slo) -> int:
+    """How many of them met every limit, each by its own times."""
+    times = [
+        RequestTimes(ttft_s=one.first_s, e2e_s=one.all_s, output_tokens=sum(one.counts))
+        for one in answers
+    ]
+    return sum(all(one.meets(limit) for limit in slo) for one in times)
 
 
 def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:

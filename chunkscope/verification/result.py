@@ -46,6 +46,7 @@ class Figures:
     chunks_max: int | None = None
     preemptions: int | None = None
     prefix_hit_rate: float | None = None
+    goodput_per_s: float | None = None  # requests that met every limit; None without limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,12 +252,16 @@ _RUN = (
 
 def _said(written: dict[str, Any]) -> dict[str, Any]:
     """Without what came later and says nothing: files of old are written as they were."""
-    nothing: dict[str, tuple[Any, ...]] = {"can_go": ((), []), "predicted_prefix_hit_rate": (None,)}
+    nothing: dict[str, tuple[Any, ...]] = {
+        "can_go": ((), []),
+        "predicted_prefix_hit_rate": (None,),
+        "goodput_per_s": (None,),
+    }
     return {name: value for name, value in written.items() if value not in nothing.get(name, ())}
 
 
 def _run_json(run: Run) -> dict[str, Any]:
-    figures = _figures_json(run.figures) if run.figures else dict.fromkeys(_FIGURES)
+    figures = dict.fromkeys(_FIGURES) | (_figures_json(run.figures) if run.figures else {})
     repeats = [_figures_json(repeat) for repeat in run.repeats]
     made = {**figures, "spread": _spread(run.repeats), "repeats": repeats}
     return _said({name: made[name] if name in made else getattr(run, name) for name in _RUN})
@@ -267,7 +272,7 @@ def _figures_json(figures: Figures) -> dict[str, Any]:
     for name in _LATENCIES:
         if made[name]:
             made[name] = {**made[name].pop("all"), **made[name]}
-    return made
+    return _said(made)
 
 
 def _spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
@@ -281,7 +286,7 @@ def _spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
 
 
 def _run_fields(run: dict[str, Any]) -> dict[str, Any]:
-    figures = {name: run[name] for name in _FIGURES}
+    figures = {name: run[name] for name in _FIGURES if name in run}
     kept = {f.name: run[f.name] for f in fields(Run) if f.name in run}
     return {
         **kept,

@@ -13,6 +13,7 @@ from chunkscope.lengths.profile import Profile, together
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.simulation.drawing import Drawing, draw_workload
+from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibration_steps import bursts_for
 from chunkscope.verification.engine_run import EngineJob
@@ -45,6 +46,7 @@ class VerifyOptions:
     max_output: int | None = None
     shared_prefix: int | None = None  # None: as the data has it
     order: SendOrder | None = None  # likewise
+    slo: Slo = ()  # the plan's, if there are none
     repeats: int = 3
     timeout_s: float = 1_800
     load_format: str = "auto"
@@ -112,6 +114,7 @@ def verify(
         engine={"model": engine_model, "load_format": options.load_format, **ALWAYS, **asked},
         entry=plan.inputs.entry.value,
         workload=workload,
+        slo=options.slo or plan.inputs.slo,
         warm_up=_warm_up(workload, plan, profile),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
@@ -145,6 +148,7 @@ def verify_endpoint(
         prompts=prompts,
         timeout_s=options.timeout_s,
         listener=report.listener,
+        slo=options.slo or plan.inputs.slo,
     )
     run = with_planned_hits(run, plan, machine, workload)
     verification = _begun(

@@ -138,6 +138,7 @@ def figures(*, scale: float = 1.0, gap: float = 0.02, steps: int | None = 900) -
         chunks_max=9,
         preemptions=0,
         prefix_hit_rate=0.04,
+        goodput_per_s=3.2,
     )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.latencies import (
     Answer,
     distribution_of,
@@ -86,3 +87,16 @@ def test_the_distribution_has_every_percentile_of_all_answers() -> None:
     assert (found.ttft_s[0], found.ttft_s[50], found.ttft_s[100]) == (1.0, 1.75, 2.5)
     assert found.itl_s[100] == 1.0
     assert distribution_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("slo", "good"),
+    [
+        (None, None),
+        ("ttft_p95=1s", 1 / 4),  # the long one's took 2.5 s
+        ("ttft_p95=3s,itl_p99=0.6s", 1 / 4),  # and its mean gap is 1 s
+        ("tpot_max=1s,e2e_mean=3.5s", 2 / 4),
+    ],
+)
+def test_goodput_is_requests_a_second_that_met_every_limit(slo, good) -> None:
+    assert figures_of([SHORT, LONG], WORKLOAD, slo=read_slo(slo)).goodput_per_s == good

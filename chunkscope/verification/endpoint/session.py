@@ -12,6 +12,7 @@ from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError
+from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.exchange import Exchange
@@ -53,6 +54,7 @@ def measure_endpoint(
     prompts: RealPrompts | None,
     timeout_s: float,
     listener: VerifyProgress,
+    slo: Slo = (),
 ) -> tuple[Machine, Subject, Run]:
     """Send the workload to the server at `url`, `repeats` times.
 
@@ -67,7 +69,7 @@ def measure_endpoint(
         async with connection:
             server = await meet(connection, model)
             _refuse_what_does_not_fit(workload, server)
-            session = _Session(connection, server, workload, prompts, listener)
+            session = _Session(connection, server, workload, prompts, listener, slo)
             run = await session.run(repeats, timeout_s)
         machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
         return machine, Subject(name=server.model, load_format="endpoint"), run
@@ -109,6 +111,7 @@ class _Session:
     workload: Workload
     real: RealPrompts | None
     listener: VerifyProgress
+    slo: Slo = ()
     phase: str = "connecting"
     sent: int = 0  # requests of this phase, and those of them that are answered
     answered: int = 0
@@ -259,7 +262,7 @@ class _Session:
         answers = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
         after = await self._settled(before, len(answers))
         self.answers += answers
-        figures = figures_of(answers, self._as_counted(answers))
+        figures = figures_of(answers, self._as_counted(answers), slo=self.slo)
         self._look_at(answers)
         return self._with_metrics(figures, before, after, len(answers))
 
