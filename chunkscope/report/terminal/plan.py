@@ -26,6 +26,7 @@ def show_plan(plan: Plan, console: "Console") -> None:
         console.print(line)
     console.print()
     console.print(_decisions(plan, console.width))
+    console.print(Text(sentences.RULE_WORDS))
     console.print()
     console.print(_arguments(plan))
     if plan.memory is not None:
