@@ -289,6 +289,11 @@ def _requests(
 
 
 def _of_trace(path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs) -> _Sent:
+    if options.order is not None:
+        raise UsageError(
+            f"--order {options.order.value} is for the requests of a profile: a trace has its own",
+            hint="leave out --order or --trace",
+        )
     trace = read_trace(path)
     found = trace.requests[: options.requests]
     limit = args.max_model_len

@@ -6,12 +6,14 @@ Example: python tests/benchmarks/bench_simulate.py
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
 from chunkscope.costs.step_time import step_model
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.sweep import run_all
 from chunkscope.simulation.workload import Request, with_shared_prefix
@@ -44,6 +46,18 @@ def workload(output: Callable[[random.Random], int], shared_prefix: int = 0) -> 
     return Circumstances(requests=requests, rules=Rules(), step=step, stretches=stretches)
 
 
+def tasks(count: int, tokens: int) -> Circumstances:
+    """As many tasks, one after the other, each with its own shots after a line that all have."""
+    one = workload(lambda _: 16, shared_prefix=tokens)
+    line = Stretch(parent=-1, tokens=32)
+    shots = [Stretch(parent=0, tokens=tokens - 32) for _ in range(count)]
+    requests = tuple(
+        replace(request, stretch=1 + place * count // REQUESTS)
+        for place, request in enumerate(one.requests)
+    )
+    return replace(one, requests=requests, stretches=(line, *shots))
+
+
 WORKLOADS = {
     "one token each": workload(lambda _: 1),
     "256 tokens each": workload(lambda _: 256),
@@ -51,6 +65,7 @@ WORKLOADS = {
         lambda chance: min(4_000, round(chance.lognormvariate(5, 1)) + 1)
     ),
     "five shots shared, 1 token": workload(lambda _: 1, shared_prefix=600),
+    "57 tasks of five shots, 16 tokens": tasks(57, 600),
 }
 
 

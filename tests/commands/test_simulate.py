@@ -55,6 +55,34 @@ def simulated(folder: Path, *words: str) -> Simulation:
     return Simulation.load(folder / "simulation.json")
 
 
+def test_requests_are_sent_in_the_datas_order_unless_asked_otherwise(folder: Path) -> None:
+    found = {words: simulated(folder, *words) for words in ((), ("--order", "longest"))}
+    assert [one.workload.order for one in found.values()] == ["data", "longest"]
+    usual, longest = (one.run for one in found.values())
+    assert usual.input_tokens == longest.input_tokens
+    assert usual.ttft_s != longest.ttft_s
+    assert 0 < usual.cached_tokens < 0.05 * usual.input_tokens
+    assert "in the data's order" in chunkscope("simulate", "-o", "s.json", cwd=folder).stdout
+
+
+def test_the_plans_order_and_prefix_are_those_of_its_simulation(folder: Path) -> None:
+    words = ["-m", "llama-3.1-8b", "--gpu", "h200", "--order", "shuffled", "--shared-prefix", "32"]
+    run = chunkscope("recommend", *words, "-o", "shuffled.json", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    profile = ("--profile", "reports/profile.json")
+    found = simulated(folder, "shuffled.json", *profile)
+    assert (found.workload.order, found.workload.shared_prefix) == ("shuffled", 32)
+    assert (
+        simulated(folder, "shuffled.json", *profile, "--shared-prefix", "0").run.cached_tokens == 0
+    )
+
+
+def test_a_trace_has_an_order_of_its_own(folder: Path) -> None:
+    run = chunkscope("simulate", "--trace", "a.jsonl", "--order", "longest", cwd=folder)
+    assert run.returncode == 2
+    assert "a trace has its own" in run.stderr
+
+
 def test_the_plan_stands_beside_vllms_own_setting(folder: Path) -> None:
     found = simulated(folder)
     assert [run.setting for run in found.runs] == ["plan", "default"]

@@ -13,6 +13,7 @@ from chunkscope.costs.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError, UsageError
+from chunkscope.lengths.sharing import Stretch
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.spread import spread
 from chunkscope.simulation.workload import Request
@@ -112,6 +113,16 @@ def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
     assert run.itl_s is not None
     assert run.itl_s.max > 20
     assert run.kv_peak_tokens == 16 * 10
+
+
+def test_requests_may_name_the_stretches_that_they_share():
+    """Two pairs that have 64 tokens in common, and each pair 64 more."""
+    stretches = [Stretch(parent=parent, tokens=64) for parent in (-1, 0, 0)]
+    requests = [Request(prompt_tokens=160, output_tokens=1, stretch=s) for s in (1, 2, 1, 2)]
+    run = simulate(requests, ARGS, STEP, stretches=stretches).run
+    assert run.cached_tokens == 64 + 128 + 128
+    with pytest.raises(InputError, match="not there"):
+        simulate(requests, ARGS, STEP)
 
 
 def test_a_shared_prefix_is_read_once():
