@@ -56,6 +56,7 @@ def test_the_examples_say_which_commands_made_them() -> None:
 
 
 def test_the_examples_name_no_place_on_a_machine() -> None:
-    for path in (*EXAMPLE.iterdir(), MEASURED / "report.html", H200 / "report.png"):
+    files = (path for path in EXAMPLE.rglob("*") if path.is_file())
+    for path in (*files, MEASURED / "report.html", H200 / "report.png"):
         assert os.fsencode(Path.home()) not in path.read_bytes()
         assert os.fsencode(REPOSITORY) not in path.read_bytes()
