@@ -81,6 +81,11 @@ class Memory:
     def survives_logprobs(self) -> bool:
         return self.unprofiled_gib <= USABLE_HEADROOM * self.headroom_gib
 
+    @property
+    def starts(self) -> bool:
+        """vLLM looks for all that it may use when a CUDA context has already taken some."""
+        return self.requested_gib + self.line("overhead").gib <= self.total_gib
+
     def holds(self, tokens: int) -> bool:
         """vLLM starts only when one request of `max_model_len` fits the KV cache."""
         return self.kv_cache_tokens >= tokens and self.survives_logprobs

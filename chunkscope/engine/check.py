@@ -8,6 +8,7 @@ memory and name, so for that one choice it is told those of the plan's GPU.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,14 @@ from chunkscope.costs.models import built_in_config, find_model
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.choices import Entry
 from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import command_line, dry_keywords, dry_words
+from chunkscope.engine.flags import (
+    Release,
+    command_line,
+    dry_keywords,
+    dry_words,
+    installed_version,
+)
+from chunkscope.engine.flags import release as release_of
 from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import EngineError, MissingError
 
@@ -96,6 +104,40 @@ if own_defaults is not None:
     EngineArgs.get_batch_defaults = classmethod(defaults)
 
 
+def serve_parser():
+    # With the server's own options; where they are defined has moved.
+    for module in ("launchers", "openai"):
+        try:
+            made = __import__(f"vllm.entrypoints.{module}.cli_args", fromlist=["make_arg_parser"])
+            return made.make_arg_parser(Parser()), ["model"]  # which stands without a flag
+        except ImportError:
+            continue
+    return parser, []
+
+
+def read_only(case):
+    if "keywords" in case:
+        EngineArgs(**case["keywords"])
+    else:
+        serving, model = serve_parser()
+        serving.parse_args([*model, *case["words"]])
+
+
+def described(action):
+    inner = [c.cell_contents for c in getattr(action.type, "__closure__", None) or ()]
+    names = [getattr(kind, "__name__", "") for kind in (action.type, *inner) if callable(kind)]
+    return {
+        "options": action.option_strings,
+        "dest": action.dest,
+        "action": type(action).__name__,
+        "nargs": action.nargs,
+        "types": names,
+        "choices": [str(choice) for choice in action.choices or ()],
+        "default": repr(action.default),
+        "server": not set(action.option_strings) & set(parser._option_string_actions),
+    }
+
+
 def engine_config(case):
     if "keywords" in case:
         return EngineArgs(**case["keywords"]).create_engine_config(UsageContext.LLM_CLASS)
@@ -107,6 +149,9 @@ def check(case):
     global gpu
     gpu = case.get("gpu")
     try:
+        if case.get("only_read"):
+            read_only(case)
+            return {"accepted": True, "message": ""}
         config = engine_config(case)
     except (Exception, SystemExit) as error:
         return {"accepted": False, "message": f"{type(error).__name__}: {error}"}
@@ -128,7 +173,7 @@ parser = AsyncEngineArgs.add_cli_args(Parser())
 task = json.load(sys.stdin)
 answer = {"version": vllm.__version__}
 if task.get("flags"):
-    answer["flags"] = sorted(w for action in parser._actions for w in action.option_strings)
+    answer["flags"] = [described(action) for action in serve_parser()[0]._actions]
 answer["results"] = [check(case) for case in task.get("cases", [])]
 print("chunkscope-check:" + json.dumps(answer), flush=True)
 """
@@ -136,21 +181,25 @@ print("chunkscope-check:" + json.dumps(answer), flush=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
+    """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine).
+
+    `only_read`: go no further than the parser, with the server's options too.
+    """
 
     folder: Path
     words: Sequence[str] | None = None
     keywords: Mapping[str, Value] | None = None
     gpu: Gpu | None = None
+    only_read: bool = False
 
     def question(self) -> dict[str, Any]:
         model = str(self.folder)
-        asked: dict[str, Any] = {}
+        asked: dict[str, Any] = {"only_read": True} if self.only_read else {}
         if self.gpu:
             asked["gpu"] = {"memory_bytes": self.gpu.memory_bytes, "title": self.gpu.title}
         if self.keywords is not None:
-            return {**asked, "keywords": {**dry_keywords(model), **self.keywords}}
-        return {**asked, "words": [*dry_words(model), *(self.words or ())]}
+            return {**asked, "keywords": {**self.keywords, **dry_keywords(model)}}
+        return {**asked, "words": [*(self.words or ()), *dry_words(model)]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +246,24 @@ def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[C
     ]
 
 
-def known_flags(*, python: str = sys.executable) -> tuple[str, frozenset[str]]:
-    """The version of that vLLM and every option its engine's parser knows."""
+def known_flags(*, python: str = sys.executable) -> tuple[str, list[dict[str, Any]]]:
+    """The version of that vLLM, and every option of `vllm serve` as its parser describes it."""
     answer = _ask(python, {"flags": True})
-    return answer["version"], frozenset(answer["flags"])
+    return answer["version"], answer["flags"]
+
+
+def read_by_vllm(
+    release: Release, words: Sequence[str], keywords: Mapping[str, Any] | None
+) -> CheckAnswer | None:
+    """What that version's own parser says of arguments; None where it is not installed."""
+    python = vllm_python()
+    installed = installed_version() if python == sys.executable else version_in(python)
+    if installed is None or not re.match(r"\d", installed):
+        return None
+    if release_of(installed).version != release.version:
+        return None
+    case = Case(folder=Path("model"), words=words, keywords=keywords, only_read=True)
+    return check_many([case], python=python)[0]
 
 
 @contextmanager

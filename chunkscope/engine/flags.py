@@ -84,50 +84,6 @@ FLAGS = (
     ),
 )
 BY_NAME = {flag.name: flag for flag in FLAGS}
-SHORT = {"-tp": "tensor_parallel_size"}
-# Of those that may be written like 4K or 25.6k (asked of 0.28).
-TAKE_SUFFIXES = frozenset({"max_model_len", "max_num_batched_tokens"})
-LENGTH_BY_ITSELF = frozenset({"auto", "-1"})  # for max_model_len, since 0.14
-
-
-def _other(name: str, since: Version = OLDEST, until: Version | None = None) -> Flag:
-    return Flag(
-        name=name, spelling="--" + name.replace("_", "-"), since=since, until=until, emitted=False
-    )
-
-
-# Of no use here, but known by version: a committed file may hold what its vLLM refuses.
-OTHER_FLAGS = (
-    _other("enable_logging_iteration_details", since=(0, 14, 0)),
-    _other("performance_mode", since=(0, 17, 0)),
-    _other("scheduler_reserve_full_isl", since=(0, 19, 0)),
-    _other("max_num_queued_reqs", since=(0, 29, 0)),
-    _other("max_num_queued_tokens", since=(0, 29, 0)),
-    _other("max_num_active_seqs", since=(0, 31, 0)),
-    _other("long_prefill_token_threshold_adaptive", since=(0, 31, 0)),
-    _other("scheduler_delay_factor", until=(0, 11, 2)),
-    _other("preemption_mode", until=(0, 11, 2)),
-    _other("num_scheduler_steps", until=OLDEST),
-)
-
-
-def refused_flag(name: str, version: Version) -> str | None:
-    """Why this version does not take an argument of that name; None if it does or is not known.
-
-    >>> refused_flag("num_scheduler_steps", (0, 24, 0))
-    'vLLM 0.24.0 does not know it any more'
-    """
-    flag = BY_NAME.get(name) or next((f for f in OTHER_FLAGS if f.name == name), None)
-    if flag is None:
-        return None
-    if version < flag.since:
-        return f"vLLM knows it since {dotted(flag.since)}, not in {dotted(version)}"
-    if not flag.known_to(version):
-        return f"vLLM {dotted(version)} does not know it any more"
-    if name in BY_NAME and not flag.emitted:
-        return f"vLLM {dotted(version)} refuses it: concurrent partial prefills are not supported"
-    return None
-
 
 # Each table: (first version, what holds from there on), oldest first.
 OFF_SWITCH = (((0, 10, 2), Off.IGNORED), ((0, 11, 1), Off.HONOURED), ((0, 12, 0), Off.WARNED))

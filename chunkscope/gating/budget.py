@@ -67,8 +67,9 @@ class SettingsPromises(_Table):
     file: Text
     form: Literal["vllm-args", "vllm-yaml", "lm-eval"] | None = None
     must_be: Literal["equal", "as-good"] = "as-good"
-    threshold_tolerance: Share = 0.1
+    threshold_tolerance: Share | None = None
     vllm_version: Text | None = None
+    allow: Names = ()
 
 
 TIMES = in_group(Group.TTFT, Group.ITL, Group.E2E)

@@ -1,7 +1,7 @@
 """Engine arguments as people commit them: words for a shell, vLLM's YAML, lm-eval's model_args.
 
 Each is read as its reader reads it, odd habits included: what vLLM would refuse, or silently drop,
-is kept as a fault beside the values.
+is kept as a fault beside the values. Nothing is passed over.
 """
 
 import itertools
@@ -9,62 +9,63 @@ import json
 import re
 import shlex
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.codec import read_text
 from chunkscope.engine.choices import Entry
 from chunkscope.engine.deployment import OWN
-from chunkscope.engine.flags import (
-    BY_NAME,
-    FLAGS,
-    LENGTH_BY_ITSELF,
-    OTHER_FLAGS,
-    SHORT,
-    TAKE_SUFFIXES,
-    Flag,
-)
-from chunkscope.engine.settings import Settings, Value
+from chunkscope.engine.flags import Version
+from chunkscope.engine.serve_flags import Effect, ServeFlag, find_flag, spelled
+from chunkscope.engine.settings import NAMES, Settings
 from chunkscope.errors import InputError
 
-SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-ON = {flag.spelling: flag for flag in FLAGS}
-OFF = {flag.off_spelling: flag for flag in FLAGS if flag.off_spelling}
-# What lm-eval (read in 0.4.9 and 0.4.13) calls some of them, and what it sets unasked.
-HARNESS_NAMES = {"max_length": "max_model_len", "max_batch_size": "max_num_seqs"}
+STARTS = (
+    ("vllm", "serve"),
+    *((p, "-m", "vllm.entrypoints.openai.api_server") for p in ("python", "python3")),
+)
 HARNESS_COMMANDS = ("lm_eval", "lm-eval")
-HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that vLLM would not take, or not take as it is meant."""
+    """Something that vLLM would not take, or not take as it is meant.
+
+    `unknown`: as far as is known here; a vLLM of that version may know better.
+    """
 
     what: str
     why: str
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """`named` are all names found, known here or not; `defaults` are those of who starts vLLM."""
+    """`others` are arguments that no setting here stands for, each as it is written.
+
+    `defaults` are those of who starts vLLM; `words` or `keywords` are what vLLM would be given.
+    """
 
     settings: Settings = OWN
-    named: tuple[str, ...] = ()
+    model: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    harmless: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     entry: Entry = Entry.SERVE
     defaults: Settings = OWN
+    words: tuple[str, ...] = ()
+    keywords: Mapping[str, Any] | None = None
 
 
-def read_committed(path: Path, form: str | None = None) -> Committed:
+def read_committed(path: Path, version: Version, form: str | None = None) -> Committed:
     hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
     text = read_text(path, "settings file", hint=hint)
     chosen = form or _form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
-        return read[chosen](text)
+        return read[chosen](text, version)
     except ValueError as error:
         raise InputError(
             f"{path} cannot be read as {chosen}: {error}",
@@ -89,79 +90,115 @@ def _uncommented(text: str) -> str:
 # -- words ---------------------------------------------------------------------------------------
 
 
-def from_words(text: str) -> Committed:
+def from_words(text: str, version: Version) -> Committed:
     """Flags and values, with or without `vllm serve MODEL`, comments and line ends."""
     # shlex takes a line end after a backslash for a letter; a shell does not.
     joined = re.sub(r"\\\r?\n", " ", text)
-    return _Words(shlex.split(joined, comments=True)).read()
+    return _Words(shlex.split(joined, comments=True), version).read()
 
 
-class _Words:
+class _Found:
+    """What was found so far: values, how they are written, and what is wrong with them."""
+
+    def __init__(self, version: Version, faults: Iterable[Fault] = ()) -> None:
+        self.version = version
+        self.values: dict[str, Any] = {}
+        self.flags: dict[str, ServeFlag] = {}
+        self.written: dict[str, str] = {}
+        self.faults = list(faults)
+
+    def fault(self, what: str, why: str, *, unknown: bool = False) -> None:
+        self.faults.append(Fault(what=what, why=why, unknown=unknown))
+
+    def committed(self, **more: Any) -> Committed:
+        names = [name for name in self.written if name not in (*NAMES, "model")]
+        harmless = [name for name in names if self._is_harmless(name)]
+        return Committed(
+            settings=Settings.of(self.values),
+            others={name: self.written[name] for name in names if name not in harmless},
+            harmless=tuple(harmless),
+            faults=tuple(self.faults),
+            **more,
+        )
+
+    def _is_harmless(self, name: str) -> bool:
+        """Of no effect, or what is done anyway."""
+        flag = self.flags.get(name)
+        if flag is None:
+            return False
+        return flag.effect is Effect.NONE or self.written[name].lower() == (flag.default or None)
+
+
+class _Words(_Found):
     """One pass over the words, as argparse goes over them."""
 
-    def __init__(self, words: list[str], faults: Iterable[Fault] = ()) -> None:
-        if words[:2] == ["vllm", "serve"]:
-            words = words[2:]
+    def __init__(self, words: list[str], version: Version, faults: Iterable[Fault] = ()) -> None:
+        super().__init__(version, faults)
+        for start in STARTS:
+            if tuple(words[: len(start)]) == start:
+                words = words[len(start) :]
         # The model is the one word that may stand without a flag.
-        self.left = deque(words[1:] if words and not words[0].startswith("-") else words)
-        self.values: dict[str, Value] = {}
-        self.named: list[str] = []
-        self.faults = list(faults)
+        self.model = words.pop(0) if words and not words[0].startswith("-") else None
+        self.words, self.left = tuple(words), deque(words)
 
     def read(self) -> Committed:
         while self.left:
             word, equals, value = self.left.popleft().partition("=")
             self._one(word, value if equals else None)
-        return Committed(
-            settings=Settings.of(self.values), named=tuple(self.named), faults=tuple(self.faults)
-        )
+        return self.committed(model=self.values.get("model", self.model), words=self.words)
 
     def _one(self, word: str, value: str | None) -> None:
-        spelled = "--" + SHORT[word].replace("_", "-") if word in SHORT else word
-        spelled = spelled.replace("_", "-")
-        if not spelled.startswith("-"):
-            self._fault(word, f"vLLM does not know what to do with the word {word!r}")
-        elif spelled in OFF:
-            self._switch(OFF[spelled], value, on=False)
-        elif spelled in ON and ON[spelled].off_spelling:
-            self._switch(ON[spelled], value, on=True)
-        elif spelled in ON:
-            self._valued(ON[spelled], value)
-        else:
-            self._other(spelled, value)
-
-    def _switch(self, flag: Flag, value: str | None, *, on: bool) -> None:
-        self.named.append(flag.name)
-        if value is None:
-            self.values[flag.name] = on
-        else:
-            self._fault(flag.name, f"a switch takes no value, and here it has {value!r}")
-
-    def _valued(self, flag: Flag, value: str | None) -> None:
-        self.named.append(flag.name)
-        value = self._next_value() if value is None else value
-        if value is None:
-            return self._fault(flag.name, "it needs a value")
+        if not word.startswith("-"):
+            return self.fault(word, f"vLLM does not know what to do with the word {word!r}")
+        # `--some-config.key value` is one key of a JSON argument.
+        name, dot, _ = (word.replace("_", "-") if word.startswith("--") else word).partition(".")
         try:
-            read = _value(flag, value)
+            flag, on = find_flag(name, self.version)
         except ValueError as error:
-            return self._fault(flag.name, str(error))
-        # Later words win, and `auto` takes back an earlier length.
-        self.values.pop(flag.name, None)
-        if read is not None:
-            self.values[flag.name] = read
+            return self._unknown(word, value, str(error))
+        self.flags[flag.name] = flag
+        if dot:
+            self.written[flag.name] = f"{word} {self._next_value() if value is None else value}"
+        elif flag.is_switch:
+            self._switch(flag, value, on=on)
+        else:
+            self._valued(flag, value)
         return None
 
-    def _other(self, spelled: str, value: str | None) -> None:
-        """A flag that is none of ours: it may take any number of words."""
-        self.named.append(_bare(spelled))
-        while value is None and self._next_value() is not None:
-            pass
-        known = {flag.spelling for flag in OTHER_FLAGS}
-        near = get_close_matches(spelled, [*ON, *OFF], n=1, cutoff=0.92)
-        if near and spelled not in known:
-            why = f"no argument known here; did you mean {_bare(near[0])}?"
-            self._fault(_bare(spelled), why)
+    def _switch(self, flag: ServeFlag, value: str | None, *, on: bool) -> None:
+        self.written[flag.name] = str(on).lower()
+        self.values[flag.name] = on
+        if value is not None:
+            self.fault(flag.name, f"a switch takes no value, and here it has {value!r}")
+
+    def _valued(self, flag: ServeFlag, value: str | None) -> None:
+        words = [value] if value is not None else list(self._next_values(flag))
+        self.written[flag.name] = " ".join(words)
+        # Later words win, and `auto` takes back an earlier length.
+        self.values.pop(flag.name, None)
+        if not words and flag.takes != "maybe":
+            return self.fault(flag.name, "it needs a value")
+        for word in words:
+            try:
+                self.values[flag.name] = flag.read(word)
+            except ValueError as error:
+                self.fault(flag.name, str(error))
+        return None
+
+    def _next_values(self, flag: ServeFlag) -> Iterable[str]:
+        while (word := self._next_value()) is not None:
+            yield word
+            if not flag.takes_several:
+                return
+
+    def _unknown(self, word: str, value: str | None, why: str) -> None:
+        """Nobody knows how many words it takes: all that are not flags."""
+        name = word.lstrip("-").replace("-", "_")
+        words = [value] if value is not None else []
+        while value is None and (more := self._next_value()) is not None:
+            words.append(more)
+        self.written[name] = " ".join(words)
+        self.fault(name, why, unknown=True)
 
     def _next_value(self) -> str | None:
         """The next word, unless it is a flag."""
@@ -169,44 +206,11 @@ class _Words:
             return None
         return self.left.popleft()
 
-    def _fault(self, what: str, why: str) -> None:
-        self.faults.append(Fault(what=what, why=why))
-
-
-def _bare(spelling: str) -> str:
-    return spelling.lstrip("-").replace("-", "_")
-
-
-def _value(flag: Flag, text: str) -> Value | None:
-    """As vLLM's parser reads it; None where it means "by itself"."""
-    if flag.name == "max_model_len" and text in LENGTH_BY_ITSELF:
-        return None
-    if flag.name == "gpu_memory_utilization":
-        return _number(text, float)
-    return _number(text, _suffixed if flag.name in TAKE_SUFFIXES else int)
-
-
-def _suffixed(text: str) -> int:
-    """4096, 4K, 4k or 25.6k: vLLM takes a fraction before a small letter only."""
-    if len(text) > 20 or not re.fullmatch(r"\d+([kKmMgG]|\.\d+[kmg])", text):
-        return int(text)
-    return int(float(text[:-1]) * SUFFIXES[text[-1]])
-
-
-def _number(text: str, kind: Callable[[str], Value]) -> Value:
-    """No setting is endless, nor larger than any computer."""
-    try:
-        if abs(value := kind(text)) <= 10**18:
-            return value
-    except (ValueError, OverflowError):
-        pass
-    raise ValueError(f"{text[:40]!r} is no number that vLLM reads")
-
 
 # -- YAML ----------------------------------------------------------------------------------------
 
 
-def from_yaml(text: str) -> Committed:
+def from_yaml(text: str, version: Version) -> Committed:
     """`key: value`. vLLM makes words of it: `key: true` is a switch, `key: false` is dropped."""
     import yaml
 
@@ -221,11 +225,11 @@ def from_yaml(text: str) -> Committed:
     words: list[str] = []
     dropped = []
     for key, value in found.items():
-        if value is not False:
+        if value is False:
+            dropped += _dropped(str(key), version)
+        elif value != []:
             words += [f"--{key}", *_yaml_words(value)]
-        elif fault := _dropped(str(key)):
-            dropped.append(fault)
-    return _Words(words, dropped).read()
+    return _Words(words, version, dropped).read()
 
 
 def _yaml_words(value: Any) -> list[str]:
@@ -236,42 +240,89 @@ def _yaml_words(value: Any) -> list[str]:
     return ["{}" if isinstance(item, list | dict) else str(item) for item in several]
 
 
-def _dropped(key: str) -> Fault | None:
-    spelled = "--" + key.replace("_", "-")
-    flag = ON.get(spelled) or OFF.get(spelled)
-    if flag is None:
-        return None
+def _dropped(key: str, version: Version) -> list[Fault]:
+    """What it would have switched off stays on."""
+    try:
+        flag, _ = find_flag(spelled(key), version)
+    except ValueError:
+        return []
+    if flag.effect is not Effect.JUDGED and flag.default != "true":
+        return []
     why = f"vLLM drops `{key}: false` without a word; write `no-{key.removeprefix('no-')}: true`"
-    return Fault(what=flag.name, why=why)
+    return [Fault(what=flag.name, why=why)]
 
 
 # -- lm-eval -------------------------------------------------------------------------------------
 
 
-def from_model_args(text: str) -> Committed:
+def _own(name: str, default: str | None = None) -> tuple[str, ServeFlag]:
+    """A key of lm-eval's own, with what it is unless given; None: of no effect here."""
+    return name, ServeFlag(
+        name=name,
+        takes="text",
+        default=default or "",
+        effect=Effect.NONE if default is None else Effect.ANY,
+    )
+
+
+# As read in 0.4.9 and 0.4.13, as is what it calls some of vLLM's, and what it sets unasked.
+HARNESS_OWN = dict(
+    [
+        *(_own(name) for name in ("device", "swap_space", "think_end_token", "prefix_token_id")),
+        *(_own("batch_size", "auto"), _own("max_gen_toks", "256"), _own("truncation_side", "left")),
+        *(_own(name, "") for name in ("add_bos_token", "lora_local_path", "enable_thinking")),
+        _own("chat_template_args", ""),
+    ]
+)
+HARNESS_NAMES = {
+    "max_length": "max_model_len",
+    "max_batch_size": "max_num_seqs",
+    "pretrained": "model",
+}
+HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
+
+
+def from_model_args(text: str, version: Version) -> Committed:
     """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it."""
     text = _model_args(_uncommented(text).strip())
     pairs = json.loads(text) if text.startswith("{") else _pairs(text)
-    values: dict[str, Value] = {}
-    faults = []
+    found = _Keywords(version)
     if "max_length" in pairs and "max_model_len" in pairs:
-        faults.append(Fault(what="max_length", why="lm-eval takes it or max_model_len, not both"))
+        found.fault("max_length", "lm-eval takes it or max_model_len, not both")
     for key, given in pairs.items():
         name = HARNESS_NAMES.get(key, key)
-        if name not in BY_NAME or (key in HARNESS_NAMES and name in pairs):
-            continue
-        try:
-            values[name] = _keyword(BY_NAME[name], given)
-        except ValueError as error:
-            faults.append(Fault(what=name, why=str(error)))
-    named = tuple(HARNESS_NAMES.get(key, key) for key in pairs)
-    return Committed(
-        settings=Settings.of(values),
-        named=named,
-        faults=tuple(faults),
+        if name == key or name not in pairs:
+            found.one(name, given)
+    engine = {n: v for n, v in found.values.items() if n not in (*HARNESS_OWN, "model")}
+    return found.committed(
+        model=found.values.get("model"),
         entry=Entry.LLM,
         defaults=HARNESS_DEFAULTS,
+        keywords=engine,
     )
+
+
+class _Keywords(_Found):
+    """lm-eval's own arguments, and those that it hands on to vLLM's `LLM` class."""
+
+    def one(self, name: str, given: Any) -> None:
+        self.written[name] = str(given)
+        try:
+            flag = self.flags[name] = HARNESS_OWN.get(name) or self._engine_flag(name)
+        except ValueError as error:
+            return self.fault(name, str(error), unknown=True)
+        try:
+            self.values[name] = _keyword(flag, given)
+        except ValueError as error:
+            self.fault(name, str(error))
+        return None
+
+    def _engine_flag(self, name: str) -> ServeFlag:
+        """The keywords of that class are the engine's arguments, written out."""
+        flag, _ = find_flag(spelled(name), self.version)
+        if flag.name != name or flag.server:
+            raise ValueError("vLLM's LLM class has no such argument")
+        return flag
 
 
 def _model_args(text: str) -> str:
@@ -295,10 +346,12 @@ def _pairs(text: str) -> dict[str, str]:
     return found
 
 
-def _keyword(flag: Flag, given: Any) -> Value:
+def _keyword(flag: ServeFlag, given: Any) -> Any:
     text = str(given)
-    if flag.off_spelling:
+    if flag.is_switch:
         if text.lower() not in ("true", "false", "1", "0"):
             raise ValueError(f"{text!r} is not true or false")
         return text.lower() in ("true", "1")
-    return _number(text, float if flag.name == "gpu_memory_utilization" else int)
+    if flag.takes.startswith(("size", "length")):  # no 4K here, and no `auto`
+        return int(flag.read(str(int(text))))
+    return given if isinstance(given, dict | list) else flag.read(text)

@@ -42,7 +42,8 @@ EXAMPLES = """
 # The engine arguments that you commit: `chunkscope recommend --emit vllm-yaml > vllm.yaml`
 # [gate.settings]
 # file = "vllm.yaml"         # or shell words, or lm-eval's model_args
-# must_be = "as-good"        # or "equal"
+# must_be = "as-good"        # it fits, and is simulated within 3 % of the plan; or "equal"
+# allow = ["enforce-eager"]  # may be there, and is not judged; "model" allows another one
 """
 
 

@@ -98,8 +98,7 @@ def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
         Case(folder=tmp_path, keywords={"x": 1}, gpu=h200),
     ]
     words, keywords = (verdict.seen for verdict in check_many(cases, python=python))
-    assert words["words"][:2] == ["--model", str(tmp_path)]
-    assert words["words"][-2:] == ["--x", "1"]
+    assert words["words"][:4] == ["--x", "1", "--model", str(tmp_path)]
     assert "gpu" not in words
     assert keywords["keywords"]["model"] == str(tmp_path)
     assert keywords["keywords"]["x"] == 1
@@ -107,8 +106,8 @@ def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
 
 
 def test_known_flags_are_the_parsers(tmp_path):
-    python = answering(tmp_path, {"version": "0.28.0", "flags": ["--a", "--b"], "results": []})
-    assert known_flags(python=python) == ("0.28.0", frozenset({"--a", "--b"}))
+    python = answering(tmp_path, {"version": "0.28.0", "flags": [{"dest": "a"}], "results": []})
+    assert known_flags(python=python) == ("0.28.0", [{"dest": "a"}])
 
 
 def test_a_built_in_model_gets_a_folder_for_the_occasion():

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from chunkscope.engine.check import CheckAnswer
 from chunkscope.engine.choices import Objective, Target, Task
 from chunkscope.errors import InputError
+from chunkscope.gating.promises import settings
 from chunkscope.gating.verdict import Verdict
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.emit import emit
@@ -15,6 +17,7 @@ from tests.plans import LONG, MIXED, SHORT
 
 ARGS = '[settings]\nfile = "vllm.yaml"\n'
 AS_GOOD, EQUAL = "settings.as-good", "settings.equal"
+TIME, GAP = "simulation, time for all requests", "simulation, longest gap"
 
 
 # What `recommend` would set and leave to vLLM: fixed, as these tests are not about its choices.
@@ -80,107 +83,121 @@ def test_a_default_spelled_out_is_equal_to_one_left_out(place):
     assert about(place, "max_num_batched_tokens", EQUAL).found == "8,192 (default)"
 
 
+# -- as good: the memory model holds it, and the simulation is within 3 % ------------------------
+
+
+def test_what_is_as_fast_as_the_plan_is_as_good_and_both_are_said(place):
+    plan = prepare(place)
+    commit(place, plan, max_num_seqs=1_000, max_model_len=8_192)
+    result = place.gate(ARGS)
+    assert result.kept, result.broken
+    memory = about(place, "memory")
+    assert memory.promised == "the memory model holds it, and a request of 8,192 tokens"
+    assert "GiB asked for, a KV cache of 9" in memory.found
+    assert memory.found.endswith("(predicted)")
+    simulated = about(place, TIME)
+    assert simulated.promised.startswith("within 3 % of the plan's ")
+    assert simulated.found.endswith(" % (predicted, 1,521 requests)")
+    assert simulated.found_value <= simulated.promised_value * 1.03
+
+
+def test_the_plans_own_settings_need_no_simulation(place):
+    plan = prepare(place)
+    commit(place, plan)
+    assert about(place, "simulation").found == "the plan's own settings"
+    assert about(place, "memory").kept
+
+
 @pytest.mark.parametrize(
-    ("name", "kept", "broken"),
+    ("changes", "subject"),
     [
-        pytest.param("max_model_len", 0, -1, id="a longer context"),
-        pytest.param("max_num_batched_tokens", 0, -1, id="a larger step"),
-        pytest.param("max_num_seqs", 0, -1, id="more requests"),
-        pytest.param("gpu_memory_utilization", 0.01, -0.01, id="more memory"),
+        pytest.param({"gpu_memory_utilization": 1.0}, "memory", id="all of the memory"),
+        pytest.param({"max_num_batched_tokens": 4_000_000}, "memory", id="too large a step"),
+        pytest.param({"max_num_batched_tokens": 1_000_000}, TIME, id="a large step"),
+        pytest.param({"max_num_batched_tokens": 512}, TIME, id="small steps"),
+        pytest.param({"max_num_b": 256}, TIME, id="an abbreviation"),
+        pytest.param({"max_num_seqs": 8}, TIME, id="few requests"),
+        pytest.param({"gpu_memory_utilization": 0.15}, TIME, id="little memory"),
+        pytest.param({"max_model_len": 4_096}, "max_model_len", id="a short context"),
+        pytest.param({"tensor_parallel_size": 2}, "tensor_parallel_size", id="more GPUs"),
     ],
 )
-def test_for_throughput_more_is_as_good_and_less_is_not(place, name, kept, broken):
-    plan = prepare(place)
-    value = plan.argument(name).value
-    commit(place, plan, **{name: value + kept})
-    assert about(place, name).kept
-    commit(place, plan, **{name: value + broken})
-    assert not about(place, name).kept
+def test_what_does_not_fit_or_is_slower_is_not_as_good(place, changes, subject):
+    commit(place, prepare(place), **changes)
+    assert not about(place, subject).kept
 
 
-def test_for_latency_smaller_steps_are_as_good_and_larger_are_not(place):
+def test_a_shorter_context_that_refuses_no_prompt_is_as_good(place):
+    plan = prepare(place, max_model_len=16_384)
+    commit(place, plan, max_model_len=4_256)
+    assert about(place, "max_model_len").kept
+    commit(place, plan, max_model_len=4_255)
+    broken = about(place, "max_model_len")
+    assert (broken.kept, broken.found) == (False, "1 refused at 4,255 tokens")
+
+
+def test_on_a_small_gpu_the_models_own_context_is_not_held(place):
+    plan = prepare(place, gpu="l4", max_model_len=8_192)
+    commit(place, plan, max_model_len=131_072)
+    broken = about(place, "memory")
+    assert not broken.kept
+    assert broken.found_value < 131_072
+
+
+def test_more_requests_at_once_than_pay_are_not_as_good(place):
+    """8,192 requests: their logits and what is preempted cost more than they bring."""
+    plan = prepare(place, [2_000] * 6_000, gpu="a100-40gb")
+    commit(place, plan, max_num_seqs=8_192, max_num_batched_tokens=8_192)
+    assert any(v.promise == AS_GOOD for v in place.gate(ARGS).broken)
+
+
+def test_for_latency_the_longest_gap_counts_too(place):
     plan = prepare(place, objective=Objective.LATENCY, max_itl_ms=60)
-    for name in ("max_num_batched_tokens", "max_num_seqs"):
-        value = plan.argument(name).value
-        commit(place, plan, **{name: value - 1})
-        assert about(place, name).kept
-        commit(place, plan, **{name: value + 1})
-        assert not about(place, name).kept
+    budget = plan.argument("max_num_batched_tokens").value
+    commit(place, plan, max_num_batched_tokens=budget * 4)
+    assert not about(place, GAP).kept
+    commit(place, plan, max_num_batched_tokens=budget - 1)
+    assert about(place, GAP).kept
 
 
-def test_for_likelihoods_neither_chunk_nor_memory_may_grow(place):
+def test_for_likelihoods_what_is_not_profiled_must_fit(place):
     plan = prepare(place, LONG, task=Task.LOGLIKELIHOOD, model="qwen2.5-7b")
-    for name in ("max_num_batched_tokens", "long_prefill_token_threshold"):
-        value = plan.argument(name).value
-        commit(place, plan, **{name: value - 1})
-        assert about(place, name).kept
-        commit(place, plan, **{name: value + 1})
-        assert not about(place, name).kept
     commit(place, plan, gpu_memory_utilization=0.99)
-    assert not about(place, "gpu_memory_utilization").kept
+    broken = about(place, "memory")
+    assert (broken.kept, broken.note) == (False, "what vLLM does not profile would not fit")
 
 
 @pytest.mark.parametrize(
     ("factor", "kept"), [(1.1, True), (0.9, True), (1.11, False), (0.89, False), (0, False)]
 )
-def test_a_threshold_may_be_a_tenth_off_either_way_but_not_absent(place, factor, kept):
+def test_a_threshold_can_be_promised_to_be_near(place, factor, kept):
     plan = prepare(place)
     wanted = plan.settings.long_prefill_token_threshold
     assert wanted == 2000
     commit(place, plan, long_prefill_token_threshold=round(wanted * factor))
-    assert about(place, "long_prefill_token_threshold").kept is kept
-
-
-def test_the_tolerance_of_the_threshold_can_be_chosen(place):
-    plan = prepare(place)
-    commit(
-        place,
-        plan,
-        long_prefill_token_threshold=plan.settings.long_prefill_token_threshold + 1,
-    )
-    name, none = "long_prefill_token_threshold", 'threshold_tolerance = "0%"'
-    assert about(place, name).kept
-    assert not about(place, name, extra=none).kept
-
-
-def test_chunking_must_be_as_recommended(place):
-    plan = prepare(place)
-    commit(place, plan)
-    assert about(place, "enable_chunked_prefill").kept
-    commit(place, plan, no_enable_chunked_prefill="true", max_num_batched_tokens=131072)
-    broken = about(place, "enable_chunked_prefill")
-    assert (broken.kept, broken.promised, broken.found) == (False, "on", "off")
-
-
-def test_a_step_so_large_that_no_request_fits_is_not_as_good(place):
-    plan = prepare(place)
-    commit(place, plan)
-    assert about(place, "KV cache").kept
-    commit(place, plan, max_num_batched_tokens=4_000_000)
-    broken = about(place, "KV cache")
-    assert not broken.kept
-    assert broken.found.endswith("(predicted)")
+    verdict = place.one(f'{ARGS}threshold_tolerance = "10%"', "settings.threshold_tolerance")
+    assert verdict.kept is kept
 
 
 def test_lm_eval_sets_a_memory_share_of_its_own(place):
     plan = prepare(place)
     place.write("b.txt", f"pretrained=m,max_model_len={plan.settings.max_model_len}")
-    verdicts = place.gate('[settings]\nfile = "b.txt"').verdicts
+    verdicts = place.gate('[settings]\nfile = "b.txt"\nmust_be = "equal"').verdicts
     share = next(v for v in verdicts if v.subject == "gpu_memory_utilization")
     assert (share.kept, share.found) == (False, "0.9 (default)")
 
 
-def test_what_vllm_takes_by_itself_is_not_known_without_a_gpu(place):
+def test_without_a_gpu_only_the_plans_own_settings_are_as_good(place):
     plan = prepare(place, model=None, gpu=None)
     commit(place, plan)
-    kept = about(place, "max_num_seqs")
-    assert (kept.kept, kept.promised, kept.found) == (True, "left to vLLM", "left to vLLM")
-    commit(place, plan, max_num_seqs=8)
-    broken = about(place, "max_num_seqs")
-    assert not broken.kept
-    assert "not known without" in broken.note
-    commit(place, plan, max_model_len=None)
-    assert not about(place, "max_model_len").kept
+    assert place.gate(ARGS).kept
+    assert about(place, "max_num_seqs", EQUAL).found == "left to vLLM"
+    for changed in ({"max_num_seqs": 8}, {"max_model_len": None}):
+        commit(place, plan, **changed)
+        for subject in ("memory", "simulation"):
+            broken = about(place, subject)
+            assert (broken.kept, broken.found[:18]) == (False, "not known without ")
+        assert "not known without" in about(place, next(iter(changed)), EQUAL).note
 
 
 def test_a_plan_of_other_data_is_not_what_recommend_says_today(place):
@@ -191,6 +208,73 @@ def test_a_plan_of_other_data_is_not_what_recommend_says_today(place):
     result = place.gate(ARGS)
     assert not result.kept
     assert all("run `chunkscope recommend` again" in v.note for v in result.broken)
+
+
+# -- is there something beside? ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kv-cache-memory-bytes: 1",
+        "num-gpu-blocks-override: 2",
+        "cpu-offload-gb: 100",
+        "quantization: fp8",
+        "enforce-eager: true",
+        "pipeline-parallel-size: 8",
+        "block-size: 32",
+        "scheduling-policy: priority",
+        "tokenizer: another/one",
+        "speculative-config: {method: ngram}",
+        "enforce-e: true",
+        "model: another/model",
+    ],
+)
+def test_what_nobody_judges_has_to_be_allowed(place, line):
+    plan = prepare(place)
+    name = line.partition(":")[0]
+    name = {"enforce-e": "enforce-eager"}.get(name, name)
+    commit(place, plan)
+    place.write("vllm.yaml", (place.folder / "vllm.yaml").read_text() + f"\n{line}\n")
+    (broken,) = place.gate(ARGS).broken
+    assert (broken.promise, broken.subject) == ("settings.allow", name.replace("-", "_"))
+    assert "name it in `allow = [" in broken.note
+    allowed = place.gate(f'{ARGS}allow = ["{name}"]')
+    assert allowed.kept, allowed.broken
+    (verdict,) = [v for v in allowed.verdicts if v.promise == "settings.allow"]
+    assert (verdict.promised, verdict.note) == ("allowed", "not judged")
+
+
+@pytest.mark.parametrize("line", ["dtype: auto", "seed: 3", "enforce-eager: false", "port: 1"])
+def test_what_changes_nothing_needs_no_word(place, line):
+    plan = prepare(place)
+    commit(place, plan)
+    place.write("vllm.yaml", (place.folder / "vllm.yaml").read_text() + f"\n{line}\n")
+    assert place.gate(ARGS).kept
+
+
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        ("llama-3.1-8b", True),
+        ("meta-llama/Llama-3.1-8B-Instruct", True),
+        ("meta-llama/Llama-3.1-70B-Instruct", False),
+        ("$MODEL", False),
+    ],
+)
+def test_another_model_breaks_the_promise(place, model, kept):
+    plan = prepare(place)
+    words = emit(plan, Target.VLLM_ARGS).text
+    place.write("a.txt", f"vllm serve {model} {words}")
+    result = place.gate('[settings]\nfile = "a.txt"')
+    assert result.kept is kept
+    assert [v.subject for v in result.broken] == ([] if kept else ["model"])
+
+
+def test_a_setting_that_is_judged_cannot_be_allowed(place):
+    commit(place, prepare(place))
+    with pytest.raises(InputError, match="max_num_seqs is compared with the plan"):
+        place.gate(f'{ARGS}allow = ["max-num-seqs"]')
 
 
 # -- would vLLM take it? -------------------------------------------------------------------------
@@ -205,6 +289,11 @@ def test_a_plan_of_other_data_is_not_what_recommend_says_today(place):
         ("max-num-active-seqs: 8", "0.30", "since 0.31.0"),
         ("enable-chunked-prefill: false", "0.24", "drops"),
         ("max-num-seqs: many", "0.24", "no number"),
+        ("bogus-flag-xyz: 3", "0.24", "has no such argument"),
+        ("Max-Num-Seqs: 2", "0.24", "did you mean max-num-seqs?"),
+        ("scheduling-policy: bogus", "0.24", "is none of fcfs, priority"),
+        ("block-size: 3", "0.16", "is none of"),
+        ("config: other.yaml", "0.24", "another file is not looked at"),
         ("max-model-len: 999999999", "0.24", "over the model's limit"),
         ("max-num-batched-tokens: 64\nmax-num-seqs: 65", "0.24", "must be >= max_num_seqs (65)"),
         ("no-enable-chunked-prefill: true\nmax-num-batched-tokens: 256", "0.24", "smaller than"),
@@ -232,7 +321,6 @@ def test_what_the_named_version_refuses_breaks_the_promise(place, line, version,
         ("max-model-len: 4096\nlong-prefill-token-threshold: 4097", "0.24"),
         ("max-model-len: 4096\nlong-prefill-token-threshold: 4096", "0.27"),
         ("max-model-len: auto", "0.24"),
-        ("some-flag-of-tomorrow: 1", "0.24"),
         ("{}", "0.24"),
     ],
 )
@@ -244,10 +332,34 @@ def test_what_it_takes_keeps_it(place, line, version):
     assert verdict.subject == "vllm.yaml"
 
 
-def test_flags_nobody_knows_here_are_said_to_be_unchecked(place):
+def test_it_is_said_how_many_were_checked(place):
     prepare(place)
-    place.write("vllm.yaml", "max-num-seqs: 1024\nsome-flag: 1")
-    assert place.one(ARGS, "settings.accepted").found == "1 checked, 1 not known here"
+    place.write("vllm.yaml", "max-num-seqs: 1024\nport: 1\nenforce-eager: true")
+    assert place.one(ARGS, "settings.accepted").found == "2 checked, 1 of no effect here"
+
+
+def test_with_that_vllm_installed_its_own_parser_is_asked(place, monkeypatch):
+    """It knows better which flags it has; what it takes still has to be allowed."""
+    plan, asked = prepare(place), []
+
+    def answer(accepted):
+        def read(release, words, keywords):
+            asked.append((release.text, words, keywords))
+            message = "" if accepted else "Rejected: unrecognized arguments"
+            return CheckAnswer(accepted=accepted, message=message, vllm_version=release.text)
+
+        monkeypatch.setattr(settings, "read_by_vllm", read)
+
+    commit(place, plan)
+    place.write("vllm.yaml", (place.folder / "vllm.yaml").read_text() + "\nof-a-plugin: 1\n")
+    answer(False)
+    broken = [v for v in place.gate(ARGS).broken if v.promise == "settings.accepted"]
+    assert [v.note for v in broken] == ["Rejected: unrecognized arguments"]
+    answer(True)
+    assert [v.promise for v in place.gate(ARGS).broken] == ["settings.allow"]
+    assert place.gate(f'{ARGS}allow = ["of-a-plugin"]').kept
+    version, words, keywords = asked[0]
+    assert (version, words[-2:], keywords) == ("0.24.0", ("--of-a-plugin", "1"), None)
 
 
 def test_the_version_is_the_plans_unless_named(place):
@@ -296,6 +408,6 @@ def test_more_requests_than_the_memory_model_allows_break_the_promise(place):
     plan = recommend(found, model="qwen2.5-7b", gpu="l4", vllm_version="0.24", max_model_len=23_552)
     plan.save(place.reports / "plan.json")
     commit(place, plan, max_num_seqs=2_560, max_num_batched_tokens=4_096)
-    verdict = about(place, "KV cache")
+    verdict = about(place, "memory")
     assert not verdict.kept
     assert (verdict.found_value, verdict.promised_value) == (4_608, 23_552)

@@ -1,66 +1,56 @@
 """[gate.settings]: are the committed engine arguments still what `recommend` says?
 
-argument                       "as-good" when, for throughput      for latency   for loglikelihood
-max_model_len                  not shorter                         same          same
-max_num_batched_tokens         not smaller, and it fits            not larger    not larger
-max_num_seqs                   not fewer                           not more      as the objective
-long_prefill_token_threshold   within `threshold_tolerance`        same          not larger
-gpu_memory_utilization         not lower                           same          not higher
-all others                     equal                               equal         equal
+Three questions, and each must have a yes:
+- Would that vLLM take them? By its version's options and rules, and by its own parser where it is
+  installed.
+- Is nothing beside that nobody judges? Another model, or an argument that may change memory or
+  speed and is none of the plan's, has to be named in `allow`.
+- Are they equal to the plan, or as good (see as_good.py)?
 
 Compared is what the engine ends up with: an argument left out counts as vLLM's own choice.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.units import SHARE, exceeds
-from chunkscope.costs.memory import Memory
-from chunkscope.engine.choices import Objective, Task
+from chunkscope.artefacts.units import COUNT, SHARE, exceeds
+from chunkscope.costs.models.find import built_in, find_model
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.engine.check import read_by_vllm
 from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import BY_NAME, Release, refused_flag, release
-from chunkscope.engine.settings import NAMES as SETTINGS
-from chunkscope.engine.settings import Settings, Value
-from chunkscope.errors import InputError, UsageError
+from chunkscope.engine.flags import BY_NAME, Release, release
+from chunkscope.engine.settings import NAMES, Settings, Value
+from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.budget import SettingsPromises
 from chunkscope.gating.committed import Committed, Fault, read_committed
 from chunkscope.gating.evidence import Evidence
+from chunkscope.gating.promises.as_good import check_as_good
 from chunkscope.gating.verdict import Verdict
 from chunkscope.planning.plan import Plan
 
 
-class Rule(StrEnum):
-    EQUAL = "equal to"
-    AT_LEAST = "at least"
-    AT_MOST = "at most"
-    NEAR = "near"
-
-
 def check_settings(limits: SettingsPromises, evidence: Evidence) -> Iterator[Verdict]:
-    plan, _ = evidence.plan, evidence.profile  # a plan of data that is gone says nothing of today
-    committed = read_committed(evidence.path(limits.file), limits.form)
-    there = replace(plan.deployment, entry=committed.entry)
+    plan, profile = evidence.plan, evidence.profile
+    there = plan.deployment
     if limits.vllm_version:
         there = replace(there, release=_release(limits.vllm_version))
+    committed = read_committed(evidence.path(limits.file), there.release.version, limits.form)
+    there = replace(there, entry=committed.entry)
     found = there.effective(committed.settings.over(committed.defaults))
     yield from _accepted(committed, found, there, limits.file)
-    stale = _stale(evidence)
+    yield from _beside(committed, plan, _allowed(limits))
+    if not evidence.findings.plan_is_of_this_profile:
+        yield _stale(limits)
+        return
     wanted = plan.deployment.effective(plan.settings)
-    for name in SETTINGS:
-        rule = _rule(name, plan) if limits.must_be == "as-good" else Rule.EQUAL
-        one = _One(
-            name=name,
-            rule=rule,
-            wanted=getattr(wanted, name),
-            found=getattr(found, name),
-            limits=limits,
-        )
-        yield one.verdict(explicit=getattr(committed.settings, name) is not None, stale=stale)
-    memory = there.memory(found, longest=plan.decision.longest)
-    if limits.must_be == "as-good" and memory is not None:
-        yield _fits(memory, found.max_model_len or 0, stale)
+    if limits.must_be == "equal":
+        yield from _equal(committed, wanted, found)
+    else:
+        yield from check_as_good(plan, profile, there, wanted=wanted, found=found)
+    if limits.threshold_tolerance is not None:
+        yield _near(wanted, found, limits.threshold_tolerance)
 
 
 def _release(version: str) -> Release:
@@ -70,11 +60,17 @@ def _release(version: str) -> Release:
         raise InputError(f"settings.vllm_version: {error.message}") from None
 
 
-def _stale(evidence: Evidence) -> str:
+def _stale(limits: SettingsPromises) -> Verdict:
     """Advice about other data is not what `recommend` says today."""
-    if evidence.findings.plan_is_of_this_profile is False:
-        return "the plan was made from another profile: run `chunkscope recommend` again"
-    return ""
+    return Verdict(
+        promise=f"settings.{limits.must_be}",
+        subject="plan",
+        kept=False,
+        promised="made from this profile",
+        found="made from another",
+        note="run `chunkscope recommend` again",
+        where=("settings", "must_be"),
+    )
 
 
 # -- would vLLM take it? -------------------------------------------------------------------------
@@ -83,19 +79,13 @@ def _stale(evidence: Evidence) -> str:
 def _accepted(
     committed: Committed, found: Settings, there: Deployment, file: str
 ) -> Iterator[Verdict]:
-    version = there.release
     faults = [
-        *committed.faults,
-        *(
-            Fault(what=name, why=why)
-            for name in committed.named
-            if (why := refused_flag(name, version.version))
-        ),
+        *_faults(committed, there.release),
         *(Fault(what=_argument_in(rule), why=rule) for rule in there.refusals(found)),
     ]
     told: dict[str, Any] = {
         "promise": "settings.accepted",
-        "promised": f"vLLM {version.text} takes it",
+        "promised": f"vLLM {there.release.text} takes it",
         "where": ("settings", "file"),
     }
     for fault in faults:
@@ -108,10 +98,27 @@ def _accepted(
             **told,
         )
     if not faults:
-        known = len(committed.settings.given())
-        beside = len(set(committed.named)) - known
-        found_there = f"{known} checked" + (f", {beside} not known here" if beside else "")
-        yield Verdict(subject=file, kept=True, found=found_there, **told)
+        checked = len(committed.settings.given()) + len(committed.others)
+        beside = len(committed.harmless)
+        counted = f"{checked} checked" + (f", {beside} of no effect here" if beside else "")
+        yield Verdict(subject=file, kept=True, found=counted, **told)
+
+
+def _faults(committed: Committed, running: Release) -> Iterator[Fault]:
+    """By what is known here; an installed vLLM of that version knows better which flags it has."""
+    answer = read_by_vllm(running, committed.words, committed.keywords)
+    for fault in committed.faults:
+        if answer is None or not fault.unknown:
+            yield fault
+    if answer is not None and not answer.accepted:
+        yield Fault(what="vLLM's own parser", why=answer.message)
+    for name, value in committed.others.items():
+        if name in BY_NAME and value != "1":
+            why = "refuses it: concurrent partial prefills are not supported"
+            yield Fault(what=name, why=f"vLLM {running.text} {why}")
+        if name == "config":
+            why = "what stands in another file is not looked at: name that one in settings.file"
+            yield Fault(what=name, why=why)
 
 
 def _argument_in(rule: str) -> str:
@@ -119,69 +126,97 @@ def _argument_in(rule: str) -> str:
     return first if first in BY_NAME else "enable_chunked_prefill"
 
 
-# -- is it as good? ------------------------------------------------------------------------------
+# -- is there something beside? ------------------------------------------------------------------
 
 
-def _rule(name: str, plan: Plan) -> Rule:
-    latency = plan.inputs.objective is Objective.LATENCY
-    logprobs = plan.inputs.task is Task.LOGLIKELIHOOD
-    rules = {
-        "max_model_len": Rule.AT_LEAST,
-        "max_num_batched_tokens": Rule.AT_MOST if latency or logprobs else Rule.AT_LEAST,
-        "max_num_seqs": Rule.AT_MOST if latency else Rule.AT_LEAST,
-        "long_prefill_token_threshold": Rule.AT_MOST if logprobs else Rule.NEAR,
-        "gpu_memory_utilization": Rule.AT_MOST if logprobs else Rule.AT_LEAST,
-    }
-    return rules.get(name, Rule.EQUAL)
+def _allowed(limits: SettingsPromises) -> frozenset[str]:
+    names = frozenset(name.lstrip("-").replace("-", "_") for name in limits.allow)
+    if judged := sorted(names & set(NAMES)):
+        what = f"settings.allow: {judged[0]} is compared with the plan, it cannot be allowed"
+        raise InputError(what, hint='take it out, or promise must_be = "as-good"')
+    return names
+
+
+def _beside(committed: Committed, plan: Plan, allowed: frozenset[str]) -> Iterator[Verdict]:
+    model = committed.model
+    if model is not None and not (plan.model and _is_model(model, plan.model)):
+        planned = plan.model.load_name if plan.model else "none known"
+        yield _unjudged(
+            "model", model, f"the plan's: {planned}", "the plan is not about it", allowed
+        )
+    for name, value in committed.others.items():
+        why = "it may change memory or speed, and nothing here judges it"
+        yield _unjudged(name, value or "given", "left to vLLM", why, allowed)
+
+
+def _unjudged(name: str, found: str, promised: str, why: str, allowed: frozenset[str]) -> Verdict:
+    kept = name in allowed
+    hint = f'name it in `allow = ["{name}"]` if that is meant'
+    return Verdict(
+        promise="settings.allow",
+        subject=name,
+        kept=kept,
+        promised="allowed" if kept else promised,
+        found=found[:80],
+        found_value=found,
+        note="not judged" if kept else f"{why}; {hint}",
+        where=("settings", "allow"),
+    )
+
+
+def _is_model(name: str, planned: ModelShape) -> bool:
+    """The same shape is the same model to us, by whatever name or in whatever folder."""
+    if name in (planned.name, planned.load_name):
+        return True
+    try:
+        is_folder = (Path(name) / "config.json").is_file()
+        found = find_model(name) if is_folder else built_in(name)
+    except (ChunkscopeError, OSError, ValueError):
+        return False
+    if found is None:
+        return False
+    return planned == replace(
+        found, name=planned.name, source=planned.source, hub_id=planned.hub_id
+    )
+
+
+# -- is it equal? --------------------------------------------------------------------------------
+
+
+def _equal(committed: Committed, wanted: Settings, found: Settings) -> Iterator[Verdict]:
+    for name in NAMES:
+        explicit = getattr(committed.settings, name) is not None
+        yield _Compared(
+            name=name,
+            wanted=getattr(wanted, name),
+            found=getattr(found, name),
+            explicit=explicit,
+        ).verdict()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _One:
+class _Compared:
     """One argument: what `recommend` says, and what is committed."""
 
     name: str
-    rule: Rule
     wanted: Value | None
     found: Value | None
-    limits: SettingsPromises
+    explicit: bool
 
-    def verdict(self, *, explicit: bool, stale: str) -> Verdict:
-        kept = self._kept(explicit=explicit)
+    def verdict(self) -> Verdict:
+        kept = not self.explicit if self.wanted is None else self.found == self.wanted
         return Verdict(
-            promise=f"settings.{self.limits.must_be}",
+            promise="settings.equal",
             subject=self.name,
-            kept=kept and not stale,
-            promised=f"{self._relation}{_shown(self.wanted)}",
-            found=_shown(self.found) + ("" if explicit or self.found is None else " (default)"),
+            kept=kept,
+            promised=_shown(self.wanted),
+            found=_shown(self.found)
+            + ("" if self.explicit or self.found is None else " (default)"),
             promised_value=self.wanted,
             found_value=self.found,
-            note=stale or ("" if kept else self._why_unknown()),
+            note="" if kept else self._why_unknown(),
             where=("settings", "must_be"),
         )
-
-    @property
-    def _relation(self) -> str:
-        if self.rule is Rule.EQUAL or self.wanted is None:
-            return ""
-        if self.rule is Rule.NEAR:
-            return f"within {SHARE.write(self.limits.threshold_tolerance)} of "
-        return f"{self.rule} "
-
-    def _kept(self, *, explicit: bool) -> bool:
-        if self.wanted is None:
-            return not explicit  # both leave it to vLLM
-        return self.found is not None and self._compare(self.found, self.wanted)
-
-    def _compare(self, found: Value, wanted: Value) -> bool:
-        if self.rule is Rule.AT_LEAST:
-            return found >= wanted
-        if self.name == "long_prefill_token_threshold" and not (found and wanted):
-            return found == wanted  # 0 means none: it is near to nothing else
-        if self.rule is Rule.AT_MOST:
-            return found <= wanted
-        if self.rule is Rule.NEAR:
-            return not exceeds(abs(found - wanted) / wanted, self.limits.threshold_tolerance)
-        return found == wanted
 
     def _why_unknown(self) -> str:
         if self.wanted is None:
@@ -199,17 +234,16 @@ def _shown(value: Any) -> str:
     return f"{value:,}"
 
 
-def _fits(memory: Memory, need: int, stale: str) -> Verdict:
-    """Larger steps and more requests cost KV cache: one request of full length must still fit."""
-    tokens = memory.kv_cache_tokens
+def _near(wanted: Settings, found: Settings, tolerance: float) -> Verdict:
+    """0 means no threshold: it is near to nothing else."""
+    old, new = wanted.long_prefill_token_threshold or 0, found.long_prefill_token_threshold or 0
+    kept = old == new or bool(old and new and not exceeds(abs(new - old) / old, tolerance))
     return Verdict(
-        promise="settings.as-good",
-        subject="KV cache",
-        kept=memory.holds(need) and not stale,
-        promised=f"at least {need:,} tokens",
-        found=f"{tokens:,} tokens (predicted)",
-        promised_value=need,
-        found_value=tokens,
-        note=stale or ("" if memory.survives_logprobs else "prompt_logprobs would not fit"),
-        where=("settings", "must_be"),
+        promise="settings.threshold_tolerance",
+        subject="long_prefill_token_threshold",
+        kept=kept,
+        promised=f"within {SHARE.write(tolerance)} of {COUNT.write(old)}",
+        found=COUNT.write(new),
+        promised_value=old,
+        found_value=new,
     )

@@ -1,0 +1,150 @@
+"""Are committed engine arguments as good as the plan's? The memory model and the simulator say.
+
+As good means: the same GPUs, no prompt refused that the plan serves, the memory model holds it, and
+the simulation is within 3 % of the plan, in time for all requests and, where the plan is for
+latency, in the longest gap between tokens.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from chunkscope.artefacts.units import SECONDS, SHARE, exceeds
+from chunkscope.costs.memory import Memory
+from chunkscope.engine.choices import Objective
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.settings import Settings
+from chunkscope.gating.verdict import Verdict
+from chunkscope.lengths.profile import Profile, together
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import WORTH, Problem
+from chunkscope.planning.recommend import chosen_datasets
+from chunkscope.planning.requests import RequestSource
+from chunkscope.planning.search import HOSTS, Trials, trials_of
+from chunkscope.simulation.result import SimulatedRun
+
+UNKNOWN = "not known without `chunkscope recommend --model --gpu`"
+MEASURES: dict[str, Callable[[SimulatedRun], float]] = {
+    "time for all requests": lambda run: run.makespan_s,
+    "longest gap": lambda run: run.itl_s.max if run.itl_s else 0.0,
+}
+
+
+def check_as_good(
+    plan: Plan, profile: Profile, there: Deployment, *, wanted: Settings, found: Settings
+) -> Iterator[Verdict]:
+    """`wanted` and `found` are complete: the plan's settings and those that are committed."""
+    problem = _problem(plan, profile, there, wanted, found)
+    yield _same_gpus(wanted, found)
+    yield _serves(problem, wanted, found)
+    same = found == wanted
+    memory = there.memory(found, longest=plan.decision.longest)
+    yield _held(memory, found.max_model_len, same=same)
+    if same or problem.requests is None:
+        yield _told("simulation", same, "within 3 % of the plan", _as_planned(same))
+        return
+    trials = trials_of(problem)
+    latency = plan.inputs.objective is Objective.LATENCY
+    for name in MEASURES if latency else list(MEASURES)[:1]:
+        yield _simulated(name, trials, wanted, found)
+
+
+def _problem(
+    plan: Plan, profile: Profile, there: Deployment, wanted: Settings, found: Settings
+) -> Problem:
+    """Both are tried on the requests that either of them takes."""
+    datasets, inputs = chosen_datasets(profile, plan.inputs.dataset), plan.inputs
+    contexts = [s.max_model_len for s in (wanted, found) if s.max_model_len]
+    problem = Problem(
+        lengths=together(datasets),
+        output_tokens=inputs.output.tokens,
+        deployment=there,
+        base=Settings(max_model_len=min(contexts, default=None), tensor_parallel_size=inputs.tp),
+        task=inputs.task,
+        objective=inputs.objective,
+    )
+    if problem.step is None:
+        return problem
+    source = RequestSource(datasets=datasets, output=inputs.output, task=inputs.task)
+    return replace(problem, requests=source)
+
+
+def _told(subject: str, kept: bool, promised: str, found: str, **more: Any) -> Verdict:
+    return Verdict(
+        promise="settings.as-good",
+        subject=subject,
+        kept=kept,
+        promised=promised,
+        found=found,
+        where=("settings", "must_be"),
+        **more,
+    )
+
+
+def _as_planned(same: bool) -> str:
+    return "the plan's own settings" if same else UNKNOWN
+
+
+def _same_gpus(wanted: Settings, found: Settings) -> Verdict:
+    """The plan is about so many; the simulator's step times are theirs."""
+    planned, used = wanted.tensor_parallel_size, found.tensor_parallel_size
+    values = {"promised_value": planned, "found_value": used}
+    return _told("tensor_parallel_size", used == planned, f"{planned}", f"{used}", **values)
+
+
+def _serves(problem: Problem, wanted: Settings, found: Settings) -> Verdict:
+    """A shorter context is as good as long as it refuses no prompt that the plan serves."""
+
+    def refused(settings: Settings) -> int:
+        context = settings.max_model_len
+        return problem.lengths.over(context - problem.output_tokens) if context else 0
+
+    planned, today, of = refused(wanted), refused(found), problem.lengths.count
+    unknown = found.max_model_len is None and wanted.max_model_len is not None
+    return _told(
+        "max_model_len",
+        not unknown and today <= planned,
+        f"at most {planned:,} of {of:,} prompts refused",
+        UNKNOWN if unknown else f"{today:,} refused at {found.max_model_len or 0:,} tokens",
+        promised_value=planned,
+        found_value=today,
+    )
+
+
+def _held(memory: Memory | None, context: int | None, *, same: bool) -> Verdict:
+    """Larger steps and more requests cost KV cache: one request of full length must still fit."""
+    if memory is None or context is None:
+        return _told("memory", same, "held by the memory model", _as_planned(same))
+    asked = f"{memory.requested_gib:,.1f} of {memory.total_gib:,.1f} GiB asked for"
+    note = "" if memory.starts else "vLLM would not start: the driver needs some of it"
+    if not memory.survives_logprobs:
+        note = "what vLLM does not profile would not fit"
+    return _told(
+        "memory",
+        memory.holds(context) and memory.starts,
+        f"the memory model holds it, and a request of {context:,} tokens",
+        f"{asked}, a KV cache of {memory.kv_cache_tokens:,} tokens (predicted)",
+        promised_value=context,
+        found_value=memory.kv_cache_tokens,
+        note=note,
+    )
+
+
+def _simulated(name: str, trials: Trials, wanted: Settings, found: Settings) -> Verdict:
+    """On the host that likes it least, as `recommend` weighs settings."""
+    measure, subject = MEASURES[name], f"simulation, {name}"
+    pairs = [(trials.run(wanted, host), trials.run(found, host)) for host in HOSTS]
+    both = [(measure(one), measure(other)) for one, other in pairs if one and other]
+    if len(both) < len(pairs):
+        return _told(subject, False, "within 3 % of the plan", "it cannot run (predicted)")
+    planned, today = max(both, key=lambda pair: pair[1] / pair[0] if pair[0] else 0.0)
+    change = today / planned - 1 if planned else 0.0
+    return _told(
+        subject,
+        not exceeds(today, planned * (1 + WORTH)),
+        f"within {SHARE.write(WORTH)} of the plan's {SECONDS.write(planned)}",
+        f"{SECONDS.write(today, like=planned)}, {change:+.1%}".replace("%", " %")
+        + f" (predicted, {len(trials.workload.requests):,} requests)",
+        promised_value=planned,
+        found_value=today,
+    )
