@@ -147,7 +147,8 @@ def _proven_reasons(p: Problem, proof: Proof, decision: Decision) -> Reasons:
             reasons[name] = Reasoned(text=why, label=Label.PREDICTED)
         elif best != own:
             said = f"vLLM {text} takes {own:,} by itself; {best:,} would bring {gain}"
-            reasons[name] = Reasoned(text=f"{said}{_shaky(proof)}, too little to set it")
+            little = "not sure enough" if proof.doubt else "too little"
+            reasons[name] = Reasoned(text=f"{said}{_shaky(proof)}, {little} to set it")
         elif own:
             said = f"vLLM {text} takes {own:,} by itself, and nothing that was tried is better"
             reasons[name] = Reasoned(text=said)
@@ -388,10 +389,12 @@ def _settled(
     proof: Proof | None = None,
 ) -> Settled:
     """Every argument: its value in effect, what vLLM would take by itself, and why."""
-    if p.base.max_model_len is not None and advice.startswith("Change nothing"):
-        rest = advice.removeprefix("Change nothing")
-        if not p.asked_context:
-            advice = f"Set max_model_len {p.context:,}, the longest that fits, and no more{rest}"
+    if p.base.max_model_len is not None and not p.asked_context:
+        context = f"Set max_model_len {p.context:,}, the longest that fits, and"
+        for start, instead in (("Change nothing", f"{context} no more"), ("Set", context)):
+            if advice.startswith(start):
+                advice = instead + advice.removeprefix(start)
+                break
     full = p.deployment.effective(settings.over(p.base))
     own = p.deployment.effective(Settings(max_model_len=p.base.max_model_len))
     limit = p.deployment.shape.limit if p.deployment.shape else None

@@ -25,9 +25,13 @@ from chunkscope.planning.plan import Plan
 def emit(plan: Plan, target: Target) -> Emission:
     """What goes to stdout, and what to say on stderr beside it."""
     found = EMITTERS[target](plan)
-    return replace(found, notes=(_planned_for(plan, target), *found.notes))
+    tried = (TRIED_VLLM.format(plan.release.text),) if target in VLLM_FORMS else ()
+    return replace(found, notes=(_planned_for(plan, target), *found.notes, *tried))
 
 
+# In CI these go through the parser of a real vLLM; which flags others know is kept by version.
+VLLM_FORMS = (Target.VLLM_ARGS, Target.VLLM_YAML, Target.PYTHON, Target.JSON, Target.ENV)
+TRIED_VLLM = "written for vLLM {}; the form was tried with vLLM 0.28.0"
 STARTED = {Entry.SERVE: "vllm serve", Entry.LLM: "vLLM's LLM class", Entry.OTHER: "vLLM's engine"}
 
 

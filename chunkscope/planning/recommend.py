@@ -101,6 +101,7 @@ def recommend(
         max_itl_ms=max_itl_ms,
     )
     _check_room(problem)
+    _refused(problem)  # an error where no prompt is served: nothing could be tried
     if problem.step is not None:
         source = RequestSource(
             datasets=chosen,
@@ -335,7 +336,7 @@ def _adjustments(settled: Settled) -> tuple[Reason, ...]:
 def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
     release, shape, gpu = p.deployment.release, p.deployment.shape, p.deployment.gpu
     found = [release.note] if release.note else []
-    if output.assumed:
+    if output.assumed and p.deployment.shape is not None:
         found.append(
             f"answers are assumed to have {output.tokens:,} tokens, as the data does not say: give "
             "--max-output"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
 NOTHING_TO_SET = "(nothing to set)"
 # What the length rule's words mean, below a table of them.
 RULE_WORDS = (
-    "This describes the data, each set by itself; what is set above has to pay for all together. "
+    "This describes the data, each set by itself; the arguments below are for all together. "
     "Over: prompts that a chunk of that size would split (none: disabled, some: selective, all: "
     "always on). Benefit, by the longest prompt: skip under 1K tokens, optional under 2K, consider "
     "under 4K, recommended under 8K, then required."

@@ -194,6 +194,11 @@ def test_the_client_keeps_as_many_requests_in_flight_as_run_at_once(lengths, giv
 
 
 @pytest.mark.parametrize("target", Target)
+def test_every_form_says_what_it_was_tried_with(target):
+    assert "tried with" in " ".join(emit(plan_that_sets(given={}), target).notes)
+
+
+@pytest.mark.parametrize("target", Target)
 def test_every_form_says_who_starts_the_engine_it_was_planned_for(target):
     """In Python more tokens go into a step and fewer or more requests run than in a server."""
     made = plan_that_sets(given={}, entry=target.entry)

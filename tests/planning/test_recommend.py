@@ -198,8 +198,9 @@ def test_a_context_that_is_set_says_what_it_does_even_where_it_does_nothing():
 
 
 def test_every_prompt_over_the_limit_is_an_input_error():
-    with pytest.raises(InputError, match="every prompt is longer"):
-        plan([5_000, 6_000], model="llama-2-7b")
+    for made in (plan, advised):
+        with pytest.raises(InputError, match="every prompt is longer"):
+            made([5_000, 6_000], model="llama-2-7b")
 
 
 def test_an_output_over_the_limit_is_a_usage_error():

@@ -66,6 +66,9 @@ def test_where_vllms_own_does_not_fit_the_fastest_that_does_is_taken():
     assert len(made.tried) > 1
     assert min(row.makespan_s for row in made.tried) > chosen.makespan_s / 1.015
     assert made.forecast.default_makespan_s is None, "it cannot run"
+    assert made.settings.max_model_len
+    for name, value in made.settings.given().items():
+        assert f"{name} {value:,}" in made.advice, "the headline names all that is set"
 
 
 def short_profile(model):
@@ -139,6 +142,7 @@ def test_the_context_is_set_where_the_models_own_does_not_fit_as_long_as_fits():
     assert 4_096 < context < 131_072
     assert made.memory.holds(context)
     assert not made.memory.holds(context + 2_048)
+    assert f"Set max_model_len {context:,}, the longest that fits, and " in made.advice
 
 
 def test_the_table_shows_what_was_tried_and_marks_the_choice():

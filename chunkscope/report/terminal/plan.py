@@ -89,7 +89,8 @@ def _tried(plan: Plan, width: int) -> Table:
     table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 60))
     for row in plan.tried:
         gaps = (row.gap_p50_s, row.gap_p99_s, row.longest_gap_s)
-        times = [seconds(s) for s in (row.makespan_s, row.ttft_p95_s, *gaps)]
+        times = [seconds(s) for s in (row.makespan_s, row.ttft_p95_s)]
+        times += ["-" if gap is None else seconds(gap) for gap in gaps]
         mark = "* " if row.chosen else ""
         cells = (*times, number(row.preemptions), share(row.kv_peak))
         table.add_row(f"{mark}{row.name}", *cells, style="bold" if row.chosen else None)
