@@ -90,7 +90,8 @@ class BlockHashes:
         self._positions: list[int] = []
         self._blocks = 0
         self._common: bytes | None = None
-        self._prompts: PromptBlocks | None = None
+        self._tree: PrefixTree | None = None
+        self._has_cut = False  # beginnings may then be nobody's
 
     @property
     def is_full(self) -> bool:
@@ -117,6 +118,7 @@ class BlockHashes:
             both = zip(beginnings, ids, strict=True)
             ids = [(before.ids + own)[-most_tokens * ID_BYTES :] for before, own in both]
             beginnings = [self._beginning(None, 0)] * len(ids)
+            self._has_cut = True
         prompts = list(zip(beginnings, ids, strict=True))
         if self._trace is not None:
             for position, (before, own) in zip(positions, prompts, strict=True):
@@ -186,19 +188,18 @@ class BlockHashes:
         if not self._own:
             return None, None
         prompts, hashes = self._compared()
-        self._prompts = prompts
         common = len(self._common or b"") // ID_BYTES
-        reuse = measure(prompts, positions=self._positions, common_tokens=common, sent=sent)
+        self._tree = tree = PrefixTree(prompts)
+        reuse = measure(prompts, tree, positions=self._positions, common_tokens=common, sent=sent)
         reuse = replace(reuse, beginnings=pack_beginnings(beginnings_of(prompts, hashes)))
-        sharing = sharing_of(prompts)
+        sharing = sharing_of(prompts, tree)
         return reuse, sharing.longest_first() if sent.longest_first else sharing
 
     def best_order(self) -> tuple[int, ...]:
         """The positions, those that begin alike one after the other; known once it was measured."""
-        if self._prompts is None:
+        if self._tree is None:
             return ()
-        order = PrefixTree(self._prompts).depth_first()
-        return tuple(np.array(self._positions)[order].tolist())
+        return tuple(np.array(self._positions)[self._tree.depth_first()].tolist())
 
     def _compared(self) -> tuple[PromptBlocks, Hashes]:
         """The prompts by numbers of blocks, and the hash of each number."""
@@ -212,10 +213,14 @@ class BlockHashes:
         beginnings = np.array(self._numbers)
         stretches = np.stack((sizes[beginnings], own), axis=1)
         begin = np.stack(((np.cumsum(sizes) - sizes)[beginnings], starts), axis=1)
+        blocks = blocks[stretched(begin.ravel(), stretches.ravel())]
+        if self._has_cut:
+            used, blocks = np.unique(blocks, return_inverse=True)
+            hashes = hashes[used]
         prompts = PromptBlocks(
             tokens=np.array(self._tokens),
             full=stretches.sum(axis=1),
             reads=np.array(self._reads),
-            blocks=blocks[stretched(begin.ravel(), stretches.ravel())],
+            blocks=blocks,
         )
         return prompts, hashes

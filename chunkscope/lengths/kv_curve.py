@@ -5,13 +5,13 @@ the blocks of its prompt and answer until it ends, and the one that began first 
 is left of the cache holds the blocks of those that have ended, the longest unused going first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from chunkscope.lengths.prefixes import Ints, Paths, PromptBlocks, ideal_cached_tokens
-from chunkscope.lengths.reuse import BLOCK_SIZE, FLAT
+from chunkscope.lengths.reuse import BLOCK_SIZE, FLAT, CachedAt
 from chunkscope.lengths.sharing import Sharing, depths
 
 RUNNING = 256  # vLLM's own max_num_seqs on most GPUs
@@ -87,37 +87,59 @@ class OrderedPrompts:
     ideal_tokens: int
 
     @classmethod
-    def of(cls, prompts: PromptBlocks, paths: Paths, order: Ints) -> "OrderedPrompts":
-        as_ordered = prompts.in_order(order)
-        return cls(
-            prompts=as_ordered,
-            paths=[paths[row] for row in order.tolist()],
-            ideal_tokens=int(ideal_cached_tokens(as_ordered).sum()),
-        )
+    def of(cls, prompts: PromptBlocks, paths: Paths) -> "OrderedPrompts":
+        ideal = int(ideal_cached_tokens(prompts).sum())
+        return cls(prompts=prompts, paths=paths, ideal_tokens=ideal)
+
+    def in_order(self, order: Ints) -> "OrderedPrompts":
+        paths = [self.paths[row] for row in order.tolist()]
+        return OrderedPrompts.of(self.prompts.in_order(order), paths)
 
     def found(self, capacity: int, load: Load) -> int:
         kv_blocks = capacity // self.prompts.block_size
         return int(lru_cached_tokens(self.prompts, self.paths, kv_blocks, load).sum())
 
 
-def curve(orderings: Sequence[OrderedPrompts], load: Load) -> Iterator[tuple[int, list[int]]]:
-    """What each order finds, from room for two of the longest prompts up to where all are flat."""
-    prompts = orderings[0].prompts
-    if len(prompts.full) > _MOST_PROMPTS or not any(ordered.ideal_tokens for ordered in orderings):
+class _Line:
+    """What an order finds, from small capacities to large ones, until it is flat."""
+
+    def __init__(self, ordered: OrderedPrompts, load: Load) -> None:
+        self._ordered = ordered
+        self._load = load
+        self._found = 0
+        self.is_flat = False
+
+    def at(self, capacity: int) -> int:
+        if not self.is_flat:
+            self._found = self._ordered.found(capacity, self._load)
+            self.is_flat = self._found >= FLAT * self._ordered.ideal_tokens
+        return self._found
+
+
+def curve(
+    in_file: OrderedPrompts, best: OrderedPrompts, as_sent: OrderedPrompts | None, load: Load
+) -> Iterator[CachedAt]:
+    """What each order finds, from room for two of the longest prompts up to where all are flat.
+
+    The best order is left out where the others find all in the smallest cache already.
+    """
+    prompts = in_file.prompts
+    if len(prompts.full) > _MOST_PROMPTS or not in_file.ideal_tokens:
         return
     least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + prompts.block_size)
-    flat: dict[int, int] = {}
-    for capacity in _CAPACITIES:
-        if capacity < least:
-            continue
-        found = []
-        for place, ordered in enumerate(orderings):
-            cached = flat[place] if place in flat else ordered.found(capacity, load)
-            if cached >= FLAT * ordered.ideal_tokens:
-                flat[place] = cached
-            found.append(cached)
-        yield capacity, found
-        if len(flat) == len(orderings):
+    lines = [_Line(ordered, load) for ordered in (in_file, as_sent) if ordered]
+    sorted_line = _Line(best, load)
+    sizes = [size for size in _CAPACITIES if size >= least]
+    for capacity in sizes:
+        found = [line.at(capacity) for line in lines]
+        is_first_and_flat = capacity == sizes[0] and all(line.is_flat for line in lines)
+        yield CachedAt(
+            kv_tokens=capacity,
+            cached_tokens=found[0],
+            best_order_cached_tokens=None if is_first_and_flat else sorted_line.at(capacity),
+            sent_order_cached_tokens=found[1] if as_sent else None,
+        )
+        if is_first_and_flat or all(line.is_flat for line in (*lines, sorted_line)):
             return
 
 

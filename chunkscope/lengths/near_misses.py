@@ -28,7 +28,7 @@ _LEAST_PART = 0.25  # of a text
 _MOVED = 0.8  # of a text's places that an earlier one has in another order
 _MOST_SHOWN = 3
 _LEAST_LOST = 0.05  # of all tokens: less is not worth a line
-_LEAST_TEXTS = 0.1  # of the sample: fewer are a coincidence
+_LEAST_TEXTS = 0.1  # of the sample
 _AROUND = 24  # characters that are shown on each side of a difference
 
 _FACTOR = 0x9E3779B97F4A7C15
@@ -95,11 +95,15 @@ class NearMisses:
             return ()
         sample = sorted(self._kept)
         scale = tokens / chars * self._offered / len(sample)
-        least = max(5, _LEAST_TEXTS * len(sample))
-        groups = [group for group in _groups(_misses(sample)) if len(group) + 1 >= least]
+        groups = [group for group in _groups(_misses(sample)) if len(group) >= _enough(sample)]
         named = [_named(group, sample, scale, self._offered) for group in groups]
         named.sort(key=lambda one: -one.lost_tokens)
         return tuple(n for n in named[:_MOST_SHOWN] if n.lost_tokens >= _LEAST_LOST * tokens)
+
+
+def _enough(sample: Sequence[_Text]) -> float:
+    """How many have to miss another: fewer are a coincidence."""
+    return max(4, _LEAST_TEXTS * len(sample))
 
 
 def _misses(sample: Sequence[_Text]) -> Iterator[_Miss]:
@@ -107,7 +111,7 @@ def _misses(sample: Sequence[_Text]) -> Iterator[_Miss]:
     shared = _shared_chars(sample)
     least = [max(_LEAST, int(_LEAST_PART * len(text))) for _, text in sample]
     left = [len(text) - same for same, (_, text) in zip(shared, sample, strict=True)]
-    if all(rest < lost for rest, lost in zip(left, least, strict=True)):
+    if sum(rest >= lost for rest, lost in zip(left, least, strict=True)) < _enough(sample):
         return
     first_with: dict[int, tuple[int, int]] = {}  # by what is there: the text, and the place in it
     for number, (_, text) in enumerate(sample):

@@ -12,15 +12,18 @@ MOST_STRETCHES = 4_096
 _RUN = 50  # prompts that stay together: neighbours often share what others do not
 
 
-def sharing_of(prompts: PromptBlocks, *, whole: bool = False) -> Sharing:
+def sharing_of(
+    prompts: PromptBlocks, tree: PrefixTree | None = None, *, whole: bool = False
+) -> Sharing:
     """What prompts share, in their order; of very many, runs that are spread evenly.
 
-    `whole` leaves nothing out, however much it is.
+    `whole` leaves nothing out, however much it is; `tree` is theirs, where it is made already.
     """
     if len(prompts.full) > MOST_PROMPTS and not whole:
-        prompts = prompts.in_order(evenly_spread(len(prompts.full)))
-    _, numbers = np.unique(prompts.blocks, return_inverse=True)
-    tree = PrefixTree(replace(prompts, blocks=numbers))
+        prompts, tree = prompts.in_order(evenly_spread(len(prompts.full))), None
+    if tree is None:
+        _, numbers = np.unique(prompts.blocks, return_inverse=True)
+        tree = PrefixTree(replace(prompts, blocks=numbers))
     branches, first, members = np.unique(tree.branches, return_index=True, return_counts=True)
     most = len(branches) if whole else MOST_STRETCHES
     is_kept = _worth_keeping(tree, branches, first, members, most)

@@ -12,7 +12,7 @@ import numpy as np
 
 from chunkscope.lengths.block_hashes import MOST_BLOCKS, MOST_PROMPTS
 from chunkscope.lengths.measured_reuse import measure
-from chunkscope.lengths.prefixes import Ints, PromptBlocks, ideal_cached_tokens
+from chunkscope.lengths.prefixes import Ints, PrefixTree, PromptBlocks, ideal_cached_tokens
 from chunkscope.lengths.reuse import AS_THEY_ARE, HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.stretches import sharing_of
@@ -115,14 +115,15 @@ class TraceBlocks:
         if prompts is None:
             return None, None
         common = _common(prompts)
-        reuse = measure(prompts, positions=self._positions, common_tokens=common, sent=sent)
+        tree = PrefixTree(prompts)
+        reuse = measure(prompts, tree, positions=self._positions, common_tokens=common, sent=sent)
         half = len(prompts.tokens) // 2
         warm = replace(
             reuse,
             last_half_tokens=int(prompts.tokens[half:].sum()),
             last_half_cached_tokens=int(ideal_cached_tokens(prompts)[half:].sum()),
         )
-        return warm, sharing_of(prompts)
+        return warm, sharing_of(prompts, tree)
 
 
 def _common(prompts: PromptBlocks) -> int:
