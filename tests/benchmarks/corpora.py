@@ -76,6 +76,18 @@ def few_shot(shared: Path, work: Path) -> Corpus:
     return _stored("few_shot", work, lambda: _few_shot_text(shared / "data"))
 
 
+def mmlu(shared: Path, work: Path, *, shuffled: bool = False) -> Corpus:
+    """All 14,042 test questions of MMLU with five shots each, subject by subject or mixed."""
+
+    def made() -> _Text:
+        rows = list(_mmlu(shared / "data"))
+        if shuffled:
+            random.Random(SEED).shuffle(rows)
+        return _Text(rows=rows, note="57 subjects" + ", shuffled" * shuffled)
+
+    return _stored("mmlu_shuffled" if shuffled else "mmlu", work, made)
+
+
 def unique(mb: int, work: Path) -> Corpus:
     """`mb` million bytes of documents from this machine, no paragraph twice."""
     return _stored(f"unique_{mb}", work, lambda: _unique_text(mb * 1_000_000))

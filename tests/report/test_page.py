@@ -243,9 +243,10 @@ def test_the_curve_of_what_is_found_has_a_line_per_order_and_the_plan(
     drawn = charts(findings, None)["reuse"]
     assert [one["name"] for one in drawn["sets"]] == ["all together", "gsm8k", "arena_hard"]
     for one in drawn["sets"]:
-        assert [*one["lines"]] == ["as the file has them", "those that begin alike together"]
-        in_file, best = one["lines"].values()
-        assert [size for size, _ in in_file] == [size for size, _ in best]
+        in_file, *best = one["lines"].values()
+        # gsm8k's small prompts are all found in the smallest cache: no order adds anything.
+        assert len(best) == (one["name"] != "gsm8k")
+        assert all([size for size, _ in in_file] == [size for size, _ in line] for line in best)
         assert all(0 <= found <= one["ideal"] for _, found in in_file)
         assert in_file[-1][0] >= one["flat_at"]
     assert findings.plan is not None
