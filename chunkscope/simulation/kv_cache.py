@@ -97,9 +97,9 @@ class KvCache:
         count -= blank
         while count:
             unused = next(iter(self._queue))
-            taken = min(count, len(unused))
+            taken = min(count, unused.end - unused.start)
             unused.end -= taken
-            if not unused:
+            if unused.end == unused.start:
                 del self._queue[unused]
                 if isinstance(unused, SharedRun):
                     del self._cached[unused.stretch][unused]
@@ -121,9 +121,9 @@ class KvCache:
 
     def _cache_full_blocks(self, request: RequestState, tokens: int) -> None:
         """Full blocks are cached when they are scheduled: the next in this very step finds them."""
-        if not self._caching:
+        if not self._caching or not request.path:
             return
-        full = min(tokens // self.block_size, request.shared_blocks)
+        full = min(tokens // self.block_size, request.path[-1].end)
         held = request.num_tracked
         if held >= full:
             return
@@ -166,10 +166,11 @@ class KvCache:
         full = (tokens if cached is None else cached) // self.block_size if self._caching else 0
         self._free_blank(self.blocks_for(tokens) - full)
         request.run = None
-        if full > request.num_tracked:
-            run = BlockRun(request.num_tracked, full)
+        held = request.num_tracked
+        if full > held:
+            run = BlockRun(held, full)
             self._queue[run] = None
-            self.num_free += len(run)
+            self.num_free += full - held
             request.run = None if cached is None else run
         for shared in reversed(request.tracked):
             del shared.holders[request.id]

@@ -11,7 +11,7 @@ class RequestState:
         "admission", "arrival_s", "born", "caught_up", "chunks", "first_step", "id", "last_step",
         "max_tokens", "most_computed", "num_cached_tokens", "num_computed_tokens",
         "num_preemptions", "num_prompt_tokens", "num_tokens", "path", "priority", "run",
-        "shared_blocks", "skips_cache", "tracked",
+        "skips_cache", "tracked",
     )  # fmt: skip
 
     def __init__(
@@ -30,7 +30,6 @@ class RequestState:
         self.priority = priority
         self.skips_cache = skips_cache  # prompt_logprobs: reads nothing from the prefix cache
         self.path = path  # leading blocks that other requests have too
-        self.shared_blocks = path[-1].end if path else 0
         self.num_tokens = self.num_prompt_tokens
         self.num_computed_tokens = 0
         # At the end: the last output is never read back.
