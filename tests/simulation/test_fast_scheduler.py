@@ -1,5 +1,6 @@
 """The fast scheduler beside the plain one: the same steps, the same times, to the last bit."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.simulate import simulate
+from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
 from tests.simulation.generated import Workload, crowd, workload
 from tests.simulation.twin import trace
@@ -162,3 +164,27 @@ def test_requests_that_only_decode_are_not_asked_one_by_one(monkeypatch):
     assert len(asked) == 50
     trace(requests, engine, fast=False)
     assert len(asked) == 50 + 50 * 100
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_closed_loop_takes_the_same_steps_and_times(seed):
+    """Where only those under way go on decoding, steps are taken in one go: until one ends."""
+    chance = random.Random(seed)
+    requests = tuple(
+        Request(prompt_tokens=chance.randint(1, 900), output_tokens=chance.choice([1, 5, 40, 90]))
+        for _ in range(40)
+    )
+    c = Circumstances(
+        requests=requests,
+        rules=Rules(),
+        step=STEP,
+        concurrency=chance.choice([1, 3, 8]),
+        slo=read_slo("ttft_p95=1s,itl_p99=50ms"),
+    )
+    args = EngineArgs(
+        max_num_batched_tokens=chance.choice([100, 512]),
+        max_num_seqs=chance.choice([2, 16]),
+        kv_cache_tokens=chance.choice([2_000, 64_000]),
+        async_scheduling=seed % 2 == 1,
+    )
+    assert run_setting(c, args) == run_setting(c, args, fast=False)
