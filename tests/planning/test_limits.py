@@ -1,12 +1,16 @@
 """`recommend --slo`: the setting that keeps the limits with the most room, or none."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from chunkscope.engine.choices import Basis, Mode, Objective
 from chunkscope.errors import UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan, TriedSetting
 from chunkscope.planning.recommend import recommend
+from chunkscope.report.terminal.plan import show_plan
 from tests.conftest import REPOSITORY
 from tests.plans import MIXED, advised
 
@@ -103,3 +107,13 @@ def test_a_plan_with_limits_is_read_back():
 def test_what_contradicts_itself_is_a_usage_error(options, said):
     with pytest.raises(UsageError, match=said):
         advised(MIXED, **{**SERVED, **options})
+
+
+def test_the_table_shows_the_figures_that_are_limited():
+    out = StringIO()
+    show_plan(served("ttft_p95=1s,itl_p99=50ms"), Console(file=out, width=80))
+    said = out.getvalue()
+    assert max(len(line.rstrip()) for line in said.splitlines()) <= 80
+    assert "ttft_p95 1 s itl_p99 50 ms room longest preempted KV use" in said
+    own = next(line for line in said.splitlines() if line.startswith("vLLM's own "))
+    assert "! " in own, "over its limit"

@@ -98,17 +98,18 @@ def _tried(plan: Plan, width: int) -> Table:
 
 
 def _tried_limits(plan: Plan, width: int) -> Table:
-    """The figures that are limited; ! are over their limit."""
+    """The figures that are limited; ! are over their limit. A few long gaps hide in percentiles."""
     limits = plan.inputs.slo
-    headings = (*(str(limit) for limit in limits), "room", "preempted", "KV use")
-    table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 55))
+    headings = (*(str(limit) for limit in limits), "room", "longest", "preempted", "KV use")
+    table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 60))
     for row in plan.tried:
         found = [(limit, row.slo.found_of(limit)) for limit in limits] if row.slo else []
         over = ("! " if exceeds(value or 0.0, limit.seconds) else "" for limit, value in found)
         cells = [f"{mark}{seconds(v)}" for mark, (_, v) in zip(over, found, strict=True)]
         room = share(row.slo.room) if row.slo and row.slo.is_met else "-"
         mark = "* " if row.chosen else ""
-        cells += [room, number(row.preemptions), share(row.kv_peak)]
+        longest = "-" if row.longest_gap_s is None else seconds(row.longest_gap_s)
+        cells += [room, longest, number(row.preemptions), share(row.kv_peak)]
         table.add_row(f"{mark}{row.name}", *cells, style="bold" if row.chosen else None)
     return table
 
