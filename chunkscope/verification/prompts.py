@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chunkscope import console
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths import sampling
 from chunkscope.lengths.block_hashes import hash_blocks
@@ -82,7 +83,7 @@ def real_prompts(
     options = _repeatable(profile)
     counter = _same_tokenizer(profile, tokenizer, options)
     most = max(FEWEST_ROWS, ROWS_PER_REQUEST * len(workload.requests))
-    with options.rendering() as rendering:
+    with options.rendering(console.say) as rendering:
         sources, _ = discover(
             list(paths),
             include=options.include,

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.lengths.profile import Profile
+from chunkscope.simulation.workload import Request, Workload
 from chunkscope.sources.harness.rendering import (
     PROGRAM,
     Rendering,
@@ -20,6 +23,7 @@ from chunkscope.sources.harness.rendering import (
     explained,
     is_task,
 )
+from chunkscope.verification.prompts import real_prompts
 from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
 
@@ -406,3 +410,40 @@ def test_nothing_runs_unless_a_task_is_named_so(
     run = analyze(tmp_path, logged, "lm-eval:gsm8k", "--input-format", "jsonl")
     assert run.code == 0, run.err
     assert run.profile["overall"]["rows"] == 2
+
+
+def test_verify_asks_the_task_again_as_the_profile_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def run(_: str, folder: Path, __: float) -> int:
+        """A harness that renders three prompts."""
+        asked.append(json.loads((folder / "asked.json").read_text()))
+        rows = [
+            {"doc_id": n, "arguments": [["word " * n, {"until": []}]], "resps": [[None]]}
+            for n in (5, 6, 7)
+        ]
+        write_jsonl(folder / "samples_a_2000-01-01T00-00-00.jsonl", rows)
+        logs = [{"task": "a", "file": "samples_a_2000-01-01T00-00-00.jsonl"}]
+        (folder / "outcome.json").write_text(json.dumps({"logs": logs}))
+        return 0
+
+    monkeypatch.setattr("chunkscope.sources.harness.rendering._run", run)
+    words = ("--shots", "4", "--limit", "3", "--include-path", "mine")
+    done = analyze(tmp_path, "lm-eval:a", *words)
+    assert done.code == 0, done.err
+    assert done.dataset["path"] == "lm-eval:a"
+    assert done.dataset["sha256"] is None  # there is no file for the gate to look at
+    profile = Profile.load(tmp_path / "reports" / "profile.json")
+    wanted = Workload(
+        requests=tuple(Request(prompt_tokens=n, output_tokens=1) for n in (5, 9)),
+        seed=0,
+        arrivals="all at once",
+        task=Task.GENERATE,
+        long_over=2048,
+    )
+    _, real = real_prompts(["lm-eval:a"], profile, wanted, tokenizer=None, seed=0)
+    assert real.texts == ("word " * 5, "word " * 7)
+    assert asked[0] == asked[1]
+    assert "running the code of its tasks" in capsys.readouterr().err
