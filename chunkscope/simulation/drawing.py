@@ -53,6 +53,8 @@ class _Prompt(NamedTuple):
 
 
 _NOWHERE = -1.0
+_MOST_PROMPTS = 60_000  # are drawn from: more take longer than what is done with them
+_RUN = 50  # prompts that stay together
 
 
 def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
@@ -66,7 +68,7 @@ def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
     chance = random.Random(how.seed)  # noqa: S311  (a sample, not a secret)
     least = 1 if how.task is Task.LOGLIKELIHOOD else min(how.output or 1, how.room)
     served, left_out = _served(datasets, how.room, least)
-    known, stretches = _prompts(datasets, how.room - least)
+    known, stretches = _prompts(datasets, how.room - least, all_of_them=how.count is None)
     places = parts([prompt.weight for prompt in known], how.count or served, chance)
     chosen = [known[place] for place in places]
     order = how.order or usual_order(datasets)
@@ -119,31 +121,34 @@ def _served(datasets: Sequence[DatasetProfile], room: int, least: int) -> tuple[
 
 
 def _prompts(
-    datasets: Sequence[DatasetProfile], most: int
+    datasets: Sequence[DatasetProfile], most: int, *, all_of_them: bool
 ) -> tuple[list[_Prompt], tuple[Stretch, ...]]:
-    """All that have at most so many tokens, sorted by them; and the stretches of all datasets."""
+    """Those that have at most so many tokens, sorted by them; and the stretches of all datasets."""
+    known = sum(len(dataset.sharing.lengths) for dataset in datasets if dataset.sharing)
+    every = 1 if all_of_them else -(-known // _MOST_PROMPTS) or 1
     prompts: list[_Prompt] = []
     all_of = joined(datasets)
     for number, (dataset, places) in enumerate(zip(datasets, all_of.places, strict=True)):
-        kept = [*_one_by_one(dataset, number, places, most)]
+        kept = [*_one_by_one(dataset, number, places, most, every)]
         prompts += kept or _by_length(dataset, number, most)
     return sorted(prompts), tuple(all_of.stretches)
 
 
 def _one_by_one(
-    dataset: DatasetProfile, number: int, places: Sequence[int], most: int
+    dataset: DatasetProfile, number: int, places: Sequence[int], most: int, every: int
 ) -> Iterator[_Prompt]:
+    """Of a dataset that is known prompt by prompt; of `every` so many runs of neighbours one."""
     if dataset.sharing is None or not dataset.sharing.lengths:
         return
-    count = len(dataset.sharing.lengths)
-    weight = 1 if count == dataset.rows else dataset.rows / count
+    lengths, ends = dataset.sharing.lengths, dataset.sharing.ends
+    kept = [place for place in range(len(lengths)) if place // _RUN % every == 0]
+    weight = 1 if len(kept) == dataset.rows else dataset.rows / len(kept)
     # vLLM does not read its cache for a prompt whose likelihood is asked for.
     reads = not (dataset.log and dataset.log.only_scored)
-    pairs = zip(dataset.sharing.lengths, dataset.sharing.ends, strict=True)
-    for place, (tokens, end) in enumerate(pairs):
-        if tokens <= most:
-            stretch = places[end] if reads and end != NOTHING else NOTHING
-            yield _Prompt(tokens, number, (place + 0.5) / count, stretch, weight)
+    for place in kept:
+        if lengths[place] <= most:
+            stretch = places[ends[place]] if reads and ends[place] != NOTHING else NOTHING
+            yield _Prompt(lengths[place], number, (place + 0.5) / len(lengths), stretch, weight)
 
 
 def _by_length(dataset: DatasetProfile, number: int, most: int) -> Iterator[_Prompt]:

@@ -11,6 +11,7 @@ from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.lengths.sharing import NOTHING, Sharing, Stretch, depths
+from chunkscope.simulation import drawing
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
@@ -169,3 +170,16 @@ def test_a_workload_is_written_down_with_what_it_shares(options):
     written = plain(workload.to_json())
     assert ("stretch" in written) is ("shared_prefix" not in options)
     assert validated(Workload, Workload.fields_of(written)) == workload
+
+
+def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatch):
+    monkeypatch.setattr(drawing, "_MOST_PROMPTS", 500)
+    large = known("a", tuple(range(1, 2_001)), (0,) * 2_000)
+    small = known("b", (5_000,) * 20, (0,) * 20)
+    workload = drawn(large, small, count=505)
+    tokens = [request.prompt_tokens for request in workload.requests]
+    assert 4 <= tokens.count(5_000) <= 6
+    rest = [n for n in tokens if n != 5_000]
+    assert rest == sorted(rest), "the data's order"
+    assert sum(rest) / len(rest) == pytest.approx(1_000, rel=0.1)
+    assert len(drawn(large, small).requests) == 2_020, "all of them are all of them"
