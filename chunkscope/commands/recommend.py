@@ -90,12 +90,13 @@ def recommend(
 
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
-    from chunkscope.engine.check import version_in, vllm_python
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.policy import Cuts
     from chunkscope.planning.recommend import recommend as run
 
     if check and vllm_version is None:
+        from chunkscope.engine.check import version_in, vllm_python
+
         vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
     plan = run(

@@ -45,16 +45,19 @@ class Trials:
 
     @cached_property
     def part(self) -> "Trials":
-        """On fewer requests, where there are more than are needed to search."""
+        """On fewer requests, where there are many more than are needed to search."""
         count = searched(self.problem)
-        return trials_of(self.problem, count) if count < len(self.workload.requests) else self
+        return trials_of(self.problem, count) if 2 * count < len(self.workload.requests) else self
 
     def varied(self, how: Variation) -> "Trials":
         """On as many that are somewhat other. The hosts are always varied."""
         if how is ANOTHER_HOST:
             return replace(self, hosts=HOSTS)
         if how not in self._varied:
-            self._varied[how] = trials_of(self.problem, len(self.workload.requests), how)
+            other = trials_of(self.problem, len(self.workload.requests), how)
+            # Where all are sent in their own order, another draw is the same again.
+            same = other.workload.requests == self.workload.requests
+            self._varied[how] = self if same else other
         return self._varied[how]
 
     def run(self, settings: Settings, host: Host = ASSUMED_HOST) -> SimulatedRun | None:

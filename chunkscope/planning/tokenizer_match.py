@@ -13,7 +13,6 @@ from chunkscope.costs.models import ModelShape
 from chunkscope.costs.models.find import tokenizer_family
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.profile import TokenizerInfo
-from chunkscope.tokenizers.compiler import digest
 from chunkscope.tokenizers.files import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.hub import cached
 from chunkscope.tokenizers.resolve import DEFAULT_FILE, TIKTOKEN_NAMES, resolve
@@ -59,6 +58,8 @@ def _by_family(counted: TokenizerInfo, model: ModelShape) -> bool | None:
 
 
 def _by_files(counted: TokenizerInfo, model: ModelShape) -> bool | None:
+    from chunkscope.tokenizers.compiler import digest  # a tenth of a second
+
     wanted = _here(model.load_name)
     if wanted and digest(wanted, DigestMemo()) == counted.digest:
         return True
