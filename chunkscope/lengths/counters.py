@@ -119,6 +119,7 @@ class _Texts:
         self.counting = _loaded(by.tokenizer)
         compiled = by.tokenizer.compiled
         self.added = compiled.special_added if special_tokens and by.options.special_tokens else 0
+        self.begin = compiled.begin_text
         # An exact check counts every row whole: cuts are part of what it checks.
         self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
         self.on_their_way: deque[tuple[list[Any], Future[Any]]] = deque()
@@ -130,6 +131,8 @@ class _Texts:
         if prompts.outputs is not None:
             self.add_outputs(prompts.positions, prompts.outputs)
         self.tally.offer(prompts.positions, prompts.items)
+        if self.begin and self.added:
+            self.tally.begun_twice += sum(text.startswith(self.begin) for text in prompts.items)
         self.count(prompts.positions, prompts.items)
 
     def count(self, rows: list[Any], all_texts: list[str]) -> None:
@@ -337,6 +340,8 @@ class _Requests:
         if isinstance(prompt, str):
             adds = request.special_tokens and self.by.options.special_tokens
             special = tokenizer.compiled.special_added if adds else 0
+            if special and (begin := tokenizer.compiled.begin_text):
+                self.tally.begun_twice += prompt.startswith(begin)
             return prompt + request.continuation, _Sent(position, request, special)
         self.tally.media_rows += bool(prompt.media)
         self.tally.rendered_chats = True

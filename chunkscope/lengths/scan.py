@@ -354,6 +354,12 @@ class _Dataset:
                 f"the chat template prints the date ({self.run.tokenizer.chat_day}): lengths can "
                 "differ by a token on another day; --chat-date pins it"
             )
+        if twice := self.tally.begun_twice:
+            yield (
+                f"{twice:,} prompts begin with {self.run.tokenizer.compiled.begin_text}, and the "
+                "tokenizer adds another: the model reads it twice, and they share nothing with "
+                "prompts that have it once; --no-special-tokens leaves the second out"
+            )
         if media := self.tally.media_rows:
             yield f"{media:,} rows hold images, audio or video: only their text is counted"
 

@@ -45,6 +45,7 @@ class Tally:
         self.tokens = 0
         self.chars: int | None = None
         self.media_rows = 0
+        self.begun_twice = 0  # prompts that have the tokenizer's first token in their text too
         self.engines: tuple[str, ...] = ()
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()

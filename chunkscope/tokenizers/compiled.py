@@ -40,6 +40,12 @@ class Compiled:
     notes: tuple[str, ...] = ()
 
     @property
+    def begin_text(self) -> str:
+        """The text of the token that it puts before a prompt; empty if there is none."""
+        begin = self.special_tokens.get("bos_token") if self.special_added else None
+        return begin if isinstance(begin, str) else ""
+
+    @property
     def json_file(self) -> Path:
         return self.folder / JSON_FILE
 

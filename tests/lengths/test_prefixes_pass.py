@@ -160,6 +160,22 @@ def test_how_often_a_context_is_read():
     assert counted(tokenizer, [SentRequest(prompt="Why?")]).scoring is None
 
 
+def test_a_first_token_that_comes_twice_is_said(tmp_path, shared):
+    llama = str(shared / "tokenizers" / "llama3.1")
+    texts = few_shot_texts(8)
+    rows = [
+        {"prompt": f"<|begin_of_text|>{text}" if n < 5 else text} for n, text in enumerate(texts)
+    ]
+    data = write_jsonl(tmp_path / "a.jsonl", rows)
+    (dataset,) = chunkscope.analyze(data, llama, options=options()).datasets
+    (note,) = [note for note in dataset.notes if "twice" in note]
+    assert note.startswith("5 prompts begin with <|begin_of_text|>")
+    assert dataset.prefixes is not None
+    assert dataset.prefixes.common_tokens == 1
+    (without,) = chunkscope.analyze(data, llama, options=options(special_tokens=False)).datasets
+    assert not any("twice" in note for note in without.notes)
+
+
 def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
     tally = counted(Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)])
     assert tally.rows == 2
