@@ -352,6 +352,9 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
     if p.requests:
         shared = shared_sentence(p.requests.datasets, p.requests.shared_prefix, p.task)
         found += [shared] if shared else []
+        if p.requests.sent_in is SendOrder.LONGEST:
+            why = "as asked" if p.requests.order else "as lm-eval sends its tasks together"
+            found.append(f"requests are taken to be sent longest first, {why}")
     if shape and (doubt := tokenizer_doubt(profile.tokenizer, shape)):
         found.append(doubt)
     found += doubts(gpu) if gpu else ()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.costs.models import find_model
-from chunkscope.engine.choices import Entry, Mode, Objective, Task
+from chunkscope.engine.choices import Entry, Mode, Objective, SendOrder, Task
 from chunkscope.engine.flags import NEWEST, command_line, dotted
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.analyze import analyze
@@ -18,6 +18,7 @@ from chunkscope.planning.policy import Cuts, Rate
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
 from chunkscope.report.sentences import refused
+from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
 from tests.conftest import REPOSITORY
 from tests.plans import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 
@@ -509,3 +510,16 @@ def few_shot_profile(shared: int, *, unread: int = 0):
 def test_the_plan_says_what_prompts_share_and_that_it_counts(made, options, said):
     notes = " ".join(recommend(made, model="qwen3-8b", gpu="h200", **options).warnings)
     assert (said in notes) if said else ("earlier prompt" not in notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({}, "as lm-eval sends"), ({"order": "longest"}, "as asked")]
+)
+def test_the_plan_says_that_requests_are_sent_longest_first(options, said):
+    log = LogSummary(harness="lm-eval", documents=40, requests=40, order=LONGEST_FIRST)
+    made = dataset("a", [400] * 40, log=None if options else log)
+    options = {name: SendOrder(value) for name, value in options.items()}
+    given = dataclasses.replace(profile(a=[400]), datasets=(made,))
+    plan = recommend(given, model="qwen3-8b", gpu="h200", **options)
+    assert plan.inputs.order is SendOrder.LONGEST
+    assert any(f"longest first, {said}" in line for line in plan.warnings)
