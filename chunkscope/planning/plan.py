@@ -157,6 +157,11 @@ ASKED = "--max-output"
 ASSUMED_OUTPUT = "assumed, as the data does not say"
 
 
+def assumed_output(tokens: int) -> str:
+    said = f"answers are assumed to have {tokens:,} tokens, as the data does not say"
+    return f"{said}: give --max-output"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """How long answers are, and where that number comes from."""

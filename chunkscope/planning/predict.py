@@ -17,7 +17,7 @@ from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.sharing import Stretch
-from chunkscope.planning.plan import LENGTH_POLICY, Plan
+from chunkscope.planning.plan import LENGTH_POLICY, Plan, assumed_output
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.planning.requests import MOST_REQUESTS
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
@@ -365,8 +365,10 @@ def _of_profile(plan: Plan, profile: Profile, options: SimulateOptions, args: En
         left_out=workload.left_out,
         order=workload.order,
     )
-    notes = tuple(_profile_notes(plan, profile, workload.left_out))
-    return workload.requests, workload.stretches, info, notes
+    notes = _profile_notes(plan, profile, workload.left_out)
+    if plan.inputs.output.assumed and options.max_output is None:
+        notes.append(assumed_output(plan.inputs.output.tokens))
+    return workload.requests, workload.stretches, info, tuple(notes)
 
 
 def _profile_notes(plan: Plan, profile: Profile, left_out: int) -> list[str]:

@@ -31,6 +31,7 @@ from chunkscope.planning.plan import (
     Reason,
     Refused,
     StepEstimate,
+    assumed_output,
 )
 from chunkscope.planning.policy import DEFAULT_CUTS, Cuts, Decision, chunked, decide
 from chunkscope.planning.problem import Problem
@@ -337,10 +338,7 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
     release, shape, gpu = p.deployment.release, p.deployment.shape, p.deployment.gpu
     found = [release.note] if release.note else []
     if output.assumed and p.deployment.shape is not None:
-        found.append(
-            f"answers are assumed to have {output.tokens:,} tokens, as the data does not say: give "
-            "--max-output"
-        )
+        found.append(assumed_output(output.tokens))
     if output.origin.startswith("the longest output") and output.tokens < DEFAULT_OUTPUT:
         found.append(
             f"the outputs in the data have at most {output.tokens:,} tokens: a model that reasons "

@@ -377,3 +377,9 @@ def test_an_overload_is_said(folder: Path) -> None:
     assert "Overloaded: at 400/s the queue grows with a, b" in said
     assert "p95 time to first token" in said
     assert "makespan" not in said
+
+
+def test_an_output_length_that_nobody_knows_is_called_assumed(folder: Path) -> None:
+    said = "answers are assumed to have 256 tokens"
+    assert said in chunkscope("simulate", cwd=folder).stderr
+    assert said not in chunkscope("simulate", "--max-output", "256", cwd=folder).stderr
