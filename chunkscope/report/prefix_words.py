@@ -103,21 +103,22 @@ def plan_sentence(planned: PlannedCache) -> str:
 
 
 def order_sentences(measured: Measured, planned: PlannedCache | None) -> Iterator[str]:
-    """Where sorting pays: at the plan's size, else in the largest cache in which it does."""
+    """Where sorting pays: at the plan's size, else in the largest cache in which it does.
+
+    Requests of a trace come when they come: nobody can sort them.
+    """
     for dataset, reuse in measured:
         sizes = [at for at in reuse.capacities if _gain(at) > _MATTERS * reuse.tokens]
         if planned is not None:
             sizes = [at for at in sizes if _is_about(at, reuse, planned.kv_tokens)]
-        for at in sizes[-1:]:
+        for at in sizes[-1:] if dataset.kind != "lengths" else ():
+            is_sorted = at.sent_order_cached_tokens is not None
+            order = " (longest first, as the harness sends them)" if is_sorted else ""
             yield (
                 f"Sorting {dataset.name} by prefix lifts what a KV cache of {at.kv_tokens:,} "
-                f"tokens finds from {rate(_as_sent(at), reuse.tokens)} to "
+                f"tokens finds from {rate(_as_sent(at), reuse.tokens)}{order} to "
                 f"{rate(at.best_order_cached_tokens, reuse.tokens)}"
-                + (
-                    "; longest first, as the harness sends them, is the former."
-                    if at.sent_order_cached_tokens is not None
-                    else ": `chunkscope analyze --order FILE` writes it sorted."
-                )
+                + ("." if dataset.log else ": `chunkscope analyze --order FILE` writes it sorted.")
             )
 
 

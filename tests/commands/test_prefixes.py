@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -156,3 +157,43 @@ def test_of_likelihoods_a_plan_finds_nothing_in_its_cache(place):
     more = ("--gpu", "h200", "--task", "loglikelihood", "-o", str(place / "reports/plan.json"))
     assert CliRunner().invoke(app, [*words, *more]).exit_code == 0
     assert json.loads(prefixes(place, "--json"))["plan"] is None
+
+
+def lm_eval_row(number: int, text: str) -> dict[str, Any]:
+    """A generation as lm-eval 0.4.13 logs it."""
+    return {
+        "doc_id": number,
+        "doc": {"question": text},
+        "target": "4",
+        "arguments": {"gen_args_0": {"arg_0": text, "arg_1": {"until": ["\n"], "max_gen_toks": 9}}},
+        "resps": [["4"]],
+        "filtered_resps": ["4"],
+        "filter": "none",
+        "metrics": ["exact_match"],
+        "exact_match": 1.0,
+        "doc_hash": "a",
+        "prompt_hash": "b",
+        "target_hash": "c",
+    }
+
+
+def test_a_harness_that_sends_the_longest_first_is_compared_in_its_order(place):
+    """Subject by subject in the file; by length they alternate, and a small cache forgets each."""
+    rows = [
+        lm_eval_row(3 * s + n, f"Subject {s}: {f'it is about {s} things. ' * 40} {'why ' * n * 9}")
+        for s in range(300)
+        for n in range(3)
+    ]
+    stamp = "2026-11-15T12-48-36.519903"
+    log = write_jsonl(place / f"samples_sums_{stamp}.jsonl", rows)
+    results = {"results": {}, "configs": {}, "n-shot": {}, "lm_eval_version": "0.4.13"}
+    results |= {"versions": {}, "config": {"model": "vllm", "model_args": {}}}
+    (place / f"results_{stamp}.json").write_text(json.dumps(results))
+    analyze(place, log.name)
+    (figures,) = json.loads(prefixes(place, "--json"))["datasets"]
+    small = figures["capacities"][0]
+    assert small["sent_order_cached_tokens"] < 0.5 * small["cached_tokens"]
+    shown = " ".join(prefixes(place).split())
+    assert "(longest first, as the harness sends them)" in shown
+    assert "--order" not in shown
+    assert "longest first, as sent" in shown
