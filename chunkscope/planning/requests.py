@@ -12,7 +12,7 @@ from chunkscope.simulation.workload import BATCH, Request, Workload
 # A profile may hold millions of prompts; so many show what a setting does.
 MOST_REQUESTS = 20_000
 # Settings are searched on a part of them, which takes no more than a moment.
-SEARCH_TOKENS = 600_000
+SEARCH_TOKENS = 1_000_000
 FEWEST_SEARCHED = 256
 # At a rate, more would only come later.
 OPEN_REQUESTS = 1_000
