@@ -39,40 +39,45 @@ def lru_cached_tokens(
     prompt that does not fit finds nothing.
     """
     computed = prompts.tokens + (load.output_tokens - 1)  # an answer's last token is not
-    known = np.maximum(computed // prompts.block_size, prompts.full)
-    full = known.tolist()
-    partial = (computed > known * prompts.block_size).tolist()  # found by nobody, while it runs
+    blocks = np.maximum(computed // prompts.block_size, prompts.full)
+    full = blocks.tolist()
+    partial = (computed > blocks * prompts.block_size).tolist()  # found by nobody, while it runs
     kept = [0] * len(full)  # by prompt: the blocks there that it was the last to use
     last_user: dict[int, int] = {}  # by branch
     oldest, reach = 0, full[0]  # the prompt that loses blocks next, and how far it still has them
     eldest, running_blocks = 0, 0  # the first that still runs; shared blocks are counted once
     held, found = 0, [0] * len(full)  # full blocks in the cache, of those that run too
-    for row, path in enumerate(paths):
-        if full[row] + partial[row] > kv_blocks:
+    running = load.running
+    for row, (path, mine, part) in enumerate(zip(paths, full, partial.copy(), strict=True)):
+        if mine + part > kv_blocks:
             partial[row] = False
             continue
+        known = 0
         for branch, start, end in path:
             user = last_user.get(branch, -1)
             if user >= oldest:
-                there = end if user > oldest else min(end, reach)
+                there = end if user > oldest or end < reach else reach
                 if there > start:
                     kept[user] -= there - start
-                    running_blocks -= there - start if user >= eldest else 0
-                    found[row] = there
+                    if user >= eldest:
+                        running_blocks -= there - start
+                    known = there
             last_user[branch] = row
-        held += full[row] - found[row] + partial[row]
-        kept[row] = full[row]
-        running_blocks += full[row] + partial[row]
-        while running_blocks > kv_blocks or row - eldest >= load.running:
+        found[row] = known
+        held += mine - known + part
+        kept[row] = mine
+        running_blocks += mine + part
+        while running_blocks > kv_blocks or row - eldest >= running:
             running_blocks -= kept[eldest] + partial[eldest]
             held -= partial[eldest]
             eldest += 1
         while held > kv_blocks:
-            taken = min(kept[oldest], held - kv_blocks)
-            kept[oldest] -= taken
-            reach -= taken
-            held -= taken
-            if not kept[oldest]:
+            rest = kept[oldest] - (held - kv_blocks)
+            if rest > 0:
+                kept[oldest], reach, held = rest, reach - (held - kv_blocks), kv_blocks
+            else:
+                held -= kept[oldest]
+                kept[oldest] = 0
                 oldest += 1
                 reach = full[oldest]
     return prompts.found(np.array(found))
