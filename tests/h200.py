@@ -3,10 +3,13 @@
 python tests/h200.py
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from chunkscope.artefacts.figures import BY_KEY
 from chunkscope.artefacts.numbers import number, seconds
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.verification.result import Run, Verification
 
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"
@@ -57,5 +60,86 @@ def _time(run: Run, name: str) -> str:
     return seconds(BY_KEY[name].of(run.figures))
 
 
+# -- advice, tried -------------------------------------------------------------------------------
+
+ADVICE_HEADER = (
+    "| data and model | requests | recommend said | vLLM's default took | the plan took "
+    "(predicted) | prefix hits (predicted) | verdict |",
+    "|---|---:|---|---|---|---|---|",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What was recommended for some data, and what an H200 made of it."""
+
+    name: str
+    plan: Plan
+    verification: Verification
+    predicted: dict[str, float]  # seconds for all requests, by setting
+
+    @property
+    def ours(self) -> Run:
+        return self.verification.run("plan")
+
+    @property
+    def default(self) -> Run:
+        return self.verification.run("default") or self.ours
+
+    @property
+    def promised(self) -> float | None:
+        """The share of time for all requests that the plan was to save; None for another aim."""
+        if self.plan.inputs.slo:
+            return None
+        return self.predicted["default"] / self.predicted["plan"] - 1 if self.sets else 0.0
+
+    @property
+    def gained(self) -> float:
+        return self.default.figures.makespan_s / self.ours.figures.makespan_s - 1
+
+    @property
+    def sets(self) -> dict[str, object]:
+        return {n: v for n, v in self.ours.args.items() if n != "tensor_parallel_size"}
+
+
+def scenarios() -> list[Scenario]:
+    return [_scenario(path.parent) for path in sorted(FOLDER.glob("advice/*/verify.json"))]
+
+
+def _scenario(folder: Path) -> Scenario:
+    """Predicted today, of the very requests that were sent."""
+    plan, file = Plan.load(folder / "plan.json"), folder / "verify.json"
+    simulation = predict(plan, None, SimulateOptions(trace=file))
+    predicted = {
+        name: run.makespan_s for run in simulation.runs for name in (run.setting, *run.same_as)
+    }
+    return Scenario(
+        name=folder.name, plan=plan, verification=Verification.load(file), predicted=predicted
+    )
+
+
+def advice_table(found: list[Scenario]) -> str:
+    return "\n".join([*ADVICE_HEADER, *map(_advice_row, found)])
+
+
+def _advice_row(one: Scenario) -> str:
+    set_to = ", ".join(f"`{name}` {value}" for name, value in one.sets.items())
+    hits = (one.ours.figures.prefix_hit_rate, one.ours.predicted_prefix_hit_rate)
+    cells = (
+        one.name,
+        number(len(one.verification.workload.requests)),
+        set_to or "change nothing",
+        _took(one.default),
+        f"{_took(one.ours)} ({seconds(one.predicted['plan'])})"
+        if set_to
+        else f"the same ({seconds(one.predicted['plan'])})",
+        f"{hits[0]:.1%} ({hits[1]:.1%})",
+        one.verification.verdict.partition(": ")[0],
+    )
+    return f"| {' | '.join(cells)} |"
+
+
 if __name__ == "__main__":
     print(table())
+    print()
+    print(advice_table(scenarios()))

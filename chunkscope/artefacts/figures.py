@@ -130,6 +130,14 @@ GOODPUT = Figure(
     REQUESTS,
     Better.MORE,
 )
+TIGHTEST_LIMIT = Figure(
+    "slo_use",
+    "use of the tightest limit (100 % keeps it)",
+    Group.THROUGHPUT,
+    "tightest limit used",
+    SHARE,
+    Better.LESS,
+)
 INPUT_RATE, OUTPUT_RATE = _rate("input"), _rate("output", heading="output tok/s")
 ACTIVATION, DEVICE = _peak("activation", heading="activation"), _peak("device")
 KV_TOKENS = _room("kv_cache_tokens", "KV cache tokens", "KV cache tokens", COUNT, "KV tokens")
@@ -139,6 +147,7 @@ FIGURES = (
     INPUT_RATE,
     OUTPUT_RATE,
     GOODPUT,
+    TIGHTEST_LIMIT,
     *_times("ttft_s", "time to first token", Group.TTFT, p95="p95 first token"),
     *_times("itl_s", "gap between tokens", Group.ITL, max="longest gap"),
     *_times("e2e_s", "whole answer", Group.E2E),

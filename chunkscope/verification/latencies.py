@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from statistics import median, median_low
 from typing import Any, cast
 
-from chunkscope.simulation.slo import RequestTimes, Slo
+from chunkscope.simulation.slo import RequestTimes, Slo, SloFound, slo_found
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Distribution, Figures, Latency, Quantiles
 
@@ -50,6 +50,7 @@ def figures_of(
     e2e = _latency(answers, is_long, lambda answer: [answer.all_s])
     if ttft is None or e2e is None:
         raise ValueError("a repeat without answers has no figures")
+    met = _met(answers, slo)
     return Figures(
         makespan_s=makespan,
         ttft_s=ttft,
@@ -58,18 +59,18 @@ def figures_of(
         input_tokens_per_s=workload.input_tokens / makespan,
         output_tokens_per_s=sum(sum(answer.counts) for answer in answers) / makespan,
         prefix_hit_rate=_hit_rate(answers, workload),
-        goodput_per_s=_good(answers, slo) / makespan if slo else None,
+        goodput_per_s=met.good_requests / makespan if met else None,
+        slo_use=met.use if met else None,
         **_scheduled(steps),
     )
 
 
-def _good(answers: Sequence[Answer], slo: Slo) -> int:
-    """How many of them met every limit, each by its own times."""
+def _met(answers: Sequence[Answer], slo: Slo) -> SloFound | None:
     times = [
         RequestTimes(ttft_s=one.first_s, e2e_s=one.all_s, output_tokens=sum(one.counts))
         for one in answers
     ]
-    return sum(all(one.meets(limit) for limit in slo) for one in times)
+    return slo_found(slo, times, ((gap, 1) for answer in answers for gap in answer.gaps_s))
 
 
 def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:

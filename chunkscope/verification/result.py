@@ -47,6 +47,7 @@ class Figures:
     preemptions: int | None = None
     prefix_hit_rate: float | None = None
     goodput_per_s: float | None = None  # requests that met every limit; None without limits
+    slo_use: float | None = None  # a limit's figure as a share of it, of the tightest: kept up to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +257,7 @@ def _said(written: dict[str, Any]) -> dict[str, Any]:
         "can_go": ((), []),
         "predicted_prefix_hit_rate": (None,),
         "goodput_per_s": (None,),
+        "slo_use": (None,),
     }
     return {name: value for name, value in written.items() if value not in nothing.get(name, ())}
 

@@ -103,7 +103,7 @@ class Rows:
             self._report.on_failure(measured)
 
     def _save(self) -> None:
-        self._made = judged(self._made, self._plan.inputs.objective)
+        self._made = judged(self._made, self._plan.inputs.objective, self._job.slo)
         self._made.save(self._report.output)
         calibration = calibration_of(
             self._measured, self._shape, self._plan.inputs.tp, self._job.workload

@@ -7,18 +7,21 @@ difference within the spread over repeats, or of less than WORTH of the figure t
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chunkscope.artefacts.figures import E2E_P95, ITL_P99, MAKESPAN, Figure
+from chunkscope.artefacts.figures import E2E_P95, ITL_P99, MAKESPAN, TIGHTEST_LIMIT, Figure
 from chunkscope.artefacts.numbers import NOT_MEASURED
 from chunkscope.engine.choices import Objective
-from chunkscope.planning.problem import WORTH
+from chunkscope.planning.problem import WORTH, WORTH_ROOM
+from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.outcomes import against, is_tie, ratio, value
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import COMMON, DEFAULT, PLAN
 
 
-def goal_of(objective: Objective, arrivals: str) -> Figure:
+def goal_of(objective: Objective, arrivals: str, slo: Slo = ()) -> Figure:
     """The figure that decides: of all figures, what the plan was made for. Less is better."""
+    if slo:
+        return TIGHTEST_LIMIT
     if objective is Objective.LATENCY:
         return ITL_P99
     if arrivals == BATCH:
@@ -27,13 +30,13 @@ def goal_of(objective: Objective, arrivals: str) -> Figure:
     return E2E_P95
 
 
-def judged(v: Verification, objective: Objective) -> Verification:
+def judged(v: Verification, objective: Objective, slo: Slo = ()) -> Verification:
     """With a verdict, the row that beats the plan if one does, and the flags that can go."""
     plan = v.run(PLAN)
     if plan is None:
         return v
     default = v.run(DEFAULT) or (None if _own_args(plan) else plan)
-    goal = goal_of(objective, v.workload.arrivals)
+    goal = goal_of(objective, v.workload.arrivals, slo)
     others = [run for run in v.runs if run is not plan]
     best = _best(others, plan, default, goal)
     can_go: tuple[str, ...] = ()
@@ -63,6 +66,10 @@ def _best(others: Sequence[Run], plan: Run, default: Run | None, goal: Figure) -
 
 
 def _beats(run: Run, other: Run, goal: Figure) -> bool:
+    if goal is TIGHTEST_LIMIT:
+        ours, theirs = (value(one, goal) for one in (run, other))
+        is_more = ours is not None and theirs is not None and theirs - ours >= WORTH_ROOM
+        return is_more and not is_tie(run, other, goal)
     found = ratio(other, run, goal)
     return found is not None and found - 1 >= WORTH and not is_tie(run, other, goal)
 
@@ -83,31 +90,32 @@ def _without_plan(plan: Run, best: Run | None, goal: Figure) -> str:
     lead = f"The plan does not run here ({plan.message})"
     if best is None:
         return f"{lead}, and nothing else did."
-    took = _seconds(value(best, goal))
+    took = _said(best, goal)
     return f"{lead}; the best of what did is {_named(best)}: {goal.title} {took}. {_to_use(best)}."
 
 
 def _nothing_to_set(plan: Run, others: Sequence[Run], goal: Figure) -> str:
-    own = f"the plan is vLLM's default, {goal.title} {_seconds(value(plan, goal))}"
+    own = f"the plan is vLLM's default, {goal.title} {_said(plan, goal)}"
     return f"Change nothing: {'; '.join([own, *(_beside(run, plan, goal) for run in others)])}."
 
 
 def _tie(plan: Run, default: Run, goal: Figure) -> str:
     flags = list(_own_args(plan))
-    why = "within the spread" if is_tie(plan, default, goal) else f"less than {WORTH:.0%}"
+    enough = f"{WORTH_ROOM:.0%} of it" if goal is TIGHTEST_LIMIT else f"{WORTH:.0%}"
+    why = "within the spread" if is_tie(plan, default, goal) else f"less than {enough}"
     return (
         f"The {'flag' if len(flags) == 1 else 'flags'} can go: {goal.title} "
-        f"{_seconds(value(plan, goal))} with {', '.join(flags)} and "
-        f"{_seconds(value(default, goal))} with vLLM's default ({_change(plan, default, goal)}, "
+        f"{_said(plan, goal)} with {', '.join(flags)} and "
+        f"{_said(default, goal)} with vLLM's default ({_change(plan, default, goal)}, "
         f"{why}). {against(plan, default, said=goal)}"
     )
 
 
 def _reason(plan: Run, others: Sequence[Run], default: Run | None, goal: Figure) -> str:
     """How much it gains, beside what else was tried, and what that costs in other figures."""
-    own, more = f"{goal.title} {_seconds(value(plan, goal))}", ""
+    own, more = f"{goal.title} {_said(plan, goal)}", ""
     if default is not None and default.ok:
-        theirs, change = _seconds(value(default, goal)), _change(plan, default, goal)
+        theirs, change = _said(default, goal), _change(plan, default, goal)
         own += f" instead of {theirs} with vLLM's default ({change})"
         more = f" {against(plan, default, said=goal)}"
         others = [run for run in others if run is not default]
@@ -122,12 +130,14 @@ def _beside(run: Run, plan: Run, goal: Figure) -> str:
         return f"{run.setting}: {run.status.value.replace('_', ' ')}"
     if is_tie(run, plan, goal):
         return f"{run.setting} is a tie ({_change(run, plan, goal)}, within the spread)"
+    if goal is TIGHTEST_LIMIT:
+        return f"{run.setting} uses {_said(run, goal)}"
     word = "longer" if found > 1 else "shorter"
     return f"{run.setting} takes {abs(found - 1):.1%} {word}"
 
 
 def _advice(best: Run, plan: Run, goal: Figure) -> str:
-    theirs, ours = (_seconds(value(run, goal)) for run in (best, plan))
+    theirs, ours = (_said(run, goal) for run in (best, plan))
     return (
         f"{_named(best)} is better than the plan: {goal.title} {theirs} instead of {ours} "
         f"({_change(best, plan, goal)}). {_to_use(best)}. {against(best, plan, said=goal)}"
@@ -143,7 +153,10 @@ def _change(run: Run, other: Run, goal: Figure) -> str:
     return f"{round((ratio(run, other, goal) or 1) - 1, 3) + 0.0:+.1%}"  # never -0.0%
 
 
-def _seconds(found: float | None) -> str:
+def _said(run: Run, goal: Figure) -> str:
+    found = value(run, goal)
     if found is None:
         return NOT_MEASURED
+    if goal is TIGHTEST_LIMIT:
+        return f"{found:.0%}"  # over 100 % it is broken
     return f"{found:,.2f} s" if found >= 1 else f"{found * 1000:,.1f} ms"

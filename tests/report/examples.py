@@ -139,6 +139,7 @@ def figures(*, scale: float = 1.0, gap: float = 0.02, steps: int | None = 900) -
         preemptions=0,
         prefix_hit_rate=0.04,
         goodput_per_s=3.2,
+        slo_use=0.84,
     )
 
 

@@ -8,7 +8,7 @@ from chunkscope.costs.models import find_model
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Predicted, Run, Verification
 from tests.conftest import REPOSITORY
-from tests.h200 import files, measured, table
+from tests.h200 import FOLDER, advice_table, files, measured, scenarios, table
 
 README = (REPOSITORY / "README.md").read_text()
 RUNS = [
@@ -68,3 +68,36 @@ def test_the_predicted_kv_cache_is_close(verification, run) -> None:
 @pytest.mark.parametrize(("verification", "run"), RUNS)
 def test_the_committed_prediction_is_todays(verification, run) -> None:
     assert predicted_today(verification, run) == run.predicted
+
+
+# -- advice, tried -------------------------------------------------------------------------------
+
+SCENARIOS = scenarios()
+EVERY_SCENARIO = pytest.mark.parametrize("one", SCENARIOS, ids=[one.name for one in SCENARIOS])
+
+
+def test_there_are_eight_scenarios_and_the_table_has_every_row() -> None:
+    assert len(SCENARIOS) == 8
+    assert advice_table(SCENARIOS) in (FOLDER / "README.md").read_text()
+
+
+@EVERY_SCENARIO
+def test_no_plan_was_slower_than_vllms_default_beyond_the_spread(one) -> None:
+    """Where there are limits they decide, and the plan keeps them."""
+    if one.plan.inputs.slo:
+        assert one.ours.figures.slo_use <= 1 < one.default.figures.slo_use
+        return
+    least = min(repeat.makespan_s for repeat in one.ours.repeats)
+    assert least <= max(repeat.makespan_s for repeat in one.default.repeats)
+
+
+@EVERY_SCENARIO
+def test_where_a_gain_was_promised_at_least_half_of_it_was_there(one) -> None:
+    if one.promised is not None:
+        assert one.gained >= one.promised / 2
+
+
+@EVERY_SCENARIO
+def test_prefix_hits_were_as_predicted(one) -> None:
+    figures = one.ours.figures
+    assert figures.prefix_hit_rate == pytest.approx(one.ours.predicted_prefix_hit_rate, abs=0.003)

@@ -100,3 +100,9 @@ def test_the_distribution_has_every_percentile_of_all_answers() -> None:
 )
 def test_goodput_is_requests_a_second_that_met_every_limit(slo, good) -> None:
     assert figures_of([SHORT, LONG], WORKLOAD, slo=read_slo(slo)).goodput_per_s == good
+
+
+def test_the_use_of_the_tightest_limit_is_of_the_percentile_that_is_limited() -> None:
+    found = figures_of([SHORT, LONG], WORKLOAD, slo=read_slo("ttft_p95=1s,itl_p99=50ms"))
+    assert found.slo_use == max(found.ttft_s.all.p95 / 1, found.itl_s.all.p99 / 0.05)
+    assert figures_of([SHORT, LONG], WORKLOAD).slo_use is None

@@ -6,6 +6,7 @@ import pytest
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN
 from chunkscope.engine.choices import Objective
+from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.outcomes import is_tie, ratio
 from chunkscope.verification.verdict import goal_of, judged
 from tests.verification.runs import WORKLOAD, failed, figures, run, verification
@@ -166,3 +167,46 @@ def test_figures_are_found_by_their_names_in_the_artefact() -> None:
 
 def test_a_ratio_to_what_was_not_measured_is_not_known() -> None:
     assert ratio(PLAN, failed("off"), MAKESPAN) is None
+
+
+# -- where the plan was made for limits ------------------------------------------------------------
+
+LIMITS = read_slo("ttft_p95=1s,itl_p99=50ms")
+
+
+def using(one, *uses):
+    """The same run, with so much of the tightest limit used in its repeats."""
+    repeats = tuple(
+        replace(repeat, slo_use=use) for repeat, use in zip(one.repeats, uses, strict=True)
+    )
+    return replace(one, repeats=repeats, figures=replace(one.figures, slo_use=uses[0]))
+
+
+def by_limits(*runs):
+    return judged(verification(*runs), Objective.THROUGHPUT, LIMITS)
+
+
+def test_a_plan_that_keeps_limits_the_default_breaks_stays_though_it_is_slower() -> None:
+    kept = using(run("plan", 12.0, 11.9, 12.1), 0.84, 0.83, 0.85)
+    found = by_limits(kept, using(run("default", 10.0, 9.9, 10.1), 3.16, 3.0, 3.2))
+    assert (found.better, found.can_go) == (None, ())
+    assert found.verdict.startswith(
+        "Keep the plan: use of the tightest limit (100 % keeps it) 84% instead of 316% with "
+        "vLLM's default"
+    )
+    assert "worse: time for all requests 12.0 s instead of 10.0 s (+20 %)" in found.verdict
+
+
+def test_a_default_with_about_the_same_room_needs_no_flag() -> None:
+    plan = using(PLAN, 0.80, 0.79, 0.81)
+    default = run("default", 12.5, 12.4, 12.6)
+    assert by_limits(plan, using(default, 0.88, 0.87, 0.89)).can_go == ("max_num_batched_tokens",)
+    assert by_limits(plan, using(default, 0.91, 0.90, 0.92)).can_go == ()
+
+
+def test_a_row_with_more_room_is_better_than_the_plan() -> None:
+    found = by_limits(
+        using(PLAN, 1.3, 1.2, 1.4), using(run("default", 20.0, 19.0, 21.0), 0.5, 0.5, 0.5)
+    )
+    assert found.better == "default"
+    assert "50% instead of 130%" in found.verdict
