@@ -46,6 +46,23 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes], *, durable: bool
             os.unlink(temporary)  # noqa: PTH108
 
 
+def write_checked(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write `data` under its own checksum, for `read_checked`."""
+    write_atomically(path, [_checksum(data), b"\n", data], durable=durable)
+
+
+def read_checked(path: Path) -> bytes:
+    """What `write_checked` wrote; ValueError when it is not as it was written."""
+    checksum, _, data = path.read_bytes().partition(b"\n")
+    if checksum != _checksum(data):
+        raise ValueError(f"{path} is not as it was written")
+    return data
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
+
+
 def _is_special(path: Path) -> bool:
     """A device or a pipe (`-o /dev/stdout`) is written to: root could replace it by a file."""
     try:

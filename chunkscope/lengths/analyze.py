@@ -137,8 +137,8 @@ def _check_notes(tokenizer: Tokenizer) -> list[str]:
         ]
     if counting.recounted:
         return [
-            f"exact check: {counting.recounted:,} texts recounted with {tokenizer.reference}, "
-            f"{counting.corrected:,} differed"
+            f"exact check: {counting.recounted:,} texts recounted with {counting.reference.name} "
+            f"from the tokenizer's own files, {counting.corrected:,} differed"
         ]
     if counting.checked_texts:
         return [

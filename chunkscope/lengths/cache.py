@@ -43,13 +43,11 @@ def load(source: Source, entry: str) -> Counted | None:
     """What an earlier run found, under the name the dataset has in this one."""
     place = _folder() / entry[:2] / f"{entry}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        checksum, _, found = place.read_bytes().partition(b"\n")
-        if checksum == _checksum(found):
-            engines, dataset = orjson.loads(found)
-            profile = dataset_from_json(dataset)
-            pruning.mark_used(place)
-            named = replace(profile, name=source.name, group=source.group, path=source.path)
-            return Counted(profile=named, engines=tuple(engines))
+        engines, dataset = orjson.loads(codec.read_checked(place))
+        profile = dataset_from_json(dataset)
+        pruning.mark_used(place)
+        named = replace(profile, name=source.name, group=source.group, path=source.path)
+        return Counted(profile=named, engines=tuple(engines))
     return None
 
 
@@ -60,13 +58,9 @@ def store(fresh: Iterable[tuple[str, Counted]]) -> None:
         for entry, counted in fresh:
             data = orjson.dumps([counted.engines, counted.profile.to_json()])
             place = _folder() / entry[:2] / f"{entry}.json"
-            codec.write_atomically(place, _checksum(data) + b"\n" + data, durable=False)
+            codec.write_checked(place, data, durable=False)
     if fresh:
         pruning.prune(_folder(), "*/*", most_bytes=_MOST_BYTES)
-
-
-def _checksum(data: bytes) -> bytes:
-    return hashlib.sha256(data).hexdigest().encode()
 
 
 def _folder() -> Path:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import orjson
 
+from chunkscope.tokenizers.files import TokenizerFiles
+
 JSON_FILE = "tokenizer.json"
 RANKS_FILE = "ranks.tiktoken"
 INDEX_FILE = "vocabulary.sqlite"
@@ -26,7 +28,7 @@ class Compiled:
 
     key: str
     folder: Path
-    files: tuple[Path, ...]
+    source: TokenizerFiles
     form: Form = "json"
     special_added: int = 0
     pattern: str = ""

@@ -5,20 +5,20 @@ transformers takes a second to import and, for some exports, does not count as t
 transformers.
 """
 
-import base64
 import gc
 import hashlib
 from dataclasses import fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from chunkscope.artefacts import pruning
-from chunkscope.artefacts.codec import write_atomically
-from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.artefacts.codec import read_checked, write_atomically, write_checked
+from chunkscope.artefacts.digests import DigestMemo, sha256_of_file
 from chunkscope.artefacts.folders import cache_folder
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import InputError
 from chunkscope.tokenizers import auto
 from chunkscope.tokenizers.byte_level import byte_level, merges, write_ranks
 from chunkscope.tokenizers.byte_level import ranks as ranks_of
@@ -34,11 +34,17 @@ from chunkscope.tokenizers.conformance import differing, texts_for
 from chunkscope.tokenizers.cutting import cuts_agree, may_cut_json, may_cut_pattern
 from chunkscope.tokenizers.engines import Counts, version
 from chunkscope.tokenizers.files import TokenizerFiles, TokenizerKind
-from chunkscope.tokenizers.references import load_sentencepiece, reference
+from chunkscope.tokenizers.references import (
+    load_json,
+    load_sentencepiece,
+    load_tiktoken,
+    read_tekken,
+    reference,
+)
 from chunkscope.tokenizers.relevant import build_index, build_rank_index
 
-_LAYOUT = "4"  # raise when the files below change their meaning
-_SIZES = "sizes"
+_LAYOUT = "5"  # raise when the files below change their meaning
+_CONTENT = "content"
 _MOST_BYTES = 2 << 30  # some sixty tokenizers
 
 
@@ -64,7 +70,7 @@ def compile_once(
     except (OSError, ValueError, TypeError, KeyError):
         pass  # not there yet, or damaged: make it (again)
     _make(folder)
-    blank = Compiled(key=key, folder=folder, files=found.files)
+    blank = Compiled(key=key, folder=folder, source=found)
     # Millions of small objects come and go; looking for cycles among them doubles the time.
     gc.disable()
     try:
@@ -72,8 +78,8 @@ def compile_once(
     finally:
         gc.enable()
         read_document.cache_clear()
-    meta = {**_meta(compiled), _SIZES: _sizes(folder)}
-    write_atomically(folder / "meta.json", orjson.dumps(meta))
+    meta = {**_meta(compiled), _CONTENT: _content(folder)}
+    write_checked(folder / "meta.json", orjson.dumps(meta))
     pruning.prune(folder.parent, "*", most_bytes=_MOST_BYTES)
     return compiled
 
@@ -99,23 +105,34 @@ def _make(folder: Path) -> None:
 
 
 def _meta(compiled: Compiled) -> dict[str, Any]:
-    not_kept = {"key", "folder", "files"}
+    not_kept = {"key", "folder", "source"}
     names = [field.name for field in fields(compiled) if field.name not in not_kept]
     return {name: getattr(compiled, name) for name in names}
 
 
 def _read(folder: Path, key: str, found: TokenizerFiles) -> Compiled:
-    meta = orjson.loads((folder / "meta.json").read_bytes())
-    if meta.pop(_SIZES) != _sizes(folder):
+    meta = orjson.loads(read_checked(folder / "meta.json"))
+    if meta.pop(_CONTENT) != _content(folder):
         raise ValueError(f"{folder} is not as it was written")
     meta["notes"] = tuple(meta["notes"])
-    return Compiled(key=key, folder=folder, files=found.files, **meta)
+    return Compiled(key=key, folder=folder, source=found, **meta)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
+def _content(folder: Path) -> dict[str, str]:
     """What is there beside meta.json; verdicts come later, and are checked by who reads them."""
     files = (folder / name for name in (JSON_FILE, RANKS_FILE, INDEX_FILE, SKELETON_FILE))
-    return {file.name: file.stat().st_size for file in files if file.is_file()}
+    return {file.name: _digest_at(file, *_stamp(file)) for file in files if file.is_file()}
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+@lru_cache(maxsize=64)
+def _digest_at(file: Path, *_stamp: int) -> str:
+    """Once per process and change, not remembered on disk: that would be believing the cache."""
+    return sha256_of_file(file)
 
 
 # -- builders: each fills in what is still blank -----------------------------------------------
@@ -150,7 +167,7 @@ def _from_auto(found: TokenizerFiles, blank: Compiled, remote_code: bool) -> Com
 
 
 def _from_raw(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
-    return _with_cuts(_from_backend(_load_json(found.files[0]), blank))
+    return _with_cuts(_from_backend(load_json(found.files[0]), blank))
 
 
 def _from_backend(backend: Any, blank: Compiled) -> Compiled:
@@ -176,34 +193,12 @@ def _as_ranks(compiled: Compiled, model: Any) -> dict[str, Any]:
 
 def _from_tekken(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
     """Mistral's format: ranks and a pattern. Prompts begin with one <s>, as vLLM feeds them."""
-    path = found.files[0]
-    try:
-        document = orjson.loads(path.read_bytes())
-        config = document["config"]
-        words = config["default_vocab_size"] - config["default_num_special_tokens"]
-        entries = document["vocab"][:words]
-        ranks = [(base64.b64decode(entry["token_bytes"]), entry["rank"]) for entry in entries]
-        pattern = config["pattern"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
+    ranks, pattern = read_tekken(found.files[0])
     return _from_ranks(replace(blank, special_added=1, mistral_chat=True), ranks, pattern)
 
 
 def _from_tiktoken(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
-    import tiktoken
-
-    try:
-        encoding = tiktoken.get_encoding(found.encoding)
-    except ValueError as error:
-        names = ", ".join(tiktoken.list_encoding_names())
-        raise MissingError(
-            f"tiktoken has no encoding called {found.encoding}", hint=f"it has {names}"
-        ) from error
-    except Exception as error:  # requests' errors, or a cached file that does not match its hash
-        raise MissingError(
-            f"tiktoken could not load {found.encoding}: it downloads the vocabulary once",
-            hint="run it once with a network, or set TIKTOKEN_CACHE_DIR to a filled cache",
-        ) from error
+    encoding = load_tiktoken(found.encoding)
     ranks = sorted(encoding._mergeable_ranks.items(), key=lambda item: item[1])
     return _from_ranks(blank, ranks, encoding._pat_str)
 
@@ -234,7 +229,7 @@ def _raw_differs(
     try:
         if _says_the_same(orjson.loads(raw.read_bytes()), document):
             return None  # no need to load it
-        backend = _load_json(raw)
+        backend = load_json(raw)
     except (InputError, OSError, ValueError):
         return None
     backend.no_truncation()
@@ -259,15 +254,6 @@ def _says_the_same(one: Any, other: dict[str, Any]) -> bool:
         return content(one) == content(other)
     except (KeyError, TypeError, ValueError):
         return False
-
-
-def _load_json(path: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises plain Exception
-        raise InputError(f"{path} is not a tokenizer.json: {error}") from error
 
 
 def _texts(special: dict[str, Any]) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import orjson
 
-from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.codec import read_checked, write_checked
 from chunkscope.artefacts.folders import cache_folder
 from chunkscope.errors import ChunkscopeError
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.engines import CountingEngine
 
-_SUITE = "3"  # raise when the strings change: old verdicts then no longer count
+_SUITE = "4"  # raise when the strings change: old verdicts then no longer count
 # An engine that stumbles over more than this is wrong in another way than by its Unicode version.
 _MAX_SUSPECTS = 4000
 _MAX_BLOCKS = 8
@@ -134,13 +134,13 @@ def _still_failing(
 def known(compiled: Compiled, engine: str, reference: str) -> Agreement | None:
     """The verdict of an earlier run."""
     with suppress(OSError, ValueError, TypeError):
-        return Agreement(**orjson.loads(_place(compiled, engine, reference).read_bytes()))
+        return Agreement(**orjson.loads(read_checked(_place(compiled, engine, reference))))
     return None
 
 
 def record(compiled: Compiled, engine: str, reference: str, verdict: Agreement) -> None:
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
-        write_atomically(_place(compiled, engine, reference), orjson.dumps(asdict(verdict)))
+        write_checked(_place(compiled, engine, reference), orjson.dumps(asdict(verdict)))
 
 
 def differing(ours: list[int], theirs: list[int]) -> int:

@@ -14,7 +14,7 @@ from chunkscope.tokenizers.engines import (
     Counts,
     Loader,
 )
-from chunkscope.tokenizers.references import reference, reference_name
+from chunkscope.tokenizers.references import Reference, reference, reference_name, source_reference
 from chunkscope.tokenizers.row_sample import RowSample
 
 # With less text than this to come, an engine that loads at once is done before one that counts
@@ -72,6 +72,8 @@ class Counting:
         self.recounted = 0
         self.corrected = 0
         self.only_reference = False  # a fast engine was found wrong in this run
+        # What is made ready may be wrong with its engines: an exact check trusts the source alone.
+        self._source: Reference | None = source_reference(compiled) if exact else None
         self._exact = exact
         self._sample = RowSample()
         self._lock = threading.RLock()
@@ -83,6 +85,11 @@ class Counting:
 
     @property
     def reference(self) -> CountingEngine:
+        with self._lock:
+            return self._source or self._compiled_reference
+
+    @property
+    def _compiled_reference(self) -> Reference:
         with self._lock:
             return reference(self.compiled)
 
@@ -177,7 +184,9 @@ class Counting:
             self._bar(loader, strings=0, different=0)
             return None
         if verdict is None:
-            verdict = conformance.judge(self.compiled, loader.name, engine, self.reference)
+            verdict = conformance.judge(
+                self.compiled, loader.name, engine, self._compiled_reference
+            )
         if not verdict.agrees:
             return None
         exceptions = verdict.exceptions()

@@ -4,6 +4,7 @@ They also give the very ids a model is fed, special tokens included. Counting ne
 engines count without special tokens, and the fast ones number the tokens in a way of their own.
 """
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,11 +13,12 @@ from typing import Any
 
 import orjson
 
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, MissingError
 from chunkscope.tokenizers import auto
 from chunkscope.tokenizers.byte_level import read_ranks
 from chunkscope.tokenizers.compiled import Compiled, Form
 from chunkscope.tokenizers.engines import CountingEngine, Counts, Ids, version
+from chunkscope.tokenizers.files import TokenizerKind
 
 _TEKKEN_BOS = 1
 
@@ -40,15 +42,80 @@ def reference(compiled: Compiled) -> Reference:
 
 
 def reference_name(compiled: Compiled) -> str:
-    package, _ = _FORMS[compiled.form]
+    return _named(_FORMS[compiled.form][0])
+
+
+def _named(package: str) -> str:
     return f"{package} {version(package)}"
 
 
-def _json(compiled: Compiled) -> Reference:
+def source_reference(compiled: Compiled) -> Reference:
+    """The same by the tokenizer's own files, and nothing that was made of them before."""
+    source = compiled.source
+    if source.kind is TokenizerKind.HF:
+        return _transformers(compiled)
+    if source.kind is TokenizerKind.RAW:
+        backend = load_json(source.files[0])
+        backend.no_truncation()
+        backend.no_padding()
+        return _by_tokenizers(backend)
+    if source.kind is TokenizerKind.SENTENCEPIECE:
+        return _sentencepiece(compiled)
+    import tiktoken
+
+    if source.kind is TokenizerKind.TIKTOKEN:
+        return _by_tiktoken(compiled, load_tiktoken(source.encoding))
+    ranks, pattern = read_tekken(source.files[0])
+    encoding = tiktoken.Encoding(
+        "source", pat_str=pattern, mergeable_ranks=dict(ranks), special_tokens={}
+    )
+    return _by_tiktoken(compiled, encoding)
+
+
+def load_json(path: Path) -> Any:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(compiled.json_file))
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises plain Exception
+        raise InputError(f"{path} is not a tokenizer.json: {error}") from error
 
+
+def read_tekken(path: Path) -> tuple[list[tuple[bytes, int]], str]:
+    """The ranks of Mistral's format, and its pattern."""
+    try:
+        document = orjson.loads(path.read_bytes())
+        config = document["config"]
+        words = config["default_vocab_size"] - config["default_num_special_tokens"]
+        entries = document["vocab"][:words]
+        ranks = [(base64.b64decode(entry["token_bytes"]), entry["rank"]) for entry in entries]
+        return ranks, config["pattern"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
+
+
+def load_tiktoken(name: str) -> Any:
+    import tiktoken
+
+    try:
+        return tiktoken.get_encoding(name)
+    except ValueError as error:
+        names = ", ".join(tiktoken.list_encoding_names())
+        raise MissingError(
+            f"tiktoken has no encoding called {name}", hint=f"it has {names}"
+        ) from error
+    except Exception as error:  # requests' errors, or a cached file that does not match its hash
+        raise MissingError(
+            f"tiktoken could not load {name}: it downloads the vocabulary once",
+            hint="run it once with a network, or set TIKTOKEN_CACHE_DIR to a filled cache",
+        ) from error
+
+
+def _json(compiled: Compiled) -> Reference:
+    return _by_tokenizers(load_json(compiled.json_file))
+
+
+def _by_tokenizers(tokenizer: Any) -> Reference:
     def count(texts: list[str]) -> Counts:
         encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [len(encoding) for encoding in encodings]  # len(e.ids) would copy every id
@@ -59,7 +126,7 @@ def _json(compiled: Compiled) -> Reference:
     def ids(texts: list[str]) -> Ids:
         return encode(texts, False)
 
-    return Reference(reference_name(compiled), count, ids, encode=encode)
+    return Reference(_named("tokenizers"), count, ids, encode=encode)
 
 
 def _ranks(compiled: Compiled) -> Reference:
@@ -71,14 +138,17 @@ def _ranks(compiled: Compiled) -> Reference:
         mergeable_ranks=read_ranks(compiled.ranks_file),
         special_tokens={},
     )
+    return _by_tiktoken(compiled, encoding)
 
+
+def _by_tiktoken(compiled: Compiled, encoding: Any) -> Reference:
     def ids(texts: list[str]) -> Ids:
         return list(encoding.encode_ordinary_batch(texts, num_threads=2))
 
     @cache
     def first_id() -> int:
         """Tekken's own tokens come before its ranks."""
-        config = orjson.loads(compiled.files[0].read_bytes())["config"]
+        config = orjson.loads(compiled.source.files[0].read_bytes())["config"]
         return int(config["default_num_special_tokens"])
 
     def encode(texts: list[str], special: bool) -> Ids:
@@ -87,11 +157,11 @@ def _ranks(compiled: Compiled) -> Reference:
         begin = [_TEKKEN_BOS] if special else []
         return [[*begin, *(number + first_id() for number in found)] for found in ids(texts)]
 
-    return Reference(reference_name(compiled), _lengths(ids), ids, encode=encode)
+    return Reference(_named("tiktoken"), _lengths(ids), ids, encode=encode)
 
 
 def _sentencepiece(compiled: Compiled) -> Reference:
-    model = load_sentencepiece(compiled.files[0])
+    model = load_sentencepiece(compiled.source.files[0])
 
     def ids(texts: list[str]) -> Ids:
         return list(model.encode(texts, out_type=int))
@@ -100,7 +170,7 @@ def _sentencepiece(compiled: Compiled) -> Reference:
         begin = [model.bos_id()] if special and model.bos_id() >= 0 else []
         return [[*begin, *found] for found in ids(texts)]
 
-    return Reference(reference_name(compiled), _lengths(ids), ids, encode=encode)
+    return Reference(_named("sentencepiece"), _lengths(ids), ids, encode=encode)
 
 
 def load_sentencepiece(path: Path) -> Any:
@@ -113,7 +183,8 @@ def load_sentencepiece(path: Path) -> Any:
 
 
 def _transformers(compiled: Compiled) -> Reference:
-    tokenizer = auto.load_auto(compiled.files[0].parent, trust_remote_code=compiled.remote_code)
+    folder = compiled.source.files[0].parent
+    tokenizer = auto.load_auto(folder, trust_remote_code=compiled.remote_code)
 
     def encode(texts: list[str], special: bool) -> Ids:
         return list(tokenizer(texts, add_special_tokens=special)["input_ids"]) if texts else []
@@ -121,7 +192,7 @@ def _transformers(compiled: Compiled) -> Reference:
     def ids(texts: list[str]) -> Ids:
         return encode(texts, False)
 
-    return Reference(reference_name(compiled), _lengths(ids), ids, encode=encode)
+    return Reference(_named("transformers"), _lengths(ids), ids, encode=encode)
 
 
 def _lengths(ids: Callable[[list[str]], Ids]) -> Callable[[list[str]], Counts]:

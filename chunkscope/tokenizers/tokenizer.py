@@ -120,7 +120,7 @@ class Tokenizer:
     def _chat(self) -> MistralChat:
         with self._lock:
             if self._mistral is None:
-                self._mistral = MistralChat(self.compiled.files[0])
+                self._mistral = MistralChat(self.compiled.source.files[0])
             return self._mistral
 
     @property

@@ -18,9 +18,16 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import chunkscope
 from chunkscope import AnalyzeOptions
+from chunkscope.artefacts.codec import read_checked, write_checked
 from chunkscope.errors import InputError
-from chunkscope.tokenizers import auto
-from chunkscope.tokenizers.compiled import INDEX_FILE, JSON_FILE, RANKS_FILE, Compiled
+from chunkscope.tokenizers import auto, references
+from chunkscope.tokenizers.compiled import (
+    INDEX_FILE,
+    JSON_FILE,
+    RANKS_FILE,
+    SKELETON_FILE,
+    Compiled,
+)
 from chunkscope.tokenizers.references import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.helpers import BYTES, WORDS, bpe, save, splitting
@@ -305,19 +312,28 @@ def cut_in_half(path: Path) -> None:
 
 
 def without_a_key(path: Path) -> None:
-    about = json.loads(path.read_bytes())
+    about = json.loads(read_checked(path))
     del about["notes"]
-    path.write_text(json.dumps(about))
+    write_checked(path, json.dumps(about).encode())
+
+
+def change_bytes(path: Path) -> None:
+    """The same size, other content."""
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 2, len(content), len(content) // 5):
+        content[place] ^= 1
+    path.write_bytes(content)
 
 
 @pytest.mark.usefixtures("fewer_strings")
-@pytest.mark.parametrize("file", ["meta.json", JSON_FILE, RANKS_FILE, INDEX_FILE])
+@pytest.mark.parametrize("file", ["meta.json", JSON_FILE, RANKS_FILE, INDEX_FILE, SKELETON_FILE])
 @pytest.mark.parametrize(
     "damage",
     [
         pytest.param(Path.unlink, id="gone"),
         pytest.param(cut_in_half, id="cut in half"),
         pytest.param(lambda path: path.write_bytes(b""), id="empty"),
+        pytest.param(change_bytes, id="changed, of the same size"),
     ],
 )
 def test_a_damaged_compiled_tokenizer_is_made_again(
@@ -332,7 +348,13 @@ def test_a_damaged_compiled_tokenizer_is_made_again(
     [
         pytest.param(without_a_key, id="a key is missing"),
         pytest.param(lambda path: path.write_text("[1]"), id="a list"),
-        pytest.param(lambda path: path.write_text('{"sizes": {}, "odd": 1}'), id="another layout"),
+        pytest.param(lambda path: write_checked(path, b'{"content": {}, "odd": 1}'), id="odd keys"),
+        pytest.param(
+            lambda path: path.write_bytes(
+                path.read_bytes().replace(b'"special_added":0', b'"special_added":5')
+            ),
+            id="another number of special tokens",
+        ),
     ],
 )
 def test_a_damaged_description_is_made_again(
@@ -352,7 +374,54 @@ def check_rebuilt(
     damage(before.folder / file)
     after = Tokenizer(str(path)).compiled
     assert after == before
-    assert (before.folder / file).stat().st_size == len(content)
+    assert (before.folder / file).read_bytes() == content
+
+
+@pytest.mark.usefixtures("fewer_strings")
+def test_an_exact_check_reads_the_tokenizers_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the same damage would be in what counts and in what it is compared with."""
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    tokenizer = splitting(WORDS, "t h", "th e")
+    tokenizer.save(str(tmp_path / "export.json"))
+    folder = save(tokenizer, tmp_path / "folder", tokenizer_class="PreTrainedTokenizerFast")
+    for source in (tmp_path / "export.json", folder):
+        exact = Tokenizer(str(source), exact_check=True)
+        assert Tokenizer(str(source)).counting.count(["the the"]) == [3]
+        place = exact.compiled.folder  # checked already: the damage comes after
+        bpe("t h").save(str(place / JSON_FILE))
+        (place / RANKS_FILE).write_bytes(
+            (place / RANKS_FILE).read_bytes().replace(b"dGhl ", b"dGh4 ")
+        )
+        references._loaded.clear()
+        assert exact.counting.count(["the the"]) == [3]
+        assert exact.counting.corrected == 1
+
+
+@pytest.mark.usefixtures("fewer_strings")
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        {"agrees": False, "strings": 1, "different": 1},
+        {"agrees": True, "strings": 1, "different": 0, "except_characters": "z-a"},
+        {"agrees": True, "strings": 1, "different": 0, "except_characters": 5},
+    ],
+)
+def test_a_changed_verdict_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "export.json"
+    splitting(WORDS, "t h", "th e").save(str(path))
+    assert count(path, ["the"]) == [1]
+    verdicts = list((tmp_path / "cache").rglob("*-against-*.json"))
+    content = [place.read_bytes() for place in verdicts]
+    assert verdicts
+    for place in verdicts:
+        place.write_text(json.dumps(verdict))
+    assert count(path, ["the ë"]) == [4]
+    assert [place.read_bytes() for place in verdicts] == content
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(

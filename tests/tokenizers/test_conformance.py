@@ -276,7 +276,7 @@ def test_the_profile_says_that_a_sample_was_compared(
 
 
 def options(compiled: Compiled, **others: bool) -> AnalyzeOptions:
-    folder = str(compiled.files[0].parent)
+    folder = str(compiled.source.files[0].parent)
     return AnalyzeOptions(tokenizer=folder, **{"use_cache": False, **others})
 
 
