@@ -17,7 +17,7 @@ from chunkscope.planning.memory_fit import with_room
 from chunkscope.planning.plan import Argument
 from chunkscope.planning.policy import Decision
 from chunkscope.planning.problem import LADDER, WORTH, Problem, round_up
-from chunkscope.planning.proof import Proof, weigh
+from chunkscope.planning.proof import OWN_NAME, Proof, weigh
 from chunkscope.planning.search import Trials, trials_of
 
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
@@ -198,9 +198,20 @@ def _advice(proof: Proof) -> str:
         return f"Set {_named(changed)}: {_percent(proof.gain)} {GAINS}{worst}."
     other = _changed(proof.own, proof.best)
     if not other or proof.gain is None:
-        return "Change nothing: no setting that was tried is faster than vLLM's own."
+        return f"Change nothing: {_nearest(proof)}."
     said = f"{_named(other)} would gain {_percent(proof.gain)}{_shaky(proof)}"
     return f"Change nothing: the best alternative, {said}, is not worth setting."
+
+
+def _nearest(proof: Proof) -> str:
+    """The fastest of the table's other rows: all that was tried is about as fast, or slower."""
+    own = next(row.makespan_s for row in proof.rows if row.name == OWN_NAME)
+    others = [row for row in proof.rows if row.name != OWN_NAME]
+    fastest = min(others, key=lambda row: row.makespan_s, default=None)
+    if fastest is None or fastest.makespan_s >= own:
+        return "no setting that was tried is faster than vLLM's own"
+    gain = _percent(own / fastest.makespan_s - 1)
+    return f"the best alternative, {fastest.name}, would gain {gain} {GAINS}"
 
 
 def _named(changed: dict[str, Value]) -> str:

@@ -114,3 +114,16 @@ def test_the_table_of_what_was_tried_is_whole(sample: Profile, columns: int) -> 
     assert " ".join(("simulated", *heads)) in said
     assert all(name in said for name in names), "no name is cut"
     assert said.count("* best found") == 1
+
+
+def test_where_nothing_is_set_the_best_alternative_is_named(sample: Profile) -> None:
+    plan = recommend(sample, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
+    own, *others = plan.tried
+    fastest = min(others, key=lambda row: row.makespan_s)
+    gain = own.makespan_s / fastest.makespan_s - 1
+    assert not plan.settings.given()
+    assert 0 < gain < 0.03
+    assert plan.advice == (
+        f"Change nothing: the best alternative, {fastest.name}, would gain {gain:+.1%} "
+        "throughput (simulated, not measured)."
+    )
