@@ -22,6 +22,7 @@ class Unit:
 
     scales: Mapping[str, Fraction]
     accepted: str  # for people: what may be written
+    most: int = 10**12  # nothing is ever more: a limit that high promises nothing
     bare: bool = False  # is a number without a unit clear?
     whole: bool = False
     shown: tuple[tuple[float, str], ...] = field(default=((1.0, ""),))  # smallest unit first
@@ -31,6 +32,8 @@ class Unit:
     def read(self, given: Any) -> float:
         """The number in its base unit; ValueError says what would have been right."""
         amount = self._amount(given)
+        if amount > self.most:
+            raise ValueError(f"{_short(given)} is no limit that could be broken; {self._accepted}")
         if self.whole:
             if amount.denominator != 1:
                 raise ValueError(f"{given!r} is no whole number; {self._accepted}")
@@ -42,7 +45,7 @@ class Unit:
             return self._parsed(given)
         if isinstance(given, bool) or not isinstance(given, int | float):
             raise ValueError(f"{given!r} is no number; {self._accepted}")  # noqa: TRY004
-        if not isfinite(given) if isinstance(given, float) else abs(given) > 10**18:
+        if isinstance(given, float) and not isfinite(given):
             raise ValueError(f"{_short(given)} is no limit that could be kept; {self._accepted}")
         if given < 0:
             raise ValueError(f"{given} is negative; {self._accepted}")
@@ -109,6 +112,7 @@ _ONE = Fraction(1)
 TOKENS = Unit(
     scales={"": _ONE, "tokens": _ONE, "K": Fraction(1024), "k": Fraction(1000)},
     accepted='2048 or "2K" (K is 1024, k is 1000)',
+    most=10**10,
     bare=True,
     whole=True,
     shown=((1.0, "tokens"),),
@@ -118,6 +122,7 @@ MANY = replace(COUNT, whole=False, brief="{:,.1f}".format)  # on average, so a p
 SHARE = Unit(
     scales={"%": Fraction(1, 100)},
     accepted='"5%" (with the %)',
+    most=1000,
     shown=((0.01, "%"),),
     digits=1,
     brief=share,
@@ -131,6 +136,7 @@ SECONDS = Unit(
         "h": Fraction(3600),
     },
     accepted='"200ms" or "1.5s" (us, ms, s, min, h)',
+    most=10**8,
     shown=((0.001, "ms"), (1.0, "s")),
     brief=seconds,
 )
@@ -143,6 +149,7 @@ SIZE = Unit(  # in GiB
         "MB": Fraction(10**6, 2**30),
     },
     accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
+    most=10**6,
     shown=((1.0, "GiB"),),
     brief=gib,
 )

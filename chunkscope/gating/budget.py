@@ -121,7 +121,7 @@ class FreshnessPromises(_Table):
 
 
 class Budget(_Table):
-    output_tokens: Tokens | None = None
+    output_tokens: Annotated[Tokens, Field(ge=1)] | None = None
     data: DataPromises | None = None
     drift: DriftPromises | None = None
     settings: SettingsPromises | None = None

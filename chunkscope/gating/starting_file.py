@@ -128,7 +128,7 @@ def _data(findings: Findings) -> Iterator[Promise]:
         yield line("longest_prompt", more(lengths.max or 0), f"tokens; today {lengths.max:,}")
         p95 = lengths.percentile(95) or 0
         yield line("p95", more(p95), f"tokens; today {p95:,.0f}")
-    yield line("min_rows", floor(rows * (1 - ROOM)), f"today {rows:,}")
+    yield line("min_rows", max(1, floor(rows * (1 - ROOM))), f"today {rows:,}")
     if (reuse := reuse_of(profile.datasets)) and (found := reuse.hit_rate):
         least = f"{floor(100 * found * (1 - ROOM))}%"
         yield line("prefix_hit_rate", least, f"at least; today {100 * found:.1f} %")
@@ -146,8 +146,8 @@ def _memory(findings: Findings) -> Iterator[Promise]:
     if plan is not None and plan.memory is not None:
         table = "memory.predicted"
         yield from _peaks(table, predicted_peaks(plan.memory), plan.memory.total_gib)
-        if plan.capacity:
-            held = floor(plan.capacity.p95 * (1 - ROOM))
+        if plan.capacity and plan.capacity.p95:
+            held = max(1, floor(plan.capacity.p95 * (1 - ROOM)))
             why = f"the KV cache holds at least; today {plan.capacity.p95:,}"
             yield Promise(table=table, key="kv_requests_of_p95", value=held, why=why)
     verification = findings.verification
@@ -175,7 +175,7 @@ def _speed(findings: Findings) -> Iterator[Promise]:
             yield Promise(table="speed", key=key, value=limit, why=why)
     if rate := OUTPUT_RATE.of(figures):
         why = f"measured, at least; today {rate:,.0f}"
-        least = floor(rate * (1 - SLOWER))
+        least = max(1, floor(rate * (1 - SLOWER)))
         yield Promise(table="speed", key=OUTPUT_RATE.promise, value=least, why=why)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import Unit, exceeds
+from chunkscope.errors import InputError
 from chunkscope.lengths.profile import ALL
 
 SCHEMA = "chunkscope/gate/1"
@@ -57,6 +58,8 @@ def limited(
 ) -> Verdict:
     """Kept when what was found is not worse than the limit. Not known is not kept."""
     at_least = better is Better.MORE
+    if at_least and limit <= 0:
+        raise InputError(f"{promise}: at least {unit.write(limit)} promises nothing")
     kept = found is not None and not (exceeds(limit, found) if at_least else exceeds(found, limit))
     promised, seen = unit.write_both(limit, found)
     relation = "at least" if at_least else "at most"

@@ -109,7 +109,7 @@ class Workload:
         shared = stored["shared_prefix"]
         parents = stored.get("stretch_parents", [NOTHING] if shared else [])
         tokens = stored.get("stretch_tokens", [shared] if shared else [])
-        stretch = stored.get("stretch", [0 if shared else NOTHING] * stored["requests"])
+        stretch = stored.get("stretch", [0 if shared else NOTHING] * len(stored["prompt_tokens"]))
         columns = {name: stored[name] for name in _COLUMNS} | {"stretch": stretch}
         if {len(column) for column in columns.values()} != {stored["requests"]}:
             raise SchemaError("the columns of the workload differ in length")

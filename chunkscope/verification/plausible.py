@@ -18,11 +18,11 @@ def contradiction(run: Run, of: Verification) -> str:
 
 
 def _contradictions(run: Run, workload: Workload, machine: Machine | None) -> Iterator[str]:
-    if run.figures is not None:
-        if not run.repeats:
-            yield "there are figures, and no repeats that they follow from"
-        elif not _same(run.figures, median_of(run.repeats)):
-            yield "the figures are not the median of the repeats"
+    if run.figures is None or not run.repeats:
+        if run.figures is not None or run.repeats:
+            yield "there are figures or repeats, and not the other"
+    elif not _same(run.figures, median_of(run.repeats)):
+        yield "the figures are not the median of the repeats"
     for repeat in run.repeats:
         yield from _impossible(repeat, workload)
     yield from _impossible_memory(run, machine)

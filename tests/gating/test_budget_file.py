@@ -135,6 +135,10 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(here):
         ("[gate.drift]\nbaseline = 'a'\np50 = 0.1", '"5%" (with the %)', ""),
         ("[gate.data]\np95 = nan", "no limit that could be kept", ""),
         ("[gate.data]\np95 = inf", "no limit that could be kept", ""),
+        ("[gate.data]\np95 = 1e300", "no limit that could be broken", ""),
+        ("[gate.data]\np95 = 100000000000000000000", "no limit that could be broken", ""),
+        ("[gate.speed]\nttft_p95 = '999999999999h'", "no limit that could be broken", ""),
+        ("[gate]\noutput_tokens = 0", "output_tokens", ""),
         ("[gate.data]\np95 = -1", "negative", ""),
         ("[gate.data]\nmin_rows = true", "no number", ""),
         ("[gate.data]\nmin_rows = 2026-01-01", "no number", ""),
@@ -159,7 +163,9 @@ def test_a_mistake_names_its_key_and_what_would_be_right(text, said, hint):
     ["", "[data]", "[data]\nallow_sample = true", "[data]\ndatasets = []", "[memory]",
      "[memory.predicted]", "[speed]\nsetting = 'off'", "[freshness]\ndata = false",
      "output_tokens = 5", "[speed.short]", "[drift]\nbaseline = 'reports/profile.json'",
-     "[data]\np95 = 5\n[freshness]"],
+     "[data]\np95 = 5\n[freshness]", "[data]\nmin_rows = 0",
+     "[memory.predicted]\nkv_requests_of_p95 = 0", "[speed]\noutput_tokens_per_s = 0",
+     "[speed]\nbaseline = 'reports/verify.json'\ntolerance = '100%'"],
 )  # fmt: skip
 def test_a_table_that_promises_nothing_is_an_error_and_no_pass(place, budget):
     place.save_plan(place.save_profile(data=[5]))

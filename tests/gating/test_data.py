@@ -166,7 +166,7 @@ def test_all_together_share_what_they_share(place):
     assert place.one('[data.of.b]\nprefix_hit_rate = "20%"').kept
 
 
-@pytest.mark.parametrize("promise", ['prefix_hit_rate = "0%"', "shared_prefix_tokens = 0"])
+@pytest.mark.parametrize("promise", ['prefix_hit_rate = "1%"', "shared_prefix_tokens = 1"])
 def test_what_was_not_measured_keeps_no_promise(place, promise):
     sets = (shared("a", common=48, cached=600), dataset("b", [7]))
     place.save_profile(Profile(tokenizer=TOKENIZER, datasets=sets))

@@ -47,7 +47,7 @@ def test_a_plan_without_a_model_predicts_nothing_and_breaks_the_promise(place, k
     broken = place.one(f'{PREDICTED}{key} = "9TiB"')
     assert (broken.kept, broken.found) == (False, "not predicted")
     assert "without a model" in broken.note
-    assert not place.one(f"{PREDICTED}kv_requests_of_p95 = 0").kept
+    assert not place.one(f"{PREDICTED}kv_requests_of_p95 = 1").kept
 
 
 @pytest.mark.parametrize(("key", "peak"), [("activation_peak", 0.84), ("device_peak", 129)])
@@ -90,7 +90,7 @@ def test_what_no_gpu_shows_is_no_evidence(place, impossible):
 def test_what_was_never_measured_breaks_its_promise(place):
     place.save_profile(data=[784])
     place.save_verification(run(workers=(), kv_cache_tokens=None))
-    budget = f'{MEASURED}activation_peak = "9TiB"\ndevice_peak = "9TiB"\nkv_requests_of_p95 = 0'
+    budget = f'{MEASURED}activation_peak = "9TiB"\ndevice_peak = "9TiB"\nkv_requests_of_p95 = 1'
     verdicts = place.gate(budget).verdicts
     assert [(v.kept, v.found) for v in verdicts] == [(False, "not measured")] * 3
 

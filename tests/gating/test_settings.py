@@ -35,6 +35,8 @@ def prepare(place, lengths=MIXED, **options):
     if plan.gpu is not None:
         arguments = tuple(replace(a, **PINNED.get(a.name, {})) for a in plan.arguments)
         plan = replace(plan, arguments=arguments)
+        longest = plan.decision.longest
+        plan = replace(plan, memory=plan.deployment.memory(plan.settings, longest=longest))
         plan.save(place.reports / "plan.json")
     return plan
 

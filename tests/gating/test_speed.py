@@ -59,7 +59,7 @@ def test_a_figure_that_was_never_measured_breaks_its_promise(place):
 
 def test_a_run_that_died_breaks_its_promises_and_says_why(place):
     place.save_verification(out_of_memory())
-    broken = place.one("[speed]\noutput_tokens_per_s = 0")
+    broken = place.one("[speed]\noutput_tokens_per_s = 1")
     assert not broken.kept
     assert "out of memory at 32768 tokens" in broken.note
 

@@ -14,8 +14,9 @@ from chunkscope.costs.memory import Memory
 from chunkscope.engine.choices import Objective
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.settings import Settings
+from chunkscope.errors import InputError, UsageError
 from chunkscope.gating.verdict import Verdict
-from chunkscope.lengths.profile import Profile, together
+from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import WORTH, Problem
 from chunkscope.planning.recommend import chosen_datasets
@@ -53,7 +54,7 @@ def _problem(
     plan: Plan, profile: Profile, there: Deployment, wanted: Settings, found: Settings
 ) -> Problem:
     """Both are tried on the requests that either of them takes."""
-    datasets, inputs = chosen_datasets(profile, plan.inputs.dataset), plan.inputs
+    datasets, inputs = _planned_datasets(plan, profile), plan.inputs
     contexts = [s.max_model_len for s in (wanted, found) if s.max_model_len]
     problem = Problem(
         lengths=together(datasets),
@@ -67,6 +68,13 @@ def _problem(
         return problem
     source = RequestSource(datasets=datasets, output=inputs.output, task=inputs.task)
     return replace(problem, requests=source)
+
+
+def _planned_datasets(plan: Plan, profile: Profile) -> tuple[DatasetProfile, ...]:
+    try:
+        return chosen_datasets(profile, plan.inputs.dataset)
+    except UsageError as error:  # it stands in the plan, not on the command line
+        raise InputError(f"the plan is about another dataset: {error.message}") from None
 
 
 def _told(subject: str, kept: bool, promised: str, found: str, **more: Any) -> Verdict:
