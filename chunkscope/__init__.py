@@ -5,11 +5,12 @@
 >>> profile.overall.percentile(95)  # doctest: +SKIP
 """
 
-from typing import TYPE_CHECKING, Any
-
 from chunkscope._version import __version__ as __version__
 
+TYPE_CHECKING = False  # type checkers know better; typing itself takes a while to load
 if TYPE_CHECKING:
+    from typing import Any
+
     from chunkscope.engine.footprint import Footprint, memory
     from chunkscope.errors import ChunkscopeError
     from chunkscope.gating.check import gate
@@ -67,7 +68,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     # Loaded on first use: `chunkscope --help` needs none of it.
     if name not in _HOMES:
         raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")

@@ -1,6 +1,26 @@
-"""`python -m chunkscope`."""
+"""`chunkscope` and `python -m chunkscope`: Ctrl-C is answered from the first moment on."""
 
-from chunkscope.cli import main
+import os
+
+
+def main() -> None:
+    """Loading the commands takes a tenth of a second, in which nobody else would catch it."""
+    try:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _end)
+    except KeyboardInterrupt:
+        _end()
+    from chunkscope.cli import main as run
+
+    run()
+
+
+def _end(*_: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
 
 if __name__ == "__main__":
     main()

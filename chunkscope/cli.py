@@ -1,6 +1,7 @@
 """The command line: which commands there are, and how errors become exit codes."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from chunkscope.commands.verify import verify
 from chunkscope.errors import EXIT_BUG, ChunkscopeError
 
 EXIT_INTERRUPTED = 130
+_INTERRUPT = signal.default_int_handler  # Python's own: it raises KeyboardInterrupt
 
 P = ParamSpec("P")
 
@@ -39,6 +41,8 @@ def _past_typer(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        if callable(handler := signal.getsignal(signal.SIGINT)) and handler is not _INTERRUPT:
+            signal.signal(signal.SIGINT, _INTERRUPT)  # from here on there is work to be kept
         try:
             command(*args, **kwargs)
             sys.stdout.flush()

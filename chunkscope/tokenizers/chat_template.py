@@ -60,11 +60,13 @@ class ChatTemplate:
             "tools": conversation.tools,
         }
         try:
-            return self._template.render(variables)
+            text = self._template.render(variables)
+            text.encode()  # a lone surrogate is a character that no tokenizer takes
         except Exception as error:
             # Whatever a stranger's template does with a stranger's data is about that row.
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TemplateRefused(f"the chat template refused it: {reason}") from error
+        return text
 
     def _strftime_now(self, format: str) -> str:  # noqa: A002  (templates may name it)
         if self.date is None:

@@ -34,6 +34,7 @@ from chunkscope.tokenizers.conformance import differing, texts_for
 from chunkscope.tokenizers.cutting import cuts_agree, may_cut_json, may_cut_pattern
 from chunkscope.tokenizers.engines import Counts, version
 from chunkscope.tokenizers.files import TokenizerFiles, TokenizerKind
+from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.references import (
     load_json,
     load_sentencepiece,
@@ -74,12 +75,13 @@ def compile_once(
     # Millions of small objects come and go; looking for cycles among them doubles the time.
     gc.disable()
     try:
-        compiled = _BUILDERS[found.kind](found, blank, trust_remote_code)
+        with guarded(f"the tokenizer {found.name}"):
+            compiled = _BUILDERS[found.kind](found, blank, trust_remote_code)
+            meta = orjson.dumps({**_meta(compiled), _CONTENT: _content(folder)})
     finally:
         gc.enable()
         read_document.cache_clear()
-    meta = {**_meta(compiled), _CONTENT: _content(folder)}
-    write_checked(folder / "meta.json", orjson.dumps(meta))
+    write_checked(folder / "meta.json", meta)
     pruning.prune(folder.parent, "*", most_bytes=_MOST_BYTES)
     return compiled
 

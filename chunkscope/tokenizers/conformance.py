@@ -16,9 +16,10 @@ import orjson
 
 from chunkscope.artefacts.codec import read_checked, write_checked
 from chunkscope.artefacts.folders import cache_folder
-from chunkscope.errors import ChunkscopeError
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.engines import CountingEngine
+from chunkscope.tokenizers.guard import guarded
 
 _SUITE = "4"  # raise when the strings change: old verdicts then no longer count
 # An engine that stumbles over more than this is wrong in another way than by its Unicode version.
@@ -81,9 +82,10 @@ def judge(
     """Compare the ids of all test strings, and keep the verdict on disk under `loader`."""
     texts = texts_for(compiled)
     try:
-        failed = _differing_texts(engine, reference, texts)
-        excepted = _to_blame(engine, reference, failed)
-    except Exception:  # an engine that stumbles over a test string is not to be trusted
+        with guarded(engine.name):
+            failed = _differing_texts(engine, reference, texts)
+            excepted = _to_blame(engine, reference, failed)
+    except InputError:  # an engine that stumbles over a test string is not to be trusted
         failed, excepted = texts, None
     verdict = Agreement(
         agrees=excepted is not None,

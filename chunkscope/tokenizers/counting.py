@@ -3,8 +3,10 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from chunkscope.errors import InputError
 from chunkscope.tokenizers import conformance, relevant
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.engines import (
@@ -14,6 +16,7 @@ from chunkscope.tokenizers.engines import (
     Counts,
     Loader,
 )
+from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.references import Reference, reference, reference_name, source_reference
 from chunkscope.tokenizers.row_sample import RowSample
 
@@ -90,7 +93,7 @@ class Counting:
 
     @property
     def _compiled_reference(self) -> Reference:
-        with self._lock:
+        with self._lock, self._guarded():
             return reference(self.compiled)
 
     def count(self, texts: list[str]) -> Counts:
@@ -99,8 +102,9 @@ class Counting:
         self.used.add(engine.name)
         # An engine copies its texts and keeps all ids of a call: of a row cut into hundreds of
         # pieces, it gets some at a time.
-        counts = [n for some in _some_at_a_time(texts) for n in engine.count(some)]
-        return self._recounted(texts, counts) if self._exact else counts
+        with self._guarded():
+            counts = [n for some in _some_at_a_time(texts) for n in engine.count(some)]
+            return self._recounted(texts, counts) if self._exact else counts
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:
         """The ids of each text, as bytes: what `count` counts."""
@@ -108,7 +112,11 @@ class Counting:
         if self._exact:
             self.count(texts)  # it compares
         self.used.add(engine.name)
-        return [ids for some in _some_at_a_time(texts) for ids in engine.id_bytes(some)]
+        with self._guarded():
+            return [ids for some in _some_at_a_time(texts) for ids in engine.id_bytes(some)]
+
+    def _guarded(self) -> AbstractContextManager[None]:
+        return guarded(f"the tokenizer {self.compiled.source.name}")
 
     def expect(self, read_chars: int, counted_chars: int) -> None:
         """Told how much was read, and how much of it had to be counted.
@@ -177,8 +185,9 @@ class Counting:
         if verdict is not None and not verdict.agrees:
             return None
         try:
-            engine = loader.load(self.compiled)
-        except Exception:  # engines refuse what they do not know, with errors of many kinds
+            with guarded(loader.label):
+                engine = loader.load(self.compiled)
+        except InputError:  # engines refuse what they do not know, with errors of many kinds
             engine = None
         if engine is None:
             self._bar(loader, strings=0, different=0)

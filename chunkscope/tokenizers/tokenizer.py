@@ -3,6 +3,7 @@
 import datetime
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, r
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.compiler import compile_once, digest, is_compiled
 from chunkscope.tokenizers.counting import Counting, settled_engine
+from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.references import reference, reference_name
 from chunkscope.tokenizers.resolve import resolve
@@ -74,7 +76,7 @@ class Tokenizer:
 
     @property
     def counting(self) -> Counting:
-        with self._lock:
+        with self._lock, self._guarded():
             if self._counting is None:
                 self._counting = Counting(
                     self.compiled, expected_chars=self._expected, exact=self._exact
@@ -87,7 +89,8 @@ class Tokenizer:
 
     def sample_agrees(self) -> bool:
         """Whether a sample of the rows it counted, if any, has the reference's lengths."""
-        return self._counting is None or self._counting.sample_agrees()
+        with self._guarded():
+            return self._counting is None or self._counting.sample_agrees()
 
     @property
     def reference(self) -> str:
@@ -112,13 +115,17 @@ class Tokenizer:
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
         """The ids that the model is fed. A chat's text has its special tokens already."""
-        with self._lock:
+        with self._lock, self._guarded():
             served = reference(self.compiled)
-        return served.encode(texts, special_tokens)
+        with self._guarded():
+            return served.encode(texts, special_tokens)
+
+    def _guarded(self) -> AbstractContextManager[None]:
+        return guarded(f"the tokenizer {self.name}")
 
     @property
     def _chat(self) -> MistralChat:
-        with self._lock:
+        with self._lock, self._guarded():
             if self._mistral is None:
                 self._mistral = MistralChat(self.compiled.source.files[0])
             return self._mistral

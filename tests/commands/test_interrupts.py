@@ -51,6 +51,31 @@ def is_drained(pipe: int) -> bool:
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
+PRESSED_WHILE_LOADING = """
+import os, runpy, signal, sys
+
+module, sys.argv = sys.argv[1], ["chunkscope", "--help"]
+
+class Press:
+    def find_spec(self, name, *_):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Press())
+runpy.run_module("chunkscope", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["chunkscope.cli", "typer", "chunkscope.commands.gate"])
+def test_ctrl_c_while_the_commands_are_loaded_is_no_traceback(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PRESSED_WHILE_LOADING, module],
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert (done.returncode, done.stderr) == (130, b"interrupted\n")
+
 
 @on_linux
 def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> None:
