@@ -1,6 +1,7 @@
 """`verify --endpoint` against servers that are not vLLM, or not well."""
 
 import asyncio
+import base64
 import re
 import socket
 import threading
@@ -317,7 +318,8 @@ def seen_tokens(*parts: bytes, output: int = 3) -> tuple[float, Run]:
 
 
 def test_the_servers_count_wins_over_the_pieces():
-    tokens, run = seen_tokens(event("a b c"), event("d"), event("", finish="length"), usage(5, 9))
+    parts = [event("a b c"), event("d"), event("", finish="length"), usage(5, 9)]
+    tokens, run = seen_tokens(*parts, output=9)
     assert tokens == 9
     assert notes(run) == []
 
@@ -494,6 +496,59 @@ def test_a_server_that_hangs_is_a_timeout():
     assert 0.5 <= run.took_s < 10
 
 
+# -- what cannot be --------------------------------------------------------------------------------
+
+
+def told(**counts: object) -> bytes:
+    return event("", finish="length", usage=counts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says_what"),
+    [
+        pytest.param([event("", choices=5), DONE], "choices that are no list", id="choices"),
+        pytest.param(
+            [event("", choices=[{"delta": "x"}]), DONE], "a delta that is no object", id="delta"
+        ),
+        pytest.param([DONE], "without having begun it", id="only the end"),
+        pytest.param(
+            [event("a"), told(completion_tokens=800), DONE], "800 tokens where 3", id="too many"
+        ),
+        pytest.param([event("a"), told(completion_tokens=-4), DONE], "cannot be", id="negative"),
+        pytest.param([event("a"), told(prompt_tokens=9 * 10**18), DONE], "cannot be", id="huge"),
+        pytest.param(
+            [event("a"), told(prompt_tokens=5, prompt_tokens_details={"cached_tokens": 9}), DONE],
+            "9 of 5 prompt tokens were cached",
+            id="more cached than there is",
+        ),
+    ],
+)
+def test_impossible_answers_make_the_row_unusable_and_say_why(parts, says_what):
+    run = run_of(raw(*parts))
+    assert not run.ok
+    assert run.figures is None
+    assert says_what in run.message
+
+
+@pytest.mark.parametrize("value", ["+Inf", "NaN", "1e300", "-Inf"])
+def test_counters_that_no_server_reaches_are_left_out(value):
+    text = VLLM.format(preemptions=value, finished=value, queries=value, hits=value)
+    text = text.replace('num_gpu_blocks="100"', 'num_gpu_blocks="1e999"')
+
+    async def metrics(_):
+        return web.Response(text=text)
+
+    with OddServer(routes={"/metrics": metrics}) as server:
+        run = measure(server)[2]
+    assert run.ok, run.message
+    assert (run.figures.preemptions, run.kv_cache_tokens) == (None, None)
+
+
+@pytest.mark.parametrize("length", [-1, 0, True, 1 << 70, "x"])
+def test_a_room_that_cannot_be_is_not_told(length):
+    assert http._served({"id": "odd", "max_model_len": length}).max_model_len is None
+
+
 # -- the key -------------------------------------------------------------------------------------
 
 
@@ -541,11 +596,39 @@ def test_a_refused_key_names_the_variable_and_not_the_key(path, key, says_what):
     assert KEY not in everything_said(raised.value)
 
 
+CODED = (KEY[::-1], base64.b64encode(KEY.encode()).decode(), KEY.encode().hex(), " ".join(KEY))
+
+
+@pytest.mark.parametrize("coded", CODED)
+@pytest.mark.parametrize("status", [302, 418, 500])
+def test_a_key_that_comes_back_in_another_form_is_not_shown(coded, status):
+    echo = says(status, {"error": coded}, Location=f"http://{coded}/")
+    with OddServer(answer=after(4, echo)) as server:
+        result = measure(server, key=KEY)
+    assert ("redirects" if status == 302 else str(status)) in result[2].message
+    assert coded not in everything_said(result)
+
+
+def test_names_and_versions_of_a_server_that_was_sent_a_key_are_not_shown():
+    listed = {"data": [{"id": KEY[::-1]}, {"id": "b"}]}
+    with OddServer(models=listed) as server, pytest.raises(UsageError) as raised:
+        measure(server, key=KEY)
+    assert KEY[::-1] not in everything_said(raised.value)
+    assert "2 models" in raised.value.hint
+    routes = {
+        "/version": says(200, {"version": KEY[::-1]}),
+        "/metrics": says(200, "vllm:num_preemptions_total 1"),
+    }
+    with OddServer(routes=routes) as server:
+        assert KEY[::-1] not in everything_said(measure(server, key=KEY))
+
+
 def test_an_error_in_the_stream_is_quoted_without_the_key():
     bad = f'data: {{"error": "who is {KEY}?"}}\n\n'.encode()
     with OddServer(answer=after(4, raw(bad))) as server:
         result = measure(server, key=KEY)
-    assert "who is ***?" in result[2].message
+    assert "said in its stream: (not shown, for a key was sent; sha256 " in result[2].message
+    assert "who" not in result[2].message
     assert KEY not in everything_said(result)
 
 
@@ -570,6 +653,7 @@ def test_a_redirect_is_not_followed_so_that_no_other_host_sees_the_key():
         with OddServer(answer=after(4, away)) as server:
             run = measure(server, key=KEY)[2]
     assert KEY not in everything_said(raised.value)
-    assert other.url in raised.value.message
+    assert other.url not in everything_said(raised.value)
+    assert "curl -I" in raised.value.hint
     assert run.status is Status.REFUSED
     assert not other.requests

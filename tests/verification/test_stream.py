@@ -81,7 +81,8 @@ def test_text_that_is_never_shown_is_timed_by_its_events():
 
 
 def test_an_answer_of_nothing_ends_when_it_ends():
-    made = answer_of((1.0, b"[DONE]"), end=1.5)
+    role = b'{"choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]}'
+    made = answer_of((1.0, role), (1.2, b"[DONE]"), end=1.5)
     assert (made.times, made.counts, made.all_s) == ((1.5,), (0,), 1.0)
 
 

@@ -23,6 +23,7 @@ BY_SOURCE = ("vllm:prompt_tokens_by_source",)  # since 0.16
 QUERIES = ("vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries")
 HITS = ("vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits")
 CACHE = "vllm:cache_config_info"
+MOST = 1 << 53
 FACTS = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
 
 
@@ -72,6 +73,8 @@ def _sample(line: str) -> MetricSample | None:
         number = float(value)
     except ValueError:
         return None
+    if not abs(number) <= MOST:  # infinite, or no number: nothing was counted that far
+        return None
     pairs = {key: _unescaped(text) for key, text in _LABEL.findall(labels or "")}
     return MetricSample(name=name, labels=pairs, value=number)
 
@@ -107,7 +110,7 @@ def prefix_hit_rate(before: Metrics, after: Metrics) -> float | None:
     if tokens is None or cached is None:
         tokens = counted(before, after, QUERIES)
         cached = counted(before, after, HITS)
-    return cached / tokens if tokens and cached is not None else None
+    return cached / tokens if tokens and cached is not None and cached <= tokens else None
 
 
 # -- the KV cache --------------------------------------------------------------------------------
@@ -154,4 +157,4 @@ def _value(text: str) -> int | float | bool | None:
         found = orjson.loads(text.lower())
     except ValueError:
         return None
-    return found if isinstance(found, int | float) else None
+    return found if isinstance(found, int | float) and 0 <= found <= MOST else None

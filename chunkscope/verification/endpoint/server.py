@@ -2,12 +2,13 @@
 
 The key is sent to the host that was named and to no other: redirects are not followed, and
 nothing of the environment (proxies, .netrc) is used. No message holds the key: what a server says
-is quoted only after the key was taken out of it.
+is not quoted at all when one was sent, since it may come back in parts, reversed or encoded.
 """
 
 import asyncio
 import contextlib
 import errno
+import hashlib
 import re
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -32,6 +33,7 @@ PATIENCE_S = 30.0  # for what a server can say at once
 KEY_VARIABLES = "CHUNKSCOPE_API_KEY (over https also OPENAI_API_KEY)"
 _MOST_BYTES = 64 << 20
 _QUOTED = 300
+_RELEASE = re.compile(r"\d{1,3}(\.\d{1,4}){1,3}((a|b|rc|\.dev|\.post)\d{1,4})?")
 _ENDPOINT = re.compile(r"(/v1(/(chat/)?completions|/models)?)?/*$")
 
 
@@ -202,12 +204,18 @@ class Connection:
         return RequestFailed(f"answered {title}{f': {said}' if said else ''}", reply.status)
 
     def safe(self, text: str) -> str:
-        """Text of a stranger as it can be shown: without the key, on one line, not too long."""
+        """Text of a stranger as it can be shown: on one line, not too long.
+
+        Where a key was sent, only a digest of it: enough to tell two answers apart.
+        """
         if self._key:
-            text = text.replace(self._key, "***")
-        text = re.sub(r"(?i)\bbearer\s+\S+", "Bearer ***", text)
+            return f"(not shown, for a key was sent; sha256 {_short_digest(text)})" if text else ""
         text = printable(" ".join(text.split())).rstrip(".")
         return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def _message_in(reply: Reply) -> str:
@@ -264,7 +272,7 @@ class Server:
 
 async def meet(connection: Connection, model: str | None) -> Server:
     """Find out who answers; an error of ours when that is nobody."""
-    server = _choose(await _models(connection, model), model, connection.address)
+    server = _choose(await _models(connection, model), model, connection)
     read = await scrape(connection)
     if read is not None and read.is_vllm:
         server = replace(server, is_vllm=True, metrics=read)
@@ -301,24 +309,31 @@ def _served(entry: dict[str, Any]) -> Server:
     return Server(
         model=str(entry["id"]),
         is_vllm=entry.get("owned_by") == "vllm",
-        max_model_len=longest if isinstance(longest, int) else None,
+        max_model_len=longest if _is_length(longest) else None,
     )
 
 
-def _choose(models: Sequence[Server], name: str | None, address: str) -> Server:
+def _is_length(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= metrics.MOST
+
+
+def _choose(models: Sequence[Server], name: str | None, connection: Connection) -> Server:
+    address, has_key = connection.address, connection.has_key
     by_name = {server.model: server for server in models}
     if name is not None:
         if models and name not in by_name:
-            raise UsageError(f"{address} does not serve {name}", hint=_listing(models))
+            raise UsageError(f"{address} does not serve {name}", hint=_listing(models, has_key))
         return by_name.get(name) or Server(model=name)
     if not models:
         raise MissingError(f"{address} serves no model", hint="is it still loading one?")
     if len(models) > 1:
-        raise UsageError(f"{address} serves several models", hint=_listing(models))
+        raise UsageError(f"{address} serves several models", hint=_listing(models, has_key))
     return models[0]
 
 
-def _listing(models: Sequence[Server], most: int = 8) -> str:
+def _listing(models: Sequence[Server], has_key: bool, most: int = 8) -> str:
+    if has_key:
+        return f"name one of its {len(models):,} models with --model"
     names = [printable(server.model) for server in models[:most]]
     more = f" and {len(models) - most} more" if len(models) > most else ""
     return f"name one with --model: {', '.join(names)}{more}"
@@ -337,7 +352,8 @@ async def _version(connection: Connection) -> str | None:
     with contextlib.suppress(RequestFailed):
         found = (await connection.ask("/version")).json()
         if isinstance(found, dict) and isinstance(found.get("version"), str):
-            return connection.safe(found["version"])
+            said = found["version"]
+            return said if _RELEASE.fullmatch(said) else connection.safe(said)
     return None
 
 
@@ -358,7 +374,8 @@ def unusable(connection: Connection, failure: RequestFailed) -> MissingError:
     elif failure.is_about_the_key:
         says, hint = f"wants an API key ({failure.code})", f"put it into {key}"
     elif failure.is_redirect:
-        hint = "name that address if you trust it: the API key goes to no other host"
+        see = "see where to by `curl -I`, and " if connection.has_key else ""
+        hint = f"{see}name that address if you trust it: the API key goes to no other host"
     else:
         hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
     return MissingError(f"{connection.address} {says}", hint=hint)

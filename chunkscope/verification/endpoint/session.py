@@ -102,6 +102,20 @@ def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
     )
 
 
+def _refuse_impossible(
+    answers: Sequence[Answer], requests: Sequence[Request], server: Server
+) -> None:
+    """Figures made of what cannot be are no figures."""
+    for answer, request in zip(answers, requests, strict=True):
+        if (tokens := sum(answer.counts)) > request.output_tokens:
+            asked = f"where {request.output_tokens:,} were asked for"
+            raise RequestFailed(f"says that an answer has {tokens:,} tokens {asked}")
+        room = server.max_model_len
+        if room is not None and answer.prompt_tokens is not None and answer.prompt_tokens > room:
+            has = f"has room for {room:,}"
+            raise RequestFailed(f"says that a prompt has {answer.prompt_tokens:,} tokens and {has}")
+
+
 @dataclass(slots=True)
 class _Session:
     """From the first question to the last repeat."""
@@ -274,6 +288,7 @@ class _Session:
         exchange = Exchange(self.connection, self.form)
         at = [request.arrival_s for _, request in requests]
         answers = await exchange.send(bodies, at, self._one_more)
+        _refuse_impossible(answers, [request for _, request in requests], self.server)
         if repeat >= 0:
             self.late_s = max(self.late_s, exchange.late_s)
         return answers

@@ -14,6 +14,7 @@ from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.latencies import Answer
 
 DONE = b"[DONE]"
+_MOST_TOKENS = 1 << 31  # of one prompt or answer; no model reads a thousandth of it
 
 
 class ServerError(RequestFailed):
@@ -59,6 +60,7 @@ class Received:
     output_tokens: int | None = None
     cached: int | None = None
     ended: bool = False
+    _seen: bool = False  # a choice of any kind
     _blank: list[float] = field(default_factory=list)  # events without anything to see in them
     _counts_along: bool | None = None  # vLLM can say at every event how many it is by now
 
@@ -72,7 +74,8 @@ class Received:
             self.ended = True
             return
         content = _content(event)
-        choices = [c for c in content.get("choices") or [] if isinstance(c, dict)]
+        choices = _choices(content)
+        self._seen = self._seen or bool(choices)
         before = self.output_tokens or 0
         self._use(content.get("usage"))
         if not choices:  # usage by itself, or the settings that some servers begin with
@@ -84,15 +87,16 @@ class Received:
             self._add(now, (self.output_tokens or 0) - before)
         elif any(map(_piece, choices)):
             self._add(now, 1)
-        elif not any((choice.get("delta") or {}).get("role") for choice in choices):
+        elif not any(_delta(choice).get("role") for choice in choices):
             self._blank.append(now)
         self.ended = self.ended or any(choice.get("finish_reason") for choice in choices)
 
     def take_whole(self, body: bytes, now: float) -> None:
         """An answer that was not streamed."""
         content = _content(body)
-        if not content.get("choices"):
+        if not _choices(content):
             raise RequestFailed("sent an answer without choices")
+        self._seen = True
         self._use(content.get("usage"))
         self._add(now, self.output_tokens if self.output_tokens is not None else 1)
         self.ended = True
@@ -109,16 +113,24 @@ class Received:
     def _use(self, usage: Any) -> None:
         if not isinstance(usage, dict):
             return
-        self.prompt_tokens = _count(usage.get("prompt_tokens"), self.prompt_tokens)
-        self.output_tokens = _count(usage.get("completion_tokens"), self.output_tokens)
+        self.prompt_tokens = _tokens(usage.get("prompt_tokens"), self.prompt_tokens, "a prompt")
+        self.output_tokens = _tokens(
+            usage.get("completion_tokens"), self.output_tokens, "an answer"
+        )
         details = usage.get("prompt_tokens_details")
         if isinstance(details, dict):
-            self.cached = _count(details.get("cached_tokens"), self.cached)
+            self.cached = _tokens(details.get("cached_tokens"), self.cached, "a cached prompt")
+        if self.cached and self.prompt_tokens is not None and self.cached > self.prompt_tokens:
+            raise RequestFailed(
+                f"says that {self.cached:,} of {self.prompt_tokens:,} prompt tokens were cached"
+            )
 
     def answer(self, sent: float, now: float) -> Answer:
         """Settled: as many tokens as the server says, at the times they were seen at."""
         if not self.ended:
             raise RequestFailed("ended its answer in the middle")
+        if not self._seen:
+            raise RequestFailed("ended its answer without having begun it")
         times, counts = self.times, self.counts
         if not times:
             times = self._blank or [now]
@@ -168,13 +180,33 @@ def _content(event: bytes) -> dict[str, Any]:
     return content
 
 
+def _choices(content: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = content.get("choices") or []
+    if not isinstance(choices, list):
+        raise RequestFailed("sent choices that are no list")
+    return [choice for choice in choices if isinstance(choice, dict)]
+
+
+def _delta(choice: dict[str, Any]) -> dict[str, Any]:
+    delta = choice.get("delta") or {}
+    if not isinstance(delta, dict):
+        raise RequestFailed("sent a delta that is no object")
+    return delta
+
+
 def _piece(choice: dict[str, Any]) -> bool:
     """Whether a choice of an event holds some of the answer: text, thoughts or a call."""
-    delta = choice.get("delta")
-    if not isinstance(delta, dict):
+    if not (delta := _delta(choice)):
         return bool(choice.get("text"))
     names = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
     return any(delta.get(name) for name in names)
+
+
+def _tokens(value: Any, known: int | None, of: str) -> int | None:
+    count = _count(value, known)
+    if count is not None and not 0 <= count <= _MOST_TOKENS:
+        raise RequestFailed(f"says that {of} has {count:,} tokens, which cannot be")
+    return count
 
 
 def _count(value: Any, known: int | None) -> int | None:
