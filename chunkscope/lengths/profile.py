@@ -9,7 +9,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.reuse import PrefixReuse, said
+from chunkscope.lengths.reuse import PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.sources.base import BadRow, unique_names
 from chunkscope.sources.harness.request import LogSummary
@@ -211,15 +211,6 @@ class Profile(Artefact):
             "groups": [{"name": n, **_group_json(d)} for n, d in self.groups.items()],
             "datasets": [dataset.to_json() for dataset in self.datasets],
         }
-
-    @classmethod
-    def _upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """Without what prefix reuse might say and does not, which some profiles have."""
-        datasets = [
-            dataset | {"prefixes": said(dataset["prefixes"])} if "prefixes" in dataset else dataset
-            for dataset in document["datasets"]
-        ]
-        return {**document, "datasets": datasets}
 
     @classmethod
     def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,13 @@ MADE: dict[str, Artefact] = {
 }
 # What these hold is another program's, and any value will do.
 FREE = {"options", "engine", "args"}
+# Of a dataset, what need not have been measured, and what later versions say of it.
+DATASET = ("datasets", 0)
+LEFT_OUT = {
+    (*DATASET, "prefixes"),
+    (*DATASET, "sharing"),
+    *((*DATASET, "prefixes", name) for name in ("running", "output_tokens", "beginnings")),
+}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -111,7 +118,7 @@ def test_a_field_too_many_or_too_few_is_found(made: Artefact) -> None:
             continue
         with pytest.raises(InputError, match="damaged"):
             type(made).from_json(changed(document, (*path[:-1], "more"), 1))
-        if path[-1] in made.added_later:
+        if path[-1] in made.added_later or path in LEFT_OUT:
             continue
         less = copy.deepcopy(document)
         place: Any = less
