@@ -159,6 +159,7 @@ class Profile(Artefact):
     schema: ClassVar = "chunkscope/profile/1"
     made_by: ClassVar = "chunkscope analyze data/"
     default_path: ClassVar = Path("reports/profile.json")
+    added_later: ClassVar = frozenset({"failed"})
 
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]
@@ -251,11 +252,13 @@ def _group_json(datasets: Iterable[DatasetProfile]) -> dict[str, Any]:
     textual = [dataset for dataset in members if dataset.chars is not None]
     chars = sum(dataset.chars or 0 for dataset in textual) if textual else None
     text_tokens = sum(dataset.lengths.total for dataset in textual)
+    failed = sum(1 for dataset in members if dataset.failure)
     return {
         "datasets": len(members),
         "rows": lengths.count,
         "skipped": sum(dataset.skipped for dataset in members),
         "sampled": any(dataset.sample for dataset in members),
+        **({"failed": failed} if failed else {}),
         "chars": chars,
         "chars_per_token": chars / text_tokens if chars and text_tokens else None,
         "tokens": lengths.summary(),
