@@ -1,11 +1,12 @@
 """What people see. stdout is data, stderr is talk; consoles are made per call, not at import."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from chunkscope.errors import ChunkscopeError
 
@@ -13,6 +14,45 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _Told = TypeVar("_Told", "ScanProgress", "VerifyProgress")
+
+
+# -- what strangers wrote ------------------------------------------------------------------------
+
+_ACTED_ON = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# What a CI runner obeys where a line begins with it; our own annotations go through `emit`.
+_COMMAND = re.compile(r"^(\s*)(?=::|##\[)", re.MULTILINE)
+
+
+def printable(text: str) -> str:
+    """A name as it can be written down: valid text, on one line, and nothing a terminal acts on.
+
+    >>> printable("two\\nlines")
+    'two\\\\nlines'
+    """
+    valid = text.encode("utf-8", "replace").decode("utf-8")
+    return _ACTED_ON.sub(lambda c: c[0].encode("unicode_escape").decode(), valid)
+
+
+def _cleaned(text: str) -> str:
+    """Lines for people, whoever wrote the words in them."""
+    lines = "\n".join(printable(line) for line in text.split("\n"))
+    return _COMMAND.sub(r"\1\\", lines)
+
+
+class _Clean:
+    """What a renderable prints, with its text cleaned; colours are rich's own."""
+
+    def __init__(self, renderable: Any) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: "Console", options: Any) -> Iterator[Any]:
+        from rich.segment import Segment
+
+        for text, style, control in console.render(self._renderable, options):
+            yield Segment(text if control else _cleaned(text), style, control)
+
+
+# -- the two streams -----------------------------------------------------------------------------
 
 
 def out() -> "Console":
@@ -24,7 +64,14 @@ def out() -> "Console":
 
 def show(render: "Callable[[Console], None]") -> None:
     """Print what `render` prints; rich itself would end the program when nobody reads it."""
+    from rich.console import RenderHook
+
+    class Cleaning(RenderHook):
+        def process_renderables(self, renderables: "list[Any]") -> "list[Any]":
+            return [_Clean(renderable) for renderable in renderables]
+
     console = out()
+    console.push_render_hook(Cleaning())
     with console.capture() as shown:
         render(console)
     sys.stdout.write(shown.get())
@@ -43,8 +90,8 @@ def _width() -> int | None:
 
 
 def say(text: str = "") -> None:
-    """One line of talk, exactly as it is: no markup, no wrapping."""
-    print(text, file=sys.stderr)  # noqa: T201
+    """One line of talk: no markup, no wrapping."""
+    print(_cleaned(text), file=sys.stderr)  # noqa: T201
 
 
 def emit(data: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from chunkscope.console import printable
+from chunkscope.errors import InputError
 from chunkscope.planning.plan import Plan
 
 NO_MODEL = "MODEL"
@@ -19,7 +21,13 @@ class Emission:
 
 def model_of(plan: Plan) -> str:
     """What to load; a word to replace when the plan was made without a model."""
-    return plan.model.load_name if plan.model else NO_MODEL
+    name = plan.model.load_name if plan.model else NO_MODEL
+    if name != printable(name):
+        raise InputError(
+            f"the model is called {printable(name)}: no command is written with such a name",
+            hint="is plan.json what `chunkscope recommend` wrote?",
+        )
+    return name
 
 
 def for_clients(plan: Plan) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import number
+from chunkscope.console import printable
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import ALL, Profile
 from chunkscope.report import sentences
@@ -69,7 +70,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
     basis = f"**{summary.basis}** {text(summary.basis_text)}" if summary.basis else ""
     yield "  \n".join(filter(None, (text(summary.title), basis)))
     if plan is not None:
-        yield f"```sh\n{' '.join(plan.cli_args()) or '# nothing to set'}\n```"
+        yield f"```sh\n{printable(' '.join(plan.cli_args())) or '# nothing to set'}\n```"
     said = (*summary.why, *summary.gains, *filter(None, (summary.refused,)))
     if said:
         yield _list(said)
@@ -192,7 +193,8 @@ def text(words: str) -> str:
     >>> text("a|b @team")
     'a\\\\|b \\\\@team'
     """
-    return " ".join("".join(f"\\{c}" if c in MARKUP else c for c in words).split())
+    one_line = printable(" ".join(words.split()))
+    return "".join(f"\\{c}" if c in MARKUP else c for c in one_line)
 
 
 def _list(lines: Iterable[str]) -> str:

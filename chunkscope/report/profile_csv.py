@@ -4,6 +4,7 @@ import csv
 import io
 from typing import Any
 
+from chunkscope.console import printable
 from chunkscope.lengths.profile import DatasetProfile, Profile, shares
 
 _FIGURES = ("count", "mean", "min", "p50", "p75", "p90", "p95", "p99", "max", "total")
@@ -21,9 +22,20 @@ def as_csv(profile: Profile) -> str:
     return buffer.getvalue()
 
 
+def _cell(words: str) -> str:
+    """A spreadsheet runs what begins like a formula, unless there is an apostrophe before it.
+
+    >>> _cell("=1+1")
+    "'=1+1"
+    """
+    words = printable(words)
+    return f"'{words}" if words.startswith(("=", "+", "-", "@")) else words
+
+
 def _csv_row(dataset: DatasetProfile) -> list[Any]:
     summary = dataset.lengths.summary()
     about = [dataset.name, dataset.group, dataset.path, dataset.format, dataset.field]
+    about = [_cell(words) for words in about]
     sampled = dataset.sample.out_of if dataset.sample else ""
     return [
         *about,

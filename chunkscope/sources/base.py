@@ -5,12 +5,12 @@ turns it into chunks of *records* (JSON values: a dict for most formats, a strin
 each with its position, so that a bad or a very long row can be looked up.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from chunkscope.console import printable as printable
 from chunkscope.errors import InputError
 
 # About how much data one chunk holds: large enough to keep the hot loops in C.
@@ -89,19 +89,6 @@ class Problems:
         self.count += 1
         if len(self.rows) < self.keep:
             self.rows.append(BadRow(position, reason))
-
-
-_ACTED_ON = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """A name as it can be written down: valid text, on one line, and nothing a terminal acts on.
-
-    >>> printable("two\\nlines")
-    'two\\\\nlines'
-    """
-    valid = text.encode("utf-8", "replace").decode("utf-8")
-    return _ACTED_ON.sub(lambda c: c[0].encode("unicode_escape").decode(), valid)
 
 
 def unique_names(names: Iterable[str], mark: str) -> list[str]:
