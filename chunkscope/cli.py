@@ -1,5 +1,6 @@
 """The command line: which commands there are, and how errors become exit codes."""
 
+import errno
 import os
 import signal
 import sys
@@ -20,9 +21,10 @@ from chunkscope.commands.recommend import recommend
 from chunkscope.commands.report import report
 from chunkscope.commands.simulate import simulate
 from chunkscope.commands.verify import verify
-from chunkscope.errors import EXIT_BUG, ChunkscopeError
+from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 
 EXIT_INTERRUPTED = 130
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _INTERRUPT = signal.default_int_handler  # Python's own: it raises KeyboardInterrupt
 
 P = ParamSpec("P")
@@ -101,14 +103,26 @@ def main() -> NoReturn:
         # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
         os._exit(EXIT_INTERRUPTED)
     except OutputClosed:
-        # Python would try once more while closing stdout, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            _drop_output()
+            full = InputError(
+                f"cannot write the output: {error.strerror}",
+                hint="what was counted or measured is kept; make room, and run it again",
+            )
+            console.show_error(full)
+            sys.exit(full.exit_code)
         traceback.print_exc()
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
         sys.exit(EXIT_BUG)
     sys.exit(0)
+
+
+def _drop_output() -> None:
+    """Python would try once more while closing stdout, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _mend_streams() -> None:

@@ -206,6 +206,28 @@ def test_a_full_disk_leaves_the_old_profile_and_no_litter(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "reports").iterdir()] == ["profile.json"]
 
 
+@on_linux
+@pytest.mark.parametrize(
+    "words", [["analyze", "a.jsonl"], ["analyze", "a.jsonl", "--json"], ["--help"]]
+)
+def test_stdout_on_a_full_disk_is_a_sentence(tmp_path: Path, words: list[str]) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "chunkscope", *words],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    assert done.returncode == 3
+    assert b"error: cannot write the output: No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
 def test_a_device_is_written_to_and_not_replaced_by_a_file(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
     full = analyze(tmp_path, "a.jsonl", "-o", "/dev/full")
