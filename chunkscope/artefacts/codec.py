@@ -15,6 +15,10 @@ from chunkscope.artefacts.schema import SchemaError
 from chunkscope.errors import ChunkscopeError, InputError
 
 
+class CannotWriteError(InputError):
+    """A disk that is full, a place that is not there or not ours."""
+
+
 def write_atomically(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True) -> None:
     """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file.
 
@@ -134,8 +138,8 @@ def _damaged(what: Path | str, why: str, made_by: str) -> InputError:
     return InputError(f"{what} is damaged: {why}", hint=f"make it again: `{made_by}`")
 
 
-def _cannot_write(path: Path, error: OSError | ValueError) -> InputError:
-    return InputError(
+def _cannot_write(path: Path, error: OSError | ValueError) -> CannotWriteError:
+    return CannotWriteError(
         f"cannot write {path}: {getattr(error, 'strerror', None) or error}",
         hint="nothing was changed; choose another place with --output",
     )

@@ -19,6 +19,15 @@ def cache_folder() -> Path:
     return _usable(os.environ.get("CHUNKSCOPE_CACHE_DIR") or _platforms_own())
 
 
+def do_without_cache() -> Path:
+    """A folder for this run alone, from now on: what was written so far stays where it is."""
+    temporary = _temporary()
+    for place in (os.environ.get("CHUNKSCOPE_CACHE_DIR"), _platforms_own()):
+        if place:
+            _instead[place] = temporary
+    return temporary
+
+
 def _platforms_own() -> str | None:
     with suppress(RuntimeError):  # nobody's home: a container without a user
         home = Path.home()
@@ -31,14 +40,25 @@ def _platforms_own() -> str | None:
     return None
 
 
-@lru_cache(maxsize=8)
+_instead: dict[str, Path] = {}
+
+
 def _usable(place: str | None) -> Path:
+    return _instead.get(place or "") or _first_usable(place)
+
+
+@lru_cache(maxsize=8)
+def _first_usable(place: str | None) -> Path:
     if place is not None:
         with suppress(OSError, ValueError):
             folder = Path(place)
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):
                 return folder
+    return _temporary()
+
+
+def _temporary() -> Path:
     temporary = tempfile.mkdtemp(prefix="chunkscope-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return Path(temporary)

@@ -17,7 +17,7 @@ import orjson
 
 from chunkscope.artefacts import codec, pruning
 from chunkscope.artefacts.folders import cache_folder
-from chunkscope.errors import ChunkscopeError
+from chunkscope.console import say
 from chunkscope.lengths.profile import dataset_from_json
 from chunkscope.lengths.tally import Counted
 from chunkscope.sources.base import Source
@@ -54,11 +54,13 @@ def load(source: Source, entry: str) -> Counted | None:
 def store(fresh: Iterable[tuple[str, Counted]]) -> None:
     """Keep new results, and make room for them."""
     fresh = list(fresh)
-    with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
+    try:
         for entry, counted in fresh:
             data = orjson.dumps([counted.engines, counted.profile.to_json()])
             place = _folder() / entry[:2] / f"{entry}.json"
             codec.write_checked(place, data, durable=False)
+    except codec.CannotWriteError as error:  # it costs time, not truth
+        say(f"{error.message}; nothing is kept for the next run")
     if fresh:
         pruning.prune(_folder(), "*/*", most_bytes=_MOST_BYTES)
 

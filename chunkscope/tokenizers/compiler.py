@@ -15,9 +15,15 @@ from typing import Any
 import orjson
 
 from chunkscope.artefacts import pruning
-from chunkscope.artefacts.codec import read_checked, write_atomically, write_checked
+from chunkscope.artefacts.codec import (
+    CannotWriteError,
+    read_checked,
+    write_atomically,
+    write_checked,
+)
 from chunkscope.artefacts.digests import DigestMemo, sha256_of_file
-from chunkscope.artefacts.folders import cache_folder
+from chunkscope.artefacts.folders import cache_folder, do_without_cache
+from chunkscope.console import say
 from chunkscope.errors import InputError
 from chunkscope.tokenizers import auto
 from chunkscope.tokenizers.byte_level import byte_level, merges, write_ranks
@@ -70,6 +76,15 @@ def compile_once(
             return compiled
     except (OSError, ValueError, TypeError, KeyError):
         pass  # not there yet, or damaged: make it (again)
+    try:
+        return _compile(folder, key, found, trust_remote_code)
+    except CannotWriteError as error:
+        folder = do_without_cache() / "tokenizers" / key
+        say(f"{error.message}; going on without the cache")
+        return _compile(folder, key, found, trust_remote_code)
+
+
+def _compile(folder: Path, key: str, found: TokenizerFiles, trust_remote_code: bool) -> Compiled:
     _make(folder)
     blank = Compiled(key=key, folder=folder, source=found)
     # Millions of small objects come and go; looking for cycles among them doubles the time.
@@ -100,7 +115,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
+        raise CannotWriteError(
             f"cannot make the cache folder {folder}: {error.strerror}",
             hint="set CHUNKSCOPE_CACHE_DIR to a folder that can be written",
         ) from error

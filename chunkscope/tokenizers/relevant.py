@@ -12,13 +12,13 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.codec import CannotWriteError, write_atomically
 from chunkscope.tokenizers.compiled import INDEX_FILE, SKELETON_FILE, Compiled
 
 _LONGEST_PIECE = 64
@@ -47,13 +47,19 @@ def build_rank_index(folder: Path, ranks: Iterable[tuple[bytes, int]]) -> None:
 def _write(folder: Path, rows: Iterable[tuple[str | bytes, int, bytes | None]]) -> None:
     # Made beside its place and then moved there: another run may be doing the same.
     temporary = folder / f".{INDEX_FILE}.{os.getpid()}.{threading.get_ident()}"
-    temporary.unlink(missing_ok=True)
-    with closing(sqlite3.connect(temporary)) as index:
-        index.execute("PRAGMA journal_mode = OFF")
-        index.execute("CREATE TABLE vocabulary (token PRIMARY KEY, id, merges) WITHOUT ROWID")
-        index.executemany("INSERT OR IGNORE INTO vocabulary VALUES (?, ?, ?)", rows)
-        index.commit()
-    temporary.replace(folder / INDEX_FILE)
+    try:
+        temporary.unlink(missing_ok=True)
+        with closing(sqlite3.connect(temporary)) as index:
+            index.execute("PRAGMA journal_mode = OFF")
+            index.execute("CREATE TABLE vocabulary (token PRIMARY KEY, id, merges) WITHOUT ROWID")
+            index.executemany("INSERT OR IGNORE INTO vocabulary VALUES (?, ?, ?)", rows)
+            index.commit()
+        temporary.replace(folder / INDEX_FILE)
+    except (sqlite3.OperationalError, OSError) as error:
+        raise CannotWriteError(f"cannot write {folder / INDEX_FILE}: {error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def count(compiled: Compiled, texts: list[str]) -> list[int | None] | None:

@@ -1,17 +1,19 @@
 """The cache: quick where nothing changed, absent where anything did, and never in the way."""
 
+import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from chunkscope.artefacts import digests
+from chunkscope.artefacts import digests, folders
 from chunkscope.lengths import cache, scan
 from chunkscope.sources import readers
 from tests.commands.helpers import (
@@ -249,6 +251,29 @@ def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path, own: Pat
     for _ in range(2):
         run = analyze(tmp_path, "a.jsonl")
         assert (run.code, run.dataset["rows"]) == (0, 5)
+        assert "nothing is kept for the next run" in run.err
+
+
+def test_a_full_disk_for_the_cache_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From nothing: the tokenizer is made ready elsewhere, and the run ends as it would have."""
+    full = tmp_path / "full"
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(full))
+    monkeypatch.setattr(folders, "_instead", {})
+    making = tempfile.mkstemp
+
+    def no_room(dir: Path, prefix: str) -> tuple[int, str]:  # noqa: A002
+        if dir.is_relative_to(full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return making(dir=dir, prefix=prefix)
+
+    monkeypatch.setattr(tempfile, "mkstemp", no_room)
+    write_jsonl(tmp_path / "a.jsonl", prompts(5))
+    run = analyze(tmp_path, "a.jsonl")
+    assert (run.code, run.dataset["rows"]) == (0, 5)
+    assert "No space left on device; going on without the cache" in run.err
+    assert "--output" not in run.err
 
 
 def test_runs_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
