@@ -132,8 +132,8 @@ def test_off_is_spelled_as_its_own_flag():
 @pytest.mark.parametrize("name", ["max_num_partial_prefills", "max_long_partial_prefills"])
 @pytest.mark.parametrize("version", [OLDEST, (0, 24, 0), (0, 27, 0), NEWEST])
 def test_concurrent_partial_prefills_are_never_emitted(name, version):
+    """Engines refuse them while they exist: what the gate says of that is tested there."""
     assert command_line(Settings.of({name: 2}), version) == []
-    assert vllm_flags.refused_flag(name, version)
 
 
 def test_every_flag_is_its_name_in_dashes():
