@@ -4,7 +4,7 @@ import atexit
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -41,11 +41,20 @@ def members(archive: Path, shown: str) -> list[Member]:
     stream = open_bytes(archive, shown=shown, text=False)
     try:
         if is_zip(stream.peek(4)):
-            return list(_zip_members(archive, shown))
-        # A name that comes again replaces what was there, as it does when a tar is unpacked.
-        return list({member.name: member for member in _tar_members(stream, shown)}.values())
+            return _replaced_named(list(_zip_members(archive, shown)))
+        return _replaced_named(list(_tar_members(stream, shown)))
     finally:
         stream.close()
+
+
+def _replaced_named(found: list[Member]) -> list[Member]:
+    """A name that comes again replaces what was there, as it does when an archive is unpacked."""
+    last = {member.name: place for place, member in enumerate(found)}
+    problem = "a later file of the archive has the same name"
+    return [
+        member if last[member.name] == place else replace(member, problem=problem)
+        for place, member in enumerate(found)
+    ]
 
 
 def _zip_members(archive: Path, shown: str) -> Iterator[Member]:
@@ -53,10 +62,10 @@ def _zip_members(archive: Path, shown: str) -> Iterator[Member]:
 
     try:
         with zipfile.ZipFile(archive) as zipped:
-            last_of_name = {info.filename: info for info in zipped.infolist()}
+            infos = zipped.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise InputError(f"{shown} is not a readable zip archive ({error})", hint=_HINT) from error
-    for info in last_of_name.values():
+    for info in infos:
         if not info.is_dir() and not _is_link(info):
             problem = "encrypted" if info.flag_bits & 1 else None
             yield Member(info.filename, info.file_size, None, problem)

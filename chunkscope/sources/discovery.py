@@ -258,7 +258,9 @@ class _Search:
             return
         for member in listed:
             below = _join(found.below, member.name)
-            if not _is_hidden(member.name) and self._is_wanted(below):
+            if ".." in PurePosixPath(member.name).parts:
+                self._skip(_join(found.shown, member.name), "its path leads out of the archive")
+            elif not _is_hidden(member.name) and self._is_wanted(below):
                 self._member(found, member)
 
     def _member(self, archive: FoundFile, member: Member) -> None:

@@ -325,3 +325,15 @@ def test_each_command_ends_with_the_next_step(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
     run = analyze(tmp_path, "a.jsonl")
     assert run.err.endswith("wrote reports/profile.json; next: chunkscope recommend\n")
+
+
+def test_a_long_name_gives_way_to_the_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    write_jsonl(tmp_path / f"{'long' * 20}.jsonl", prompts(3))
+    (heading, row) = analyze(tmp_path, f"{'long' * 20}.jsonl").out.splitlines()[2:4]
+    assert heading.split()[-7:] == ["rows", "p50", "p95", "p99", "max", ">2K", ">8K"]
+    assert "…" not in row.split(maxsplit=1)[1]
+    assert row.startswith("longlong")
+    assert len(row) <= 80

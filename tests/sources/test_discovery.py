@@ -5,6 +5,7 @@ import lzma
 import os
 import sys
 import tarfile
+import warnings
 import zipfile
 
 import pytest
@@ -425,6 +426,28 @@ def test_members_read_at_the_same_time_do_not_disturb_each_other(tree):
         with open_reader(sources[0], options, Problems()) as first:
             assert [len(c.records) for c in first.chunks()] == [1]
         assert sum(len(c.records) for c in last.chunks()) == 5
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_members_that_are_left_out_are_named(tree, kind):
+    root = tree({})
+    members = [("../out.jsonl", b"{}"), ("a.jsonl", b"1"), ("b.jsonl", b"2"), ("a.jsonl", b"34")]
+    if kind == "zip":
+        with warnings.catch_warnings(), zipfile.ZipFile(root / "p.zip", "w") as archive:
+            warnings.simplefilter("ignore")  # zipfile itself does not like it
+            for name, data in members:
+                archive.writestr(name, data)
+    else:
+        with tarfile.open(root / "p.tar", "w") as archive:
+            for name, data in members:
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    assert sorted(names(f"p.{kind}")) == ["p/a", "p/b"]
+    assert skipped(f"p.{kind}") == {
+        f"p.{kind}/../out.jsonl": "its path leads out of the archive",
+        f"p.{kind}/a.jsonl": "a later file of the archive has the same name",
+    }
 
 
 def test_include_speaks_of_members(tree):
