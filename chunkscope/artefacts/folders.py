@@ -52,7 +52,7 @@ def _first_usable(place: str | None) -> Path:
     if place is not None:
         with suppress(OSError, ValueError):
             folder = Path(place)
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # results are believed
             if os.access(folder, os.W_OK):
                 return folder
     return _temporary()

@@ -1,5 +1,7 @@
 """Where the cache goes, and what happens where it cannot go there."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,15 @@ def test_without_a_home_there_is_still_a_cache(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("CHUNKSCOPE_CACHE_DIR")
     monkeypatch.setattr(Path, "home", nobody)
     assert cache_folder().is_dir()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
+def test_a_new_cache_folder_is_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "new"))
+    before = os.umask(0)
+    try:
+        assert cache_folder().stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
