@@ -1,4 +1,4 @@
-"""Running `chunkscope analyze` as a user does: through `main`, in this process or in another."""
+"""Running `chunkscope` as a user does: through `main`, in this process or in another."""
 
 import io
 import json
@@ -37,10 +37,14 @@ class Run:
 
 
 def analyze(place: Path, *words: str | Path, stdin: bytes = b"") -> Run:
-    """`cd place; chunkscope analyze WORDS` in this process."""
+    return chunkscope(place, "analyze", *words, stdin=stdin)
+
+
+def chunkscope(place: Path, *words: str | Path, stdin: bytes = b"") -> Run:
+    """`cd place; chunkscope WORDS` in this process."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     given = io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8")
-    argv = ["chunkscope", "analyze", *map(str, words)]
+    argv = ["chunkscope", *map(str, words)]
     with (
         chdir(place),
         patch.multiple(sys, argv=argv, stdin=given, stdout=out, stderr=err),

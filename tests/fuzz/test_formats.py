@@ -1,6 +1,7 @@
 """Whatever the bytes are: rows, bad rows or one of our errors, never a traceback."""
 
 import bz2
+import csv
 import gzip
 import io
 import json
@@ -14,7 +15,6 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
@@ -24,13 +24,12 @@ from chunkscope.sources.discovery import discover
 from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import SelectOptions
+from tests.fuzz.helpers import anything, damaged, fine
 from tests.sources.inspect_logs import event, sample
 from tests.sources.inspect_logs import members as inspect_members
 from tests.sources.inspect_logs import zipped as inspect_zip
 
-MANY = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+MANY = 60
 ROWS = [{"question": f"why é {i}?", "turns": ["a", "b"], "n": i} for i in range(40)]
 LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
@@ -46,7 +45,7 @@ def prompt_of(reader):
 def survives(path, **options):
     """Find and read a file; what comes out are prompts that can be encoded, or our own error."""
     chosen = ReadOptions(**options)
-    try:
+    with fine():
         sources, _ = discover([str(path)], options=chosen)
         for source in sources:
             problems = Problems()
@@ -60,8 +59,16 @@ def survives(path, **options):
                         json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8")
             for row in problems.rows:
                 row.reason.encode("utf-8")
-    except ChunkscopeError as error:
-        f"{error.message} {error.hint}".encode()
+
+
+def reading(path, **options):
+    """A check of bytes: written to the path, and read."""
+
+    def check(data):
+        path.write_bytes(data)
+        survives(path, **options)
+
+    return check
 
 
 def in_memory(write):
@@ -119,115 +126,85 @@ def test_the_files_that_are_mutated_are_good_to_begin_with(tmp_path, name):
     assert problems.count == 0
 
 
+PAST = {
+    "x.eval": [GOOD["x.eval"][:cut] for cut in (1, 30, len(GOOD["x.eval"]) // 2, -1)],
+    "x.jsonl": [b'{"question": NaN}\n', b'{"question": "\\ud800"}\n', b"[" * 5_000],
+    "x.tar": [b"\0" * 2_000],
+}
+
+
 @pytest.mark.parametrize("name", GOOD)
-@MANY
-@given(data=st.data())
-def test_mutated_files_never_end_in_a_traceback(tmp_path, name, data):
-    mutated = bytearray(GOOD[name])
-    for _ in range(data.draw(st.integers(1, 5))):
-        at = data.draw(st.integers(0, max(len(mutated) - 1, 0)))
-        action = data.draw(st.sampled_from(["set", "cut", "insert", "delete", "double"]))
-        if action == "set" and mutated:
-            mutated[at] = data.draw(st.integers(0, 255))
-        elif action == "cut":
-            del mutated[at:]
-        elif action == "insert":
-            mutated[at:at] = data.draw(st.binary(max_size=20))
-        elif action == "delete":
-            del mutated[at : at + data.draw(st.integers(1, 50))]
-        else:
-            mutated[at:at] = mutated[at : at + 50]
-    path = tmp_path / name
-    path.write_bytes(mutated)
-    survives(path)
+def test_damaged_files_never_end_in_a_traceback(tmp_path, explore, name):
+    past = [(data,) for data in PAST.get(name, [])]
+    explore(reading(tmp_path / name), damaged(GOOD[name]), examples=MANY, past=past)
 
 
 @pytest.mark.parametrize("name", [*GOOD, "x.data"])
-@MANY
-@given(data=st.binary(max_size=300))
-def test_arbitrary_bytes_never_end_in_a_traceback(tmp_path, name, data):
-    path = tmp_path / name
-    path.write_bytes(data)
-    survives(path)
+def test_arbitrary_bytes_never_end_in_a_traceback(tmp_path, explore, name):
+    explore(reading(tmp_path / name), st.binary(max_size=300), examples=MANY)
 
 
 JSON_ISH = st.text(alphabet='{}[]",:\\ \n\rtfn0123456789.eE+-ud8\ud800é\u2028\0', max_size=60)
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.csv", "x.tsv", "x.txt", "x.data"])
-@MANY
-@given(text=JSON_ISH)
-def test_text_that_is_nearly_json_never_ends_in_a_traceback(tmp_path, name, text):
-    path = tmp_path / name
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    survives(path)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=10,
-)
+def test_text_that_is_nearly_json_never_ends_in_a_traceback(tmp_path, explore, name):
+    encoded = JSON_ISH.map(lambda text: text.encode("utf-8", "surrogatepass"))
+    explore(reading(tmp_path / name), encoded, examples=MANY)
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
-@MANY
-@given(value=VALUES, indent=st.sampled_from([None, 2]), ascii_only=st.booleans())
-def test_any_json_value_is_read(tmp_path, name, value, indent, ascii_only):
-    path = tmp_path / name
-    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    survives(path)
+def test_any_json_value_is_read(tmp_path, explore, name):
+    def check(value, indent, ascii_only):
+        text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+        reading(tmp_path / name)(text.encode("utf-8", "surrogatepass"))
+
+    explore(check, anything, st.sampled_from([None, 2]), st.booleans(), examples=MANY)
 
 
-@MANY
-@given(
-    rows=st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=8),
-    newline=st.sampled_from(["\n", "\r\n"]),
-    ends=st.booleans(),
-    blank=st.booleans(),
-)
-def test_json_lines_round_trip(tmp_path, rows, newline, ends, blank):
-    path = tmp_path / "x.jsonl"
-    lines = [json.dumps({"q": row}, ensure_ascii=False) for row in rows]
-    text = (newline * (2 if blank else 1)).join(lines) + (newline if ends else "")
-    path.write_bytes(text.encode("utf-8"))
-    (source,), _ = discover([str(path)], options=ReadOptions())
+WHOLE = st.characters(exclude_categories=["Cs"])
+
+
+def rows_of(path, options=None):
+    (source,), _ = discover([str(path)], options=options or ReadOptions())
     problems = Problems()
-    with open_reader(source, ReadOptions(), problems) as reader:
+    with open_reader(source, options or ReadOptions(), problems) as reader:
         read = [record for chunk in reader.chunks() for record in chunk.records]
-    assert read == [{"q": row} for row in rows]
     assert problems.count == 0
+    return read
+
+
+def test_json_lines_round_trip(tmp_path, explore):
+    def check(rows, newline, ends, blank):
+        path = tmp_path / "x.jsonl"
+        lines = [json.dumps({"q": row}, ensure_ascii=False) for row in rows]
+        text = (newline * (2 if blank else 1)).join(lines) + (newline if ends else "")
+        path.write_bytes(text.encode("utf-8"))
+        assert rows_of(path) == [{"q": row} for row in rows]
+
+    rows, newline = st.lists(st.text(WHOLE), max_size=8), st.sampled_from(["\n", "\r\n"])
+    explore(check, rows, newline, st.booleans(), st.booleans(), examples=MANY)
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=12)
 
 
-@MANY
-@given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8))
-def test_csv_round_trips_when_told_its_delimiter(tmp_path, rows):
-    import csv
+def test_csv_round_trips_when_told_its_delimiter(tmp_path, explore):
+    def check(rows):
+        path = tmp_path / "x.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+            writer.writerow(["question", "answer"])
+            writer.writerows(rows)
+        read = rows_of(path, ReadOptions(delimiter=",", header=True))
+        assert [tuple(record.values()) for record in read] == rows
 
-    path = tmp_path / "x.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
-        writer.writerow(["question", "answer"])
-        writer.writerows(rows)
-    options = ReadOptions(delimiter=",", header=True)
-    (source,), _ = discover([str(path)], options=options)
-    problems = Problems()
-    with open_reader(source, options, problems) as reader:
-        read = [tuple(record.values()) for chunk in reader.chunks() for record in chunk.records]
-    assert read == rows
-    assert problems.count == 0
+    explore(check, st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8), examples=MANY)
 
 
 @pytest.mark.parametrize(
     "encoding", ["latin-1", "utf-16", "utf-7", "shift_jis", "idna", "punycode"]
 )
-@MANY
-@given(data=st.binary(max_size=100))
-def test_arbitrary_bytes_in_any_encoding_never_end_in_a_traceback(tmp_path, encoding, data):
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(data)
-    survives(path, encoding=encoding)
+def test_arbitrary_bytes_in_any_encoding_never_end_in_a_traceback(tmp_path, explore, encoding):
+    check = reading(tmp_path / "x.jsonl", encoding=encoding)
+    explore(check, st.binary(max_size=100), examples=MANY)

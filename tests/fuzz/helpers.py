@@ -1,0 +1,124 @@
+"""What every target shares: how it is explored, how things are damaged, and what counts as fine."""
+
+import faulthandler
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from chunkscope.errors import EXIT_BUG, ChunkscopeError
+from tests.commands.helpers import Run
+from tests.gating.mutations import mutated, mutations
+from tests.processes import PATIENCE_S
+
+SEED = int(os.environ.get("CHUNKSCOPE_FUZZ_SEED", "14"))
+
+# --- exploring ------------------------------------------------------------------------------------
+
+
+class Explore(Protocol):
+    def __call__(
+        self,
+        check: Callable[..., None],
+        *strategies: st.SearchStrategy[Any],
+        examples: int,
+        past: Iterable[tuple[Any, ...]] = (),
+    ) -> None:
+        """Check what went wrong in the past, then so many examples of the strategies."""
+
+
+def explore_for(
+    times: int,
+    check: Callable[..., None],
+    *strategies: st.SearchStrategy[Any],
+    examples: int,
+    past: Iterable[tuple[Any, ...]] = (),
+) -> None:
+    for case in past:
+        check(*case)
+    how = settings(
+        max_examples=times * examples,
+        database=None,  # a run depends on its seed and on nothing else
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    seed(SEED)(how(given(*strategies)(check)))()
+
+
+# --- what counts as fine --------------------------------------------------------------------------
+
+
+@contextmanager
+def fine() -> Iterator[None]:
+    """What is done inside succeeds or is refused in a sentence that can be shown; it ends."""
+    faulthandler.dump_traceback_later(PATIENCE_S, exit=True)  # native code takes no other limit
+    try:
+        yield
+    except ChunkscopeError as error:
+        assert_sentence(error)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def assert_sentence(error: ChunkscopeError) -> None:
+    assert error.exit_code != EXIT_BUG
+    assert error.message.strip()
+    f"{error.message} {error.hint}".encode()
+
+
+def assert_fine(run: Run) -> None:
+    """The same of a command."""
+    assert run.code in {0, 1, 2, 3, 4, 5}, run.err
+    assert "Traceback" not in run.err
+    if run.code > 1:
+        assert "rror: " in run.err or "bad row: " in run.err, run.err
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+texts = st.text(max_size=40) | st.sampled_from(["", "\0", "\u2028", "[/b]", "{x}", "\ud800"])
+anything: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def changed(document: Any) -> st.SearchStrategy[Any]:
+    """The document with up to three of its parts gone or something else."""
+    places = list(mutations(document))
+
+    @st.composite
+    def change(draw: st.DrawFn) -> Any:
+        new = document
+        for path, other in draw(st.lists(st.sampled_from(places), min_size=1, max_size=3)):
+            with suppress(AttributeError, IndexError, KeyError, TypeError):  # that part is gone
+                new = mutated(new, path, draw(anything) if draw(st.booleans()) else other)
+        return new
+
+    return change()
+
+
+@st.composite
+def damaged(draw: st.DrawFn, data: bytes | st.SearchStrategy[bytes]) -> bytes:
+    """The bytes as they are, or cut, overwritten, doubled or grown in up to four places."""
+    whole = data if isinstance(data, bytes) else draw(data)
+    for how in draw(
+        st.lists(st.sampled_from(["cut", "write", "grow", "drop", "double"]), max_size=4)
+    ):
+        at = draw(st.integers(0, len(whole)))
+        noise = draw(st.binary(max_size=8))
+        if how == "cut":
+            whole = whole[:at]
+        elif how == "write":
+            whole = whole[:at] + noise + whole[at + len(noise) :]
+        elif how == "grow":
+            whole = whole[:at] + noise + whole[at:]
+        elif how == "drop":
+            whole = whole[:at] + whole[at + draw(st.integers(1, 50)) :]
+        else:
+            whole = whole[: at + 50] + whole[at:]
+    return whole

@@ -1,0 +1,144 @@
+"""Artefacts, budgets, committed settings and model configs that somebody else wrote or damaged."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from chunkscope.costs.calibration import Calibration
+from chunkscope.engine.check import config_of
+from chunkscope.gating.committed import read_committed
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
+from chunkscope.simulation.result import Simulation
+from chunkscope.verification.result import Verification
+from tests.commands.helpers import chunkscope
+from tests.conftest import REPOSITORY
+from tests.fuzz.helpers import Explore, assert_fine, changed, damaged, fine
+from tests.report import examples
+
+MEASURED = REPOSITORY / "reports" / "h200" / "llama-3.1-8b-mixed"
+KINDS = {
+    "profile.json": Profile,
+    "plan.json": Plan,
+    "verify.json": Verification,
+    "simulation.json": Simulation,
+    "calibration.json": Calibration,
+}
+SHOWN = [("report", "--format", "md"), ("report", "--format", "json"), ("report",), ("gate",)]
+BUDGET = """\
+[gate.data]
+longest_prompt = 100000
+p95 = "90k"
+min_rows = 1
+[gate.drift]
+baseline = "reports/profile.json"
+p95 = "5%"
+[gate.freshness]
+plan = true
+[gate.settings]
+file = "vllm.yaml"
+[gate.speed]
+ttft_p95 = "200ms"
+"""
+SETTINGS = b"model: llama-3.1-8b\nmax-num-seqs: 64\nmax_num_batched_tokens: 4K\nquantization: fp8\n"
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with one artefact of each kind."""
+    place = tmp_path_factory.mktemp("artefacts")
+    examples.everything(place / "reports")
+    (found,) = MEASURED.glob("calibration-*.json")
+    shutil.copy(found, place / "reports" / "calibration.json")
+    (place / "chunkscope.toml").write_text(BUDGET)
+    (place / "vllm.yaml").write_bytes(SETTINGS)
+    return place
+
+
+def written(document: Any) -> bytes:
+    """As a stranger may write it: also NaN, and half of a character."""
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def test_what_is_damaged_is_good_to_begin_with(folder: Path) -> None:
+    assert [kind.load(folder / "reports" / name) for name, kind in KINDS.items()]
+    assert [chunkscope(folder, *words).code for words in SHOWN] == [0, 0, 0, 1]
+    assert read_committed(folder / "vllm.yaml", version=(0, 24, 0))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_artefact_is_read_or_refused(
+    explore: Explore, folder: Path, tmp_path: Path, name: str
+) -> None:
+    whole = (folder / "reports" / name).read_bytes()
+    path = tmp_path / name
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        with fine():
+            KINDS[name].load(path).to_json()
+
+    past = [(b"",), (b"NaN",), (b"[" * 5_000,), (b'{"schema": 5}',), (whole[:-2],)]
+    explore(check, changed(json.loads(whole)).map(written), examples=40)
+    explore(check, damaged(whole), examples=20, past=past)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "calibration.json"])
+def test_what_is_read_can_be_shown_and_judged(
+    explore: Explore, folder: Path, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "reports" / name
+
+    def check(document: Any, words: tuple[str, ...]) -> None:
+        path.write_bytes(written(document))
+        with fine():
+            assert_fine(chunkscope(tmp_path, *words))
+
+    document = json.loads(path.read_bytes())
+    explore(check, changed(document), st.sampled_from(SHOWN), examples=12)
+
+
+def test_a_budget_is_judged_or_refused(explore: Explore, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+
+    def check(data: bytes) -> None:
+        (tmp_path / "chunkscope.toml").write_bytes(data)
+        with fine():
+            assert_fine(chunkscope(tmp_path, "gate"))
+
+    past = [
+        (b"[gate.data]\np95 = nan",),
+        (b"gate = 5",),
+        (b"[gate]",),
+        (b"[gate.data]\np95=1e999",),
+    ]
+    explore(check, damaged(BUDGET.encode()), examples=30, past=past)
+
+
+@pytest.mark.parametrize("name", ["vllm.yaml", "args.txt", "serve.sh", "compose.yaml"])
+def test_committed_settings_are_read_or_refused(
+    explore: Explore, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        with fine():
+            read_committed(path, version=(0, 24, 0))
+
+    words = b"vllm serve m --max-num-seqs 64 --max-num-b 256 --config other.yaml -O3 \\\n --x '"
+    explore(check, damaged(SETTINGS) | damaged(words), examples=60, past=[(b"a: &a [*a]",)])
+
+
+def test_a_models_config_is_read_or_refused(explore: Explore, tmp_path: Path) -> None:
+    def check(config: Any) -> None:
+        (tmp_path / "config.json").write_bytes(written(config))
+        with fine():
+            assert_fine(chunkscope(tmp_path, "memory", "--model", tmp_path, "--gpu", "h200"))
+
+    explore(check, changed(dict(config_of("qwen3-30b-a3b"))), examples=60)

@@ -1,0 +1,95 @@
+"""Logs of harnesses and engines, and traces: requests, bad rows or a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from chunkscope.engine.logs import cause_in, is_compiling, last_lines, sizes_in
+from chunkscope.simulation.trace import read_trace
+from tests.fuzz.helpers import Explore, changed, damaged, fine
+from tests.fuzz.test_formats import survives
+from tests.sources.inspect_logs import HEADER, event, members, sample, zipped
+from tests.sources.test_harness_readers import LOGS
+
+INSPECT = sample(
+    1,
+    event("hi", "there", usage=5),
+    event(input_refs=[[0, 1]], at=1),
+    messages=[{"role": "user", "content": "attachment://a"}],
+    attachments={"a": "long"},
+)
+ENGINE = (
+    b"INFO 11-15 Model loading took 14.99 GiB memory and 3.1 seconds\n"
+    b"INFO Available KV cache memory: 100.5 GiB\nINFO GPU KV cache size: 823,104 tokens\n"
+    b"INFO Maximum concurrency for 8,192 tokens per request: 100.48x\n"
+    b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    b"ValueError: To serve at least one request with the models's max seq len (131072)\n"
+)
+TRACE = [
+    {"timestamp": n, "input_length": 5 + n, "output_length": 2, "hash_ids": [0, n]}
+    for n in range(4)
+]
+
+
+def in_lines(rows: Any) -> bytes:
+    lines = rows if isinstance(rows, list) else [rows]
+    return b"\n".join(json.dumps(row).encode() for row in lines)
+
+
+@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+def test_a_harness_log(explore: Explore, tmp_path: Path, log: Any) -> None:
+    def check(document: Any) -> None:
+        for name, data in (
+            ("x.json", json.dumps(document).encode()),
+            ("x.jsonl", in_lines(document)),
+        ):
+            (tmp_path / name).write_bytes(data)
+            survives(tmp_path / name)
+
+    explore(check, changed(log), examples=25)
+
+
+def test_a_log_of_inspect(explore: Explore, tmp_path: Path) -> None:
+    def check(header: Any, one: Any) -> None:
+        held = members(sample(2, event("yes"))) | {
+            "header.json": json.dumps(header).encode(),
+            "samples/1_epoch_1.json": json.dumps(one).encode(),
+        }
+        (tmp_path / "x.eval").write_bytes(zipped(held))
+        survives(tmp_path / "x.eval")
+        if isinstance(header, dict):
+            (tmp_path / "x.json").write_text(json.dumps({**header, "samples": [one]}))
+            survives(tmp_path / "x.json")
+
+    headers = st.just(HEADER) | changed(HEADER)
+    explore(check, headers, changed(INSPECT), examples=80, past=[(5, INSPECT), (HEADER, [])])
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.json"])
+def test_a_trace(explore: Explore, tmp_path: Path, name: str) -> None:
+    table = b"timestamp,input_length,output_length\n2026-01-01 00:00:00,5,2\n1,6,2\n"
+
+    def check(data: bytes) -> None:
+        (tmp_path / name).write_bytes(data)
+        with fine():
+            read_trace(tmp_path / name)
+
+    some = damaged(table) | changed(TRACE).map(in_lines) | damaged(in_lines(TRACE))
+    past = [(b'{"input_length": NaN, "output_length": 1}',), (b'{"input_length": 1e400}',)]
+    explore(check, some, examples=80, past=past)
+
+
+def test_the_log_of_an_engine(explore: Explore) -> None:
+    def check(data: bytes) -> None:
+        text = data.decode(errors="replace")
+        with fine():
+            sizes_in(text)
+            is_compiling(text)
+            last_lines(text)
+            for started in (True, False):
+                cause_in(text, started=started)
+
+    explore(check, damaged(ENGINE), examples=200)

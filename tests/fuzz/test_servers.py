@@ -1,0 +1,112 @@
+"""Servers that answer whatever they like: a row, a row that is not usable, or a sentence."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import strategies as st
+
+from chunkscope.engine.logs import Status
+from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.server import RequestFailed
+from chunkscope.verification.endpoint.stream import Events, Received
+from tests.fuzz.helpers import Explore, anything, changed, damaged, fine
+from tests.verification.odd_server import DONE, OddServer, chat_event, raw, says, usage
+from tests.verification.odd_server import event as text_event
+from tests.verification.test_endpoint import VLLM, measure, workload
+
+EVENT = {
+    "choices": [{"index": 0, "text": "a", "delta": {"content": "a"}, "finish_reason": None}],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 3},
+    "error": None,
+}
+MODELS = {"data": [{"id": "odd", "max_model_len": 100, "owned_by": "vllm"}]}
+COUNTERS = VLLM.format(preemptions=1, finished=3, queries=9, hits=4)
+
+
+def sent(content: Any) -> bytes:
+    return b"data: " + json.dumps(content).encode() + b"\n\n"
+
+
+EVENTS = (
+    changed(EVENT).map(sent)
+    | damaged(sent(EVENT))
+    | st.sampled_from(
+        [text_event("a"), chat_event(content="b"), usage(5, 3), DONE, b"\n", b": x\n"]
+    )
+)
+PAST = [
+    [sent({"choices": 5})],
+    [sent({"choices": [{"delta": "x"}]})],
+    [usage(-5, 3), DONE],
+    [usage(5, 800), DONE],
+    [usage(5, 9 * 10**18), DONE],
+    [DONE],
+    [sent({"choices": [], "usage": {"prompt_tokens": float("inf")}})],
+    [b"data: \xff\n\n"],
+]
+
+
+def test_a_stream_of_events(explore: Explore) -> None:
+    def check(parts: list[bytes]) -> None:
+        events, received = Events(), Received()
+        with fine(), suppress(RequestFailed):  # which makes a row that is not usable
+            for number, part in enumerate(parts):
+                for event in events.feed(part):
+                    received.take(event, 1.0 + number)
+            for event in events.end():
+                received.take(event, 99.0)
+            received.answer(0.5, 100.0)
+
+    explore(check, st.lists(EVENTS, max_size=6), examples=300, past=[(case,) for case in PAST])
+
+
+NUMBERS = st.sampled_from(["nan", "inf", "-inf", "-1", "1e308", "9" * 400, "None", "x", "", "0"])
+
+
+def test_metrics(explore: Explore) -> None:
+    def check(one: bytes, other: bytes, number: str) -> None:
+        before, after = (metrics.parse(data.decode(errors="replace")) for data in (one, other))
+        with fine():
+            metrics.preemptions(before, after)
+            metrics.prefix_hit_rate(before, after)
+            metrics.kv_cache(after, 100)
+            metrics.kv_cache(metrics.parse(COUNTERS.replace("100", number)), 100)
+
+    endless = VLLM.format(preemptions="+Inf", finished="NaN", queries="-Inf", hits="1e999").encode()
+    some = damaged(COUNTERS.encode())
+    past = [(endless, endless, "nan"), (COUNTERS.encode(), endless, "inf")]
+    explore(check, some, some, NUMBERS, examples=200, past=past)
+
+
+@pytest.fixture
+def server() -> Iterator[OddServer]:
+    with OddServer() as serving:
+        yield serving
+
+
+def test_what_is_damaged_is_good_to_begin_with(server: OddServer) -> None:
+    server.models = MODELS
+    server.routes = {"/metrics": says(200, COUNTERS)}
+    assert measure(server, workload(5, 9), repeats=1)[2].status is Status.OK
+    assert metrics.parse(COUNTERS).is_vllm
+
+
+def test_a_whole_run(explore: Explore, server: OddServer) -> None:
+    def check(parts: list[bytes], models: Any, counters: bytes) -> None:
+        server.answer = raw(*parts)
+        server.routes = {
+            "/v1/models": says(200, json.dumps(models)),
+            "/metrics": says(200, counters.decode(errors="replace")),
+        }
+        with fine():
+            found = measure(server, workload(5, 9), repeats=1)
+            orjson.dumps(found[1:])  # what of it goes into verify.json
+
+    some = st.just(MODELS) | changed(MODELS) | anything
+    past = [(case, MODELS, COUNTERS.encode()) for case in PAST]
+    counters = damaged(COUNTERS.encode())
+    explore(check, st.lists(EVENTS, max_size=6), some, counters, examples=40, past=past)
