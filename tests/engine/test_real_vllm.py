@@ -220,7 +220,8 @@ def agree(question, verdict):
 
 
 def test_the_flag_table_is_the_installed_vllms(installed):
-    version, flags = installed
+    version, options = installed
+    flags = {spelling for option in options for spelling in option["options"]}
     known = release(version).version
     for flag in BY_NAME.values():
         for spelling in filter(None, (flag.spelling, flag.off_spelling)):

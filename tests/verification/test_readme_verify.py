@@ -42,7 +42,8 @@ def test_the_laptop_block_works(tmp_path, vllm_python) -> None:
     )
     assert done.returncode == 0, done.stderr
     result = Verification.load(tmp_path / "reports" / "verify.json")
-    assert {"plan", "default", "off"} == {n for r in result.runs for n in (r.setting, *r.same_as)}
+    rows = {name for run in result.runs for name in (run.setting, *run.same_as)}
+    assert rows == {"plan", "default", "off", "length-policy"}
     assert all(run.ok for run in result.runs)
     assert result.model.dummy
     assert result.verdict in " ".join(done.stdout.split())

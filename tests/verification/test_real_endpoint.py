@@ -294,7 +294,8 @@ def test_texts_for_a_server_without_a_tokenizer_are_refused(bare):
     prompts = RealPrompts(texts=("y" * 40,), ids=(), source="made up")
     run = measure(bare, workload(40), prompts=prompts)[2]
     assert (run.status, run.phase) == (Status.REFUSED, "connecting")
-    assert "Tokenizer not available" in run.message
+    assert "400 Bad Request" in run.message
+    assert "not shown, for a key was sent" in run.message
 
 
 def test_a_server_that_hangs_is_a_timeout(bare):
