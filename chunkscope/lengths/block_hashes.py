@@ -19,8 +19,8 @@ from chunkscope.lengths.trace_export import TraceRows
 from chunkscope.tokenizers.engines import ID_BYTES
 from chunkscope.tokenizers.shared_prefixes import Prefix
 
-MOST_BLOCKS = 1 << 22  # 67 million tokens
-MOST_PROMPTS = 1 << 20
+MOST_BLOCKS = 3 << 20  # 50 million tokens
+MOST_PROMPTS = 1 << 18
 
 _SPECIAL = b"\xff" * ID_BYTES  # stands for a token that every prompt begins with
 _FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1

@@ -47,7 +47,8 @@ def lru_cached_tokens(
     oldest, reach = 0, full[0]  # the prompt that loses blocks next, and how far it still has them
     eldest, running_blocks = 0, 0  # the first that still runs; shared blocks are counted once
     held, found = 0, [0] * len(full)  # full blocks in the cache, of those that run too
-    running = load.running
+    runs = [0] * len(full)  # by prompt: 1 if it ran or runs; the others do not fit
+    running = 0
     for row, (path, mine, part) in enumerate(zip(paths, full, partial.copy(), strict=True)):
         if mine + part > kv_blocks:
             partial[row] = False
@@ -67,9 +68,12 @@ def lru_cached_tokens(
         held += mine - known + part
         kept[row] = mine
         running_blocks += mine + part
-        while running_blocks > kv_blocks or row - eldest >= running:
+        runs[row] = 1
+        running += 1
+        while running_blocks > kv_blocks or running > load.running:
             running_blocks -= kept[eldest] + partial[eldest]
             held -= partial[eldest]
+            running -= runs[eldest]
             eldest += 1
         while held > kv_blocks:
             rest = kept[oldest] - (held - kv_blocks)

@@ -105,6 +105,8 @@ def test_a_value_of_another_type_is_found(made: Artefact) -> None:
 def test_a_strange_value_is_found_or_kept(made: Artefact, value: Any) -> None:
     document = made.to_json()
     for path in places(document):
+        if path[-1] == "failure" and value:
+            continue  # it is counted, too: see Profile.added_later
         strange = changed(document, path, value)
         with contextlib.suppress(InputError):
             assert type(made).from_json(strange).to_json() == strange

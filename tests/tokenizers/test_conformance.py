@@ -11,6 +11,7 @@ import pytest
 
 import chunkscope
 from chunkscope import AnalyzeOptions
+from chunkscope.artefacts.codec import read_checked
 from chunkscope.lengths.scan import Listener
 from chunkscope.tokenizers import conformance, counting, engines
 from chunkscope.tokenizers.compiled import Compiled
@@ -151,7 +152,7 @@ def test_a_damaged_verdict_is_made_again(gpt2: Compiled, install: Installer) -> 
     for damage in (b"", b"[]", b'{"agrees": true}', b'{"agrees": true, "odd": 1}'):
         place.write_bytes(damage)
         assert engine_of(gpt2) == f"{fake.name} 1"
-        assert json.loads(place.read_bytes())["strings"] == len(FEW)
+        assert json.loads(read_checked(place))["strings"] == len(FEW)
 
 
 # --- characters that are too young for an engine --------------------------------------------
