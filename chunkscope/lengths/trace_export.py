@@ -2,7 +2,7 @@
 
 A line has `timestamp` (0: all are sent at once), `input_length`, `output_length` and `hash_ids`:
 small numbers, each of which stands for so many tokens of the prompt and all before them; the last
-block of a prompt may be shorter. It is read by `vllm bench serve` (timed_trace) and by aiperf.
+block of a prompt may be shorter. It is read by `vllm bench serve` (timed_trace).
 
 While prompts are counted, each dataset's go to a file of their own. What they are made of comes
 before their lengths, and in the same order; so do the lengths of answers.
@@ -13,6 +13,7 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -69,23 +70,17 @@ class TraceRows:
     def prompt(self, position: int, ids: bytes) -> None:
         """What the next prompt of this row is made of."""
         size = self.block_size * ID_BYTES
-        blocks: list[int] = []
-        past = 0
-        for start in range(0, len(ids), size):
-            past = hash((past, ids[start : start + size]))
-            blocks.append(past)
-        self._prompts.append((position, len(ids) // ID_BYTES, blocks))
+        parts = (ids[start : start + size] for start in range(0, len(ids), size))
+        self._prompts.append((position, len(ids) // ID_BYTES, _known_by(parts)))
 
     def named_prompt(self, position: int, tokens: int, names: Sequence[int]) -> None:
         """The same by names that a trace has for its blocks, if they are as large as these."""
         if len(names) != -(-tokens // self.block_size):
             return
-        blocks: list[int] = []
-        past = 0
-        for place, name in enumerate(names):
-            past = hash((past, name, min(self.block_size, tokens - place * self.block_size)))
-            blocks.append(past)
-        self._prompts.append((position, tokens, blocks))
+        starts = range(0, tokens, self.block_size)
+        held = (min(self.block_size, tokens - start) for start in starts)
+        parts = (b"%d %d;" % pair for pair in zip(names, held, strict=True))
+        self._prompts.append((position, tokens, _known_by(parts)))
 
     def add(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
         """Prompts that were counted, in the order in which they are sent."""
@@ -112,6 +107,16 @@ class TraceRows:
             length, output, is_assumed, count = array("q", start)
             blocks = array("q", self._file.read(count * _NUMBER_BYTES)).tolist()
             yield TraceRow(length, output, bool(is_assumed), blocks)
+
+
+def _known_by(blocks: Iterable[bytes]) -> list[int]:
+    """By block, 64 bits for it and all before it: the same in every process, to be sorted by."""
+    past = blake2b(digest_size=_NUMBER_BYTES)
+    known: list[int] = []
+    for block in blocks:
+        past.update(block)
+        known.append(int.from_bytes(past.digest(), "little", signed=True))
+    return known
 
 
 @dataclass(slots=True, kw_only=True)

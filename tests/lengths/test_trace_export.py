@@ -1,7 +1,10 @@
 """`analyze --export-trace`: the requests as a trace that says what they share."""
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from chunkscope.lengths.trace_export import TraceRows
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import Run, analyze, write_jsonl
+from tests.processes import PATIENCE_S
 
 SHOTS = "".join(f"Q: What is {n} and {n}?\nA: It is {2 * n}.\n\n" for n in range(60))
 ROWS = [
@@ -149,6 +153,31 @@ def test_what_a_harness_sends_longest_first_is_in_that_order() -> None:
         frozenset({1, 4}),
         frozenset({2, 5}),
     }
+
+
+def test_equal_lengths_come_in_the_same_order_in_every_process() -> None:
+    """Python's own hash of bytes differs from process to process."""
+    script = """
+from chunkscope.lengths.trace_export import TraceRows
+rows = TraceRows(16)
+rows.longest_first = True
+for place in range(40):
+    rows.prompt(place, bytes([place]) * 4 * 32)
+    rows.answer(place, place + 1)
+rows.add(range(40), [32] * 40)
+print([row.output for row in rows.in_order()])
+"""
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            timeout=PATIENCE_S,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1, said
 
 
 def test_a_trace_is_exported_with_its_own_blocks_if_they_are_as_large(tmp_path: Path) -> None:
