@@ -83,7 +83,7 @@ class Trials:
         if run is None or run.slo is None:
             return self.seconds(settings, host)
         if self.problem.is_open:
-            return run.slo.use + (run.backlog is not None and run.backlog.grows)
+            return limits_used(run)
         return run.makespan_s if run.slo.is_met else BROKEN_S * run.slo.use
 
     def against(self, settings: Settings, other: Settings) -> float:
@@ -127,6 +127,12 @@ class Trials:
             return run_setting(circumstances, args)
         except InputError:
             return None  # the longest request and the cache are of one size, to a block
+
+
+def limits_used(run: SimulatedRun) -> float:
+    """Of the tightest: over 1 it is broken, and where the queue grows it will be."""
+    used = run.slo.use if run.slo else 0.0
+    return used + (run.backlog is not None and run.backlog.grows)
 
 
 def trials_of(p: Problem, count: int | None = None, how: Variation = AS_DRAWN) -> Trials:

@@ -5,19 +5,21 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.engine.check import CheckAnswer
-from chunkscope.engine.choices import Objective, Target, Task
+from chunkscope.engine.choices import Objective, SendOrder, Target, Task
 from chunkscope.errors import InputError
-from chunkscope.gating.promises import settings
+from chunkscope.gating.promises import as_good, settings
 from chunkscope.gating.verdict import Verdict
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.emit import emit
 from chunkscope.planning.recommend import recommend
+from chunkscope.simulation.slo import read_slo
 from tests.conftest import REPOSITORY
 from tests.plans import LONG, MIXED, SHORT
 
 ARGS = '[settings]\nfile = "vllm.yaml"\n'
 AS_GOOD, EQUAL = "settings.as-good", "settings.equal"
 TIME, GAP = "simulation, time for all requests", "simulation, longest gap"
+LIMIT = "simulation, use of the tightest limit"
 
 
 # What `recommend` would set and leave to vLLM: fixed, as these tests are not about its choices.
@@ -160,6 +162,45 @@ def test_for_latency_the_longest_gap_counts_too(place):
     assert not about(place, GAP).kept
     commit(place, plan, max_num_batched_tokens=budget - 1)
     assert about(place, GAP).kept
+
+
+def prepare_for_limits(place, lengths, slo):
+    """The plan above, of requests that come by themselves."""
+    plan = prepare(place, lengths)
+    plan = replace(plan, inputs=replace(plan.inputs, slo=read_slo(slo), arrivals="2/s"))
+    plan.save(place.reports / "plan.json")
+    return plan
+
+
+def test_a_plan_for_limits_is_judged_by_the_tightest_limit(place):
+    """Requests that come by themselves take as long with any setting that keeps up."""
+    plan = prepare_for_limits(place, [12_000] * 40, "itl_p99=5s")
+    commit(place, plan, max_num_batched_tokens=65_536, long_prefill_token_threshold=0)
+    larger = about(place, LIMIT)
+    assert not larger.kept
+    assert larger.promised.startswith("within 3 % of the plan's ")
+    assert larger.found.endswith(" % (predicted, 1,000 requests)")
+    assert larger.found_value > larger.promised_value * 1.03
+    assert not any(v.subject == TIME for v in place.gate(ARGS).verdicts)
+    commit(place, plan, max_num_seqs=1_000)
+    assert about(place, LIMIT).kept
+
+
+@pytest.mark.parametrize(("planned", "found", "kept"), [(0.9, 0.92, True), (0.99, 1.01, False)])
+def test_a_limit_that_the_plan_keeps_may_not_break(place, monkeypatch, planned, found, kept):
+    plan = prepare_for_limits(place, [3_000] * 40, "itl_p99=50ms")
+    commit(place, plan, max_num_seqs=1_000)
+    uses = {1_024: planned, 1_000: found}
+    told = replace(as_good.LIMITS, of=lambda run: uses[run.args.max_num_seqs])
+    monkeypatch.setattr(as_good, "LIMITS", told)
+    assert about(place, LIMIT).kept is kept
+
+
+def test_as_good_is_simulated_on_the_requests_that_the_plan_was_made_for(place):
+    asked = {"shared_prefix": 1_024, "concurrency": 100, "order": SendOrder.LONGEST}
+    plan = place.save_plan(place.save_profile(data=MIXED), **asked)
+    commit(place, plan, max_num_seqs=1_000)
+    assert about(place, TIME).promised_value == plan.forecast.makespan_s
 
 
 def test_for_likelihoods_what_is_not_profiled_must_fit(place):
