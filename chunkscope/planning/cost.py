@@ -19,7 +19,8 @@ def cost(trials: Trials, settings: Settings, price_per_hour: float | None) -> Co
     times = p.requests.served(p.context) / run.requests
     part = trials.part
     usual = part.seconds(settings)
-    varied = [(how.title, part.varied(how)) for how in p.requests.variations]
+    tried = [(how.title, part.varied(how)) for how in p.requests.variations]
+    varied = [(title, other) for title, other in tried if other is not part]  # the same again
     ratios = [1.0]
     for _, other in varied:
         ratios += [other.seconds(settings, host) / usual for host in other.hosts]

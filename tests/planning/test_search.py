@@ -201,6 +201,13 @@ def test_the_cost_is_known_before_the_run_with_its_range():
     assert Plan.from_json(made.to_json()) == made
 
 
+def test_the_range_names_another_draw_only_where_it_is_another():
+    """Prompts of one length are the same in every order."""
+    draws = {"another draw", "a third draw"}
+    assert draws < set(advised([*range(100, 500)], max_output=8).cost.varied)
+    assert not draws & set(advised([300] * 400, max_output=8).cost.varied)
+
+
 def test_what_nobody_simulated_costs_nobody_knows_what():
     assert plan(MIXED, model=None, gpu=None).cost is None
 
