@@ -212,7 +212,7 @@ def overload(simulation: "Simulation", names: Sequence[str]) -> Iterator[str]:
     runs = zip(simulation.runs, names, strict=True)
     if found := [name for run, name in runs if run.backlog and run.backlog.grows]:
         yield (
-            f"Overloaded: at {simulation.workload.arrivals} the queue grows with "
+            f"Overloaded: requests come {simulation.workload.sent}, and the queue grows with "
             f"{', '.join(found)}. Latencies grow with it, for as long as requests come."
         )
 

@@ -147,6 +147,12 @@ class WorkloadInfo:
     order: SendOrder | None = None  # None where the requests brought it along
     concurrency: int | None = None  # requests that the client keeps under way; None: all
 
+    @property
+    def sent(self) -> str:
+        """When requests come, in words: all at once, at 8/s, as given, as in the trace."""
+        known = {"batch": "all at once", "given": "as given"}.get(self.arrivals, self.arrivals)
+        return f"at {known}" if known[:1].isdigit() else known
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation(Artefact):

@@ -374,9 +374,20 @@ def test_a_short_trace_is_sent_again_and_again(folder: Path) -> None:
 def test_an_overload_is_said(folder: Path) -> None:
     run = chunkscope("simulate", "--sweep", "--arrivals", "400/s", "-o", "s.json", cwd=folder)
     said = " ".join(run.stdout.split())
-    assert "Overloaded: at 400/s the queue grows with a, b" in said
+    assert "Overloaded: requests come at 400/s, and the queue grows with a, b" in said
     assert "p95 time to first token" in said
     assert "makespan" not in said
+
+
+def test_an_overload_by_a_trace_is_said(folder: Path) -> None:
+    lines = (
+        {"timestamp": 2 * n, "input_length": 2_000, "output_length": 64, "hash_ids": []}
+        for n in range(400)
+    )
+    (folder / "busy.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    run = chunkscope("simulate", "--trace", "busy.jsonl", "-o", "s.json", cwd=folder)
+    said = " ".join(run.stdout.split())
+    assert "Overloaded: requests come as in the trace, and the queue grows with" in said, run.stderr
 
 
 def test_an_output_length_that_nobody_knows_is_called_assumed(folder: Path) -> None:

@@ -81,7 +81,7 @@ def _headline(simulation: Simulation) -> Text:
 
 def _workload(simulation: Simulation) -> str:
     work, run = simulation.workload, simulation.run
-    arrivals = {"batch": "all at once", "given": "as given"}.get(work.arrivals, work.arrivals)
+    arrivals = work.sent
     if work.concurrency is not None:
         arrivals += f", at most {work.concurrency:,} under way"
         arrivals = arrivals.removeprefix("all at once, ")
