@@ -12,7 +12,7 @@ import numpy as np
 
 from chunkscope.lengths.prefixes import Ints, Paths, PromptBlocks, ideal_cached_tokens
 from chunkscope.lengths.reuse import BLOCK_SIZE, FLAT, CachedAt
-from chunkscope.lengths.sharing import Sharing, depths
+from chunkscope.lengths.sharing import Sharing, block_paths
 
 RUNNING = 256  # vLLM's own max_num_seqs on most GPUs
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
@@ -157,19 +157,13 @@ def found_share(sharing: Sharing, kv_tokens: int, load: Load) -> float | None:
     tokens = np.array(sharing.lengths)
     if not tokens.sum():
         return None
-    ends = [depth // BLOCK_SIZE for depth in depths(sharing.stretches)]
-    ways: list[list[tuple[int, int, int]]] = []  # by stretch: those before it, and itself
-    for place, stretch in enumerate(sharing.stretches):
-        before, start = (
-            ([], 0) if stretch.parent < 0 else (ways[stretch.parent], ends[stretch.parent])
-        )
-        ways.append([*before, (place, start, ends[place])])
+    ways = block_paths(sharing.stretches, BLOCK_SIZE)
     prompts = PromptBlocks(
         tokens=tokens,
         full=tokens // BLOCK_SIZE,
         reads=np.ones(len(tokens), np.bool_),
         blocks=np.zeros(0, np.int64),
     )
-    paths = [ways[end] if end >= 0 else [] for end in sharing.ends]
+    paths = [ways[end] if end >= 0 else () for end in sharing.ends]
     found = lru_cached_tokens(prompts, paths, kv_tokens // BLOCK_SIZE, load)
     return float(found.sum() / tokens.sum())

@@ -18,7 +18,7 @@ _MOST_GROUPS = 5
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
-Paths = list[list[tuple[int, int, int]]]
+Paths = Sequence[Sequence[tuple[int, int, int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

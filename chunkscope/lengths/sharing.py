@@ -7,11 +7,12 @@ Made by `analyze` (stretches.py), kept in the profile; the simulator's requests 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 
+RUN = 50  # prompts that stay together in a sample: neighbours often share what others do not
 NOTHING = -1  # the stretch of a prompt that shares nothing, and before one that begins a prompt
 
 
@@ -33,6 +34,30 @@ def depths(stretches: Sequence[Stretch]) -> list[int]:
     for stretch in stretches:
         found.append((found[stretch.parent] if stretch.parent >= 0 else 0) + stretch.tokens)
     return found
+
+
+class PathPart(NamedTuple):
+    """Blocks `start` to `end` of a prompt, which all prompts of this stretch have."""
+
+    stretch: int
+    start: int
+    end: int
+
+
+Path = tuple[PathPart, ...]
+
+
+def block_paths(stretches: Sequence[Stretch], block_size: int) -> list[Path]:
+    """By stretch, the full blocks that a prompt which ends in it begins with.
+
+    A block belongs to the stretch of its last token: with that, prompts share all before it.
+    """
+    paths: list[Path] = []
+    for place, (stretch, depth) in enumerate(zip(stretches, depths(stretches), strict=True)):
+        before = paths[stretch.parent] if stretch.parent >= 0 else ()
+        part = PathPart(place, (depth - stretch.tokens) // block_size, depth // block_size)
+        paths.append((*before, part) if part.start < part.end else before)
+    return paths
 
 
 def shared_by_neighbours(ends: Sequence[int], stretches: Sequence[Stretch]) -> int:

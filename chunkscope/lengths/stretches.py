@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from chunkscope.lengths.prefixes import Ints, PrefixTree, PromptBlocks
-from chunkscope.lengths.sharing import NOTHING, Sharing, Stretch
+from chunkscope.lengths.sharing import NOTHING, RUN, Sharing, Stretch
 
 MOST_PROMPTS = 20_000
 MOST_STRETCHES = 4_096
-_RUN = 50  # prompts that stay together: neighbours often share what others do not
 
 
 def sharing_of(
@@ -50,9 +49,9 @@ def sharing_of(
 
 def evenly_spread(count: int) -> Ints:
     """The places of `MOST_PROMPTS` of so many, in runs of neighbours."""
-    runs = MOST_PROMPTS // _RUN
-    starts = np.arange(runs) * (count - _RUN) // (runs - 1)
-    return (starts[:, None] + np.arange(_RUN)).ravel()
+    runs = MOST_PROMPTS // RUN
+    starts = np.arange(runs) * (count - RUN) // (runs - 1)
+    return (starts[:, None] + np.arange(RUN)).ravel()
 
 
 def _worth_keeping(tree: PrefixTree, branches: Ints, first: Ints, members: Ints, most: int) -> Ints:

@@ -4,35 +4,10 @@ Blocks have no numbers here, for vLLM's choices never depend on them. They are k
 that one request could want again, or that several prompts share, in a stretch of the prefix tree.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chunkscope.lengths.sharing import Stretch, depths
-
-
-class PathPart(NamedTuple):
-    """Blocks `start` to `end` of a prompt, which all prompts of this stretch have."""
-
-    stretch: int
-    start: int
-    end: int
-
-
-Path = tuple[PathPart, ...]
-
-
-def block_paths(stretches: Sequence[Stretch], block_size: int) -> list[Path]:
-    """By stretch, the full blocks that a prompt which ends in it begins with.
-
-    A block belongs to the stretch of its last token: with that, prompts share all before it.
-    """
-    paths: list[Path] = []
-    for place, (stretch, depth) in enumerate(zip(stretches, depths(stretches), strict=True)):
-        before = paths[stretch.parent] if stretch.parent >= 0 else ()
-        part = PathPart(place, (depth - stretch.tokens) // block_size, depth // block_size)
-        paths.append((*before, part) if part.start < part.end else before)
-    return paths
+from chunkscope.lengths.sharing import Path
 
 
 def clipped(path: Path, blocks: int) -> Path:

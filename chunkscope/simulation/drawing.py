@@ -11,7 +11,7 @@ from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, together
-from chunkscope.lengths.sharing import NOTHING, Stretch
+from chunkscope.lengths.sharing import NOTHING, RUN, Stretch
 from chunkscope.lengths.sharing_together import joined
 from chunkscope.simulation.workload import (
     BATCH,
@@ -54,7 +54,6 @@ class _Prompt(NamedTuple):
 
 _NOWHERE = -1.0
 _MOST_PROMPTS = 60_000  # are drawn from: more take longer than what is done with them
-_RUN = 50  # prompts that stay together
 
 
 def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
@@ -141,7 +140,7 @@ def _one_by_one(
     if dataset.sharing is None or not dataset.sharing.lengths:
         return
     lengths, ends = dataset.sharing.lengths, dataset.sharing.ends
-    kept = [place for place in range(len(lengths)) if place // _RUN % every == 0]
+    kept = [place for place in range(len(lengths)) if place // RUN % every == 0]
     weight = 1 if len(kept) == dataset.rows else dataset.rows / len(kept)
     # vLLM does not read its cache for a prompt whose likelihood is asked for.
     reads = not (dataset.log and dataset.log.only_scored)

@@ -8,9 +8,9 @@ from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.rules import Rules, check_args
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.lengths.sharing import Stretch, block_paths
 from chunkscope.simulation.arrivals import Arrivals
-from chunkscope.simulation.blocks import block_paths, clipped
+from chunkscope.simulation.blocks import clipped
 from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.policies import make_policy

@@ -1,6 +1,7 @@
 """A request on its way through the scheduler, in vLLM's words."""
 
-from chunkscope.simulation.blocks import BlockRun, Path, SharedRun
+from chunkscope.lengths.sharing import Path
+from chunkscope.simulation.blocks import BlockRun, SharedRun
 from chunkscope.simulation.workload import Request
 
 

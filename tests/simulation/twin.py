@@ -6,9 +6,9 @@ from typing import Any
 
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.lengths.sharing import Path, Stretch, block_paths
 from chunkscope.simulation.arrivals import Arrivals
-from chunkscope.simulation.blocks import Path, block_paths, clipped
+from chunkscope.simulation.blocks import clipped
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.policies import VllmPolicy, VllmPriorityPolicy
 from chunkscope.simulation.request_state import RequestState
