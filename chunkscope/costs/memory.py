@@ -16,7 +16,8 @@ from enum import StrEnum
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.costs.gpus import GIB, Gpu
-from chunkscope.costs.models.shape import BLOCK_TOKENS, BYTES, ModelShape
+from chunkscope.costs.kv_groups import KvLayout, kv_layout
+from chunkscope.costs.models.shape import BYTES, ModelShape
 
 
 class Runner(StrEnum):
@@ -72,6 +73,7 @@ class Memory:
     headroom_gib: float
     unprofiled_gib: float
     runner: Runner
+    kv_cache_blocks: int | None = None  # None in plans that were made before it was counted
 
     @property
     def kv_cache_gib(self) -> float:
@@ -105,11 +107,25 @@ class MemoryModel:
     tp: int = 1
     logprobs: bool = False
     cuda_graphs: bool = True
+    caches_prefixes: bool = True
+
+    @property
+    def kv_layout(self) -> KvLayout:
+        return kv_layout(self.shape, self.tp, caches_states=self.caches_prefixes)
 
     def memory(
-        self, *, budget: int, seqs: int, utilization: float, chunk: int | None = None
+        self,
+        *,
+        budget: int,
+        seqs: int,
+        utilization: float,
+        chunk: int | None = None,
+        context: int | None = None,
     ) -> Memory:
-        """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt."""
+        """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt.
+
+        `context` is the longest request that vLLM lets in; None: as long as the model takes.
+        """
         total = self.gpu.memory_bytes
         requested = round(total * utilization)
         lines = tuple(self._lines(budget, seqs, chunk or budget))
@@ -119,15 +135,18 @@ class MemoryModel:
         reusable = next(line.gib for line in lines if line.name == "activation")
         outside = {line.name: line.gib for line in lines if not line.profiled}
         unprofiled = max(0.0, outside.get("logprobs", 0.0) - reusable)
+        layout, longest = self.kv_layout, context or self.shape.limit or budget
+        blocks = layout.blocks(kv_bytes)
         return Memory(
             lines=lines,
             total_gib=total / GIB,
             requested_gib=requested / GIB,
             kv_cache_bytes=kv_bytes,
-            kv_cache_tokens=self._kv_tokens(kv_bytes),
+            kv_cache_tokens=layout.tokens(blocks, context=longest, step=budget),
             headroom_gib=(total - requested) / GIB - outside.get("cuda_graphs", 0.0),
             unprofiled_gib=unprofiled,
             runner=self.runner,
+            kv_cache_blocks=blocks,
         )
 
     def running_peak_gib(self, *, budget: int, running: int, chunk: int | None = None) -> float:
@@ -140,10 +159,6 @@ class MemoryModel:
         if self.logprobs:
             parts.append(round(self._logprobs(min(chunk or budget, budget)).gib * GIB))
         return max(parts) / GIB
-
-    def _kv_tokens(self, kv_bytes: int) -> int:
-        blocks = kv_bytes // (self.shape.kv_bytes_per_token(self.tp) * BLOCK_TOKENS)
-        return max(0, blocks) * BLOCK_TOKENS
 
     def _lines(self, budget: int, seqs: int, chunk: int) -> Iterator[MemoryLine]:
         yield self._weights()

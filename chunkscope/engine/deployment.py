@@ -66,6 +66,7 @@ class Deployment:
             tp=tp,
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
+            caches_prefixes=self.effective().enable_prefix_caching is not False,
         )
 
     def memory(self, settings: Settings = OWN, *, longest: int | None = None) -> Memory | None:
@@ -77,7 +78,17 @@ class Deployment:
             return None
         caps = (s.long_prefill_token_threshold, budget, longest)
         chunk = min(cap for cap in caps if cap)
-        return model.memory(budget=budget, seqs=seqs, utilization=share, chunk=chunk)
+        return model.memory(
+            budget=budget, seqs=seqs, utilization=share, chunk=chunk, context=s.max_model_len
+        )
+
+    def requests_of(self, tokens: int, memory: Memory, tp: int = 1) -> int:
+        """How many decoding requests of that many tokens the KV cache holds at once."""
+        model = self.memory_model(tp)
+        if model is None:
+            return 0
+        layout = model.kv_layout
+        return layout.blocks(memory.kv_cache_bytes) // max(1, layout.blocks_of(tokens))
 
     def engine_args(self, settings: Settings, *, kv_cache_tokens: int) -> EngineArgs:
         """Nothing left open, for a scheduler with so large a KV cache."""

@@ -34,8 +34,7 @@ class Footprint:
 
     def requests_of(self, tokens: int) -> int:
         """How many requests of that many tokens, answer included, the KV cache holds at once."""
-        room = max(0, self.memory.kv_cache_bytes)
-        return room // max(1, self.shape.kv_bytes_of(tokens, self.tp))
+        return self.deployment.requests_of(tokens, self.memory, self.tp)
 
     @property
     def requests(self) -> dict[int, int]:

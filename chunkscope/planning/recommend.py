@@ -360,13 +360,12 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
 
 
 def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
-    shape = p.deployment.shape
-    if memory is None or shape is None:
+    if memory is None:
         return None
 
     def at_once(length: float) -> int:
         tokens = min(round(length) + p.output_tokens, p.context)
-        return max(0, memory.kv_cache_bytes) // max(1, shape.kv_bytes_of(tokens, p.tp))
+        return p.deployment.requests_of(tokens, memory, p.tp)
 
     return Capacity(
         p50=at_once(p.lengths.percentile(50) or 0),

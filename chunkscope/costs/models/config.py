@@ -5,7 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chunkscope.costs.models.quantization import read_quantization
-from chunkscope.costs.models.shape import Attention, Experts, Latent, ModelShape, Parameters
+from chunkscope.costs.models.shape import (
+    BYTES,
+    Attention,
+    Experts,
+    Latent,
+    ModelShape,
+    Parameters,
+    State,
+)
 from chunkscope.errors import InputError
 
 Config = Mapping[str, Any]
@@ -24,6 +32,19 @@ NAMES = {
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
 UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
+# What a state is made of: heads of keys and values, their sizes, the convolution's length...
+DELTA_NET = (
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+)
+# ... or heads, their size, groups, the state's size and the convolution's length.
+MAMBA_2 = (
+    ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"),
+    ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
+)
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -182,6 +203,7 @@ class Reader:
             sliding_window=window,
             sliding_layers=sliding,
             stateful_layers=self._stateful(layers),
+            state=self._state(layers),
         )
 
     def _kv_heads(self, heads: int) -> int:
@@ -231,6 +253,36 @@ class Reader:
             return layers - len(indices)
         every = self.maybe("full_attention_interval")
         return layers - layers // every if every else 0
+
+    def _state(self, layers: int) -> State | None:
+        """The state of mamba 2 or of a gated delta net, as vLLM shapes it; None for others."""
+        pattern = self.config.get("hybrid_override_pattern")
+        stateful = pattern.count("M") if isinstance(pattern, str) else self._stateful(layers)
+        delta = self._all(*DELTA_NET)
+        if stateful and delta:
+            key_heads, value_heads, key_dim, value_dim, kernel = delta
+            wide = 2 * key_heads * key_dim + value_heads * value_dim
+            memory = value_heads * value_dim * key_dim
+            size = self._state_bytes("mamba_ssm_dtype", BYTES)
+            return State(layers=stateful, convolution=wide * (kernel - 1), memory=memory,
+                         memory_bytes=size)  # fmt: skip
+        mamba = next(filter(None, (self._all(*names) for names in MAMBA_2)), None)
+        if stateful and mamba:
+            heads, dim, groups, states, kernel = mamba
+            wide = heads * dim + 2 * groups * states
+            nemotron = str(self.config.get("model_type")) == "nemotron_h"
+            size = self._state_bytes("mamba_ssm_cache_dtype", 4) if nemotron else BYTES
+            return State(layers=stateful, convolution=wide * (kernel - 1),
+                         memory=heads * dim * states, memory_bytes=size)  # fmt: skip
+        return None
+
+    def _all(self, *names: str) -> tuple[int, ...] | None:
+        found = tuple(value for name in names if (value := self.maybe(name)))
+        return found if len(found) == len(names) else None
+
+    def _state_bytes(self, name: str, default: int) -> int:
+        stated = self.config.get(name)
+        return 4 if stated == "float32" else default if stated is None else BYTES
 
     def experts(self) -> Experts | None:
         count = self.maybe("experts")
@@ -362,9 +414,9 @@ def _notes(config: Config, attention: Attention, file_bytes: int | None) -> tupl
         )
     if attention.stateful_layers:
         notes.append(
-            f"{attention.stateful_layers} layers keep a state instead of a KV cache: "
-            "the state is not counted"
-            + ("" if file_bytes else ", their weights as if they were attention layers")
+            f"{attention.stateful_layers} layers hold no KV cache"
+            + ("" if attention.state else ", and the size of their state is not known")
+            + ("" if file_bytes else ": their weights are counted as if they were attention layers")
         )
     if config.get("is_encoder_decoder"):
         notes.append("an encoder-decoder model: vLLM switches chunked prefill off by itself")

@@ -21,6 +21,19 @@ class Latent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What mamba or linear attention keeps of a request, however long it is, in each layer."""
+
+    layers: int
+    convolution: int  # values in the model's own precision
+    memory: int  # values of `memory_bytes` each
+    memory_bytes: int = BYTES
+
+    def bytes(self, tp: int = 1) -> int:
+        return (self.convolution * BYTES + self.memory * self.memory_bytes) // tp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     heads: int
     kv_heads: int
@@ -28,7 +41,8 @@ class Attention:
     latent: Latent | None = None
     sliding_window: int | None = None
     sliding_layers: int = 0
-    stateful_layers: int = 0  # linear attention or mamba: no KV cache
+    stateful_layers: int = 0  # without a KV cache: linear attention, mamba, or an MLP alone
+    state: State | None = None  # None where there is none, or its size is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,25 +144,19 @@ class ModelShape:
                 hint="choose a --tp that divides the number of heads",
             )
 
-    def kv_bytes_per_token(self, tp: int = 1) -> int:
+    @property
+    def kv_layers(self) -> int:
+        return self.layers - self.attention.stateful_layers
+
+    def kv_bytes_per_layer(self, tp: int = 1, element_bytes: int = BYTES) -> int:
         """KV cache of one token on one GPU; a latent cache is not split but copied."""
         a = self.attention
-        layers = self.layers - a.stateful_layers
         if a.latent:
-            return (a.latent.kv_rank + a.latent.rope_dim) * BYTES * layers
-        return 2 * max(1, a.kv_heads // tp) * a.head_dim * BYTES * layers
+            return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes
+        return 2 * max(1, a.kv_heads // tp) * a.head_dim * element_bytes
 
-    def kv_bytes_of(self, tokens: int, tp: int = 1) -> int:
-        """KV cache of one request: sliding layers hold their window at most.
-
-        vLLM frees what leaves the window; blocks in use at the edge make it a little more.
-        """
-        a = self.attention
-        layers = self.layers - a.stateful_layers
-        per_layer = self.kv_bytes_per_token(tp) // max(1, layers)
-        sliding = a.sliding_layers if a.sliding_window else 0
-        held = min(tokens, (a.sliding_window or tokens) + BLOCK_TOKENS)
-        return per_layer * ((layers - sliding) * tokens + sliding * held)
+    def kv_bytes_per_token(self, tp: int = 1) -> int:
+        return self.kv_bytes_per_layer(tp) * self.kv_layers
 
     def activation_bytes_per_token(self, tp: int = 1) -> int:
         """Peak of one step's activations: the widest moment, beside hidden state and residual.

@@ -1,0 +1,203 @@
+"""KV groups and pages: what vLLM itself makes of small models with the ratios of real ones."""
+
+import json
+
+import pytest
+
+from chunkscope.costs.kv_groups import KvKind, kv_layout
+from chunkscope.costs.models import find_model, shape_from_config
+
+KINDS = {
+    "SlidingWindowSpec": KvKind.SLIDING,
+    "FullAttentionSpec": KvKind.FULL,
+    "MLAAttentionSpec": KvKind.FULL,
+    "MambaSpec": KvKind.STATE,
+}
+COMMON = {
+    "torch_dtype": "bfloat16",
+    "vocab_size": 2_048,
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "max_position_embeddings": 8_192,
+    "tie_word_embeddings": True,
+}
+GEMMA = {**COMMON, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64}
+LATENT = {
+    "kv_lora_rank": 512,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "first_k_dense_replace": 1,
+    "num_key_value_heads": 4,
+    "n_group": 2,
+    "topk_group": 1,
+}
+DELTA_NET = {
+    "linear_num_key_heads": 4,
+    "linear_num_value_heads": 8,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "linear_conv_kernel_dim": 4,
+    "full_attention_interval": 4,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
+MAMBA = {
+    "mamba_num_heads": 16,
+    "mamba_head_dim": 64,
+    "n_groups": 2,
+    "ssm_state_size": 64,
+    "conv_kernel": 4,
+    "chunk_size": 128,
+    "use_conv_bias": True,
+    "mlp_bias": False,
+    "mlp_hidden_act": "relu2",
+    "layer_norm_epsilon": 1e-5,
+}
+CONFIGS = {
+    "gemma-2": {
+        **GEMMA,
+        "architectures": ["Gemma2ForCausalLM"],
+        "model_type": "gemma2",
+        "num_hidden_layers": 6,
+        "sliding_window": 4_096,
+    },
+    "gemma-3": {  # 1 in 6, and a rest: groups of 2 and less
+        **GEMMA,
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 14,
+        "sliding_window": 512,
+        "sliding_window_pattern": 6,
+    },
+    "gpt-oss": {
+        **COMMON,
+        "architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss",
+        "num_hidden_layers": 4,
+        "sliding_window": 128,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "mistral": {
+        **COMMON,
+        "architectures": ["MistralForCausalLM"],
+        "model_type": "mistral",
+        "num_hidden_layers": 4,
+        "sliding_window": 1_024,
+    },
+    "nearly as many of both": {
+        **COMMON,
+        "architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss",
+        "num_hidden_layers": 7,
+        "sliding_window": 128,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "layer_types": [*["sliding_attention", "full_attention"] * 3, "sliding_attention"],
+    },
+    "deepseek-v2": {
+        **COMMON,
+        **LATENT,
+        "architectures": ["DeepseekV2ForCausalLM"],
+        "model_type": "deepseek_v2",
+        "topk_method": "greedy",
+        "num_hidden_layers": 3,
+    },
+    "deepseek-v3": {
+        **COMMON,
+        **LATENT,
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "model_type": "deepseek_v3",
+        "num_hidden_layers": 3,
+        "q_lora_rank": 96,
+        "topk_method": "noaux_tc",
+        "scoring_func": "sigmoid",
+    },
+    "qwen3-next": {
+        **COMMON,
+        **DELTA_NET,
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 8,
+    },
+    "nemotron-h": {
+        **COMMON,
+        **MAMBA,
+        "architectures": ["NemotronHForCausalLM"],
+        "model_type": "nemotron_h",
+        "num_hidden_layers": 13,
+        "hybrid_override_pattern": "M-M-M*-M-M-M*",
+    },
+}
+AMOUNTS = (50_000_000, 1_234_567_890)
+BUDGETS = (512, 8_192)
+CACHING = (False, True)
+
+
+@pytest.fixture(scope="module")
+def made(probe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    asked = []
+    for name, config in CONFIGS.items():
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config))
+        for budget in BUDGETS:
+            for caching in CACHING:
+                engine = {
+                    "max_model_len": 8_192,
+                    "max_num_batched_tokens": budget,
+                    "max_num_seqs": 8,
+                }
+                engine |= {"enable_prefix_caching": caching}
+                question = {"folder": str(folder / name), "engine": engine, "bytes": AMOUNTS}
+                asked.append(((name, budget, caching), question))
+    answers = probe("kv_probe", [question for _, question in asked])
+    return {key: answer for (key, _), answer in zip(asked, answers, strict=True)}
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("caching", CACHING)
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_groups_pages_and_capacity_are_vllms(made, name, budget, caching):
+    shape = shape_from_config(CONFIGS[name], name=name, source="test")
+    layout, seen = kv_layout(shape, caches_states=caching), made[name, budget, caching]
+    assert "refused" not in seen, seen
+    groups = [(KINDS[kind], layers, size) for kind, layers, size in seen["groups"]]
+    ours = [(g.kind, g.layers, g.block_tokens) for g in layout.groups]
+    sized = [group[:2] if group[0] is KvKind.STATE else group for group in (*groups, *ours)]
+    assert sorted(sized[: len(groups)]) == sorted(sized[len(groups) :])
+    assert layout.page_bytes == seen["page"]
+    blocks = [layout.blocks(amount) for amount in AMOUNTS]
+    assert blocks == seen["blocks"]
+    tokens = [layout.tokens(n, context=8_192, step=budget) for n in blocks]
+    assert tokens == seen["tokens"]
+
+
+def test_a_request_holds_a_window_and_what_a_step_computes():
+    layout = kv_layout(find_model("gemma-2-9b"))
+    full, sliding = layout.groups
+    assert (full.blocks_of(8_000), sliding.blocks_of(8_000)) == (500, 257)
+    assert sliding.blocks_of(8_000, step=2_048) == 385
+    assert sliding.blocks_of(160) == 10
+    assert layout.blocks_of(8_000) == 757
+
+
+def test_a_dense_model_is_one_group():
+    layout = kv_layout(find_model("llama-3.1-8b"))
+    assert [(g.kind, g.layers) for g in layout.groups] == [(KvKind.FULL, 32)]
+    assert layout.tokens(layout.blocks(10**9), context=100, step=512) == 10**9 // 2**21 * 16
