@@ -15,6 +15,7 @@ from chunkscope import console
 from chunkscope._version import __version__
 from chunkscope.commands.analyze import analyze
 from chunkscope.commands.gate import gate
+from chunkscope.commands.help import show_help
 from chunkscope.commands.memory import memory
 from chunkscope.commands.prefixes import prefixes
 from chunkscope.commands.recommend import recommend
@@ -72,6 +73,7 @@ app.command()(_past_typer(verify))
 app.command()(_past_typer(report))
 app.command()(_past_typer(gate))
 app.command()(_past_typer(memory))
+app.command("help")(_past_typer(show_help))
 
 
 def _version(wanted: bool) -> None:

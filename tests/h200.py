@@ -1,4 +1,4 @@
-"""The measured runs in reports/h200, as the tables of the README.
+"""The measured runs in reports/h200, as the tables of its README.
 
 python tests/h200.py
 """

@@ -143,7 +143,7 @@ except SystemExit as stop:
 
 
 COMMANDS = (
-    *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate", "memory"),
+    *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate", "memory", "help"),
 )
 
 

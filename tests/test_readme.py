@@ -1,18 +1,22 @@
-"""The README's console blocks are what the commands really print."""
+"""What the README and the manual show is what the commands really print."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.update_readme import BLOCK, in_bash, make_checkout, printed
+from tests.update_readme import BLOCK, DOCUMENTS, GUIDE, in_bash, make_checkout, printed
 
 README = (REPOSITORY / "README.md").read_text()
-BLOCKS = re.findall(BLOCK, README)
+TEXTS = {path.stem: path.read_text() for path in DOCUMENTS}
+PLANNED = "recommend --model qwen2.5-1.5b --gpu l4"
+BLOCKS = [block for text in TEXTS.values() for block in re.findall(BLOCK, text)]
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +24,55 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkout(tmp_path_factory.mktemp("readme"))
 
 
-def test_the_readme_shows_commands_and_their_output() -> None:
-    assert len(BLOCKS) >= 3
+@pytest.fixture(scope="module")
+def planned(checkout: Path) -> Path:
+    if not (checkout / "reports" / "plan.json").exists():
+        for command in ("analyze sample_data/", PLANNED):
+            in_bash(f"chunkscope {command}", checkout)
+    return checkout
+
+
+def test_the_readme_is_short_and_shows_commands_and_their_output() -> None:
+    assert len(README.encode()) <= 16 * 1024
+    assert len(re.findall(BLOCK, README)) >= 5
+    assert len(BLOCKS) >= 10
+
+
+def test_every_page_of_the_manual_is_run_and_shown() -> None:
+    assert {path.name for path in GUIDE.iterdir()} == {path.name for path in DOCUMENTS[1:]}
+    for path in DOCUMENTS[1:]:
+        done = in_bash(f"chunkscope help {path.stem}", REPOSITORY)
+        assert done.stdout == path.read_text()
+        assert path.stem in in_bash("chunkscope help", REPOSITORY).stdout
+
+
+COMMANDS = sorted(
+    {
+        line
+        for text in TEXTS.values()
+        for block in re.findall(r"```sh\n(.*?)```", text, re.S)
+        for line in re.findall(r"chunkscope [^|&<>\n]*", block.replace("\\\n", ""))
+    }
+)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
+    from typer.main import get_command
+
+    from chunkscope.cli import app
+
+    name, *words = shlex.split(line.rstrip(")"), comments=True)[1:]
+    command = get_command(app).commands[name]  # type: ignore[attr-defined]
+    assert command.make_context(name, words)
+
+
+def test_gpus_and_models_can_be_found() -> None:
+    from chunkscope.costs.gpus import TABLE
+    from chunkscope.costs.models.table import MODELS
+
+    assert not [name for name in (*TABLE, *MODELS) if f"`{name}`" not in TEXTS["recommend"]]
+    assert "H100" in README
 
 
 @pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
@@ -37,7 +88,7 @@ def test_a_console_block_is_what_the_command_prints(
         assert not [line for line in said if line not in done.stderr.splitlines()], done.stderr
 
 
-SIMULATE = README.split("## simulate: ")[1].split("\n## ")[0]
+SIMULATE = TEXTS["simulate"]
 SIMULATE_LINES = [
     line for block in re.findall(r"```sh\n(.*?)```", SIMULATE, re.S) for line in block.splitlines()
 ]
@@ -48,23 +99,49 @@ def test_the_simulate_section_has_commands_to_try() -> None:
 
 
 @pytest.mark.parametrize("line", SIMULATE_LINES)
-def test_a_line_of_the_simulate_section_works_word_for_word(checkout: Path, line: str) -> None:
-    if not (checkout / "reports" / "plan.json").exists():
-        for command, _ in BLOCKS[:2]:
-            in_bash(command, checkout)
-    done = in_bash(line, checkout)
+def test_a_line_of_the_simulate_section_works_word_for_word(planned: Path, line: str) -> None:
+    done = in_bash(line, planned)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
-def test_its_python_works_too() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", SIMULATE, re.S)
+@pytest.mark.parametrize("name", ["README", "simulate"])
+def test_its_python_works_too(checkout: Path, name: str) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", TEXTS[name], re.S)
     done = subprocess.run(
         [sys.executable, "-c", f"import chunkscope\n{code}"],
+        cwd=checkout,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         check=False,
     )
     assert done.returncode == 0
+
+
+LEFT_OUT = """
+import importlib.metadata, runpy, sys
+
+left_out = set(sys.argv.pop(1).split())
+for name, homes in importlib.metadata.packages_distributions().items():
+    if {home.lower() for home in homes} & left_out:
+        sys.modules[name] = None
+runpy.run_module("chunkscope", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("command", [PLANNED, "simulate", "gate"])
+def test_a_job_that_only_gates_needs_what_the_readme_says(planned: Path, command: str) -> None:
+    (line,) = re.findall(r"^pip install --no-deps \. && pip install (.*)$", README, re.MULTILINE)
+    kept = {re.split(r"[<>=]", word)[0] for word in shlex.split(line)}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[<>=; ]", word)[0] for word in project["dependencies"]}
+    assert kept < needed
+    if command == "gate":
+        in_bash(f"chunkscope {PLANNED} --emit vllm-yaml > a.yaml", planned)
+        (planned / "chunkscope.toml").write_text('[gate.settings]\nfile = "a.yaml"\n')
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    words = [sys.executable, "-c", LEFT_OUT, " ".join(needed - kept), *command.split()]
+    done = subprocess.run(words, cwd=planned, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_exit_codes_are_documented() -> None:

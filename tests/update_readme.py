@@ -1,4 +1,4 @@
-"""Put what the commands print today into the README's console blocks.
+"""Put what the commands print today into the console blocks of the README and the manual.
 
 python tests/update_readme.py
 """
@@ -13,11 +13,17 @@ import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
+GUIDE = REPOSITORY / "chunkscope" / "guide"
+# In the order of reading: a command finds the artefacts of those before it.
+DOCUMENTS = (
+    REPOSITORY / "README.md",
+    *(GUIDE / f"{name}.md" for name in ("analyze", "formats", "prefixes", "recommend", "memory")),
+    *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "report", "gate")),
+)
 BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 
 
 def main() -> None:
-    readme = REPOSITORY / "README.md"
     with tempfile.TemporaryDirectory() as folder:
         checkout = make_checkout(Path(folder))
 
@@ -26,11 +32,12 @@ def main() -> None:
             done.check_returncode()
             return f"```console\n$ {block[1]}\n{printed(done)}```"
 
-        readme.write_text(re.sub(BLOCK, run, readme.read_text()))
+        for document in DOCUMENTS:
+            document.write_text(re.sub(BLOCK, run, document.read_text()))
 
 
 def make_checkout(folder: Path) -> Path:
-    """What the README's commands find: the data, measurements, and a log called results/."""
+    """What their commands find: the data, measurements, and a log called results/."""
     shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
     shutil.copytree(REPOSITORY / "reports" / "h200", folder / "reports" / "h200")
     shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "log" / "results")

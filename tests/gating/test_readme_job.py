@@ -1,4 +1,4 @@
-"""The README's job, hook and budget, run as they stand: offline, in a copy, on the sample data."""
+"""The manual's job, hook and budget, run as they stand: offline, in a copy, on the sample data."""
 
 import gzip
 import json
@@ -13,15 +13,14 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
+from tests.update_readme import GUIDE
 
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-SECTION = README.partition("## gate:")[2].partition("\n## ")[0]
-pytestmark = pytest.mark.skipif(not SECTION, reason="the README has no section on the gate yet")
+PAGE = (GUIDE / "gate.md").read_text(encoding="utf-8")
 
 
 def block(language: str, holding: str) -> str:
     """The one block of that language that holds those words."""
-    blocks = re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
     (found,) = [text for text in blocks if holding in text]
     return found
 
@@ -38,7 +37,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def checkout(tmp_path: Path, programs: Path) -> Path:
-    """A repository after the README's first commands, with the README's budget."""
+    """A repository after the page's first commands, with its budget."""
     shutil.copytree(REPOSITORY / "sample_data", tmp_path / "sample_data")
     done = shell(block("sh", "gate --init"), tmp_path, programs)
     assert done.returncode == 0, done.stderr

@@ -17,6 +17,7 @@ from chunkscope.report.sentences import RULE_WORDS, preemptions
 from chunkscope.report.terminal.plan import show_plan
 from tests.conftest import REPOSITORY
 from tests.plans import advised
+from tests.update_readme import GUIDE
 
 SAMPLE = REPOSITORY / "reports" / "example" / "profile.json"
 
@@ -69,10 +70,10 @@ def test_a_dataset_alone_is_described_as_in_the_table_of_all(sample: Profile) ->
 def test_every_word_of_the_length_rule_is_explained_where_it_is_used(sample: Profile) -> None:
     said = shown(recommend(sample))
     assert RULE_WORDS in said
-    readme = " ".join((REPOSITORY / "README.md").read_text().split())
+    page = " ".join((GUIDE / "recommend.md").read_text().split())
     for word in (*Tier, *Rate):
         assert word in RULE_WORDS
-        assert word in readme
+        assert word in page
 
 
 @pytest.mark.parametrize("gpu", ["l4", "h200"])

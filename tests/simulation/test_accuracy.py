@@ -1,4 +1,4 @@
-"""The simulator against what an H200 did: its steps exactly, its times as the README says."""
+"""The simulator against what an H200 did: its steps exactly, its times as its README says."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ from tests.benchmarks.simulate_accuracy import (
     simulated,
     tables,
 )
-from tests.conftest import REPOSITORY
 from tests.h200 import FOLDER
 
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?=%)")
@@ -23,7 +22,7 @@ ROUNDING = 0.3  # points: another machine's linear algebra may round a fit other
 
 def test_the_readme_shows_how_near_the_simulator_comes() -> None:
     computed = tables(FOLDER)
-    shown = (REPOSITORY / "README.md").read_text()
+    shown = (FOLDER / "README.md").read_text()
     shown = shown[shown.index(computed.splitlines()[0]) :]
     shown = shown[: shown.index(computed.splitlines()[-1][:40])] + "end"
     computed = computed[: computed.index(computed.splitlines()[-1][:40])] + "end"

@@ -7,10 +7,9 @@ import pytest
 from chunkscope.costs.models import find_model
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Predicted, Run, Verification
-from tests.conftest import REPOSITORY
 from tests.h200 import FOLDER, advice_table, files, measured, scenarios, table
 
-README = (REPOSITORY / "README.md").read_text()
+README = (FOLDER / "README.md").read_text()
 RUNS = [
     pytest.param(verification, run, id=f"{name}: {run.setting}")
     for name, verification in measured().items()
@@ -78,7 +77,7 @@ EVERY_SCENARIO = pytest.mark.parametrize("one", SCENARIOS, ids=[one.name for one
 
 def test_there_are_eight_scenarios_and_the_table_has_every_row() -> None:
     assert len(SCENARIOS) == 8
-    assert advice_table(SCENARIOS) in (FOLDER / "README.md").read_text()
+    assert advice_table(SCENARIOS) in README
 
 
 @EVERY_SCENARIO

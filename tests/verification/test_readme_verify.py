@@ -1,4 +1,4 @@
-"""The README's verify section for a laptop, word for word, on a real engine."""
+"""The manual's verify page for a laptop, word for word, on a real engine."""
 
 import os
 import re
@@ -11,6 +11,7 @@ import pytest
 
 from chunkscope.verification.result import Verification
 from tests.conftest import REPOSITORY
+from tests.update_readme import GUIDE
 
 pytestmark = pytest.mark.vllm
 
@@ -19,7 +20,7 @@ LEFT_OUT = (".ci/vllm-env ", "export CHUNKSCOPE_VLLM_PYTHON=")
 
 
 def laptop_block() -> str:
-    section = (REPOSITORY / "README.md").read_text().split("\n## verify:")[1]
+    section = (GUIDE / "verify.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     (block,) = [block for block in blocks if "tiny/config.json" in block]
     return block
