@@ -219,6 +219,7 @@ class Plan(Artefact):
             *("command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"),
             *("slo", "arrivals", "concurrency"),
             *("cost", "most_running", "profiles", "too_long"),
+            *("kv_cache_blocks", "state"),
         }
     )
 
