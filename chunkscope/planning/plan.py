@@ -347,8 +347,9 @@ class Plan(Artefact):
         shape = built_in(model["hub_id"] or model["name"])
         if shape is None:
             raise SchemaError("0.1.0 made it, and kept too little of a model from a folder")
-        named = replace(shape, name=model["name"], source=model["source"])
-        return {**document, "plan": {**document["plan"], "model": plain(named)}}
+        named = plain(replace(shape, name=model["name"], source=model["source"]))
+        _without_state(named)
+        return {**document, "plan": {**document["plan"], "model": named}}
 
 
 # Not written where they say nothing: a plan of an older version, read back, gives the same bytes.
@@ -356,6 +357,7 @@ _ADDED = {
     "inputs": ("command", "profiles", "shared_prefix", "order", "slo", "arrivals", "concurrency"),
     "refused": ("too_long",),
     "forecast": ("most_running",),
+    "memory": ("kv_cache_blocks",),
 }
 
 
@@ -363,11 +365,18 @@ def _as_it_was(parts: dict[str, Any]) -> dict[str, Any]:
     for name, added in _ADDED.items():
         part = parts.get(name) or {}
         parts[name] = {n: v for n, v in part.items() if n not in added or v not in (None, [])}
-    parts["forecast"] = parts["forecast"] or None
+    for name in ("forecast", "memory"):
+        parts[name] = parts[name] or None
+    _without_state(parts.get("model"))
     for row in parts.get("tried", ()):
         if row["slo"] is None:
             del row["slo"]
     return parts
+
+
+def _without_state(model: dict[str, Any] | None) -> None:
+    if model and model["attention"].get("state") is None:
+        model["attention"].pop("state", None)
 
 
 _PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]
