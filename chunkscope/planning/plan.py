@@ -81,7 +81,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How many requests the KV cache holds at once, were all of that length."""
+    """How many requests the KV cache holds at once, were all of that length and shared nothing."""
 
     p50: int
     p95: int

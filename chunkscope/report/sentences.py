@@ -134,7 +134,7 @@ def capacity(plan: "Plan") -> str | None:
     return (
         f"The KV cache has room for {plan.memory.kv_cache_tokens:,} tokens: "
         f"{plural(fits.p50, 'request')} of median length at once, {fits.p95:,} of p95 length, "
-        f"{fits.longest:,} of the longest, each with {answers(plan)}."
+        f"{fits.longest:,} of the longest, each with {answers(plan)} and nothing shared."
     )
 
 
