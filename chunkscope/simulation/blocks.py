@@ -61,6 +61,8 @@ class CacheHit:
     @property
     def evictable(self) -> int:
         """Free blocks among them: taking one makes the free ones fewer."""
+        if not self.shared:
+            return self.own
         unused = [found for found in self.shared if not found.run.holders]
         return self.own + sum(found.end - found.start for found in unused)
 

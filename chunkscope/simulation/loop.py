@@ -182,9 +182,9 @@ def _result(
     log: _Log,
 ) -> SimulatedRun:
     first, ends = states[0].arrival_s, clock.ends
-    times = [_times(state, ends) for state in states]
-    ttft = spread((one.ttft_s, 1) for one in times)
-    e2e = spread((one.e2e_s, 1) for one in times)
+    waits = [ends[state.first_step] - state.arrival_s for state in states]
+    stays = [ends[state.last_step] - state.arrival_s for state in states]
+    ttft, e2e = (spread([(one, 1) for one in times]) for times in (waits, stays))
     if ttft is None or e2e is None:
         raise AssertionError("a run without requests")
     return SimulatedRun(
@@ -205,27 +205,28 @@ def _result(
         cached_tokens=sum(state.num_cached_tokens for state in states),
         kv_peak_tokens=log.peak_blocks * args.block_size,
         timeline=tuple(_timed(log, ends, first)),
-        slo=slo_found(c.slo, times, clock.gaps),
-        backlog=_backlog(states, times) if c.concurrency is None else None,
+        slo=slo_found(c.slo, _times(states, waits, stays), clock.gaps) if c.slo else None,
+        backlog=_backlog(states, waits) if c.concurrency is None else None,
         most_running=log.most_running,
         gpu_s=clock.gpu_s,
     )
 
 
-def _times(state: RequestState, ends: Sequence[float]) -> RequestTimes:
-    return RequestTimes(
-        ttft_s=ends[state.first_step] - state.arrival_s,
-        e2e_s=ends[state.last_step] - state.arrival_s,
-        output_tokens=state.max_tokens,
-    )
+def _times(
+    states: Sequence[RequestState], waits: Sequence[float], stays: Sequence[float]
+) -> list[RequestTimes]:
+    return [
+        RequestTimes(ttft_s=wait, e2e_s=stay, output_tokens=state.max_tokens)
+        for state, wait, stay in zip(states, waits, stays, strict=True)
+    ]
 
 
-def _backlog(states: Sequence[RequestState], times: Sequence[RequestTimes]) -> Backlog | None:
+def _backlog(states: Sequence[RequestState], waits: Sequence[float]) -> Backlog | None:
     """By Little's law, from how long they waited; None where all came at once."""
     half, last = len(states) // 2, len(states) - 1
     first_s, half_s, last_s = (states[place].arrival_s for place in (0, half, last))
     if not first_s < half_s < last_s:
         return None
-    early = sum(one.ttft_s for one in times[:half]) / (half_s - first_s)
-    late = sum(one.ttft_s for one in times[half:last]) / (last_s - half_s)
+    early = sum(waits[:half]) / (half_s - first_s)
+    late = sum(waits[half:last]) / (last_s - half_s)
     return Backlog(early=early, late=late)

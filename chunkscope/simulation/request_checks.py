@@ -18,36 +18,36 @@ def check_requests(requests: Iterable[Request], args: EngineArgs) -> None:
 
 
 def _check_request(request: Request, place: int, arrived: float, args: EngineArgs) -> None:
-    named = f"request {place:,}"
     if request.prompt_tokens < 1 or request.output_tokens < 1:
         raise InputError(
-            f"{named} has {request.prompt_tokens:,} prompt and {request.output_tokens:,} output "
-            "tokens: both must be at least 1"
+            f"request {place:,} has {request.prompt_tokens:,} prompt and "
+            f"{request.output_tokens:,} output tokens: both must be at least 1"
         )
     if not arrived <= request.arrival_s < float("inf"):
         raise InputError(
-            f"{named} arrives at {request.arrival_s:g} s, after one that arrived at {arrived:g} s",
+            f"request {place:,} arrives at {request.arrival_s:g} s, after one that arrived at "
+            f"{arrived:g} s",
             hint="arrivals must be in order, from 0 s on",
         )
     # The last token is never read back, so it needs no room.
     need = request.prompt_tokens + request.output_tokens - 1
     if -(-need // args.block_size) > args.num_blocks:
         raise InputError(
-            f"{named} can never fit: {need:,} tokens, and the KV cache holds "
+            f"request {place:,} can never fit: {need:,} tokens, and the KV cache holds "
             f"{max(0, args.num_blocks) * args.block_size:,}",
             hint="give a larger --kv-cache-tokens, or leave such requests out",
         )
     limit = args.max_model_len
     if limit is not None and request.prompt_tokens + request.output_tokens > limit:
         raise InputError(
-            f"{named} has {request.prompt_tokens + request.output_tokens:,} tokens in all, "
-            f"max_model_len is {limit:,}: vLLM would refuse or cut it"
+            f"request {place:,} has {request.prompt_tokens + request.output_tokens:,} tokens in "
+            f"all, max_model_len is {limit:,}: vLLM would refuse or cut it"
         )
     # A request that is preempted at its end is read again whole, with all but its last token.
     chunked = args.enable_chunked_prefill or args.long_prefill_token_threshold
     if not chunked and need > args.max_num_batched_tokens:
         raise InputError(
-            f"{named} may have {need:,} tokens to read, and with chunking off one step takes "
-            f"{args.max_num_batched_tokens:,}",
+            f"request {place:,} may have {need:,} tokens to read, and with chunking off one step "
+            f"takes {args.max_num_batched_tokens:,}",
             hint="raise the budget to max_model_len, or leave chunking on",
         )
