@@ -4,7 +4,7 @@ Of each full block 64 bits are kept, which stand for its tokens and all before i
 many prompts share is hashed once. Memory ends at `MOST_BLOCKS`: what comes after is left out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -91,6 +91,7 @@ class BlockHashes:
         self._blocks = 0
         self._common: bytes | None = None
         self._tree: PrefixTree | None = None
+        self._has_cut = False  # beginnings may then be nobody's
 
     @property
     def is_full(self) -> bool:
@@ -117,6 +118,7 @@ class BlockHashes:
             both = zip(beginnings, ids, strict=True)
             ids = [(before.ids + own)[-most_tokens * ID_BYTES :] for before, own in both]
             beginnings = [self._beginning(None, 0)] * len(ids)
+            self._has_cut = True
         prompts = list(zip(beginnings, ids, strict=True))
         if self._trace is not None:
             for position, (before, own) in zip(positions, prompts, strict=True):
@@ -203,50 +205,22 @@ class BlockHashes:
         """The prompts by numbers of blocks, and the hash of each number."""
         shared, own = self._of_beginnings, np.array(self._own)
         all_hashes = np.concatenate([*shared, *self._hashes])
+        hashes, blocks = np.unique(all_hashes, return_inverse=True)
         self._hashes.clear()
         # Each prompt's blocks are two stretches of that: its beginning's, and its own.
         sizes = np.array([len(hashes) for hashes in shared])
-        beginnings = np.array(self._numbers)
-        before, begin = sizes[beginnings], (np.cumsum(sizes) - sizes)[beginnings]
         starts = np.cumsum(own) - own + sizes.sum()
-        listed = _to_list(
-            before + own,
-            lambda rows, place: all_hashes[
-                np.where(place < before[rows], begin[rows], starts[rows] - before[rows]) + place
-            ],
-        )
-        of_beginning = np.minimum(before, listed)
-        of_own = listed - of_beginning
-        own_hashes = all_hashes[stretched(starts, of_own)]
-        hashes, numbers = np.unique(
-            np.concatenate((all_hashes[: sizes.sum()], own_hashes)), return_inverse=True
-        )
-        starts = np.cumsum(of_own) - of_own + sizes.sum()
-        places = np.stack((begin, starts), axis=1).ravel()
-        blocks = numbers[stretched(places, np.stack((of_beginning, of_own), axis=1).ravel())]
-        used = np.bincount(blocks, minlength=len(hashes)) > 0  # a beginning may be nobody's by now
-        blocks, hashes = (np.cumsum(used) - 1)[blocks], hashes[used]
+        beginnings = np.array(self._numbers)
+        stretches = np.stack((sizes[beginnings], own), axis=1)
+        begin = np.stack(((np.cumsum(sizes) - sizes)[beginnings], starts), axis=1)
+        blocks = blocks[stretched(begin.ravel(), stretches.ravel())]
+        if self._has_cut:
+            used, blocks = np.unique(blocks, return_inverse=True)
+            hashes = hashes[used]
         prompts = PromptBlocks(
             tokens=np.array(self._tokens),
-            full=listed,
+            full=stretches.sum(axis=1),
             reads=np.array(self._reads),
             blocks=blocks,
-            left_out=before + own - listed,
         )
         return prompts, hashes
-
-
-def _to_list(full: Ints, hash_at: Callable[[Ints, int], Hashes]) -> Ints:
-    """By prompt, how many of its blocks have to be looked at: all behind them only it has.
-
-    A block that no other prompt has is followed by such blocks only. To find one, the 1st, 2nd,
-    4th, 8th and so on are looked at.
-    """
-    listed = full.copy()
-    rows, place = np.arange(len(full)), 0
-    while len(full) > 1 and len(rows := rows[full[rows] > place]):
-        _, which, members = np.unique(hash_at(rows, place), return_inverse=True, return_counts=True)
-        is_shared = members[which] > 1
-        listed[rows[~is_shared]] = place + 1
-        rows, place = rows[is_shared], 2 * place + 1
-    return listed

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _BATCH_CHARS = 1 << 20
 _BATCH_ROWS = 2000
 _MOST_ON_THEIR_WAY = 4
+_MOST_RENDERED = 1  # chunks at a time; each is larger than a batch of texts
 # Of a prompt that is compared with others: no model reads a longer one, and its ids would take more
 # memory than everything else.
 _LONGEST_COMPARED_CHARS = 1 << 25
@@ -217,19 +218,27 @@ class _Chats:
         # The template writes the special tokens itself, as vLLM expects it to.
         self.texts = _Texts(by, tally, special_tokens=False)
         self.direct = self.tokenizer.counts_chats_itself
+        self.on_their_way: deque[tuple[Prompts, Future[Any]]] = deque()
 
     def add(self, prompts: Prompts) -> None:
-        make = self.tokenizer.count_chat if self.direct else self.tokenizer.chat_text
+        """Send them on their way to be rendered: templates run in processes of their own."""
+        make = self.tokenizer.count_chats if self.direct else self.tokenizer.chat_texts
+        self.on_their_way.append((prompts, self.texts.pool.submit(make, prompts.items)))
+        if len(self.on_their_way) > _MOST_RENDERED:
+            self._take()
+
+    def _take(self) -> None:
+        prompts, future = self.on_their_way.popleft()
+        texts_or_ids: list[Any] = future.result()
         positions: list[int] = []
         made: list[Any] = []
         chats: list[str] = []
         outputs: list[Any] | None = [] if prompts.outputs is not None else None
-        for row, conversation in enumerate(prompts.items):
-            try:
-                made.append(make(conversation))
-            except (TemplateRefused, ChatRefused) as error:
-                self.problems.bad(prompts.positions[row], error.message)
+        for row, (conversation, one) in enumerate(zip(prompts.items, texts_or_ids, strict=True)):
+            if isinstance(one, TemplateRefused | ChatRefused):
+                self.problems.bad(prompts.positions[row], one.message)
                 continue
+            made.append(one)
             positions.append(prompts.positions[row])
             chats.append(plain_text(conversation.messages))
             if outputs is not None and prompts.outputs is not None:
@@ -246,6 +255,8 @@ class _Chats:
         return self.tally.add(positions, [len(ids) for ids, _ in made])
 
     def finish(self) -> None:
+        while self.on_their_way:
+            self._take()
         self.texts.finish()
         if self.direct:
             self.tally.engines = (f"mistral-common {version('mistral-common')}",)
@@ -304,11 +315,14 @@ class _Requests:
 
     def add(self, prompts: Prompts) -> None:
         made: list[tuple[str | int, _Sent]] = []
+        chats = [r.prompt for r in prompts.items if isinstance(r.prompt, Conversation)]
+        rendered = iter(self._rendered(chats))
         for position, request in zip(prompts.positions, prompts.items, strict=True):
-            try:
-                made.append(self._made(position, request))
-            except (TemplateRefused, ChatRefused) as error:
-                self.problems.bad(position, error.message)
+            one = next(rendered) if isinstance(request.prompt, Conversation) else None
+            if isinstance(one, TemplateRefused | ChatRefused):
+                self.problems.bad(position, one.message)
+            else:
+                made.append(self._made(position, request, one))
         made = self._with_answers(made)
         for length, sent in made:
             if isinstance(length, int):
@@ -331,7 +345,15 @@ class _Requests:
         pairs = zip(made, lengths, strict=True)
         return [(text, sent._replace(answer=length)) for (text, sent), length in pairs]
 
-    def _made(self, position: int, request: SentRequest) -> tuple[str | int, _Sent]:
+    def _rendered(self, chats: list[Conversation]) -> Sequence[Any]:
+        """A text or (ids, characters) of each, or why it was refused."""
+        if not chats:
+            return ()  # which needs no tokenizer
+        tokenizer = self.by.tokenizer
+        direct = tokenizer.counts_chats_itself
+        return tokenizer.count_chats(chats) if direct else tokenizer.chat_texts(chats)
+
+    def _made(self, position: int, request: SentRequest, chat: Any) -> tuple[str | int, _Sent]:
         """Its text, or its length where that is known without counting one."""
         prompt, tokenizer = request.prompt, self.by.tokenizer
         if isinstance(prompt, int):
@@ -346,9 +368,9 @@ class _Requests:
         self.tally.media_rows += bool(prompt.media)
         self.tally.rendered_chats = True
         sent = _Sent(position, request, 0)  # a chat template writes the special tokens itself
-        if not tokenizer.counts_chats_itself:
-            return tokenizer.chat_text(prompt) + request.continuation, sent
-        ids, chars = tokenizer.count_chat(prompt)
+        if isinstance(chat, str):
+            return chat + request.continuation, sent
+        ids, chars = chat
         self.counted_itself = True
         self.tally.add_chars(chars)
         self._share([sent], TakenRows([len(ids)], [None], [pack(ids)]))

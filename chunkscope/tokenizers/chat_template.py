@@ -62,6 +62,8 @@ class ChatTemplate:
         try:
             text = self._template.render(variables)
             text.encode()  # a lone surrogate is a character that no tokenizer takes
+        except MemoryError:
+            raise
         except Exception as error:
             # Whatever a stranger's template does with a stranger's data is about that row.
             reason = " ".join(str(error).split()) or type(error).__name__

@@ -2,22 +2,24 @@
 
 import datetime
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.chat import Conversation, string_content
-from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
+from chunkscope.tokenizers.chat_template import TemplateRefused, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.compiler import compile_once, digest, is_compiled
 from chunkscope.tokenizers.counting import Counting, settled_engine
 from chunkscope.tokenizers.guard import guarded
-from chunkscope.tokenizers.mistral import MistralChat
+from chunkscope.tokenizers.mistral import ChatRefused, MistralChat
 from chunkscope.tokenizers.references import reference, reference_name
+from chunkscope.tokenizers.rendering import Renderer
 from chunkscope.tokenizers.resolve import resolve
 
 
@@ -55,7 +57,7 @@ class Tokenizer:
         self._failure: ChunkscopeError | None = None
         self._counting: Counting | None = None
         self._mistral: MistralChat | None = None
-        self._templates: dict[str, ChatTemplate] = {}
+        self._templates: dict[str, Renderer] = {}
 
     @property
     def compiled(self) -> Compiled:
@@ -96,18 +98,35 @@ class Tokenizer:
     def reference(self) -> str:
         return reference_name(self.compiled)
 
-    def chat_text(self, conversation: Conversation) -> str:
-        """The text of a conversation by the chat template, as vLLM would render it."""
-        return self._chat_template(has_tools=bool(conversation.tools)).render(conversation)
+    def chat_texts(self, chats: Sequence[Conversation]) -> list[str | TemplateRefused]:
+        """The texts of conversations by the chat template, as vLLM would render them."""
+        texts: list[str | TemplateRefused] = []
+        for has_tools, alike in groupby(chats, key=lambda chat: bool(chat.tools)):
+            texts += self._chat_template(has_tools=has_tools).texts(list(alike))
+        return texts
+
+    def chat_text(self, chat: Conversation) -> str:
+        (text,) = self.chat_texts([chat])
+        if isinstance(text, TemplateRefused):
+            raise text
+        return text
 
     @property
     def counts_chats_itself(self) -> bool:
         """Mistral's tokenizers encode conversations directly; a given template goes first."""
         return self.compiled.mistral_chat and self._template is None
 
-    def count_chat(self, conversation: Conversation) -> tuple[list[int], int]:
-        """Token ids and number of characters of a conversation, where `counts_chats_itself`."""
-        return self._chat.count(string_content(conversation.messages), conversation.tools)
+    def count_chats(
+        self, chats: Sequence[Conversation]
+    ) -> list[tuple[list[int], int] | ChatRefused]:
+        """Token ids and number of characters of each, where `counts_chats_itself`."""
+        return [self._count_chat(chat) for chat in chats]
+
+    def _count_chat(self, chat: Conversation) -> tuple[list[int], int] | ChatRefused:
+        try:
+            return self._chat.count(string_content(chat.messages), chat.tools)
+        except ChatRefused as error:
+            return error
 
     def encode_chat(self, conversation: Conversation) -> tuple[list[int], str]:
         """Token ids and text of a conversation, where `counts_chats_itself`."""
@@ -153,7 +172,7 @@ class Tokenizer:
     def renders_the_date(self) -> bool:
         return any(template.uses_date for template in self._templates.values())
 
-    def _chat_template(self, *, has_tools: bool) -> ChatTemplate:
+    def _chat_template(self, *, has_tools: bool) -> Renderer:
         value: Any = self._template or self.compiled.chat_template
         source = choose_template(value, has_tools)
         if not source:
@@ -164,7 +183,7 @@ class Tokenizer:
             )
         with self._lock:
             if source not in self._templates:
-                self._templates[source] = ChatTemplate(
+                self._templates[source] = Renderer(
                     source, special_tokens=self.compiled.special_tokens, date=self._date
                 )
             return self._templates[source]

@@ -3,20 +3,25 @@
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from chunkscope.sources.chat import conversation
 from chunkscope.sources.fields import UnusableError
-from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template
+from chunkscope.tokenizers import rendering
+from chunkscope.tokenizers.chat_template import choose_template
+from chunkscope.tokenizers.rendering import Renderer
 from tests.fuzz.helpers import Explore, anything, fine, texts
 
 NAMES = st.sampled_from(
     ["messages", "messages[0]", "message", "message.content", "message['role']", "tools", "x", "1",
-     "'a'", "none", "loop.index", "namespace(a=1)", "strftime_now('%d %b')", "bos_token", "5.0"]
+     "'a'", "10**9", "none", "loop.index", "namespace(a=1)", "strftime_now('%d %b')", "bos_token",
+     "5.0"]
 )  # fmt: skip
 FILTERS = st.sampled_from(
     ["tojson", "trim", "length", "upper", "join", "list", "first", "int", "items", "batch(2)",
-     "selectattr('role')", "tojson(indent=2)", "map('x')", "nope", "attr('__class__')", "sum"]
+     "selectattr('role')", "tojson(indent=2)", "map('x')", "center(9**9)", "indent(99)",
+     "nope", "attr('__class__')", "sum"]
 )  # fmt: skip
 EXPRESSIONS = st.recursive(
     NAMES,
@@ -35,6 +40,7 @@ PIECES = st.recursive(
         st.tuples(EXPRESSIONS, inner).map(lambda p: "{{% if {} -%}}{}{{% endif %}}".format(*p))
         | st.tuples(EXPRESSIONS, inner).map(lambda p: "{{% set x = {} %}}{}".format(*p))
         | inner.map("{{% for message in messages %}}{}{{%- endfor %}}".format)
+        | inner.map("{{% for x in range(9999) %}}{}{{% endfor %}}".format)
         | inner.map("{{% generation %}}{}{{% endgeneration %}}".format)
         | inner.map("{{% macro m(x) %}}{}{{% endmacro %}}{{{{ m(1) }}}}".format)
         | inner.map("{{% include 'x' %}}{}".format)
@@ -53,8 +59,14 @@ def check(source: Any, messages: list[dict[str, Any]], tools: Any) -> None:
     with fine(), suppress(UnusableError):  # which is a bad row
         if template := choose_template(source, has_tools=bool(tools)):
             row = {"messages": messages, "tools": tools}
-            made = ChatTemplate(template, special_tokens={"bos_token": "<s>"})
-            made.render(conversation(messages, row)).encode()
+            made = Renderer(template, special_tokens={"bos_token": "<s>"})
+            for text in made.texts([conversation(messages, row)]):
+                str(text).encode()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "SECONDS", 0.5)
 
 
 def test_a_template(explore: Explore) -> None:
@@ -67,6 +79,10 @@ def test_a_template(explore: Explore) -> None:
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", SAID, None),
         ("{{ '%d' % 'x' }}", SAID, None),
         ([{"name": 5, "template": []}], SAID, None),
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", SAID, 5),
+        ("{{ 'a' * 10**10 }}", SAID, None),
+        ("{{ '%9999999999d' % 1 }}", SAID, None),
+        ("{{ messages[0].content | center(10**10) }}", SAID, None),
     ]
     explore(check, PIECES, MESSAGES, st.none() | anything, examples=150, past=past)
 
