@@ -40,6 +40,12 @@ def simulate(
     max_num_seqs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Instead of the plan's.")
     ] = None,
+    long_prefill_token_threshold_adaptive: Annotated[
+        bool | None, typer.Option(help="No less than a fair share of the budget (vLLM 0.31).")
+    ] = None,
+    max_num_active_seqs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Fewer at once than places (vLLM 0.31).")
+    ] = None,
     kv_cache_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Instead of the memory model's.")
     ] = None,
@@ -102,6 +108,8 @@ def simulate(
                     max_num_batched_tokens=max_num_batched_tokens,
                     long_prefill_token_threshold=long_prefill_token_threshold,
                     max_num_seqs=max_num_seqs,
+                    long_prefill_token_threshold_adaptive=long_prefill_token_threshold_adaptive,
+                    max_num_active_seqs=max_num_active_seqs,
                 ),
                 kv_cache_tokens=kv_cache_tokens,
                 vllm_version=vllm_version,

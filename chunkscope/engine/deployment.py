@@ -6,7 +6,15 @@ from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.memory import Memory, MemoryModel
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.choices import Entry
-from chunkscope.engine.flags import OFF_SWITCH, THRESHOLD_IS_CHECKED, Off, Release, at, dotted
+from chunkscope.engine.flags import (
+    BY_NAME,
+    OFF_SWITCH,
+    THRESHOLD_IS_CHECKED,
+    Off,
+    Release,
+    at,
+    dotted,
+)
 from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs, Settings
 
@@ -51,7 +59,13 @@ class Deployment:
             tensor_parallel_size=1,
         )
         batch = Settings(max_model_len=context, max_num_batched_tokens=budget, max_num_seqs=seqs)
-        return settings.over(batch).over(rest)
+        full = settings.over(batch).over(rest)
+        active, adapts = full.max_num_active_seqs, full.long_prefill_token_threshold_adaptive
+        return replace(
+            full,
+            long_prefill_token_threshold_adaptive=adapts or None,
+            max_num_active_seqs=None if active == full.max_num_seqs else active,
+        )
 
     def memory_model(self, tp: int = 1) -> MemoryModel | None:
         """None without a model or a GPU."""
@@ -112,6 +126,7 @@ class Deployment:
         off = s.enable_chunked_prefill is False
         context, budget, seqs = s.max_model_len, s.max_num_batched_tokens, s.max_num_seqs
         threshold, share = s.long_prefill_token_threshold or 0, s.gpu_memory_utilization or 0
+        active = s.max_num_active_seqs
         limit = self.shape.limit if self.shape else None
         rules = {
             f"max_num_batched_tokens ({budget}) is smaller than max_model_len ({context}) "
@@ -119,6 +134,7 @@ class Deployment:
             f"max_num_batched_tokens ({budget}) must be >= max_num_seqs ({seqs})": (
                 _over(seqs, budget)
             ),
+            f"max_num_active_seqs ({active}) is over max_num_seqs ({seqs})": _over(active, seqs),
             f"long_prefill_token_threshold ({threshold}) is over max_model_len ({context})": (
                 _over(threshold, context) and at(THRESHOLD_IS_CHECKED, version)
             ),
@@ -126,13 +142,15 @@ class Deployment:
             f"max_model_len ({context}) is over the model's limit ({limit})": _over(context, limit),
             f"gpu_memory_utilization ({share}) is not in (0, 1]": not 0 < share <= 1,
             "max_model_len, max_num_batched_tokens and max_num_seqs must be at least 1": any(
-                _over(1, value) for value in (context, budget, seqs)
+                _over(1, value) for value in (context, budget, seqs, active)
             ),
             "chunked prefill is off, and a threshold would still chunk": off and threshold > 0,
             f"vLLM {dotted(version)} ignores chunked prefill off": (
                 off and at(OFF_SWITCH, version) is Off.IGNORED
             ),
         }
+        unknown = (name for name in s.given() if not BY_NAME[name].known_to(version))
+        rules |= {f"{name} is not known to vLLM {dotted(version)}": True for name in unknown}
         return tuple(rule for rule, broken in rules.items() if broken)
 
 

@@ -69,6 +69,13 @@ FLAGS = (
     ),
     Flag(name="gpu_memory_utilization", spelling="--gpu-memory-utilization"),
     Flag(name="tensor_parallel_size", spelling="--tensor-parallel-size"),
+    Flag(
+        name="long_prefill_token_threshold_adaptive",
+        spelling="--long-prefill-token-threshold-adaptive",
+        off_spelling="--no-long-prefill-token-threshold-adaptive",
+        since=(0, 31, 0),
+    ),
+    Flag(name="max_num_active_seqs", spelling="--max-num-active-seqs", since=(0, 31, 0)),
     # Known, and never emitted: refused by every V1 engine while they existed, then removed.
     Flag(
         name="max_num_partial_prefills",

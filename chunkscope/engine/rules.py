@@ -9,7 +9,7 @@ not its default, it schedules one token too many.
 from dataclasses import dataclass
 
 from chunkscope.engine.flags import LONE_PROMPT_IS_CAPPED, Release, at
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.engine.settings import UNUSUAL, EngineArgs
 from chunkscope.errors import UsageError
 
 # Chunking off and a prompt over what is left of the budget: is the queue stopped, or is the prompt
@@ -24,7 +24,8 @@ BLANK_BLOCKS_FIRST = (((0, 10, 2), False), ((0, 24, 0), True))
 # Is step t + 1 scheduled before the result of step t is there, unless told otherwise?
 ASYNC_BY_DEFAULT = (((0, 10, 2), False), ((0, 14, 0), True))
 HAS_WATERMARK = (((0, 10, 2), False), ((0, 24, 0), True))
-HAS_ADAPTIVE_THRESHOLD = (((0, 10, 2), False), ((0, 31, 0), True))
+# The adaptive threshold, and a limit to running requests below the places that there are.
+HAS_FAIR_SHARES = (((0, 10, 2), False), ((0, 31, 0), True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Rules:
     lone_request_is_capped: bool = True
     async_by_default: bool = True
     has_watermark: bool = True
-    has_adaptive_threshold: bool = False
+    has_fair_shares: bool = False
 
 
 def rules_of(release: Release) -> Rules:
@@ -51,7 +52,7 @@ def rules_of(release: Release) -> Rules:
         lone_request_is_capped=at(LONE_PROMPT_IS_CAPPED, version),
         async_by_default=at(ASYNC_BY_DEFAULT, version),
         has_watermark=at(HAS_WATERMARK, version),
-        has_adaptive_threshold=at(HAS_ADAPTIVE_THRESHOLD, version),
+        has_fair_shares=at(HAS_FAIR_SHARES, version),
     )
 
 
@@ -73,5 +74,11 @@ def check_args(args: EngineArgs, rules: Rules) -> None:
         raise UsageError(f"watermark must be in [0, 1), not {args.watermark}")
     if args.watermark and not rules.has_watermark:
         raise UsageError("this vLLM version has no watermark")
-    if args.long_prefill_token_threshold_adaptive and not rules.has_adaptive_threshold:
-        raise UsageError("this vLLM version has no adaptive threshold: it came with 0.31")
+    for name in UNUSUAL:
+        if getattr(args, name) and not rules.has_fair_shares:
+            raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
+    if not 1 <= args.most_running <= args.max_num_seqs:
+        raise UsageError(
+            f"max_num_active_seqs ({args.most_running:,}) must be from 1 to max_num_seqs "
+            f"({args.max_num_seqs:,}): vLLM refuses to start"
+        )

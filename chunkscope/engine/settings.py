@@ -4,7 +4,7 @@ Nobody else holds a setting in another form; `deployment.py` says what vLLM take
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from chunkscope.costs.models.shape import BLOCK_TOKENS
@@ -23,6 +23,8 @@ class Settings:
     enable_prefix_caching: bool | None = None
     gpu_memory_utilization: float | None = None
     tensor_parallel_size: int | None = None
+    long_prefill_token_threshold_adaptive: bool | None = None
+    max_num_active_seqs: int | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -46,8 +48,25 @@ class Settings:
         """
         return Settings.of({**other.given(), **self.given()})
 
+    def at_budget(self, budget: int) -> "Settings":
+        """Another budget, and no more requests than it has tokens.
+
+        >>> Settings(max_num_seqs=64, max_num_active_seqs=48).at_budget(32).given()
+        {'max_num_batched_tokens': 32, 'max_num_seqs': 32}
+        """
+        seqs = min(self.max_num_seqs or budget, budget)
+        active = min(self.max_num_active_seqs or seqs, seqs)
+        return replace(
+            self,
+            max_num_batched_tokens=budget,
+            max_num_seqs=seqs,
+            max_num_active_seqs=active if active < seqs else None,
+        )
+
 
 NAMES = tuple(field.name for field in fields(Settings))
+# Where one of these is not set, vLLM's own is to do without: nobody needs to hear of it.
+UNUSUAL = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +80,6 @@ class EngineArgs(Settings):
     max_num_seqs: int
     kv_cache_tokens: int
     long_prefill_token_threshold: int = 0
-    long_prefill_token_threshold_adaptive: bool = False
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
     async_scheduling: bool = False
@@ -89,3 +107,8 @@ class EngineArgs(Settings):
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""
         return self.kv_cache_tokens // self.block_size - 1
+
+    @property
+    def most_running(self) -> int:
+        """Requests that are admitted at once: fewer, if asked for, than there are places."""
+        return self.max_num_active_seqs or self.max_num_seqs

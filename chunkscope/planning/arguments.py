@@ -8,7 +8,7 @@ from chunkscope.costs.memory import Memory
 from chunkscope.engine.choices import Basis, Mode, Objective, Task
 from chunkscope.engine.deployment import OWN
 from chunkscope.engine.flags import Off
-from chunkscope.engine.settings import NAMES, Settings, Value
+from chunkscope.engine.settings import NAMES, UNUSUAL, Settings, Value
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.latency import itl_limit, smooth, worst_step
 from chunkscope.planning.limits_advice import limits_advice, limits_reason
@@ -108,7 +108,8 @@ def _proven(p: Problem, decision: Decision) -> Settled:
 def _limit_reasons(p: Problem, proof: Proof) -> Reasons:
     """Why a setting that was chosen for its latencies has its values."""
     reasons, text = {}, p.deployment.release.text
-    for name, own in proof.own.given().items():
+    for name in NAMES:
+        own = getattr(proof.own, name)
         if getattr(proof.chosen, name) != own:
             reasons[name] = Reasoned(text=limits_reason(proof), label=Label.PREDICTED)
         elif name in ("max_num_batched_tokens", "max_num_seqs"):
@@ -415,7 +416,7 @@ def _settled(
         Argument.chosen(name, value, default, reason.text, reason.label)
         for name in NAMES
         if (value := getattr(full, name)) != (default := getattr(own, name))
-        or name != "tensor_parallel_size"
+        or name not in ("tensor_parallel_size", *UNUSUAL)
         if (reason := given.get(name) or _own_reason(p, default))
     ]
     return Settled(

@@ -14,7 +14,7 @@ from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import Release, command_line
-from chunkscope.engine.settings import Settings, Value
+from chunkscope.engine.settings import UNUSUAL, Settings, Value
 from chunkscope.planning.policy import Chunks, Cuts, Decision
 from chunkscope.simulation.slo import Slo, SloFound
 
@@ -219,7 +219,7 @@ class Plan(Artefact):
             *("command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"),
             *("slo", "arrivals", "concurrency"),
             *("cost", "most_running", "profiles", "too_long"),
-            *("kv_cache_blocks", "state"),
+            *("kv_cache_blocks", "state", *UNUSUAL),
         }
     )
 
@@ -279,7 +279,8 @@ class Plan(Artefact):
         As many as ran at once in the simulation; else what vLLM allows and the KV cache holds of
         the usual length. More only wait in the engine's queue; fewer leave it idle.
         """
-        allowed = self.deployment.effective(self.settings).max_num_seqs
+        full = self.deployment.effective(self.settings)
+        allowed = full.max_num_active_seqs or full.max_num_seqs
         held = self.capacity.p50 if self.capacity else None
         if self.forecast is not None and self.forecast.most_running is not None:
             held = self.forecast.most_running
@@ -358,15 +359,14 @@ _ADDED = {
     "refused": ("too_long",),
     "forecast": ("most_running",),
     "memory": ("kv_cache_blocks",),
+    "rule": UNUSUAL,
 }
 
 
 def _as_it_was(parts: dict[str, Any]) -> dict[str, Any]:
     for name, added in _ADDED.items():
-        part = parts.get(name) or {}
-        parts[name] = {n: v for n, v in part.items() if n not in added or v not in (None, [])}
-    for name in ("forecast", "memory"):
-        parts[name] = parts[name] or None
+        if part := parts.get(name):
+            parts[name] = {n: v for n, v in part.items() if n not in added or v not in (None, [])}
     _without_state(parts.get("model"))
     for row in parts.get("tried", ()):
         if row["slo"] is None:

@@ -7,10 +7,10 @@ what is assumed turns out otherwise: the host, the draw, the lengths, outputs th
 from dataclasses import dataclass, replace
 
 from chunkscope.engine.flags import Off
-from chunkscope.engine.settings import Settings
+from chunkscope.engine.settings import NAMES, Settings
 from chunkscope.planning.plan import TriedSetting
 from chunkscope.planning.problem import NEAR, WORTH, WORTH_ROOM, Problem
-from chunkscope.planning.search import Trials, at_budget, search, trials_of
+from chunkscope.planning.search import Trials, search, trials_of
 
 OWN_NAME, POLICY_NAME, BEST_NAME = "vLLM's own", "length policy", "best found"
 
@@ -76,8 +76,8 @@ def _finalist(trials: Trials, own: Settings, policy_threshold: int | None) -> Se
 
 def _pruned(trials: Trials, best: Settings, own: Settings) -> Settings:
     """Each argument earns its place: what makes no difference is left to vLLM."""
-    for name, value in own.given().items():
-        without = Settings.of({**best.given(), name: value})
+    for name in NAMES:
+        without = Settings.of({**best.given(), name: getattr(own, name)})
         if without != best and trials.against(without, best) <= 1 + NEAR:
             best = without
     return best
@@ -90,7 +90,7 @@ def _ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settin
         ideas.append(replace(settings, long_prefill_token_threshold=threshold))
     if p.deployment.release.off is Off.HONOURED and not settings.long_prefill_token_threshold:
         size = max(budget, p.context)
-        ideas.append(replace(at_budget(settings, size), enable_chunked_prefill=False))
+        ideas.append(replace(settings.at_budget(size), enable_chunked_prefill=False))
     return ideas
 
 
@@ -130,7 +130,7 @@ def _rows(
 
 def _neighbours(best: Settings) -> dict[str, Settings]:
     size = best.max_num_batched_tokens or 0
-    return {f"{n:,} tokens a step": at_budget(best, n) for n in (size // 2, size * 2)}
+    return {f"{n:,} tokens a step": best.at_budget(n) for n in (size // 2, size * 2)}
 
 
 def _row(trials: Trials, name: str, settings: Settings, chosen: bool) -> TriedSetting | None:
@@ -141,7 +141,7 @@ def _row(trials: Trials, name: str, settings: Settings, chosen: bool) -> TriedSe
     return TriedSetting(
         name=name,
         max_num_batched_tokens=run.args.max_num_batched_tokens,
-        max_num_seqs=run.args.max_num_seqs,
+        max_num_seqs=run.args.most_running,
         long_prefill_token_threshold=run.args.long_prefill_token_threshold,
         enable_chunked_prefill=run.args.enable_chunked_prefill,
         makespan_s=run.makespan_s,

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from chunkscope.costs.step_time import ASSUMED_HOST, NO_HOST, Host
 from chunkscope.engine.choices import Task
+from chunkscope.engine.flags import BY_NAME, Release
 from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
@@ -159,28 +160,38 @@ def search(trials: Trials, start: Settings) -> Settings:
     """Budgets, then requests at once, then a budget again if that changed: one at a time."""
     sizes = _sizes(trials, start)
     if trials.problem.slo:  # of which none is better all along a way
-        found = trials.best((at_budget(start, size) for size in sizes), start)
-        found = trials.best([*_capped(start), *_capped(found)], found)
+        found = trials.best((start.at_budget(size) for size in sizes), start)
+        release = trials.problem.deployment.release
+        found = trials.best([*_capped(start, release), *_capped(found, release)], found)
     else:
         found = trials.best(_budgets(trials, start, sizes), start)
     budget, seqs = found.max_num_batched_tokens or 0, start.max_num_seqs or 0
     if seqs <= min(len(trials.workload.requests), budget):  # else nobody waits for a place
         found = trials.best(_counts(trials, found), found)
+    if trials.problem.slo:
+        found = trials.best(_admitted(trials.problem.deployment.release, found, start), found)
     if found.max_num_seqs != start.max_num_seqs:
         found = trials.best(_budgets(trials, found, sizes), found)
     return found
 
 
-def _capped(settings: Settings) -> Iterator[Settings]:
+def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
+    """As it is, or no less than a fair share of the budget, where this version can do that."""
+    adapts = BY_NAME["long_prefill_token_threshold_adaptive"].known_to(release.version)
     for threshold in THRESHOLDS:
         if threshold < (settings.max_num_batched_tokens or 0):
-            yield replace(settings, long_prefill_token_threshold=threshold)
+            fixed = replace(settings, long_prefill_token_threshold=threshold)
+            yield fixed
+            if adapts:
+                yield replace(fixed, long_prefill_token_threshold_adaptive=True)
 
 
-def at_budget(settings: Settings, budget: int) -> Settings:
-    """Another budget, and no more requests than it has tokens."""
-    seqs = min(settings.max_num_seqs or budget, budget)
-    return replace(settings, max_num_batched_tokens=budget, max_num_seqs=seqs)
+def _admitted(release: Release, found: Settings, start: Settings) -> Iterator[Settings]:
+    """As few at once, and CUDA graphs as for many: a chunk beside them is still launched whole."""
+    fewer = (found.max_num_seqs or 0) < (start.max_num_seqs or 0)
+    if fewer and BY_NAME["max_num_active_seqs"].known_to(release.version):
+        seqs = min(start.max_num_seqs or 0, found.max_num_batched_tokens or 0)
+        yield replace(found, max_num_seqs=seqs, max_num_active_seqs=found.max_num_seqs)
 
 
 def _sizes(trials: Trials, start: Settings) -> list[int]:
@@ -194,8 +205,8 @@ def _sizes(trials: Trials, start: Settings) -> list[int]:
 def _budgets(trials: Trials, start: Settings, sizes: list[int]) -> list[Settings]:
     """Smaller and larger ones, each way as long as it gets no slower; in their order."""
     size = start.max_num_batched_tokens or 0
-    down = [at_budget(start, budget) for budget in reversed(sizes) if budget < size]
-    up = [at_budget(start, budget) for budget in sizes if budget > size]
+    down = [start.at_budget(budget) for budget in reversed(sizes) if budget < size]
+    up = [start.at_budget(budget) for budget in sizes if budget > size]
     walked = [*_walk(trials, start, down), *_walk(trials, start, up)]
     return sorted(walked, key=lambda one: one.max_num_batched_tokens or 0)
 

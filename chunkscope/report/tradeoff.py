@@ -170,11 +170,12 @@ def _details(run: SimulatedRun, *, with_seqs: bool = False) -> Iterator[str]:
     args = run.args
     yield f"{args.max_num_batched_tokens:,}"
     if args.long_prefill_token_threshold:
-        yield f"threshold {args.long_prefill_token_threshold:,}"
+        adaptive = "adaptive " if args.long_prefill_token_threshold_adaptive else ""
+        yield f"{adaptive}threshold {args.long_prefill_token_threshold:,}"
     if not args.enable_chunked_prefill:
         yield "chunking off"
     if with_seqs:
-        yield f"{args.max_num_seqs:,} requests"
+        yield f"{args.most_running:,} requests"
     if run.policy is not ChunkPolicy.VLLM:
         yield run.policy
 

@@ -29,7 +29,7 @@ class FastScheduler(Scheduler):
 
     def schedule(self) -> Step:
         """Where nobody must be asked and nobody can come, the step only decodes."""
-        can_come = self.waiting and len(self.running) < self.args.max_num_seqs
+        can_come = self.waiting and len(self.running) < self.args.most_running
         if self._asked or can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
             step = super().schedule()
             unread = not (step.num_scheduled_tokens or step.preempted)
@@ -42,7 +42,7 @@ class FastScheduler(Scheduler):
 
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
-        can_come = self.waiting and len(self.running) < self.args.max_num_seqs
+        can_come = self.waiting and len(self.running) < self.args.most_running
         if self._asked or (can_come and not self._turned_away):
             return 0
         return self.decoding.steps_alike(self.kv_cache.num_free)

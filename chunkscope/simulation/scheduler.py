@@ -72,7 +72,7 @@ class Scheduler:
 
     def _schedule_waiting(self, step: Step, token_budget: int) -> None:
         skipped: list[RequestState] = []
-        while self.waiting and token_budget > 0 and len(self.running) < self.args.max_num_seqs:
+        while self.waiting and token_budget > 0 and len(self.running) < self.args.most_running:
             request = self.waiting.peek()
             hit = self.kv_cache.get_computed_blocks(request)
             request.num_computed_tokens = hit.blocks * self.args.block_size

@@ -46,9 +46,7 @@ def around(base: Settings) -> Iterator[Settings]:
 
 def _at(base: Settings, budget: int, threshold: int) -> Settings:
     return replace(
-        base,
-        max_num_batched_tokens=budget,
-        max_num_seqs=min(base.max_num_seqs or budget, budget),
+        base.at_budget(budget),
         long_prefill_token_threshold=threshold,
         enable_chunked_prefill=True,
     )

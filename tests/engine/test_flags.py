@@ -170,6 +170,9 @@ def settings(**changed):
         ({"long_prefill_token_threshold": -5}, "0.24", "is negative"),
         ({"gpu_memory_utilization": 1.1}, "0.24", "not in (0, 1]"),
         ({"max_num_seqs": 0}, "0.24", "at least 1"),
+        ({"max_num_active_seqs": 256}, "0.31", "is over max_num_seqs (128)"),
+        ({"max_num_active_seqs": 64}, "0.30", "max_num_active_seqs is not known to vLLM 0.30.0"),
+        ({"long_prefill_token_threshold_adaptive": True}, "0.30", "is not known to vLLM 0.30.0"),
         (
             {
                 "enable_chunked_prefill": False,
@@ -204,6 +207,9 @@ def test_a_context_over_the_models_own_is_refused():
         ({"long_prefill_token_threshold": 32_768}, "0.28"),
         ({"enable_chunked_prefill": False, "max_num_batched_tokens": 32_768}, "0.11.1"),
         ({"max_num_batched_tokens": 128}, "0.32"),
+        ({"max_num_active_seqs": 64, "long_prefill_token_threshold_adaptive": True}, "0.31"),
+        # Both are what is done anyway: without the flag, too.
+        ({"max_num_active_seqs": 128, "long_prefill_token_threshold_adaptive": False}, "0.30"),
     ],
 )
 def test_what_vllm_takes_is_taken_here(changed, version):

@@ -1,16 +1,21 @@
 """`recommend --slo`: the setting that keeps the limits with the most room, or none."""
 
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from chunkscope.engine.choices import Basis, Mode, Objective
+from chunkscope.engine.flags import release
+from chunkscope.engine.settings import UNUSUAL, Settings
 from chunkscope.errors import UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan, TriedSetting
 from chunkscope.planning.recommend import recommend
+from chunkscope.planning.search import Trials, search
 from chunkscope.report.terminal.plan import show_plan
+from chunkscope.simulation.slo import read_slo
 from tests.conftest import REPOSITORY
 from tests.plans import MIXED, advised
 
@@ -45,6 +50,33 @@ def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen():
     assert row.slo.is_met
     others = [one.slo.room for one in made.tried if one.slo]
     assert row.slo.room >= max(others) - 0.01, "the most room of all that were tried"
+
+
+@pytest.mark.parametrize(("version", "tried"), [("0.30", set()), ("0.31", set(UNUSUAL))])
+def test_what_0_31_brought_is_tried_where_it_is_known(version, tried):
+    """Against limits only, and set only where it beats the same without it."""
+    start = Settings(max_num_batched_tokens=8_192, max_num_seqs=256)
+    trials = FakeTrials(version)
+    search(trials, start)
+    assert {name for one in trials.seen for name in UNUSUAL if getattr(one, name)} == tried
+
+
+class FakeTrials(Trials):
+    """Every setting keeps the limits, the worse the more requests there are."""
+
+    def __init__(self, version: str) -> None:
+        there = SimpleNamespace(release=release(version))
+        problem = SimpleNamespace(slo=read_slo("itl_p99=50ms"), deployment=there)
+        workload = SimpleNamespace(requests=range(10_000))
+        super().__init__(problem=problem, workload=workload)
+        object.__setattr__(self, "seen", [])
+
+    def run(self, settings, host=None):  # noqa: ARG002
+        self.seen.append(settings)
+        return object()
+
+    def against(self, settings, other):
+        return (settings.max_num_seqs or 1) / (other.max_num_seqs or 1)
 
 
 def test_where_none_keeps_them_the_limit_that_breaks_first_is_named():

@@ -22,21 +22,24 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
     budget = chance.choice([16, 64, 100, 256, 1_000, 4_096])
     budget = max(budget, context) if off else budget
     threshold = chance.choice([0, 0, 0, 8, 32, 100, 500])
+    seqs = min(budget, chance.choice([1, 2, 3, 8, 64]))
+    capped = chance.random() < 0.25
     stretches = _stretches(chance, longest)
     for request in requests:
         request["stretch"] = chance.choice([-1, *range(len(stretches))]) if stretches else -1
     return {
         "engine": {
             "max_num_batched_tokens": budget,
-            "max_num_seqs": min(budget, chance.choice([1, 2, 3, 8, 64])),
+            "max_num_seqs": seqs,
             "max_model_len": context,
             "long_prefill_token_threshold": min(threshold, context),
             "enable_chunked_prefill": not off,
             "enable_prefix_caching": chance.random() < 0.6,
             "async_scheduling": lag,
-            # Of these two an older version knows nothing.
+            # Of these an older version knows nothing.
             "watermark": chance.choice([0.0, 0.0, 0.0, 0.05, 0.2]),
             "long_prefill_token_threshold_adaptive": threshold > 0 and chance.random() < 0.5,
+            "max_num_active_seqs": min(seqs, chance.choice([1, 2, 5])) if capped else None,
             "policy": chance.choice(["fcfs", "fcfs", "priority"]),
             "block_size": size,
             # Tight, a little roomier, or no object.

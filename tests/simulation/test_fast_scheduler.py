@@ -38,7 +38,8 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
     """Without what this version knows nothing of."""
     unknown = {
         "watermark": not rules.has_watermark,
-        "long_prefill_token_threshold_adaptive": not rules.has_adaptive_threshold,
+        "long_prefill_token_threshold_adaptive": not rules.has_fair_shares,
+        "max_num_active_seqs": not rules.has_fair_shares,
     }
     return {name: value for name, value in engine.items() if not unknown.get(name)}
 

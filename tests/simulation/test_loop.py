@@ -173,6 +173,8 @@ def test_what_can_never_be_served_is_an_input_error(requests, args, said):
         ({"long_prefill_token_threshold": -1}, "negative"),
         ({"watermark": 1.0}, "watermark"),
         ({"long_prefill_token_threshold_adaptive": True}, "0.31"),
+        ({"max_num_active_seqs": 4}, "0.31"),
+        ({"max_num_active_seqs": 4_000}, "0.31"),
     ],
 )
 def test_a_setting_that_vllm_refuses_is_a_usage_error(change, said):

@@ -62,6 +62,11 @@ def test_the_adaptive_threshold_shares_the_budget_out():
     assert steps[0]["tokens"] == {0: 128, 1: 128}
 
 
+def test_fewer_are_admitted_than_there_are_places():
+    steps = trace(asked((10, 3), (10, 3), (10, 1)), engine(max_num_active_seqs=2), rules=rules(NEW))
+    assert [sorted(step["tokens"]) for step in steps] == [[0, 1], [0, 1], [0, 1], [2]]
+
+
 @pytest.mark.parametrize(
     ("version", "first"), [(OLD, {0: 60, 2: 30}), (MIDDLE, {0: 60}), (NEW, {0: 60})]
 )

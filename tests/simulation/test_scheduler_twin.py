@@ -75,6 +75,22 @@ def test_the_workloads_reach_what_is_hard(workloads, real):
     assert hits > 40
 
 
+def test_fewer_may_run_than_there_are_places(asked_vllm, workloads, real):
+    """max_num_active_seqs binds, where this version has it; and the threshold adapts."""
+    if asked_vllm["unknown"]:
+        pytest.skip(f"vLLM {asked_vllm['vllm']} does not know {asked_vllm['unknown'][0]}")
+    binding = adapting = 0
+    for asked, steps in zip(workloads, real, strict=True):
+        engine = asked["engine"]
+        threshold = engine["long_prefill_token_threshold"]
+        if (cap := engine["max_num_active_seqs"]) and cap < engine["max_num_seqs"]:
+            binding += max(len(step["tokens"]) for step in steps) == cap
+        if engine["long_prefill_token_threshold_adaptive"]:
+            adapting += any(max(step["tokens"].values()) > threshold for step in steps)
+    assert binding > 20
+    assert adapting > 20
+
+
 def test_a_closed_loop_keeps_so_many_under_way(workloads, real):
     """The client's own limit binds: with all of them at once other steps would have come."""
     binding = 0

@@ -21,7 +21,7 @@ from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.check import read_by_vllm
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import BY_NAME, Release, release
-from chunkscope.engine.settings import NAMES, Settings, Value
+from chunkscope.engine.settings import NAMES, UNUSUAL, Settings, Value
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.budget import SettingsPromises
 from chunkscope.gating.committed import Committed, Fault, read_committed
@@ -186,6 +186,8 @@ def _is_model(name: str, planned: ModelShape) -> bool:
 def _equal(committed: Committed, wanted: Settings, found: Settings) -> Iterator[Verdict]:
     for name in NAMES:
         explicit = getattr(committed.settings, name) is not None
+        if name in UNUSUAL and getattr(wanted, name) == getattr(found, name):
+            continue
         yield _Compared(
             name=name,
             wanted=getattr(wanted, name),
@@ -204,7 +206,8 @@ class _Compared:
     explicit: bool
 
     def verdict(self) -> Verdict:
-        kept = not self.explicit if self.wanted is None else self.found == self.wanted
+        is_known = self.wanted is not None or self.name in UNUSUAL
+        kept = self.found == self.wanted if is_known else not self.explicit
         return Verdict(
             promise="settings.equal",
             subject=self.name,
@@ -219,6 +222,8 @@ class _Compared:
         )
 
     def _why_unknown(self) -> str:
+        if self.name in UNUSUAL:
+            return ""
         if self.wanted is None:
             return "what vLLM takes by itself is not known without `recommend --gpu`"
         if self.found is None:

@@ -145,6 +145,8 @@ def _rows(runs: Sequence[SimulatedRun]) -> Iterator[list[str]]:
     yield ["max_num_batched_tokens", *(number(r.args.max_num_batched_tokens) for r in runs)]
     yield ["long_prefill_token_threshold", *(_threshold(r) for r in runs)]
     yield ["max_num_seqs", *(number(r.args.max_num_seqs) for r in runs)]
+    if any(run.args.max_num_active_seqs for run in runs):
+        yield ["max_num_active_seqs", *(number(r.args.max_num_active_seqs) for r in runs)]
     yield ["KV cache, tokens", *(number(r.args.kv_cache_tokens) for r in runs)]
     yield [""]
     for figure in TIMES:
@@ -177,7 +179,8 @@ def _limited(found: SloFound, limit: Limit) -> str:
 
 
 def _threshold(run: SimulatedRun) -> str:
-    return number(run.args.long_prefill_token_threshold or None)
+    adapts = ", adaptive" if run.args.long_prefill_token_threshold_adaptive else ""
+    return number(run.args.long_prefill_token_threshold or None) + adapts
 
 
 def _fullest(run: SimulatedRun) -> float:
