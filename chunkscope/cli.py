@@ -17,6 +17,7 @@ from chunkscope.commands.analyze import analyze
 from chunkscope.commands.gate import gate
 from chunkscope.commands.help import show_help
 from chunkscope.commands.memory import memory
+from chunkscope.commands.merge import merge
 from chunkscope.commands.prefixes import prefixes
 from chunkscope.commands.recommend import recommend
 from chunkscope.commands.report import report
@@ -66,6 +67,7 @@ app = typer.Typer(
     "Example: chunkscope analyze sample_data/",
 )
 app.command()(_past_typer(analyze))
+app.command()(_past_typer(merge))
 app.command()(_past_typer(prefixes))
 app.command()(_past_typer(recommend))
 app.command()(_past_typer(simulate))

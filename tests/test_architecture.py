@@ -143,7 +143,8 @@ except SystemExit as stop:
 
 
 COMMANDS = (
-    *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate", "memory", "help"),
+    *("analyze", "merge", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
+    *("memory", "help"),
 )
 
 

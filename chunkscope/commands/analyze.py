@@ -2,7 +2,7 @@
 
 import datetime
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +15,9 @@ from chunkscope.commands.options import PROFILE, Output, Quiet, model_option
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.scan import Listener
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import Skipped
 
@@ -181,6 +183,23 @@ def analyze(
     trace_block: Annotated[
         int, typer.Option(min=1, max=MOST, metavar="N", help="Tokens of each of its hash_ids.")
     ] = 512,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K/N",
+            help="Count only the Kth of N parts, for `chunkscope merge`. [default: all]",
+        ),
+    ] = None,
+    piece_mib: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1 << 20,
+            metavar="N",
+            help="Divide jsonl and parquet over so many MiB; only in the first piece prompts are "
+            "compared.",
+        ),
+    ] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
     quiet: Quiet = False,
     output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
@@ -192,7 +211,6 @@ def analyze(
     """
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
-    from chunkscope.lengths.scan import Listener
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import ReadOptions
     from chunkscope.sources.harness.rendering import RenderOptions
@@ -255,30 +273,109 @@ def analyze(
         order=order,
         exact_check=exact_check,
         use_cache=not no_cache,
+        piece_bytes=piece_mib << 20,
     )
-    with console.scan_progress(quiet=quiet) as progress:
-        listener = Listener(
-            skipped=_show_skipped,
-            preparing=_preparing,
-            recounting=_recounting,
-            running=console.say,
-            progress=progress,
+    if shard is not None:
+        only_profiles = {
+            "--export-trace": export_trace,
+            "--format": output_format is not Format.TABLE,
+        }
+        return _analyze_shard(
+            paths, shard, options, output, quiet=quiet, as_json=as_json, unfit=only_profiles
         )
-        profile = run(paths, options=options, listener=listener, export=export)
-    made_by = {"command": list(console.command())}
-    profile = replace(profile, options={**profile.options, **made_by})
+    with console.scan_progress(quiet=quiet) as progress:
+        profile = run(paths, options=options, listener=_listener(progress), export=export)
+    profile = replace(profile, options={**profile.options, "command": _command()})
     profile.save(output)
     _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
-    _show_logs(profile)
-    _show_problems(profile)
+    show_notes(profile)
     if order is not None:
         console.say(f"wrote {order}: the rows of {paths[0]}, those that begin alike together")
     if export is not None and export_trace is not None:
         export.write(export_trace)
         _show_trace(export, export_trace, profile)
+    end(profile, output, skip_bad_rows=skip_bad_rows)
+    return None
+
+
+def end(profile: "Profile", output: Path, *, skip_bad_rows: bool) -> None:
     console.say(f"\nwrote {output}; next: chunkscope recommend")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise typer.Exit(InputError.exit_code)
+
+
+def _analyze_shard(
+    paths: Sequence[str],
+    text: str,
+    options: "AnalyzeOptions",
+    output: Path,
+    *,
+    quiet: bool,
+    as_json: bool,
+    unfit: Mapping[str, object],
+) -> None:
+    from chunkscope.artefacts.codec import dump
+    from chunkscope.artefacts.numbers import plural
+    from chunkscope.lengths.analyze import analyze_shard
+    from chunkscope.sources.pieces import Shard
+
+    _refuse_beside("--shard", unfit)
+    shard = Shard.parse(text)
+    if output == PROFILE:
+        number = str(shard.number).zfill(len(str(shard.of)))
+        output = PROFILE.with_name(f"part-{number}-of-{shard.of}.json")
+    with console.scan_progress(quiet=quiet) as progress:
+        part = analyze_shard(paths, shard, options=options, listener=_listener(progress))
+    part = replace(part, options={**part.options, "command": _command()})
+    part.save(output)
+    if as_json:
+        console.emit(dump(part.to_json()))
+    rows = sum(piece.dataset.rows for piece in part.pieces)
+    for piece in part.pieces:
+        if piece.dataset.failure:
+            console.say(f"error: {piece.dataset.name}: {piece.dataset.failure}")
+    console.say(
+        f"wrote {output}: {plural(rows, 'row')} in {len(part.pieces):,} of "
+        f"{plural(part.out_of, 'piece')}; when all {shard.of} are there: chunkscope merge "
+        f"{shlex.quote(str(output.parent))}/part-*.json"
+    )
+
+
+def _refuse_beside(option: str, unfit: Mapping[str, object]) -> None:
+    if wrong := [name for name, given in unfit.items() if given]:
+        raise UsageError(f"{option} excludes {wrong[0]}", hint="leave one of them out")
+
+
+_HOW_IT_WAS_DIVIDED = {"--shard": ("--shard", "--output", "-o")}
+
+
+def _command() -> list[str]:
+    """What was typed, without how the work was divided: the result is the same."""
+    words = list(console.command())
+    given = {word.partition("=")[0] for word in words}
+    left_out = {
+        name for asked, names in _HOW_IT_WAS_DIVIDED.items() if asked in given for name in names
+    }
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        name, _, value = word.partition("=")
+        if not skip and name not in left_out:
+            kept.append(word)
+        skip = not skip and name in left_out and not value
+    return kept
+
+
+def _listener(progress: console.ScanProgress) -> "Listener":
+    from chunkscope.lengths.scan import Listener
+
+    return Listener(
+        skipped=_show_skipped,
+        preparing=_preparing,
+        recounting=_recounting,
+        running=console.say,
+        progress=progress,
+    )
 
 
 def _print_profile(
@@ -304,6 +401,12 @@ def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
         console.say(f"skipped {file.path}: {file.reason}")
     if len(skipped) > most:
         console.say(f"skipped {len(skipped) - most:,} more files")
+
+
+def show_notes(profile: "Profile") -> None:
+    """All that is to be said of a profile beside its table."""
+    _show_logs(profile)
+    _show_problems(profile)
 
 
 def _show_logs(profile: "Profile", most: int = 20) -> None:

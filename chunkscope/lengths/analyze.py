@@ -1,13 +1,16 @@
-"""`analyze`: paths -> profile. The one function behind the command and the Python API."""
+"""`analyze`: paths -> profile. The functions behind the command and the Python API."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.errors import InputError
+from chunkscope.errors import UsageError
 from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.parts import Checks, CountedPiece, Part, refuse_nothing, told
 from chunkscope.lengths.profile import Profile, TokenizerInfo
 from chunkscope.lengths.row_order import check_order, write_order
 from chunkscope.lengths.scan import Listener, scan
@@ -15,12 +18,15 @@ from chunkscope.lengths.tally import Counted
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
+from chunkscope.sources.pieces import Piece, Shard, digest, pieces_of
 from chunkscope.sources.prefix_files import assigned
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
+Paths = Sequence[str | Path] | str | Path
+
 
 def analyze(
-    paths: Sequence[str | Path] | str | Path,
+    paths: Paths,
     tokenizer: str | None = None,
     *,
     options: AnalyzeOptions | None = None,
@@ -35,10 +41,91 @@ def analyze(
     options = options or AnalyzeOptions()
     options = replace(options, tokenizer=options.tokenizer or tokenizer)
     listener = listener or Listener()
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    with found(paths, options, listener) as work:
+        if options.order is not None:
+            check_order(work.sources, options)
+        counter = CountingRun(work.options, listener)
+        counted = counter.count(work.sources, export=export)
+    if export is not None:
+        export.datasets = [dataset.trace for dataset in counted if dataset.trace]
+    refuse_nothing(counted)
+    if options.order is not None:
+        write_order(work.sources[0], counted[0], options.order)
+    info = counter.info(counted)
+    return Profile(
+        tokenizer=told(info, counter.checks, counted, info.notes),
+        datasets=tuple(dataset.profile for dataset in counted),
+        options=work.recorded(),
+    )
+
+
+def analyze_shard(
+    paths: Paths, shard: Shard, *, options: AnalyzeOptions, listener: Listener | None = None
+) -> Part:
+    """Count one shard of what `paths` hold; `merge` makes a profile of all of them."""
+    listener = listener or Listener()
+    with found(paths, options, listener) as work:
+        work.refuse_to_divide("--shard")
+        places = shard.places(work.pieces)
+        counter = CountingRun(work.options, listener)
+        counted = counter.count([work.pieces[place] for place in places])
+    return work.part(shard, places, counted, counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """All that is to be counted, and how."""
+
+    given: tuple[str, ...]
+    sources: tuple[Source, ...]
+    options: AnalyzeOptions
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [p for s in self.sources for p in pieces_of(s, self.options.divided_into)]
+
+    def recorded(self) -> dict[str, Any]:
+        return {"paths": [printable(path) for path in self.given], **self.options.recorded()}
+
+    def refuse_to_divide(self, asked: str) -> None:
+        """Before work is divided that only one process can do."""
+        if self.options.order is not None:
+            raise UsageError(f"{asked} excludes --order", hint="leave one of them out")
+        for source in self.sources:
+            if source.is_read_once or source.rendered:
+                what = "a harness's task" if source.rendered else "a pipe, which is read once"
+                raise UsageError(
+                    f"{asked} cannot divide {source.path}: it is {what}",
+                    hint="save it to a file first, or count it in one process",
+                )
+
+    def part(
+        self, shard: Shard, places: Sequence[int], counted: Sequence[Counted], by: "CountingRun"
+    ) -> Part:
+        pieces = self.pieces
+        numbers = {id(source): number for number, source in enumerate(self.sources)}
+        return Part(
+            shard=shard.number,
+            of=shard.of,
+            divided=digest(pieces),
+            out_of=len(pieces),
+            tokenizer=by.info(counted),
+            checks=by.checks,
+            pieces=tuple(
+                CountedPiece.of(place, numbers[id(pieces[place].source)], piece)
+                for place, piece in zip(places, counted, strict=True)
+            ),
+            options=self.recorded(),
+        )
+
+
+@contextmanager
+def found(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Iterator[Work]:
+    """What the paths hold; what a harness rendered for it is there until the end."""
+    given = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     with options.rendering(listener.running) as rendering:
         sources, skipped = discover(
-            [str(path) for path in given],
+            given,
             names=options.names,
             include=options.include,
             exclude=options.exclude,
@@ -46,48 +133,78 @@ def analyze(
             rendering=rendering,
         )
         listener.skipped(skipped)
-        if options.order is not None:
-            check_order(sources, options)
-        names = [source.name for source in sources]
-        options = replace(options, prefix_files=assigned(options.prefix_files, names))
-        counted, info = _counted(sources, options, listener, export)
-    if export is not None:
-        export.datasets = [dataset.trace for dataset in counted if dataset.trace]
-    _refuse_nothing(counted)
-    if options.order is not None:
-        write_order(sources[0], counted[0], options.order)
-    return Profile(
-        tokenizer=info,
-        datasets=tuple(dataset.profile for dataset in counted),
-        options={"paths": [printable(str(path)) for path in given], **options.recorded()},
-    )
+        files = assigned(options.prefix_files, [source.name for source in sources])
+        yield Work(
+            given=tuple(given),
+            sources=tuple(sources),
+            options=replace(options, prefix_files=files),
+        )
 
 
-def _counted(
-    sources: Sequence[Source],
-    options: AnalyzeOptions,
-    listener: Listener,
-    export: TraceExport | None,
-) -> tuple[list[Counted], TokenizerInfo]:
-    memo = DigestMemo()
-    template = _digest_of_template(options.chat_template)
-    total_bytes = sum(source.bytes or 0 for source in sources)
-    counter = Tokenizer(
-        options.tokenizer,
-        memo=memo,
-        chat_template=options.chat_template,
-        chat_date=options.chat_date,
-        trust_remote_code=options.read.trust_remote_code,
-        exact_check=options.exact_check,
-        expected_bytes=total_bytes,
-        on_compile=listener.preparing,
-    )
-    try:
-        listener.progress.begin(total_bytes)
-        counted = scan(sources, counter, options, memo=memo, listener=listener, export=export)
-        return counted, _info(counter, counted, options, template)
-    finally:
-        memo.save()
+class CountingRun:
+    """A tokenizer that counts sources or pieces of them, and what is to be said of it."""
+
+    def __init__(self, options: AnalyzeOptions, listener: Listener) -> None:
+        self._options = options
+        self._listener = listener
+        self._memo = DigestMemo()
+        self._template = _digest_of_template(options.chat_template)
+        self._tokenizer: Tokenizer | None = None
+
+    def count(
+        self, work: Sequence[Source] | Sequence[Piece], *, export: TraceExport | None = None
+    ) -> list[Counted]:
+        total_bytes = sum(one.bytes or 0 for one in work)
+        options, memo, listener = self._options, self._memo, self._listener
+        if self._tokenizer is None:
+            self._tokenizer = Tokenizer(
+                options.tokenizer,
+                memo=memo,
+                chat_template=options.chat_template,
+                chat_date=options.chat_date,
+                trust_remote_code=options.read.trust_remote_code,
+                exact_check=options.exact_check,
+                expected_bytes=total_bytes,
+                on_compile=listener.preparing,
+            )
+        try:
+            listener.progress.begin(total_bytes)
+            return scan(work, self._tokenizer, options, memo=memo, listener=listener, export=export)
+        finally:
+            memo.save()
+
+    def info(self, datasets: Sequence[Counted]) -> TokenizerInfo:
+        """The tokenizer, with what is to be said of it whatever was counted."""
+        tokenizer = self._tokenizer
+        counted = [dataset for dataset in datasets if not dataset.brought_its_lengths]
+        if not counted or tokenizer is None:
+            return TokenizerInfo(
+                name="none (the lengths came with the data)", digest="", kind="none",
+                engine="none", reference="none", special_tokens_added=0,
+            )  # fmt: skip
+        compiled = tokenizer.compiled
+        return TokenizerInfo(
+            name=printable(tokenizer.name),
+            digest=tokenizer.digest,
+            kind=tokenizer.kind,
+            engine="none",
+            reference=tokenizer.reference,
+            special_tokens_added=compiled.special_added if self._options.special_tokens else 0,
+            chat_template=self._template,
+            notes=compiled.notes,
+        )
+
+    @property
+    def checks(self) -> Checks:
+        if self._tokenizer is None or not self._tokenizer.was_loaded:
+            return Checks()
+        counting = self._tokenizer.counting
+        return Checks(
+            sampled=counting.checked_texts > 0,
+            recounted=counting.recounted,
+            corrected=counting.corrected,
+            only_reference=counting.only_reference,
+        )
 
 
 def _digest_of_template(path: Path | None) -> str | None:
@@ -98,71 +215,3 @@ def _digest_of_template(path: Path | None) -> str | None:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return None  # whoever needs it will say so
-
-
-def _info(
-    tokenizer: Tokenizer,
-    datasets: Sequence[Counted],
-    options: AnalyzeOptions,
-    template: str | None,
-) -> TokenizerInfo:
-    counted = [dataset for dataset in datasets if not dataset.brought_its_lengths]
-    if not counted:
-        return TokenizerInfo(
-            name="none (the lengths came with the data)", digest="", kind="none", engine="none",
-            reference="none", special_tokens_added=0,
-        )  # fmt: skip
-    engines = {engine for dataset in counted for engine in dataset.engines}
-    compiled = tokenizer.compiled
-    return TokenizerInfo(
-        name=printable(tokenizer.name),
-        digest=tokenizer.digest,
-        kind=tokenizer.kind,
-        engine=" + ".join(sorted(engines)) or "none",
-        reference=tokenizer.reference,
-        special_tokens_added=compiled.special_added if options.special_tokens else 0,
-        chat_template=template,
-        notes=(*compiled.notes, *_check_notes(tokenizer)),
-    )
-
-
-def _check_notes(tokenizer: Tokenizer) -> list[str]:
-    if not tokenizer.was_loaded:
-        return []
-    counting = tokenizer.counting
-    if counting.only_reference:
-        return [
-            f"a fast engine differed from {tokenizer.reference} on a sample of these rows: "
-            "everything was counted again with the reference"
-        ]
-    if counting.recounted:
-        return [
-            f"exact check: {counting.recounted:,} texts recounted with {counting.reference.name} "
-            f"from the tokenizer's own files, {counting.corrected:,} differed"
-        ]
-    if counting.checked_texts:
-        return [
-            f"{counting.checked_texts:,} of these rows were recounted with "
-            f"{tokenizer.reference}: no difference"
-        ]
-    return []
-
-
-def _refuse_nothing(counted: Sequence[Counted]) -> None:
-    """When not one prompt was counted, that is an error and not a profile."""
-    datasets = [dataset.profile for dataset in counted]
-    if any(dataset.rows for dataset in datasets):
-        return
-    for failed in counted:
-        if failed.error:
-            raise failed.error
-    for dataset in datasets:
-        if dataset.bad_rows:
-            first = dataset.bad_rows[0]
-            raise InputError(
-                f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
-                f"{dataset.unit} {first.position}: {first.reason}",
-                hint="is it another format, or another field? See --input-format and --field",
-            )
-    names = ", ".join(dataset.path for dataset in datasets[:3])
-    raise InputError(f"there are no rows in {names}", hint="is the file empty?")

@@ -97,3 +97,11 @@ class LengthHistogram:
         percentiles = {f"p{p}": self.percentile(p) for p in PERCENTILES}
         ends = {"count": self.count, "mean": self.mean, "min": self.min}
         return {**ends, **percentiles, "max": self.max, "total": self.total}
+
+
+def added_up(histograms: Iterable[LengthHistogram]) -> LengthHistogram:
+    total: dict[int, int] = {}
+    for histogram in histograms:
+        for length, count in histogram.counts.items():
+            total[length] = total.get(length, 0) + count
+    return LengthHistogram(total)

@@ -16,6 +16,7 @@ from chunkscope.artefacts.schema import SchemaError, validated
 from chunkscope.errors import InputError
 from chunkscope.sources.base import ReadOptions, printable
 from chunkscope.sources.harness.rendering import Rendering, RenderOptions
+from chunkscope.sources.pieces import PIECE_BYTES
 from chunkscope.sources.prefix_files import PrefixFile
 from chunkscope.sources.selection import SelectOptions
 
@@ -43,6 +44,12 @@ class AnalyzeOptions:
     order: Path | None = None  # where the rows are written, those that begin alike together
     exact_check: bool = False
     use_cache: bool = True
+    piece_bytes: int = PIECE_BYTES  # of a large file; prompts behind the first are not compared
+
+    @property
+    def divided_into(self) -> int | None:
+        """The size of pieces; None where every row of a source has to be seen at once."""
+        return None if self.sample is not None or self.order is not None else self.piece_bytes
 
     def flat(self) -> dict[str, Any]:
         """Each option by its own name, those about reading and selecting like the others."""

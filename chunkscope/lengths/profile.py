@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
-from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.reuse import PrefixReuse
 from chunkscope.lengths.sharing import Sharing
 from chunkscope.sources.base import BadRow, unique_names
@@ -233,11 +233,7 @@ def load_profiles(paths: Iterable[Path]) -> Profile:
 
 
 def together(datasets: Iterable[DatasetProfile]) -> LengthHistogram:
-    total: dict[int, int] = {}
-    for dataset in datasets:
-        for length, count in dataset.lengths.counts.items():
-            total[length] = total.get(length, 0) + count
-    return LengthHistogram(total)
+    return added_up(dataset.lengths for dataset in datasets)
 
 
 def shares(lengths: LengthHistogram) -> dict[str, float | None]:

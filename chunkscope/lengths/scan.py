@@ -20,16 +20,17 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Sample
 from chunkscope.lengths.reuse import HowSent, NearMiss, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
-from chunkscope.lengths.tally import Counted, Tally
+from chunkscope.lengths.tally import Counted, Note, Tally, joined, sentences
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
 from chunkscope.sources.harness.lm_eval_results import results_file
 from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
 from chunkscope.sources.harness.selection import RequestSelection
+from chunkscope.sources.pieces import Piece, is_divisible, pieces_of
 from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.readers import open_piece, open_reader
 from chunkscope.sources.selection import LengthsSelection, Selection
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
@@ -46,7 +47,7 @@ class Listener:
 
 
 def scan(
-    sources: Sequence[Source],
+    work: Sequence[Source] | Sequence[Piece],
     tokenizer: Tokenizer,
     options: AnalyzeOptions,
     *,
@@ -54,7 +55,7 @@ def scan(
     listener: Listener,
     export: TraceExport | None = None,
 ) -> list[Counted]:
-    """Count every source. One that fails is in the result, with its error.
+    """Count every source, or pieces of some. One that fails is in the result, with its error.
 
     At the end a sample of the rows is compared with the reference. If it agrees, the results are
     kept in the cache; if not, all is counted again, by the reference.
@@ -63,13 +64,13 @@ def scan(
         run = _Pass(tokenizer, options, memo, listener.progress, export)
         is_right = False
         try:
-            counted = run.all(sources)
+            counted = run.all(work)
         finally:  # also when it was interrupted: what is done is done
             if is_right := tokenizer.sample_agrees():
                 cache.store(run.fresh)
         if is_right:
             return counted
-        if gone := [source.path for source in sources if source.is_read_once]:
+        if gone := [one.path for one in work if isinstance(one, Source) and one.is_read_once]:
             raise InputError(
                 f"a fast engine and the reference differ on this data, and {gone[0]} is read "
                 "already",
@@ -113,14 +114,21 @@ class _Pass:
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, "count")
         self.counted_by = CountedBy(tokenizer=tokenizer, options=options, pool=self._pool)
+        # Prompts are compared in the first piece of a source alone.
+        self.only_counted_by = replace(self.counted_by, options=replace(options, prefixes=False))
         self._lock = threading.Lock()
         self._done = _Totals()
         self._open: list[_Dataset] = []
 
-    def all(self, sources: Sequence[Source]) -> list[Counted]:
-        readers = ThreadPoolExecutor(min(os.cpu_count() or 1, max(len(sources), 1)), "read")
+    def all(self, work: Sequence[Source] | Sequence[Piece]) -> list[Counted]:
+        readers = ThreadPoolExecutor(min(os.cpu_count() or 1, max(len(work), 1)), "read")
         try:
-            waiting = [readers.submit(self._dataset, source) for source in sources]
+            waiting = [
+                readers.submit(self._alone, one)
+                if isinstance(one, Piece)
+                else readers.submit(self._dataset, one)
+                for one in work
+            ]
             return [future.result() for future in waiting]
         except NoTokenizer as error:
             raise error.error from None
@@ -138,6 +146,16 @@ class _Pass:
         for pool in (readers, self._pool):
             pool.shutdown(wait=wait, cancel_futures=True)
 
+    def _alone(self, piece: Piece) -> Counted:
+        """One piece, others of whose source may be counted elsewhere; the first has its digest."""
+        self.go_on()
+        file = piece.source.file
+        try:
+            sha256 = self._memo.sha256(file) if file and piece.is_first else None
+        except OSError as error:
+            return _Dataset(self, piece, None).result(cannot_read(piece.source.path, error))
+        return self._piece(piece, sha256)
+
     def _dataset(self, source: Source) -> Counted:
         """One source, from the cache if it was counted before."""
         self.go_on()
@@ -145,7 +163,8 @@ class _Pass:
             before = cache.stamp(source)
             sha256 = self._memo.sha256(source.file) if source.file and before else None
         except OSError as error:
-            return _Dataset(self, source, None).result(cannot_read(source.path, error))
+            failed = _Dataset(self, Piece(source=source), None)
+            return failed.result(cannot_read(source.path, error))
         if sha256 is None:
             return self._counted(source, None)
         entry, is_ready = self._entry(source, sha256), self._counting_key is not None
@@ -175,7 +194,16 @@ class _Pass:
         return cache.key(source, sha256 + beside, self._counting_key or "", asked)
 
     def _counted(self, source: Source, sha256: str | None) -> Counted:
-        dataset = _Dataset(self, source, sha256)
+        """Its pieces, one after the other: after one that failed nothing is read."""
+        counted: list[Counted] = []
+        for piece in pieces_of(source, None if self.export else self.options.divided_into):
+            counted.append(self._piece(piece, sha256))
+            if counted[-1].error:
+                break
+        return joined(counted, self.options.keep_longest)
+
+    def _piece(self, piece: Piece, sha256: str | None) -> Counted:
+        dataset = _Dataset(self, piece, sha256)
         with self._lock:
             self._open.append(dataset)
         try:
@@ -199,11 +227,12 @@ class _Pass:
 
 
 class _Dataset:
-    """One source while it is read."""
+    """A piece of a source while it is read."""
 
-    def __init__(self, run: _Pass, source: Source, sha256: str | None) -> None:
+    def __init__(self, run: _Pass, piece: Piece, sha256: str | None) -> None:
         self.run = run
-        self.source = source
+        self.piece = piece
+        self.source = piece.source
         self.sha256 = sha256
         self.problems = Problems()
         trace = run.export.rows() if run.export else None
@@ -224,13 +253,24 @@ class _Dataset:
                 self.reader = reader
                 if head := reader.head():
                     self.selection = selected(reader, head, options.select)
-                    self._count(reader, self.selection)
-                self.bytes_read = reader.bytes_read
+                    if self.piece.is_whole or not is_divisible(reader, self.selection):
+                        # What cannot be divided is all in its first piece.
+                        if self.piece.is_first:
+                            self._count(reader, self.selection)
+                    else:
+                        self._count_piece(self.selection)
         except (UsageError, MissingError):
             raise  # it is not about this dataset
         except ChunkscopeError as error:
             return self.result(error)
         return self.result(None)
+
+    def _count_piece(self, selection: Selection) -> None:
+        """The rows of a piece, which are what the first rows of the whole source are."""
+        self.problems = Problems()
+        with open_piece(self.piece, self.problems) as reader:
+            self.reader = reader
+            self._count(reader, selection)
 
     def _chunks(self, reader: RecordReader, selection: Selection) -> Iterable[Chunk]:
         columns = sorted(selection.columns) if selection.columns is not None else None
@@ -244,7 +284,8 @@ class _Dataset:
 
     def _count(self, reader: RecordReader, selection: Selection) -> None:
         chunks = self._chunks(reader, selection)
-        counter = counter_for(selection.kind, self.run.counted_by, self.tally, self.problems)
+        by = self.run.counted_by if self.piece.is_first else self.run.only_counted_by
+        counter = counter_for(selection.kind, by, self.tally, self.problems)
         try:
             for chunk in chunks:
                 counter.add(selection.extract(chunk, self.problems))
@@ -254,12 +295,15 @@ class _Dataset:
             counter.finish()  # the file ends early: what came before still counts
             raise
         counter.finish()
+        self.bytes_read = reader.bytes_read
 
     def result(self, error: ChunkscopeError | None) -> Counted:
         source, reader, selection, tally = self.source, self.reader, self.selection, self.tally
         log = self._log()
         asked_order = self.run.options.order is not None
         prefixes, sharing = self._compared(log)
+        notes = [Note(text=text) for text in (*self._notes(error), *self._about_blocks(prefixes))]
+        notes += self._counted_notes()
         profile = DatasetProfile(
             name=source.name,
             group=source.group,
@@ -278,7 +322,7 @@ class _Dataset:
             longest=tally.longest,
             bad_rows=tuple(self.problems.rows),
             failure=_sentence(error) if error else None,
-            notes=(*self._notes(error), *self._about_blocks(prefixes)),
+            notes=sentences(notes),
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
             log=log,
@@ -291,6 +335,8 @@ class _Dataset:
             profile=profile,
             engines=tally.engines,
             error=error,
+            notes=tuple(notes),
+            positions=reader.positions if reader else 0,
             trace=tally.trace,
             order=tally.compared.best_order() if asked_order and tally.compared else (),
         )
@@ -354,14 +400,20 @@ class _Dataset:
                 f"the chat template prints the date ({self.run.tokenizer.chat_day}): lengths can "
                 "differ by a token on another day; --chat-date pins it"
             )
+
+    def _counted_notes(self) -> Iterator[Note]:
         if twice := self.tally.begun_twice:
-            yield (
-                f"{twice:,} prompts begin with {self.run.tokenizer.compiled.begin_text}, and the "
-                "tokenizer adds another: the model reads it twice, and they share nothing with "
-                "prompts that have it once; --no-special-tokens leaves the second out"
+            begin = self.run.tokenizer.compiled.begin_text
+            yield Note(
+                text=f"prompts begin with {begin}, and the tokenizer adds another: the model reads "
+                "it twice, and they share nothing with prompts that have it once; "
+                "--no-special-tokens leaves the second out",
+                count=twice,
             )
         if media := self.tally.media_rows:
-            yield f"{media:,} rows hold images, audio or video: only their text is counted"
+            yield Note(
+                text="rows hold images, audio or video: only their text is counted", count=media
+            )
 
 
 def _sentence(error: ChunkscopeError) -> str:

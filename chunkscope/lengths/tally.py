@@ -3,15 +3,17 @@
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from chunkscope.artefacts.schema import Count
 from chunkscope.errors import ChunkscopeError
-from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
 from chunkscope.lengths.reuse import Scoring
 from chunkscope.lengths.trace_export import TraceRows
+from chunkscope.sources.base import BadRow, Problems
 
 if TYPE_CHECKING:
     from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
@@ -20,12 +22,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A sentence about a dataset; one that begins with a number has it as `count`."""
+
+    text: str
+    count: Count | None = None
+
+    @property
+    def sentence(self) -> str:
+        return self.text if self.count is None else f"{self.count:,} {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """A dataset's profile, with its engines and its error as values."""
+    """The profile of a dataset, or of a piece of it, with its engines and its error as values."""
 
     profile: DatasetProfile
     engines: tuple[str, ...] = ()
     error: ChunkscopeError | None = None
+    notes: tuple[Note, ...] = ()  # as values, to be added up with those of other pieces
+    positions: int = 0  # how many there are in a piece; those of the next come after them
     trace: TraceRows | None = None
     order: tuple[int, ...] = ()  # positions, those that begin alike together, where asked for
 
@@ -34,6 +50,63 @@ class Counted:
         """No tokenizer was needed: a trace, or a log that has the server's own counts."""
         of_a_log = self.profile.kind == "requests" and not self.engines and not self.error
         return self.profile.kind == "lengths" or of_a_log
+
+
+def joined(pieces: Sequence[Counted], keep_longest: int) -> Counted:
+    """A dataset, from the pieces it was counted in; those after one that failed do not count."""
+    failed = next((n for n, piece in enumerate(pieces) if piece.profile.failure), len(pieces))
+    pieces = pieces[: failed + 1]
+    if len(pieces) == 1:
+        return pieces[0]
+    first, profiles = pieces[0], [piece.profile for piece in pieces]
+    notes = _notes_together(note for piece in pieces for note in piece.notes)
+    engines = tuple(sorted({engine for piece in pieces for engine in piece.engines}))
+    known_chars = [profile.chars for profile in profiles if profile.chars is not None]
+    outputs = [p.output_lengths for p in profiles if p.output_lengths is not None]
+    longest: list[LongPrompt] = []
+    bad_rows: list[BadRow] = []
+    before = 0
+    for piece in pieces:
+        longest += (replace(p, position=before + p.position) for p in piece.profile.longest)
+        bad_rows += (replace(r, position=before + r.position) for r in piece.profile.bad_rows)
+        before += piece.positions
+    profile = replace(
+        first.profile,
+        lengths=added_up(profile.lengths for profile in profiles),
+        output_lengths=added_up(outputs) if outputs else None,
+        chars=sum(known_chars) if known_chars else None,
+        skipped=sum(profile.skipped for profile in profiles),
+        longest=tuple(heapq.nlargest(keep_longest, longest, key=lambda prompt: prompt.tokens)),
+        bad_rows=tuple(bad_rows[: Problems().keep]),
+        failure=profiles[-1].failure,
+        notes=sentences(notes),
+        engine=" + ".join(engines) or None,
+    )
+    return replace(
+        first,
+        profile=profile,
+        engines=engines,
+        error=pieces[-1].error,
+        notes=notes,
+        positions=before,
+    )
+
+
+def sentences(notes: Iterable[Note]) -> tuple[str, ...]:
+    return tuple(note.sentence for note in notes)
+
+
+def _notes_together(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Each once, in order; numbers are added up."""
+    plain: dict[str, None] = {}
+    counts: Counter[str] = Counter()
+    for note in notes:
+        if note.count is None:
+            plain[note.text] = None
+        else:
+            counts[note.text] += note.count
+    counted = (Note(text=text, count=count) for text, count in sorted(counts.items()))
+    return (*(Note(text=text) for text in plain), *counted)
 
 
 class Tally:

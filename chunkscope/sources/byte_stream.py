@@ -6,6 +6,7 @@ Rows before a place where a file is cut or damaged are still delivered: the erro
 import os
 import stat
 from abc import ABC, abstractmethod
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import IO
 
@@ -78,12 +79,21 @@ class ByteStream(ABC):
 class FileStream(ByteStream):
     """A file as long as it was when it was opened, though others may be writing to it."""
 
-    def __init__(self, file: IO[bytes], shown: str, *, keep_open: bool = False) -> None:
+    def __init__(
+        self, file: IO[bytes], shown: str, *, keep_open: bool = False, start: int = 0
+    ) -> None:
         super().__init__()
         self._file = file
         self._shown = shown
         self._keep_open = keep_open
-        self._size = _size_of_regular_file(file)
+        self._start = start
+        if start:
+            file.seek(start)
+        self._size = self._size_now()
+
+    def _size_now(self) -> int | None:
+        size = _size_of_regular_file(self._file)
+        return None if size is None else max(0, size - self._start)
 
     def _more(self, size: int) -> bytes:
         size = min(size, CHUNK_BYTES if self._size is None else self._size - self._taken)
@@ -94,7 +104,7 @@ class FileStream(ByteStream):
 
     @property
     def grew(self) -> bool:
-        now = _size_of_regular_file(self._file)
+        now = self._size_now()
         return self._size is not None and now is not None and now > self._size
 
     def close(self) -> None:
@@ -132,3 +142,37 @@ class DerivedStream(ByteStream):
 
     def close(self) -> None:
         self._below.close()
+
+
+def lines_between(raw: ByteStream, start: int, end: int | None) -> ByteStream:
+    """The lines that begin between two bytes of a file, of which `raw` has all from `before(start)`
+    on: whoever reads the lines before and after has the others.
+    """
+    return DerivedStream(_lines_between(raw, start, end), raw)
+
+
+def before(start: int) -> int:
+    """Where reading has to begin to see whether a line begins at `start`."""
+    return max(0, start - 1)
+
+
+def _lines_between(raw: ByteStream, start: int, end: int | None) -> Iterator[bytes]:
+    at = before(start)
+    is_inside = start == 0
+    if is_inside and raw.peek(len(BOM_UTF8)) == BOM_UTF8:
+        at = len(raw.read(len(BOM_UTF8)))
+    while block := raw.read(CHUNK_BYTES):
+        if not is_inside:
+            newline = block.find(b"\n")
+            at += newline + 1 if newline >= 0 else len(block)
+            block = block[newline + 1 :] if newline >= 0 else b""
+            is_inside = newline >= 0
+            if end is not None and at >= end:
+                return
+        last = -1 if end is None else block.find(b"\n", max(0, end - 1 - at))
+        if last >= 0:
+            yield block[: last + 1]
+            return
+        at += len(block)
+        if block:
+            yield block

@@ -29,6 +29,7 @@ class ColumnarReader(RestartingReader):
     """Reads record batches; only the columns that are asked for, once it is known which.
 
     `files` open the parts of the dataset; `spool` is a temporary file to close with the reader.
+    Of a parquet file, `between` two bytes are the row groups that begin there.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class ColumnarReader(RestartingReader):
         problems: Problems,
         files: Sequence[Opener],
         spool: IO[bytes] | None = None,
+        between: tuple[int, int | None] = (0, None),
     ) -> None:
         super().__init__(source, problems)
+        self._between = between
         self._openers = files
         self._spool = spool
         self._bytes_read = 0
@@ -46,6 +49,10 @@ class ColumnarReader(RestartingReader):
     @property
     def bytes_read(self) -> int:
         return self._bytes_read
+
+    @property
+    def is_divisible(self) -> bool:
+        return self._spool is None and self.source.format == "parquet"
 
     def close(self) -> None:
         if self._spool is not None:
@@ -59,11 +66,12 @@ class ColumnarReader(RestartingReader):
                 for batch, sound in self._safe_batches(file, columns):
                     yield (_chunk if sound else _row_by_row)(batch, row, problems)
                     row += batch.num_rows
+                    self.positions = row - 1
                     self._bytes_read += batch.nbytes if sound else 0
 
     def _safe_batches(self, file: Any, columns: Sequence[str] | None) -> Iterator[tuple[Any, bool]]:
         try:
-            yield from _batches(file, columns, self.source.path)
+            yield from _batches(file, columns, self.source.path, self._between)
         except (ChunkscopeError, MemoryError, GeneratorExit):
             raise
         except Exception as error:  # pyarrow borrows from all over Python's own error tree
@@ -96,11 +104,13 @@ def _row_by_row(batch: Any, first: int, problems: Problems) -> Chunk:
     return Chunk(positions, records)
 
 
-def _batches(file: Any, columns: Sequence[str] | None, shown: str) -> Iterator[tuple[Any, bool]]:
+def _batches(
+    file: Any, columns: Sequence[str] | None, shown: str, between: tuple[int, int | None]
+) -> Iterator[tuple[Any, bool]]:
     start = file.read(8)
     file.seek(0)
     if start.startswith(b"PAR1"):
-        batches = _parquet_batches(file, columns)
+        batches = _parquet_batches(file, columns, between)
     elif start.startswith(_FEATHER_1_MAGIC):
         raise InputError(
             f"{shown} is Feather version 1, which is not read",
@@ -112,20 +122,34 @@ def _batches(file: Any, columns: Sequence[str] | None, shown: str) -> Iterator[t
         yield from _sliced(batch)
 
 
-def _parquet_batches(file: Any, columns: Sequence[str] | None) -> Iterator[Any]:
+def _parquet_batches(
+    file: Any, columns: Sequence[str] | None, between: tuple[int, int | None]
+) -> Iterator[Any]:
     import pyarrow.parquet
 
     # Without pre-buffering a row group is read page by page, not whole.
     with pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
         meta = parquet.metadata
-        size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-        rows = max(1, min(_BATCH_ROWS, meta.num_rows * _BATCH_BYTES // max(size, 1)))
+        groups = [i for i in range(meta.num_row_groups) if _begins(meta.row_group(i), *between)]
+        size = sum(meta.row_group(i).total_byte_size for i in groups)
+        num_rows = sum(meta.row_group(i).num_rows for i in groups)
+        rows = max(1, min(_BATCH_ROWS, num_rows * _BATCH_BYTES // max(size, 1)))
         wanted = _existing(parquet.schema_arrow.names, columns)
         # A text that comes again and again is written once: rows can hold far more than the file.
-        for first in parquet.iter_batches(batch_size=min(rows, _PROBE_ROWS), columns=wanted):
+        probe = min(rows, _PROBE_ROWS)
+        for first in parquet.iter_batches(batch_size=probe, row_groups=groups, columns=wanted):
             rows = max(1, min(rows, first.num_rows * _BATCH_BYTES // max(first.nbytes, 1)))
             break
-        yield from parquet.iter_batches(batch_size=rows, columns=wanted)
+        yield from parquet.iter_batches(batch_size=rows, row_groups=groups, columns=wanted)
+
+
+def _begins(group: Any, start: int, end: int | None) -> bool:
+    """Whether a row group's first page is there."""
+    column = group.column(0)
+    place = column.data_page_offset
+    if column.has_dictionary_page:
+        place = min(place, column.dictionary_page_offset)
+    return bool(start <= place and (end is None or place < end))
 
 
 def _ipc_batches(file: Any, columns: Sequence[str] | None, *, is_file: bool) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from chunkscope.sources.base import (
     Source,
     too_long,
 )
-from chunkscope.sources.byte_stream import ByteStream
+from chunkscope.sources.byte_stream import ByteStream, FileStream
 from chunkscope.sources.reader import StreamReader
 
 LineBytes = bytes | bytearray
@@ -29,12 +29,21 @@ class LinesReader(StreamReader):
 
     unit = "line"
 
-    def __init__(self, source: Source, problems: Problems, stream: ByteStream) -> None:
+    def __init__(
+        self, source: Source, problems: Problems, stream: ByteStream, *, after: int = 0
+    ) -> None:
         super().__init__(source, problems, stream)
         self.format = "jsonl"
+        self._after = after  # so many bytes of the file the lines are counted
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether a line's bytes are those of the file: nothing had to be made of them first."""
+        return isinstance(self._stream, FileStream)
 
     def _read(self) -> Iterator[Chunk]:
-        for first, lines, ended in line_blocks(self._stream, self.source.path):
+        for first, lines, ended in line_blocks(self._stream, self.source.path, self._after):
+            self.positions = first + len(lines) - 1
             try:
                 records = list(map(orjson.loads, lines))
             except (ValueError, RecursionError):
@@ -61,7 +70,9 @@ class LinesReader(StreamReader):
         return Chunk(positions, records)
 
 
-def line_blocks(stream: ByteStream, path: str) -> Iterator[tuple[int, list[LineBytes], bool]]:
+def line_blocks(
+    stream: ByteStream, path: str, after: int = 0
+) -> Iterator[tuple[int, list[LineBytes], bool]]:
     """Lines in blocks of about a megabyte: the first one's number, the lines, and whether the
     last of them ended in a newline.
 
@@ -80,7 +91,7 @@ def line_blocks(stream: ByteStream, path: str) -> Iterator[tuple[int, list[LineB
             number += len(lines)
         begun += last
         if len(begun) > MOST_ROW_BYTES:
-            raise too_long(path, f"line {number}")
+            raise too_long(path, f"line {number}" + (f" after byte {after:,}" if after else ""))
         lines.clear()  # the block is used up: let go of its rows before the next one is read
     if begun:
         yield number, [begun], False

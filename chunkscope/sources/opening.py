@@ -11,21 +11,20 @@ from chunkscope.sources.compression import decompressed
 from chunkscope.sources.encodings import as_utf8
 
 
-def open_bytes(
-    place: Path | IO[bytes], *, shown: str, encoding: str = "utf-8", text: bool = True
-) -> ByteStream:
-    """Open a file or a stream, undo its compression and, for text, make it UTF-8 without a BOM.
+def open_bytes(file: Path, *, shown: str, encoding: str = "utf-8", text: bool = True) -> ByteStream:
+    """Open a file, undo its compression and, for text, make it UTF-8 without a BOM.
 
     `shown` is its name as people know it; the suffix in it is checked against the content.
     """
-    if not isinstance(place, Path):
-        raw = FileStream(place, shown, keep_open=True)
-    else:
-        try:
-            raw = FileStream(place.open("rb", buffering=0), shown)
-        except OSError as error:
-            raise cannot_read(shown, error) from error
-    return unwrapped(raw, shown, encoding=encoding, text=text)
+    return unwrapped(open_raw(file, shown), shown, encoding=encoding, text=text)
+
+
+def open_raw(file: Path, shown: str, *, start: int = 0) -> ByteStream:
+    """A file's bytes as they are, from one of them on."""
+    try:
+        return FileStream(file.open("rb", buffering=0), shown, start=start)
+    except OSError as error:
+        raise cannot_read(shown, error) from error
 
 
 def unwrapped(raw: ByteStream, shown: str, *, encoding: str, text: bool) -> ByteStream:

@@ -27,6 +27,7 @@ class RecordReader(ABC):
     `format` is what the data turned out to be: JSON Lines named .json says "jsonl".
     `rows_at` is the key of a JSON object under which the rows were, e.g. "examples".
     `beside` is what a document says beside its rows, as far as it was read.
+    `positions` is how many of them there were so far, where a source is read in pieces.
     """
 
     unit = "row"
@@ -37,6 +38,7 @@ class RecordReader(ABC):
         self.format = source.format
         self.rows_at: str | None = None
         self.beside: dict[str, Any] = {}
+        self.positions = 0
 
     @abstractmethod
     def head(self) -> list[Any]:

@@ -1,13 +1,14 @@
 """From a source to the reader that fits it."""
 
 import os
+from collections.abc import Callable
 from functools import partial
-from typing import IO
+from typing import IO, Any
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.archives import open_member
 from chunkscope.sources.base import Problems, ReadOptions, Source, cannot_read
-from chunkscope.sources.byte_stream import ByteStream, FileStream
+from chunkscope.sources.byte_stream import ByteStream, FileStream, before, lines_between
 from chunkscope.sources.columnar import ColumnarReader, saved_files
 from chunkscope.sources.documents import DocumentReader
 from chunkscope.sources.encodings import looks_binary
@@ -19,7 +20,8 @@ from chunkscope.sources.harness.inspect_log import (
 )
 from chunkscope.sources.hub import HubReader
 from chunkscope.sources.lines import LinesReader
-from chunkscope.sources.opening import open_bytes, spooled
+from chunkscope.sources.opening import open_raw, spooled, unwrapped
+from chunkscope.sources.pieces import Piece
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.tables import TableReader
 from chunkscope.sources.text import TextReader
@@ -48,6 +50,17 @@ def open_reader(source: Source, options: ReadOptions, problems: Problems) -> Rec
         raise
 
 
+def open_piece(piece: Piece, problems: Problems) -> RecordReader:
+    """Open a piece of a source that is divisible; its positions begin at 1."""
+    source = piece.source
+    if source.format == "parquet":
+        between = piece.start, piece.end
+        return ColumnarReader(source, problems, [_jumping(source)], between=between)
+    raw = _raw(source, start=before(piece.start))
+    lines = lines_between(raw, piece.start, piece.end)
+    return LinesReader(source, problems, lines, after=piece.start)
+
+
 def _text_reader(
     source: Source, options: ReadOptions, problems: Problems, stream: ByteStream
 ) -> RecordReader:
@@ -67,8 +80,13 @@ def _text_reader(
 def _open(source: Source, encoding: str, *, text: bool) -> ByteStream:
     if source.member is not None:
         return open_member(source, encoding=encoding, text=text)
-    place = source.file if source.file is not None else stdin_bytes()
-    return open_bytes(place, shown=source.path, encoding=encoding, text=text)
+    return unwrapped(_raw(source), source.path, encoding=encoding, text=text)
+
+
+def _raw(source: Source, *, start: int = 0) -> ByteStream:
+    if source.file is None:
+        return FileStream(stdin_bytes(), source.path, keep_open=True)
+    return open_raw(source.file, source.path, start=start)
 
 
 def _refuse_binary(stream: ByteStream, source: Source) -> None:
@@ -82,17 +100,22 @@ def _refuse_binary(stream: ByteStream, source: Source) -> None:
 
 
 def _columnar_reader(source: Source, problems: Problems) -> ColumnarReader:
-    import pyarrow
-
     stream = _open(source, "utf-8", text=False)
     try:
         # Neither a pipe, nor in an archive, nor compressed: pyarrow may jump about in it.
         if isinstance(stream, FileStream) and source.file is not None and source.file.is_file():
-            return ColumnarReader(source, problems, [partial(pyarrow.OSFile, str(source.file))])
+            return ColumnarReader(source, problems, [_jumping(source)])
         spool = spooled(stream, source.path)
     finally:
         stream.close()
     return ColumnarReader(source, problems, [partial(_again, spool)], spool)
+
+
+def _jumping(source: Source) -> Callable[[], Any]:
+    """Opens a file in which pyarrow may jump about."""
+    import pyarrow
+
+    return partial(pyarrow.OSFile, str(source.file))
 
 
 def _seekable(source: Source) -> IO[bytes]:

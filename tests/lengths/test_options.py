@@ -52,6 +52,7 @@ SAID: dict[str, list[str]] = {
     "fewshot_as_multiturn": ["--no-fewshot-as-multiturn"],
     "limit": ["--limit", "10"],
     "timeout": ["--timeout", "60"],
+    "piece_bytes": ["--piece-mib", "64"],
 }
 NOTHING = Profile(
     tokenizer=TokenizerInfo(
@@ -63,7 +64,7 @@ NOTHING = Profile(
 ONLY_IN_PYTHON = {"prefix"}
 # What the command line has besides: how the result is shown and kept, and a tokenizer by its model.
 SHOWN = {"paths", "model", "skip_bad_rows", "as_json", "quiet", "output_format", "output"}
-SHOWN |= {"export_trace", "trace_block"}
+SHOWN |= {"export_trace", "trace_block", "shard"}
 
 
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> AnalyzeOptions:
