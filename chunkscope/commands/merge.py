@@ -26,10 +26,10 @@ def merge(
     Example: chunkscope merge reports/part-*.json
     """
     from chunkscope.artefacts.codec import dump
-    from chunkscope.lengths.parts import Part, merged
+    from chunkscope.lengths.parts import ProfilePart, merged
     from chunkscope.report.terminal.profile import show_profile
 
-    profile = merged([Part.load(part) for part in parts], [str(part) for part in parts])
+    profile = merged([ProfilePart.load(part) for part in parts], [str(part) for part in parts])
     profile.save(output)
     if as_json:
         console.emit(dump(profile.to_json()))

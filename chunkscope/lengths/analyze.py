@@ -10,7 +10,7 @@ from typing import Any
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import UsageError
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.parts import Checks, CountedPiece, Part, refuse_nothing, told
+from chunkscope.lengths.parts import Checks, CountedPiece, ProfilePart, refuse_nothing, told
 from chunkscope.lengths.profile import Profile, TokenizerInfo
 from chunkscope.lengths.row_order import check_order, write_order
 from chunkscope.lengths.scan import Listener, scan
@@ -61,7 +61,7 @@ def analyze(
 
 def analyze_shard(
     paths: Paths, shard: Shard, *, options: AnalyzeOptions, listener: Listener | None = None
-) -> Part:
+) -> ProfilePart:
     """Count one shard of what `paths` hold; `merge` makes a profile of all of them."""
     listener = listener or Listener()
     with found(paths, options, listener) as work:
@@ -101,10 +101,10 @@ class Work:
 
     def part(
         self, shard: Shard, places: Sequence[int], counted: Sequence[Counted], by: "CountingRun"
-    ) -> Part:
+    ) -> ProfilePart:
         pieces = self.pieces
         numbers = {id(source): number for number, source in enumerate(self.sources)}
-        return Part(
+        return ProfilePart(
             shard=shard.number,
             of=shard.of,
             divided=digest(pieces),

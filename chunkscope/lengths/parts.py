@@ -93,7 +93,7 @@ class CountedPiece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part(Artefact):
+class ProfilePart(Artefact):
     """The pieces that one shard counted, out of `out_of` that the input was divided into."""
 
     title: ClassVar = "part"
@@ -113,7 +113,7 @@ class Part(Artefact):
     version: str = ""
 
     def _document(self) -> dict[str, Any]:
-        written = super(Part, self)._document()
+        written = super(ProfilePart, self)._document()
         pieces = [
             {
                 "place": piece.place,
@@ -136,7 +136,7 @@ class Part(Artefact):
         return {**document, "pieces": pieces}
 
 
-def merged(parts: Sequence[Part], names: Sequence[str]) -> Profile:
+def merged(parts: Sequence[ProfilePart], names: Sequence[str]) -> Profile:
     """One profile, the same as if one process had counted everything; `names` for messages."""
     _refuse_others(parts, names)
     _refuse_gaps(parts, names)
@@ -175,7 +175,7 @@ def refuse_nothing(counted: Sequence[Counted]) -> None:
     raise InputError(f"there are no rows in {names}", hint="is the file empty?")
 
 
-def _refuse_others(parts: Sequence[Part], names: Sequence[str]) -> None:
+def _refuse_others(parts: Sequence[ProfilePart], names: Sequence[str]) -> None:
     """Parts of another input, of other options, tokenizers or versions do not add up."""
     first = parts[0]
     same_command = "run every shard with the same command, apart from --shard"
@@ -211,7 +211,7 @@ def _refuse_others(parts: Sequence[Part], names: Sequence[str]) -> None:
             )
 
 
-def _asked(part: Part) -> dict[str, Any]:
+def _asked(part: ProfilePart) -> dict[str, Any]:
     return {name: value for name, value in part.options.items() if name != "command"}
 
 
@@ -219,7 +219,7 @@ def _what_counts(info: TokenizerInfo) -> TokenizerInfo:
     return replace(info, name="", engine="", notes=())
 
 
-def _refuse_gaps(parts: Sequence[Part], names: Sequence[str]) -> None:
+def _refuse_gaps(parts: Sequence[ProfilePart], names: Sequence[str]) -> None:
     """Every shard is there once, with the pieces that are its."""
     by_shard: dict[int, str] = {}
     by_place: dict[int, str] = {}
@@ -254,7 +254,7 @@ def _some(words: Sequence[str], most: int = 10) -> str:
     return ", ".join(words[:most]) + (", ..." if len(words) > most else "")
 
 
-def _tokenizer(parts: Sequence[Part], counted: Iterable[Counted]) -> TokenizerInfo:
+def _tokenizer(parts: Sequence[ProfilePart], counted: Iterable[Counted]) -> TokenizerInfo:
     used = [part for part in parts if part.tokenizer.kind != "none"]
     if not used:
         return parts[0].tokenizer
