@@ -8,7 +8,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands.options import REPORTS
-from chunkscope.errors import GateBroken, UsageError
+from chunkscope.errors import ChunkscopeError, GateBroken, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.gating.verdict import GateResult
@@ -57,13 +57,26 @@ def gate(
         return
     from chunkscope.gating.check import gate as run
 
-    result = run(reports, config=config)
+    try:
+        result = run(reports, config=config)
+    except ChunkscopeError as error:
+        if output_format is GateFormat.GITHUB:
+            _annotate_error(error, config)
+        raise
     for note in result.notes:
         console.say(f"note: {note}")
     _print(result, output_format, as_json=as_json)
     if not result.kept:
         raise GateBroken(_sentence(result))
     console.say(f"\nall promises of {result.budget} are kept; next: the evaluation")
+
+
+def _annotate_error(error: ChunkscopeError, config: Path | None) -> None:
+    """What cannot be judged must not be a red cross without a word."""
+    from chunkscope.report.github import error_annotation
+
+    budget = config or BUDGET
+    console.emit(error_annotation(error, budget if budget.exists() else None).encode())
 
 
 def _refuse_contradictions(

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.verdict import GateResult, Verdict
 from chunkscope.report.markdown import table, text
 
@@ -17,15 +18,27 @@ def annotations(result: GateResult) -> str:
     return "\n".join(lines) + "\n"
 
 
+def error_annotation(error: ChunkscopeError, budget: Path | None) -> str:
+    """Of a gate that could not judge; the summary says it, too."""
+    hint = f"hint: {error.hint}" if error.hint else ""
+    told = "\n".join(filter(None, (error.message, hint)))
+    _append(f"### chunkscope gate: cannot be judged\n\n{text(error.message)}\n\n{text(hint)}\n")
+    return _error("chunkscope gate cannot judge", told, budget) + "\n"
+
+
 def _annotation(verdict: Verdict, result: GateResult) -> str:
     line = _line_of(verdict.key, result.lines)
+    return _error(verdict.title, verdict.told, result.budget, line)
+
+
+def _error(title: str, message: str, budget: Path | None, line: int | None = None) -> str:
     properties = {
-        "file": _in_repository(result.budget),
+        **({"file": _in_repository(budget)} if budget else {}),
         **({"line": str(line)} if line else {}),
-        "title": verdict.title,
+        "title": title,
     }
     told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::error {told}::{_data(verdict.told)}"
+    return f"::error {told}::{_data(message)}"
 
 
 def _line_of(key: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> int | None:
@@ -77,12 +90,16 @@ def _row(verdict: Verdict) -> list[str]:
 
 def append_summary(result: GateResult) -> str | None:
     """Add to the job's summary where there is one; what went wrong, if something did."""
+    return _append(summary(result))
+
+
+def _append(markdown: str) -> str | None:
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:
         return None
     try:
         with Path(place).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(summary(result) + "\n")
+            file.write(markdown + "\n")
     except OSError as error:
         return f"cannot write the job summary: {error.strerror}"
     return None

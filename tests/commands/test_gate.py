@@ -9,6 +9,7 @@ from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
@@ -194,7 +195,21 @@ def test_bad_input_exits_3_and_never_passes(ready, name, text, said, form):
     assert run.returncode == 3, run.stdout
     assert said in run.stderr
     assert "Traceback" not in run.stderr
-    assert not run.stdout
+    if "github" in form:
+        (line,) = run.stdout.splitlines()
+        assert line.startswith("::error file=chunkscope.toml,title=chunkscope gate cannot judge::")
+        assert said in unquote(line)
+    else:
+        assert not run.stdout
+
+
+def test_what_cannot_be_judged_is_in_the_jobs_summary(ready):
+    (ready.folder / "chunkscope.toml").unlink()
+    place = ready.folder / "summary.md"
+    run = gate(ready, "--format", "github", GITHUB_STEP_SUMMARY=str(place))
+    assert run.returncode == 3
+    assert run.stdout.startswith("::error title=chunkscope gate cannot judge::there is no chunk")
+    assert "there is no chunkscope.toml" in place.read_text()
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -2,6 +2,7 @@
 
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,21 @@ DATA = "[freshness]\ndata = true"
 def test_data_that_has_not_changed_keeps_the_promise(analyzed):
     verdicts = analyzed.gate(DATA).verdicts
     assert [(v.subject, v.kept) for v in verdicts] == [("a", True), ("pack/inner", True)]
+
+
+@pytest.mark.parametrize("reports", ["reports", "reports/of/today"])
+def test_data_are_found_from_whatever_folder_the_gate_runs_in(analyzed, monkeypatch, reports):
+    """Beside reports/, or beside the budget; a folder of the same name elsewhere is no matter."""
+    file = analyzed.folder / reports / "profile.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (analyzed.reports / "profile.json").rename(file)
+    analyzed.reports = file.parent
+    elsewhere = analyzed.write("elsewhere/data/a.jsonl", '{"prompt": "another"}\n').parents[1]
+    monkeypatch.chdir(elsewhere)
+    assert analyzed.gate(DATA).kept
+    assert Path.cwd() == elsewhere
+    (analyzed.folder / "data/a.jsonl").write_text(ROWS + "\n")
+    assert [v.subject for v in analyzed.gate(DATA).broken] == ["a"]
 
 
 def test_one_byte_more_breaks_it_for_that_dataset_alone(analyzed):

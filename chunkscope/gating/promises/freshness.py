@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Container, Iterator
+from contextlib import chdir
 from glob import has_magic
 from pathlib import Path
 
@@ -17,13 +18,26 @@ from chunkscope.sources.discovery import discover
 
 def check_freshness(limits: FreshnessPromises, evidence: Evidence) -> Iterator[Verdict]:
     if limits.data:
-        yield from _data(evidence.profile, limits.not_checked)
+        with chdir(_analyzed_from(evidence)):
+            verdicts = list(_data(evidence.profile, limits.not_checked))
+        yield from verdicts
     if limits.plan:
         made_from = evidence.plan.inputs.profile_digest
         yield _belongs("plan", made_from, "profile.json", evidence.digest(evidence.profile))
     if limits.verification:
         measured = evidence.verification.plan_digest
         yield _belongs("verification", measured, "plan.json", evidence.digest(evidence.plan))
+
+
+def _analyzed_from(evidence: Evidence) -> Path:
+    """The first folder from which the profile's paths lead anywhere, wherever the gate runs.
+
+    `analyze` writes `reports/` into its own folder; else data are looked for beside the budget.
+    """
+    folders = (evidence.findings.folder.resolve().parent, evidence.folder.resolve(), Path.cwd())
+    paths = [dataset.path for dataset in evidence.profile.datasets]
+    leading = (one for one in folders if any(file_of(one / path) for path in paths))
+    return next(leading, folders[0])
 
 
 def _data(profile: Profile, not_checked: Container[str]) -> Iterator[Verdict]:
@@ -97,14 +111,14 @@ def _digest_now(dataset: DatasetProfile, memo: DigestMemo) -> tuple[str | None, 
         return None, "no file to look at (stdin or a hub dataset): name it in `not_checked`"
     file = file_of(dataset.path)
     if file is None:
-        return None, f"{dataset.path} is not there; the gate looks from the folder it runs in"
+        return None, f"{dataset.path} is not there: looked for in {Path.cwd()}"
     try:
         return memo.sha256(file), ""
     except OSError as error:
         return None, f"cannot read {file}: {error.strerror}"
 
 
-def file_of(path: str) -> Path | None:
+def file_of(path: str | Path) -> Path | None:
     """The file or folder of a dataset: of a member of an archive it is the archive."""
     try:
         if Path(path).exists():
