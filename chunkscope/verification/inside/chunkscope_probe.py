@@ -57,6 +57,8 @@ def profiled(worker: Any) -> "dict[str, Any]":
     }
     found = {ours: getattr(worker, theirs, None) for ours, theirs in names.items()}
     found["weights_bytes"] = getattr(worker.model_runner, "model_memory_usage", None)
+    if torch.cuda.is_available():
+        found["held_bytes"] = torch.cuda.memory_allocated()
     return {name: int(value) for name, value in found.items() if isinstance(value, (int, float))}
 
 
