@@ -17,7 +17,7 @@ from enum import StrEnum
 from chunkscope.artefacts.labels import Label
 from chunkscope.costs.gpus import GIB, Gpu
 from chunkscope.costs.kv_groups import KvLayout, kv_layout
-from chunkscope.costs.models.shape import BYTES, ModelShape
+from chunkscope.costs.models.shape import BLOCK_TOKENS, BYTES, ModelShape
 
 
 class Runner(StrEnum):
@@ -45,6 +45,8 @@ GREEDY_BYTES = 6
 # V2, on slices of 1024 tokens: 0.51 GiB for 1024 x 128,256.
 LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
 V2_SLICE_TOKENS = 1024
+# Tokens of context that latent attention expands at once (vLLM 0.24, `mla_attention.py`).
+MOST_EXPANDED = 64 * 1024
 # The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
 USABLE_HEADROOM = 0.9
 FITTED = "fitted on an H200, vLLM 0.24"
@@ -108,6 +110,7 @@ class MemoryModel:
     logprobs: bool = False
     cuda_graphs: bool = True
     caches_prefixes: bool = True
+    expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
 
     @property
     def kv_layout(self) -> KvLayout:
@@ -128,14 +131,15 @@ class MemoryModel:
         """
         total = self.gpu.memory_bytes
         requested = round(total * utilization)
-        lines = tuple(self._lines(budget, seqs, chunk or budget))
+        longest = context or self.shape.limit or budget
+        lines = tuple(self._lines(budget, seqs, chunk or budget, longest))
         spent = sum(round(line.gib * GIB) for line in lines if line.profiled)
         kv_bytes = requested - spent
         # The logprobs pass follows the forward pass, so it may reuse what that was given.
         reusable = next(line.gib for line in lines if line.name == "activation")
         outside = {line.name: line.gib for line in lines if not line.profiled}
         unprofiled = max(0.0, outside.get("logprobs", 0.0) - reusable)
-        layout, longest = self.kv_layout, context or self.shape.limit or budget
+        layout = self.kv_layout
         blocks = layout.blocks(kv_bytes)
         return Memory(
             lines=lines,
@@ -149,21 +153,31 @@ class MemoryModel:
             kv_cache_blocks=blocks,
         )
 
-    def running_peak_gib(self, *, budget: int, running: int, chunk: int | None = None) -> float:
+    def running_peak_gib(
+        self, *, budget: int, running: int, chunk: int | None = None, longest: int = 0
+    ) -> float:
         """The most that steps allocate while requests run, beyond weights and KV cache.
 
         The forward pass of a full step, the logits of all running requests, or those of
-        prompt_logprobs: one follows the other, so the largest of them.
+        prompt_logprobs: one follows the other, so the largest of them. A latent attention also
+        expands what a chunk of the `longest` prompt looks back on.
         """
-        parts = [self._forward_bytes(budget), running * self.shape.vocab * GREEDY_BYTES]
+        context = min(max(0, longest - (chunk or budget)), MOST_EXPANDED)
+        parts = [
+            self._forward_bytes(budget),
+            running * self.shape.vocab * GREEDY_BYTES,
+            self._expanding_bytes(budget, context),
+        ]
         if self.logprobs:
             parts.append(round(self._logprobs(min(chunk or budget, budget)).gib * GIB))
         return max(parts) / GIB
 
-    def _lines(self, budget: int, seqs: int, chunk: int) -> Iterator[MemoryLine]:
+    def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
         yield self._weights()
-        yield self._activation(budget)
-        yield self._sampler(budget, seqs)
+        yield self._activation(budget, seqs, context)
+        if self.shape.experts:
+            yield self._experts(budget)
+        yield self._sampler(budget, seqs, context)
         yield self._overhead()
         yield self._graphs()
         if self.logprobs:
@@ -181,16 +195,36 @@ class MemoryModel:
     def _forward_bytes(self, budget: int) -> int:
         return budget * self.shape.activation_bytes_per_token(self.tp)
 
-    def _activation(self, budget: int) -> MemoryLine:
+    def _profiled_bytes(self, budget: int, seqs: int, context: int) -> int:
+        """While profiling, a latent attention expands as much context as it ever does at once."""
+        wanted = min(max(8 * context, 4 * seqs * BLOCK_TOKENS), MOST_EXPANDED)
+        tokens = max(wanted, seqs * BLOCK_TOKENS)
+        return max(self._forward_bytes(budget), self._expanding_bytes(budget, tokens))
+
+    def _expanding_bytes(self, budget: int, context: int) -> int:
+        shape, tp = self.shape, self.tp
+        expanded = context * shape.expanded_bytes_per_token(tp)
+        return expanded + budget * shape.latent_bytes_per_token(tp)
+
+    def _activation(self, budget: int, seqs: int, context: int) -> MemoryLine:
         per_token = self.shape.activation_bytes_per_token(self.tp)
         note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step; {FITTED}"
-        return _line("activation", self._forward_bytes(budget), Label.PREDICTED, note)
+        size = self._profiled_bytes(budget, seqs, context)
+        if size > self._forward_bytes(budget):
+            note = f"{budget:,} tokens in one step, and the context that they look back on, expanded"
+        return _line("activation", size, Label.PREDICTED, note)
 
-    def _sampler(self, budget: int, seqs: int) -> MemoryLine:
+    def _experts(self, budget: int) -> MemoryLine:
+        per_token = self.shape.workspace_bytes_per_token(self.tp)
+        tokens = min(budget, self.expert_tokens or budget)
+        note = f"{tokens:,} tokens x {per_token / 1024:,.0f} KiB, which the experts' kernel keeps"
+        return _line("experts", tokens * per_token, Label.PREDICTED, note)
+
+    def _sampler(self, budget: int, seqs: int, context: int) -> MemoryLine:
         """Only what the sampler needs beyond the step's activations: they are not held together."""
         rows = min(budget, seqs)
         need = rows * self.shape.vocab * SAMPLER_BYTES[self.runner]
-        beyond = max(0, need - self._forward_bytes(budget))
+        beyond = max(0, need - self._profiled_bytes(budget, seqs, context))
         note = f"{rows:,} requests x {self.shape.vocab:,} logits"
         return _line("sampler", beyond, Label.ASSUMED, f"{note}, beyond the activations")
 

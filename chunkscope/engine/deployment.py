@@ -80,6 +80,7 @@ class Deployment:
             tp=tp,
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
+            expert_tokens=self.release.expert_tokens,
             caches_prefixes=self.effective().enable_prefix_caching is not False,
         )
 

@@ -99,6 +99,8 @@ THRESHOLD_IS_CHECKED = (((0, 10, 2), False), ((0, 27, 0), True))
 HYBRID_REFUSES_OFF = (((0, 10, 2), False), ((0, 26, 0), True))
 HYBRID_CACHES_PREFIXES = (((0, 10, 2), False), ((0, 26, 0), True))
 LONE_PROMPT_IS_CAPPED = (((0, 10, 2), True), ((0, 31, 0), False))
+# Tokens that the experts' kernel takes at once; read in 0.11.2, 0.14.0, 0.19.1, 0.24.0 and 0.32.0.
+EXPERT_TOKENS = (((0, 10, 2), 32_768), ((0, 14, 0), 16_384), ((0, 19, 0), None))
 V2_RUNNER = (
     ((0, 10, 2), V2Models.NONE),
     ((0, 22, 0), V2Models.LISTED),
@@ -208,6 +210,10 @@ class Release:
             V2Models.ALL: True,
         }
         return Runner.V2 if takes[models] else Runner.V1
+
+    @property
+    def expert_tokens(self) -> int | None:
+        return at(EXPERT_TOKENS, self.version)
 
     def counts_graphs(self, runner: Runner) -> bool:
         return at(GRAPHS_COUNTED[runner], self.version)

@@ -380,7 +380,7 @@ def _without_state(model: dict[str, Any] | None) -> None:
 
 
 _PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]
-_GIB_LINES = ("weights", "activation", "sampler", "logprobs", "cuda_graphs", "overhead")
+_GIB_LINES = ("weights", "activation", "experts", "sampler", "logprobs", "cuda_graphs", "overhead")
 
 
 def _memory_summary(memory: Memory) -> dict[str, Any]:

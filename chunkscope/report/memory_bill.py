@@ -10,7 +10,16 @@ from chunkscope.report.runs import fate, titled
 from chunkscope.verification.result import Predicted, Run, WorkerMemory
 
 # In the order they are stacked. `overhead` is what neither torch nor the KV cache accounts for.
-PARTS = ("weights", "activation", "sampler", "logprobs", "CUDA graphs", "overhead", "KV cache")
+PARTS = (
+    "weights",
+    "activation",
+    "experts",
+    "sampler",
+    "logprobs",
+    "CUDA graphs",
+    "overhead",
+    "KV cache",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,9 @@ def with_prediction(
         run,
         predicted=Predicted(
             weights_gib=memory.line("weights").gib,
-            activation_gib=model.running_peak_gib(budget=budget, running=running, chunk=chunk),
+            activation_gib=model.running_peak_gib(
+                budget=budget, running=running, chunk=chunk, longest=workload.longest
+            ),
             kv_cache_tokens=memory.kv_cache_tokens,
             note=memory.line("activation").note,
             overhead_gib=memory.line("overhead").gib,

@@ -164,11 +164,39 @@ class ModelShape:
         For a gated MLP that is 2 bytes x (3 x intermediate / tp + 3 x hidden): gate and up, their
         product, and three hidden-sized tensors. The last 3 was fitted: it makes 108 KiB per token
         for Llama-3.1-8B, the slope of KV tokens over budgets measured on an H200. It then held for
-        four other dense models there (tests/costs/test_memory_measured.py). Latent attention and
-        tp > 1 follow the same reasoning and were never measured.
+        four other dense models there (tests/costs/test_memory_measured.py). tp > 1 follows the
+        same reasoning and was never measured.
         """
-        widest = max(self._mlp_width(tp), self._attention_width(tp), self._expert_width(tp))
+        widest = max(self._mlp_width(tp), self._attention_width(tp), self._shared_width(tp))
         return BYTES * (widest + 3 * self.hidden)
+
+    def workspace_bytes_per_token(self, tp: int = 1) -> int:
+        """What the experts' kernel keeps from step to step: two copies of each token for each of
+        its experts, as wide as the product before and after the activation, or as the model.
+
+        Since vLLM 0.24 for all tokens of a step at once (`fused_moe/experts/triton_moe.py`).
+        """
+        if self.experts is None:
+            return 0
+        inside = self.experts.intermediate // tp
+        wide = max(inside, self.hidden) + max(2 * inside, self.hidden)
+        return BYTES * self.experts.active * wide
+
+    def expanded_bytes_per_token(self, tp: int = 1) -> int:
+        """Of context that a prompt's chunk looks back on: a latent becomes keys and values."""
+        a = self.attention
+        if a.latent is None:
+            return 0
+        return BYTES * a.heads * (a.latent.nope_dim + a.latent.v_dim) // tp
+
+    def latent_bytes_per_token(self, tp: int = 1) -> int:
+        """Of a step's own tokens, while context is expanded: queries, latents and the output."""
+        a = self.attention
+        if a.latent is None:
+            return 0
+        latent = a.latent.kv_rank + a.latent.rope_dim
+        heads = a.heads * (a.latent.nope_dim + a.latent.rope_dim + a.latent.v_dim) // tp
+        return BYTES * (heads + 2 * latent + 2 * self.hidden)
 
     def _mlp_width(self, tp: int) -> int:
         return (3 if self.gated else 2) * self.intermediate // tp
@@ -180,11 +208,5 @@ class ModelShape:
             return a.heads * (2 * key + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
         return 2 * (a.heads + max(tp, a.kv_heads)) * a.head_dim // tp
 
-    def _expert_width(self, tp: int) -> int:
-        """Every token is copied to each of its experts, in two workspaces as wide as the wider
-        product. Measured for Qwen3-30B-A3B on an H200: this is a sixth too low."""
-        if self.experts is None:
-            return 0
-        e = self.experts
-        copied = 2 * max(2 * e.intermediate // tp, self.hidden)
-        return e.active * copied + 3 * e.shared_intermediate // tp
+    def _shared_width(self, tp: int) -> int:
+        return 3 * self.experts.shared_intermediate // tp if self.experts else 0
