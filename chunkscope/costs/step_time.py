@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.costs.gpus import Gpu
-from chunkscope.costs.models.shape import ModelShape
+from chunkscope.costs.models.shape import Attention, ModelShape
 
 FITTED_ON = "one H200 and its host, Llama-3.1-8B and Qwen2.5-1.5B, vLLM 0.24.0"
 MATMUL_EFFICIENCY = 0.70  # of the peak: 22 us per token of 15.0 GFLOP (0.68); 4.2 us of 3.1 (0.75)
@@ -24,6 +24,10 @@ KV_EFFICIENCY = 0.80  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 
 # the L2 cache. Measured with Qwen3-8B (reports/h200/shared-decode.jsonl): 0.60 to 0.65; blocks
 # that others read, but not its neighbours, took 0.94 to 0.96.
 READ_AGAIN = 0.62
+# Of the 16-bit peak: products of 8-bit weights and activations, and those inside experts.
+EIGHT_BIT_EFFICIENCY = 1.2
+EXPERTS_EFFICIENCY = 0.45
+EIGHT_BIT_EXPERTS_EFFICIENCY = 0.8
 LAUNCH_S = 1.3e-3
 FREE_TOKENS = (
     64  # hide behind reading the weights, with the larger model; hardly any with the other
@@ -58,8 +62,44 @@ ASSUMED_HOST = Host(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a token's attention looks back: in `share` of the layers no further than `window`.
+
+    `expanding`: what a chunk pays for each token of its context before it looks at it, in pairs: a
+    latent is made keys and values again.
+    """
+
+    window: Count = 0
+    share: float = 0.0
+    expanding: float = 0.0
+
+    def context(self, tokens: int) -> float:
+        """What a decoding request with so much behind it reads."""
+        if tokens <= self.window or not self.window:
+            return tokens
+        return tokens - self.share * (tokens - self.window)
+
+    def pairs(self, tokens: int, computed: int) -> float:
+        """Of a chunk with so much behind it."""
+        every = tokens * computed + tokens * (tokens + 1) // 2
+        if not self.window or computed + tokens <= self.window:
+            return every + self.expanding * computed
+        # Those before the window is full see all there is, the others the window.
+        growing = max(0, min(tokens, self.window - computed))
+        seen = growing * computed + growing * (growing + 1) // 2
+        seen += (tokens - growing) * self.window
+        return every - self.share * (every - seen) + self.expanding * computed
+
+
+FAR = Reach()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWork:
-    """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair."""
+    """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair.
+
+    Of experts a step reads those that its tokens choose: `expert_share` is what one token does.
+    """
 
     name: str
     hub_id: str | None
@@ -68,9 +108,19 @@ class ModelWork:
     kv_bytes_per_token: Positive  # on one GPU
     pair_flops: Count  # attention, per (token, context token)
     read_bytes: Positive
+    expert_bytes: Count = 0  # of `read_bytes`
+    expert_share: float = 0.0
+    expert_parameters: Count = 0  # of the active ones
+    eight_bit_parameters: Count = 0  # of the active ones that no expert has: 8-bit products
+    eight_bit_experts: bool = False
+    state_bytes: Count = 0  # that a request's step reads and writes
+    reach: Reach = FAR
 
 
 def model_work(shape: ModelShape, tp: int = 1) -> ModelWork:
+    a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
+    is_fast = set(q.kinds) if q and q.eight_bit_products else set()
+    dense = {"attention": p.attention, "mlp": p.mlp}
     return ModelWork(
         name=shape.name,
         hub_id=shape.hub_id,
@@ -79,7 +129,24 @@ def model_work(shape: ModelShape, tp: int = 1) -> ModelWork:
         kv_bytes_per_token=shape.kv_bytes_per_token(tp),
         pair_flops=_pair_flops(shape),
         read_bytes=_read_bytes(shape),
+        expert_bytes=shape.bytes_of("experts") if e else 0,
+        expert_share=e.active / e.count if e else 0.0,
+        expert_parameters=p.experts * e.active // e.count if e else 0,
+        eight_bit_parameters=sum(count for kind, count in dense.items() if kind in is_fast),
+        eight_bit_experts="experts" in is_fast,
+        state_bytes=a.state.layers * a.state.bytes(tp) if a.state else 0,
+        reach=_reach(shape),
     )
+
+
+def _reach(shape: ModelShape) -> Reach:
+    a = shape.attention
+    expanding = 0.0
+    if a.latent:
+        expand = 2 * a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim)
+        expanding = expand / _head_pair_flops(a)
+    share = a.sliding_layers / max(1, shape.kv_layers) if a.sliding_window else 0.0
+    return Reach(window=a.sliding_window or 0, share=min(1.0, share), expanding=expanding)
 
 
 def _read_bytes(shape: ModelShape) -> int:
@@ -89,9 +156,20 @@ def _read_bytes(shape: ModelShape) -> int:
 
 def _pair_flops(shape: ModelShape) -> int:
     """Attention's work per (token, context token)."""
-    a = shape.attention
-    head = a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim
-    return 4 * a.heads * head * (shape.layers - a.stateful_layers)
+    return shape.attention.heads * _head_pair_flops(shape.attention) * shape.kv_layers
+
+
+def _head_pair_flops(a: Attention) -> int:
+    """Keys and values of a latent differ in width."""
+    if a.latent:
+        return 2 * (a.latent.nope_dim + a.latent.rope_dim + a.latent.v_dim)
+    return 4 * a.head_dim
+
+
+def chosen(share: float, tokens: float) -> float:
+    """Of all experts, those that so many tokens choose, if each chooses evenly."""
+    others: float = (1.0 - share) ** tokens
+    return 1.0 - others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +185,9 @@ class StepModel:
     free_tokens: int = 0
     host: Host = NO_HOST
     graphed_tokens: int = GRAPHED_TOKENS
+    experts_s: float = 0.0  # to read all of them
+    expert_share: float = 0.0  # that one token chooses
+    reach: Reach = FAR
 
     def sharing(self, share: float) -> "StepModel":
         """Where neighbours in the batch have this share of their context in common."""
@@ -127,16 +208,17 @@ class StepModel:
         return self.of(tokens, read * context, decode_context, requests, min(1, read))
 
     def of(
-        self, tokens: int, pairs: int, decode_context: int, requests: int = 0, prompts: int = 0
+        self, tokens: int, pairs: float, decode_context: float, requests: int = 0, prompts: int = 0
     ) -> float:
         """A step with so many (token, context token) pairs to read `prompts`, of all `requests`."""
         gpu = self.gpu_s(tokens, pairs, decode_context, requests)
         return max(gpu, self.host_s(tokens, requests, prompts))
 
-    def gpu_s(self, tokens: int, pairs: int, decode_context: int, requests: int) -> float:
+    def gpu_s(self, tokens: int, pairs: float, decode_context: float, requests: int) -> float:
         paid = tokens - self.free_tokens
         return (
             self.fixed_s
+            + (self.experts_s * chosen(self.expert_share, tokens) if self.experts_s else 0.0)
             + (paid * self.per_token_s if paid > 0 else 0.0)
             + pairs * self.per_prefill_pair_s
             + decode_context * self.per_decode_context_s
@@ -168,12 +250,26 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
     if gpu.speed is None:
         return None
     bytes_per_s, flops_per_s = gpu.speed[0] * 1e9, gpu.speed[1] * 1e12
+    per_flop = 1 / (flops_per_s * tp)
+    always = work.read_bytes - work.expert_bytes
+    sixteen_bit = work.active_parameters - work.expert_parameters - work.eight_bit_parameters
+    experts = EIGHT_BIT_EXPERTS_EFFICIENCY if work.eight_bit_experts else EXPERTS_EFFICIENCY
     return StepModel(
-        fixed_s=work.read_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + LAUNCH_S,
-        per_token_s=2 * work.active_parameters / (flops_per_s * MATMUL_EFFICIENCY * tp),
-        per_prefill_pair_s=work.pair_flops / (flops_per_s * ATTENTION_EFFICIENCY * tp),
+        fixed_s=always / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + LAUNCH_S,
+        per_token_s=2
+        * per_flop
+        * (
+            sixteen_bit / MATMUL_EFFICIENCY
+            + work.eight_bit_parameters / EIGHT_BIT_EFFICIENCY
+            + work.expert_parameters / experts
+        ),
+        per_prefill_pair_s=work.pair_flops * per_flop / ATTENTION_EFFICIENCY,
         per_decode_context_s=work.kv_bytes_per_token / (bytes_per_s * KV_EFFICIENCY),
+        per_request_s=2 * work.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY),
         free_tokens=FREE_TOKENS,
+        experts_s=work.expert_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY),
+        expert_share=work.expert_share,
+        reach=work.reach,
         host=ASSUMED_HOST,
         origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
         "taken to be like that one",

@@ -7,20 +7,24 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 
 from collections.abc import Iterable, Iterator
 
+from chunkscope.costs.step_time import FAR, Reach
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.step import Step
+from chunkscope.simulation.windows import WindowedContext
 
 
 class FastScheduler(Scheduler):
     """`running` is split in two: the `decoding` group, and those that must be asked."""
 
-    def __init__(self, args: EngineArgs, rules: Rules, policy: Policy) -> None:
-        super().__init__(args, rules, policy)
-        self.decoding = DecodingGroup(args.block_size)
+    def __init__(
+        self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR
+    ) -> None:
+        super().__init__(args, rules, policy, reach)
+        self.decoding = DecodingGroup(args.block_size, reach)
         self._asked: dict[RequestState, None] = {}
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
@@ -103,7 +107,7 @@ class FastScheduler(Scheduler):
         self.kv_cache.get_new_blocks(self.decoding.blocks_to_come - taken)
         step.decode_requests = step.going_on = len(self.decoding)
         step.ended = self.decoding.advance()
-        step.decode_context_tokens = self.decoding.context_tokens
+        step.decode_context_tokens = self.decoding.context_after(0)
         for request in step.ended:
             self.decoding.leave(request, step.number)
 
@@ -127,8 +131,10 @@ class FastScheduler(Scheduler):
 class DecodingGroup:
     """All advance at once: the tokens computed of each are its `born` plus the group's clock."""
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, reach: Reach = FAR) -> None:
         self._block_size = block_size
+        self._reach = reach
+        self._windowed = WindowedContext(reach.window) if reach.window else None
         self._members: dict[RequestState, None] = {}
         self._clock = 0
         self._born = 0  # the sum over all members
@@ -149,15 +155,20 @@ class DecodingGroup:
         """How many of them begin a new block with their next token."""
         return self._phases[-self._clock % self._block_size]
 
-    @property
-    def context_tokens(self) -> int:
-        """What they look back on, each at itself too, in the step that was just scheduled."""
-        return self._born + len(self._members) * self._clock
+    def context_after(self, steps: int) -> float:
+        """What they look back on, each at itself too, so many steps after the last scheduled."""
+        clock = self._clock + steps
+        every = self._born + len(self._members) * clock
+        if self._windowed is None:
+            return every
+        return every - self._reach.share * (every - self._windowed.tokens(clock))
 
     def join(self, request: RequestState) -> None:
         request.born = request.num_computed_tokens - self._clock
         self._members[request] = None
         self._born += request.born
+        if self._windowed is not None:
+            self._windowed.join(request.born, self._clock)
         self._phases[request.born % self._block_size] += 1
         self._ends.setdefault(self._end_of(request), {})[request] = None
 
@@ -186,6 +197,8 @@ class DecodingGroup:
         """`last_step` is the one in which it got its latest token."""
         del self._members[request]
         self._born -= request.born
+        if self._windowed is not None:
+            self._windowed.leave(request.born, self._clock)
         self._phases[request.born % self._block_size] -= 1
         end = self._end_of(request)
         del self._ends[end][request]

@@ -45,7 +45,7 @@ def run_setting(
     check_args(args, c.rules)
     check_requests(c.requests, args)
     policy = make_policy(c.policy, args, c.rules)
-    scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy)
+    scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy, c.step.reach)
     states = _states(c, args.block_size)
     for state in states:
         state.priority = policy.priority_of(state)
@@ -128,9 +128,8 @@ def _coast(
         return
     group, taken = scheduler.decoding, 0
     step = Step(scheduler.num_steps, decode_requests=len(group), going_on=len(group))
-    step.decode_context_tokens = group.context_tokens
     while taken < most and not coming.is_due(clock.now):
-        step.decode_context_tokens += len(group)
+        step.decode_context_tokens = group.context_after(taken + 1)
         clock.launch(step)
         flying.append(step)
         if (done := flying.popleft()) is not step:

@@ -7,6 +7,7 @@ tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps 
 
 from collections.abc import Iterable
 
+from chunkscope.costs.step_time import FAR, Reach
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.kv_cache import KvCache
@@ -19,8 +20,11 @@ from chunkscope.simulation.step import Step
 class Scheduler:
     """`schedule` a step, then `update_from_output` with its result, as vLLM's engine does."""
 
-    def __init__(self, args: EngineArgs, rules: Rules, policy: Policy) -> None:
+    def __init__(
+        self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR
+    ) -> None:
         self.args = args
+        self.reach = reach
         self.rules = rules
         self.policy = policy
         self.waiting = PriorityQueue() if policy.by_priority else FcfsQueue()
@@ -141,7 +145,7 @@ class Scheduler:
     def _update_after_schedule(self, step: Step) -> None:
         """Tokens count as computed from now on: the next step may be scheduled at once."""
         for request, tokens in step.num_scheduled_tokens.items():
-            step.count(request, tokens)
+            step.count(request, tokens, self.reach)
             request.num_computed_tokens += tokens
             if request.num_computed_tokens == request.num_tokens:
                 self._give_token(request, step)

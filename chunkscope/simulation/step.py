@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from chunkscope.costs.step_time import FAR, Reach
 from chunkscope.simulation.request_state import RequestState
 
 
@@ -20,10 +21,10 @@ class Step:
     resumed: list[int] = field(default_factory=list)
     going_on: int = 0
     decode_requests: int = 0
-    decode_context_tokens: int = 0
+    decode_context_tokens: float = 0
     prefill_requests: int = 0
     prefill_tokens: int = 0
-    prefill_pairs: int = 0
+    prefill_pairs: float = 0
 
     def __bool__(self) -> bool:
         return bool(self.decode_requests or self.prefill_requests)
@@ -32,15 +33,15 @@ class Step:
     def total_num_scheduled_tokens(self) -> int:
         return self.decode_requests + self.prefill_tokens
 
-    def count(self, request: RequestState, tokens: int) -> None:
+    def count(self, request: RequestState, tokens: int, reach: Reach = FAR) -> None:
         """Before they count as computed."""
         computed = request.num_computed_tokens
         if request.num_output_tokens and request.num_tokens - computed == 1:
             self.decode_requests += 1
-            self.decode_context_tokens += request.num_tokens
+            self.decode_context_tokens += reach.context(request.num_tokens)
             return
         if not request.num_output_tokens:
             request.chunks += 1
         self.prefill_requests += 1
         self.prefill_tokens += tokens
-        self.prefill_pairs += tokens * computed + tokens * (tokens + 1) // 2
+        self.prefill_pairs += reach.pairs(tokens, computed)

@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, dataclass
 
-from chunkscope.costs.models.quantization import Quantization
+from chunkscope.costs.models.quantization import LINEAR, Quantization
 from chunkscope.errors import UsageError
 
 BYTES = 2  # vLLM runs in bf16 or fp16; a float32 checkpoint is cast down
@@ -117,13 +117,15 @@ class ModelShape:
         """All weights, on all GPUs together."""
         if self.file_bytes is not None:
             return self.file_bytes
-        p, q = self.parameters, self.quantization
-        linear = {"attention": p.attention, "mlp": p.mlp, "experts": p.experts}
+        p = self.parameters
         plain = p.embedding + p.head + p.other + p.vision
-        packed = 0.0
-        for kind, count in linear.items():
-            packed += count * (q.bytes_per_weight if q and kind in q.kinds else BYTES)
-        return round(plain * BYTES + packed)
+        return plain * BYTES + sum(map(self.bytes_of, LINEAR))
+
+    def bytes_of(self, kind: str) -> int:
+        """The weights of one kind, quantized if they are."""
+        q, count = self.quantization, getattr(self.parameters, kind)
+        size: float = count * (q.bytes_per_weight if q and kind in q.kinds else BYTES)
+        return round(size)
 
     @property
     def active_parameters(self) -> int:
