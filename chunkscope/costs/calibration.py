@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Gt, Lt
 
 from chunkscope.artefacts.artefact import Artefact, now
-from chunkscope.artefacts.schema import Count, Positive
-from chunkscope.costs.step_time import ModelWork
+from chunkscope.artefacts.schema import Count, Positive, plain
+from chunkscope.costs.step_time import NOTHING_ELSE, ModelWork
 from chunkscope.errors import InputError
 
 Seconds = Annotated[float, Gt(0), Lt(1e6)]
@@ -57,6 +57,7 @@ class Calibration(Artefact):
     schema: ClassVar = "chunkscope/calibration/1"
     made_by: ClassVar = "chunkscope verify"
     default_path: ClassVar = Path("reports/calibration.json")
+    added_later: ClassVar = frozenset({"other"})
 
     created: str = field(default_factory=now)
 
@@ -72,6 +73,13 @@ class Calibration(Artefact):
     method: str
     steps: StepSamples
     version: str = ""
+
+    def _document(self) -> dict[str, Any]:
+        """Of dense models as it always was."""
+        document = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+        if self.model.other == NOTHING_ELSE:
+            del document["model"]["other"]
+        return {name: value for name, value in document.items() if name != "version"}
 
 
 SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")

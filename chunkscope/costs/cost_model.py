@@ -120,10 +120,12 @@ def _fit(calibration: Calibration) -> "StepFit":
 
     origin = calibration_origin(calibration)
     if not (calibration.device == "cuda" and calibration.async_scheduling):
-        return fit_steps(calibration.steps, origin)
+        return fit_steps(calibration.steps, origin, work=calibration.model)
     card = card_titled(calibration.gpu)
     prior = roofline(calibration.model, card, calibration.tp) if card else None
-    return fit_steps(calibration.steps, origin, prior=prior, host=ASSUMED_HOST)
+    return fit_steps(
+        calibration.steps, origin, work=calibration.model, prior=prior, host=ASSUMED_HOST
+    )
 
 
 def calibration_origin(calibration: Calibration) -> str:
@@ -164,7 +166,7 @@ def _scaled(
     bytes_per_s, flops_per_s = _faster(calibration.gpu, target.gpu)
     old, new = calibration.model, target.work
     split = target.tp / calibration.tp
-    reading = new.read_bytes / old.read_bytes / split / bytes_per_s
+    reading = _always(new) / _always(old) / split / bytes_per_s
     computing = new.active_parameters / old.active_parameters / split / flops_per_s
     pairs = new.pair_flops / old.pair_flops / split / flops_per_s if old.pair_flops else 1.0
     step = model.step
@@ -183,10 +185,29 @@ def _scaled(
             * (new.kv_bytes_per_token / old.kv_bytes_per_token)
             / bytes_per_s,
             free_tokens=round(step.free_tokens * reading / computing),
+            experts_s=_experts_s(step, old, new, 1 / split / bytes_per_s),
+            expert_share=new.other.expert_share,
+            reach=new.other.reach,
             origin=f"scaled from {step.origin}",
         ),
         warnings=(f"the calibration is {', '.join(others)}: its step times are scaled",),
     )
+
+
+def _always(work: ModelWork) -> int:
+    """Bytes that any step reads, whatever experts are chosen."""
+    return work.read_bytes - work.other.expert_bytes
+
+
+def _experts_s(step: StepModel, old: ModelWork, new: ModelWork, faster: float) -> float:
+    """To read all experts; from the calibration where it has some, else as fast as the rest."""
+    if not new.other.expert_bytes:
+        return 0.0
+    if old.other.expert_bytes:
+        per_byte = step.experts_s / old.other.expert_bytes
+    else:
+        per_byte = (step.fixed_s - min(LAUNCH_S, step.fixed_s)) / _always(old)
+    return new.other.expert_bytes * per_byte * faster
 
 
 def _faster(there: str, here: Gpu) -> tuple[float, float]:

@@ -211,7 +211,9 @@ class MemoryModel:
         note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step; {FITTED}"
         size = self._profiled_bytes(budget, seqs, context)
         if size > self._forward_bytes(budget):
-            note = f"{budget:,} tokens in one step, and the context that they look back on, expanded"
+            note = (
+                f"{budget:,} tokens in one step, and the context that they look back on, expanded"
+            )
         return _line("activation", size, Label.PREDICTED, note)
 
     def _experts(self, budget: int) -> MemoryLine:

@@ -14,7 +14,7 @@ import numpy as np
 
 from chunkscope.costs.calibration import StepSamples
 from chunkscope.costs.step_kinds import Flags, Floats, StepKinds, kinds_of
-from chunkscope.costs.step_time import GRAPHED_TOKENS, NO_HOST, Host, StepModel
+from chunkscope.costs.step_time import GRAPHED_TOKENS, NO_HOST, Host, ModelWork, StepModel
 from chunkscope.errors import InputError
 
 FEWEST_STEPS = 20
@@ -33,7 +33,7 @@ TRIES = 6
 NO_BETTER = 0.005  # of what is left: so little speaks for no other number of free tokens
 # A coefficient is seen where it makes up this share of a step, in so many kinds of them.
 SEEN_SHARE, SEEN_KINDS = 0.1, 3
-GPU_TIMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s")
+GPU_TIMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s", "experts_s")
 HOST_TIMES = ("fixed_s", "per_request_s", "per_prompt_s", "ungraphed_s")
 
 
@@ -52,18 +52,28 @@ class StepFit:
 
 
 def fit_steps(
-    steps: StepSamples, origin: str, *, prior: StepModel | None = None, host: Host | None = None
+    steps: StepSamples,
+    origin: str,
+    *,
+    work: ModelWork | None = None,
+    prior: StepModel | None = None,
+    host: Host | None = None,
 ) -> StepFit:
-    """`host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum."""
+    """`host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum.
+
+    `work` is the model's: of experts, those that are chosen are read.
+    """
     kinds = kinds_of(steps, only_settled=host is not None)
     if len(steps) < FEWEST_STEPS or kinds.steps.sum() < FEWEST_STEPS // 2:
         raise InputError(
             f"the calibration has {len(steps):,} steps: too few to fit a step model to",
             hint="verify with more requests",
         )
-    data = _Data(kinds, prior, host)
+    data = _Data(kinds, prior, host, work.other.expert_share if work else 0.0)
     found = data.best()
-    step = _step(found, origin, host)
+    step = _step(data, found, origin, host)
+    if work is not None:
+        step = replace(step, reach=work.other.reach, expert_share=work.other.expert_share)
     error = float(np.median(np.abs(data.predicted(found) / data.seconds - 1)))
     return StepFit(
         step=step,
@@ -85,7 +95,9 @@ class _Found:
 class _Data:
     """The steps as columns: what the GPU's time depends on, and what the host's does."""
 
-    def __init__(self, kinds: StepKinds, prior: StepModel | None, host: Host | None) -> None:
+    def __init__(
+        self, kinds: StepKinds, prior: StepModel | None, host: Host | None, expert_share: float
+    ) -> None:
         prompts, decodes = kinds.prefill_requests, kinds.decode_requests
         self.seconds = kinds.duration_s
         self.tokens = kinds.prefill_tokens + decodes
@@ -96,12 +108,15 @@ class _Data:
         over = (self.tokens > GRAPHED_TOKENS).astype(float)
         columns = [ones, self.requests, prompts, over] if host else []
         self.host = np.stack(columns, axis=1) if host else np.zeros((len(ones), 0))
+        self._rest += [1.0 - (1.0 - expert_share) ** self.tokens] if expert_share else []
+        self.gpu_names: tuple[str, ...] = GPU_TIMES if expert_share else GPU_TIMES[:-1]
         # Where the host's work is hidden, a request costs the GPU no more than its tokens do.
         self._rest += [] if host else [self.requests]
+        self.gpu_names += () if host else ("per_request_s",)
         # Zero where nothing is known.
         self._gpu_prior = np.zeros(len(self._rest) + 2)
         if prior is not None:
-            self._gpu_prior[: len(GPU_TIMES)] = [getattr(prior, name) for name in GPU_TIMES]
+            self._gpu_prior = np.asarray([getattr(prior, name) for name in self.gpu_names])
         self._host_prior = np.asarray([getattr(host, name) for name in HOST_TIMES if host])
         # A step's noise grows with its length: half way between absolute and relative errors.
         self._weight = (np.minimum(kinds.steps, ENOUGH_STEPS) / self.seconds) ** 0.5
@@ -123,7 +138,7 @@ class _Data:
         slower = self.by_host(found)
         gpu = (self.gpu(found.free) * found.gpu)[~slower]
         host = (self.host * found.host)[slower]
-        for names, parts, prefix in ((GPU_TIMES, gpu, ""), (HOST_TIMES, host, "host.")):
+        for names, parts, prefix in ((self.gpu_names, gpu, ""), (HOST_TIMES, host, "host.")):
             seen = (parts > SEEN_SHARE * parts.sum(axis=1, keepdims=True)).sum(axis=0)
             yield from (prefix + n for n, s in zip(names, seen, strict=True) if s < SEEN_KINDS)
 
@@ -209,16 +224,17 @@ def _non_negative(features: Floats, wanted: Floats, prior: Floats, strength: Flo
     return answer
 
 
-def _step(found: _Found, origin: str, host: Host | None) -> StepModel:
-    fixed, token, pair, context, *request = map(float, found.gpu)
+def _step(data: _Data, found: _Found, origin: str, host: Host | None) -> StepModel:
+    times = dict(zip(data.gpu_names, map(float, found.gpu), strict=True))
     if host is not None:
         host = replace(host, **dict(zip(HOST_TIMES, map(float, found.host), strict=True)))
     return StepModel(
-        fixed_s=max(fixed, 1e-6),  # no step takes no time
-        per_token_s=token,
-        per_prefill_pair_s=pair,
-        per_decode_context_s=context,
-        per_request_s=request[0] if request else 0.0,
+        fixed_s=max(times["fixed_s"], 1e-6),  # no step takes no time
+        per_token_s=times["per_token_s"],
+        per_prefill_pair_s=times["per_prefill_pair_s"],
+        per_decode_context_s=times["per_decode_context_s"],
+        per_request_s=times.get("per_request_s", 0.0),
+        experts_s=times.get("experts_s", 0.0),
         free_tokens=found.free,
         host=host or NO_HOST,
         origin=origin,

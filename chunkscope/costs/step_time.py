@@ -95,20 +95,13 @@ FAR = Reach()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelWork:
-    """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair.
+class OtherWork:
+    """What is different where a model is not dense, 16-bit and looks back on everything.
 
     Of experts a step reads those that its tokens choose: `expert_share` is what one token does.
     """
 
-    name: str
-    hub_id: str | None
-    weight_bytes: Positive
-    active_parameters: Positive
-    kv_bytes_per_token: Positive  # on one GPU
-    pair_flops: Count  # attention, per (token, context token)
-    read_bytes: Positive
-    expert_bytes: Count = 0  # of `read_bytes`
+    expert_bytes: Count = 0  # of those that are read
     expert_share: float = 0.0
     expert_parameters: Count = 0  # of the active ones
     eight_bit_parameters: Count = 0  # of the active ones that no expert has: 8-bit products
@@ -117,10 +110,24 @@ class ModelWork:
     reach: Reach = FAR
 
 
+NOTHING_ELSE = OtherWork()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWork:
+    """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair."""
+
+    name: str
+    hub_id: str | None
+    weight_bytes: Positive
+    active_parameters: Positive
+    kv_bytes_per_token: Positive  # on one GPU
+    pair_flops: Count  # attention, per (token, context token)
+    read_bytes: Positive
+    other: OtherWork = NOTHING_ELSE
+
+
 def model_work(shape: ModelShape, tp: int = 1) -> ModelWork:
-    a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
-    is_fast = set(q.kinds) if q and q.eight_bit_products else set()
-    dense = {"attention": p.attention, "mlp": p.mlp}
     return ModelWork(
         name=shape.name,
         hub_id=shape.hub_id,
@@ -129,6 +136,15 @@ def model_work(shape: ModelShape, tp: int = 1) -> ModelWork:
         kv_bytes_per_token=shape.kv_bytes_per_token(tp),
         pair_flops=_pair_flops(shape),
         read_bytes=_read_bytes(shape),
+        other=_other_work(shape, tp),
+    )
+
+
+def _other_work(shape: ModelShape, tp: int) -> OtherWork:
+    a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
+    is_fast = set(q.kinds) if q and q.eight_bit_products else set()
+    dense = {"attention": p.attention, "mlp": p.mlp}
+    return OtherWork(
         expert_bytes=shape.bytes_of("experts") if e else 0,
         expert_share=e.active / e.count if e else 0.0,
         expert_parameters=p.experts * e.active // e.count if e else 0,
@@ -251,25 +267,26 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
         return None
     bytes_per_s, flops_per_s = gpu.speed[0] * 1e9, gpu.speed[1] * 1e12
     per_flop = 1 / (flops_per_s * tp)
-    always = work.read_bytes - work.expert_bytes
-    sixteen_bit = work.active_parameters - work.expert_parameters - work.eight_bit_parameters
-    experts = EIGHT_BIT_EXPERTS_EFFICIENCY if work.eight_bit_experts else EXPERTS_EFFICIENCY
+    other = work.other
+    always = work.read_bytes - other.expert_bytes
+    sixteen_bit = work.active_parameters - other.expert_parameters - other.eight_bit_parameters
+    experts = EIGHT_BIT_EXPERTS_EFFICIENCY if other.eight_bit_experts else EXPERTS_EFFICIENCY
     return StepModel(
         fixed_s=always / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + LAUNCH_S,
         per_token_s=2
         * per_flop
         * (
             sixteen_bit / MATMUL_EFFICIENCY
-            + work.eight_bit_parameters / EIGHT_BIT_EFFICIENCY
-            + work.expert_parameters / experts
+            + other.eight_bit_parameters / EIGHT_BIT_EFFICIENCY
+            + other.expert_parameters / experts
         ),
         per_prefill_pair_s=work.pair_flops * per_flop / ATTENTION_EFFICIENCY,
         per_decode_context_s=work.kv_bytes_per_token / (bytes_per_s * KV_EFFICIENCY),
-        per_request_s=2 * work.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY),
+        per_request_s=2 * other.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY),
         free_tokens=FREE_TOKENS,
-        experts_s=work.expert_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY),
-        expert_share=work.expert_share,
-        reach=work.reach,
+        experts_s=other.expert_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY),
+        expert_share=other.expert_share,
+        reach=other.reach,
         host=ASSUMED_HOST,
         origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
         "taken to be like that one",

@@ -380,7 +380,7 @@ def _without_state(model: dict[str, Any] | None) -> None:
 
 
 _PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]
-_GIB_LINES = ("weights", "activation", "experts", "sampler", "logprobs", "cuda_graphs", "overhead")
+_GIB_LINES = ("weights", "activation", "sampler", "logprobs", "cuda_graphs", "overhead")
 
 
 def _memory_summary(memory: Memory) -> dict[str, Any]:
@@ -392,7 +392,7 @@ def _memory_summary(memory: Memory) -> dict[str, Any]:
 
     lines = {
         f"{name}_gib": figure(line.gib, line.label, line.note) if line else None
-        for name, line in ((name, known.get(name)) for name in _GIB_LINES)
+        for name, line in (dict.fromkeys(_GIB_LINES) | known).items()
     }
     kv_cache = {"kv_cache_gib": memory.kv_cache_gib, "kv_cache_tokens": memory.kv_cache_tokens}
     left = {

@@ -20,9 +20,7 @@ from chunkscope.simulation.windows import WindowedContext
 class FastScheduler(Scheduler):
     """`running` is split in two: the `decoding` group, and those that must be asked."""
 
-    def __init__(
-        self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR
-    ) -> None:
+    def __init__(self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR) -> None:
         super().__init__(args, rules, policy, reach)
         self.decoding = DecodingGroup(args.block_size, reach)
         self._asked: dict[RequestState, None] = {}

@@ -20,9 +20,7 @@ from chunkscope.simulation.step import Step
 class Scheduler:
     """`schedule` a step, then `update_from_output` with its result, as vLLM's engine does."""
 
-    def __init__(
-        self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR
-    ) -> None:
+    def __init__(self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR) -> None:
         self.args = args
         self.reach = reach
         self.rules = rules

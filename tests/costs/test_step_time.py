@@ -1,10 +1,12 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
-from chunkscope.costs.step_time import READ_AGAIN, step_model
+from chunkscope.costs.step_time import READ_AGAIN, Reach, step_model
 from tests.h200 import FOLDER
 
 
@@ -101,3 +103,25 @@ def test_what_a_neighbour_has_just_read_is_read_faster():
             shares.append((took[requests, prefix, 32, 1] - rest) / (alone - rest))
     assert len(shares) == 5
     assert sum(shares) / len(shares) == pytest.approx(READ_AGAIN, abs=0.02)
+
+
+@given(
+    tokens=st.integers(1, 60),
+    computed=st.integers(0, 60),
+    window=st.integers(1, 80),
+    share=st.floats(0, 1),
+)
+def test_a_window_bounds_what_each_token_looks_back_on(tokens, computed, window, share):
+    seen = [computed + place for place in range(1, tokens + 1)]
+    pairs = sum((1 - share) * n + share * min(n, window) for n in seen)
+    reach = Reach(window=window, share=share, expanding=2.0)
+    assert reach.pairs(tokens, computed) == pytest.approx(pairs + 2 * computed)
+    last = (1 - share) * seen[-1] + share * min(seen[-1], window)
+    assert reach.context(seen[-1]) == pytest.approx(last)
+
+
+def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
+    """8 of 128: one token reads a sixteenth, eight read two fifths, a hundred nearly all."""
+    step = step_model(find_model("qwen3-30b-a3b"), find_gpu("h200"))
+    read = [(step.gpu_s(n, 0, 0, 0) - step.fixed_s) / step.experts_s for n in (1, 8, 64)]
+    assert read == pytest.approx([0.0625, 0.403, 0.984], abs=0.001)

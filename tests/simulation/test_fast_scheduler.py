@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.costs.step_time import NO_HOST, Host, StepModel
+from chunkscope.costs.step_time import NO_HOST, Host, Reach, StepModel
 from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import Rules, rules_of
@@ -57,7 +57,12 @@ def test_every_step_holds_the_same_tokens(seed, rules, lag):
 
 
 def both(
-    asked: Workload, rules: Rules, policy: ChunkPolicy, pace: float, watch: int = EVERY_STEP
+    asked: Workload,
+    rules: Rules,
+    policy: ChunkPolicy,
+    pace: float,
+    watch: int = EVERY_STEP,
+    window: int = 0,
 ) -> list[SimulatedRun]:
     """Plain and fast; steps after the `watch`ed ones are not shown. `pace`: about a step's time."""
     engine = known(asked["engine"], rules)
@@ -79,6 +84,9 @@ def both(
         per_decode_context_s=pace * 1e-6,
         per_request_s=pace / 1_000,
         host=Host(fixed_s=pace / 2, per_request_s=pace / 100, ungraphed_s=pace / 2),
+        experts_s=pace / 2,
+        expert_share=0.1,
+        reach=Reach(window=window, share=0.5),  # halves are exact: sums do not depend on order
         origin="test",
     )
     stretches = tuple(Stretch(**stretch) for stretch in asked["stretches"])
@@ -101,6 +109,7 @@ def both(
     policy=st.sampled_from(ChunkPolicy),
     pace=st.sampled_from([1e-3, 0.02, 0.2]),
     watch=st.sampled_from([0, 7, EVERY_STEP]),
+    window=st.sampled_from([0, 5, 40, 300]),
 )
 # The free blocks are taken before those of the request that gives way are there.
 @example(
@@ -110,9 +119,10 @@ def both(
     policy=ChunkPolicy.VLLM,
     pace=1e-3,
     watch=EVERY_STEP,
+    window=0,
 )
-def test_every_time_is_the_same(seed, rules, lag, policy, pace, watch):
-    plain, fast = both(workload(seed, lag=lag), rules, policy, pace, watch)
+def test_every_time_is_the_same(seed, rules, lag, policy, pace, watch, window):
+    plain, fast = both(workload(seed, lag=lag), rules, policy, pace, watch, window)
     assert fast == plain
 
 

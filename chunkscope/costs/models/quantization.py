@@ -15,12 +15,11 @@ class Quantization:
     bits: float
     extra_bits: float = 0.0
     kinds: tuple[str, ...] = LINEAR
-    activation_bits: int = 16
 
     @property
     def eight_bit_products(self) -> bool:
         """Else weights are made 16-bit again before they are multiplied."""
-        return self.activation_bits == 8
+        return self.method.startswith("fp8")
 
     @property
     def bytes_per_weight(self) -> float:
@@ -50,7 +49,7 @@ def _fp8(stated: Mapping[str, Any]) -> Quantization:
     block = stated.get("weight_block_size")
     sized = isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) for n in block)
     scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
-    return Quantization(method="fp8", bits=8, extra_bits=scales, activation_bits=8)
+    return Quantization(method="fp8", bits=8, extra_bits=scales)
 
 
 def _grouped(method: str) -> Callable[[Mapping[str, Any]], Quantization]:
@@ -78,12 +77,8 @@ def _compressed(stated: Mapping[str, Any]) -> Quantization | None:
     extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
     inputs = first.get("input_activations") if isinstance(first, Mapping) else None
     eight = bits == 8 and isinstance(inputs, Mapping) and inputs.get("num_bits") == 8
-    return Quantization(
-        method="compressed-tensors",
-        bits=bits,
-        extra_bits=extra,
-        activation_bits=8 if eight else 16,
-    )
+    method = "fp8 (compressed-tensors)" if eight else "compressed-tensors"
+    return Quantization(method=method, bits=bits, extra_bits=extra)
 
 
 def _bitsandbytes(stated: Mapping[str, Any]) -> Quantization:
@@ -102,7 +97,7 @@ def _modelopt(stated: Mapping[str, Any]) -> Quantization:
     algorithm = str(stated.get("quant_algo") or stated.get("quant_method")).lower()
     if "fp4" in algorithm:
         return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
-    return Quantization(method="fp8", bits=8, activation_bits=8)
+    return Quantization(method="fp8", bits=8)
 
 
 def _number(stated: Mapping[str, Any], *names: str, default: int) -> int:
