@@ -32,7 +32,8 @@ PATHS = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH...",
-        help="Files, folders, globs, archives, `-` for stdin, hf:org/name[:config][@split], or "
+        help="Files, folders, globs, archives, `-` for stdin, s3://, gs://, az://, hf:// and "
+        "https:// with globs, hf:org/name[:config][@split], or "
         "tasks, whose code is run for their requests: lm-eval:gsm8k,mmlu, inspect:file.py@task.",
         show_default=False,
     ),
@@ -351,7 +352,9 @@ _HOW_IT_WAS_DIVIDED = {"--shard": ("--shard", "--output", "-o")}
 
 def _command() -> list[str]:
     """What was typed, without how the work was divided: the result is the same."""
-    words = list(console.command())
+    from chunkscope.sources.remote import without_secrets
+
+    words = [without_secrets(word) for word in console.command()]
     given = {word.partition("=")[0] for word in words}
     left_out = {
         name for asked, names in _HOW_IT_WAS_DIVIDED.items() if asked in given for name in names

@@ -20,6 +20,7 @@ from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.pieces import Piece, Shard, digest, pieces_of
 from chunkscope.sources.prefix_files import assigned
+from chunkscope.sources.remote import without_secrets
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 Paths = Sequence[str | Path] | str | Path
@@ -85,7 +86,8 @@ class Work:
         return [p for s in self.sources for p in pieces_of(s, self.options.divided_into)]
 
     def recorded(self) -> dict[str, Any]:
-        return {"paths": [printable(path) for path in self.given], **self.options.recorded()}
+        paths = [printable(without_secrets(path)) for path in self.given]
+        return {"paths": paths, **self.options.recorded()}
 
     def refuse_to_divide(self, asked: str) -> None:
         """Before work is divided that only one process can do."""

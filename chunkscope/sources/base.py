@@ -37,6 +37,7 @@ class Source:
     # Where a member's data starts in the (decompressed) tar; None for all else.
     offset: int | None = None
     rendered: bool = False  # made for this run, by a harness's task
+    url: str | None = None  # of a file on another machine
 
     @property
     def is_read_once(self) -> bool:

@@ -13,6 +13,7 @@ import orjson
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.base import Chunk, Problems, Source, first_line
 from chunkscope.sources.reader import RestartingReader
+from chunkscope.sources.remote import explained
 
 # About what one chunk holds, in Arrow's memory; as Python objects it is somewhat more.
 _BATCH_BYTES = 2 << 20
@@ -75,6 +76,8 @@ class ColumnarReader(RestartingReader):
         except (ChunkscopeError, MemoryError, GeneratorExit):
             raise
         except Exception as error:  # pyarrow borrows from all over Python's own error tree
+            if self.source.url is not None and not isinstance(error, ValueError):
+                raise explained(self.source.path, error) from error
             raise InputError(
                 f"cannot read {self.source.path} as {self.format}: {first_line(error)}",
                 hint="the file may be damaged or cut off; fetch or write it again",

@@ -16,6 +16,7 @@ from chunkscope.sources.archives import Member, members
 from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
 from chunkscope.sources.columnar import saved_files, saved_splits
 from chunkscope.sources.file_kind import (
+    START_BYTES,
     FoundFile,
     LeftOut,
     format_of,
@@ -34,9 +35,19 @@ from chunkscope.sources.harness import inspect_log, lm_eval_results
 from chunkscope.sources.harness.rendering import Rendering, is_task
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
+from chunkscope.sources.remote import (
+    RemoteFile,
+    is_remote,
+    remote_files,
+    remote_root,
+    start_of,
+    without_secrets,
+)
 from chunkscope.sources.source_names import named_sources
 
-_SEARCH_HINT = "name a file or a folder, a glob in quotes, `-`, hf:org/name, or lm-eval:task"
+_SEARCH_HINT = (
+    "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or lm-eval:task"
+)
 
 
 def discover(
@@ -82,6 +93,8 @@ class _Search:
             raise InputError("a path is empty", hint="was a shell variable not set?")
         if text == "-":
             self._stdin()
+        elif is_remote(text) and not os.path.lexists(text):
+            self._remote(text)
         elif text.startswith("hf:") and not os.path.lexists(text):
             if self._is_new(text):
                 self._add(hub_source(text, self.options))
@@ -142,6 +155,42 @@ class _Search:
             else:
                 group = inside.parent.as_posix()
                 self._file(FoundFile(file=path, shown=match, below=below, group=group))
+
+    def _remote(self, text: str) -> None:
+        """What is behind an address; of a folder or glob what its name tells is data."""
+        shown = printable(without_secrets(text))
+        files = remote_files(text)
+        if not files:
+            raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
+        root = remote_root(text)
+        for file in files:
+            above = PurePosixPath(file.below).parent.as_posix()
+            group = "" if file.named else _join(root, "" if above == "." else above)
+            if self._is_wanted(file.below) and self._is_new(file.url):
+                self._remote_file(file, group)
+
+    def _remote_file(self, file: RemoteFile, group: str) -> None:
+        shown = without_secrets(file.url)
+        kind = self.options.input_format or format_of_name(file.below)
+        if is_about_the_data(file.below) and not file.named:
+            return self._skip(shown, "about the data, not data")
+        if kind is None and file.named and not archive_suffix(file.below):
+            kind = kind_of_packed(start_of(file.url, START_BYTES))
+        if archive_suffix(file.below) or kind in ("zip", "tar"):
+            return self._skip(shown, "an archive on another machine: fetch it first")
+        if kind is None:
+            return self._skip(shown, "unknown suffix")
+        return self._add(
+            Source(
+                name=_name(file.below),
+                group=group,
+                path=shown,
+                format=kind,
+                file=None,
+                bytes=file.size,
+                url=file.url,
+            )
+        )
 
     # --- folders -----------------------------------------------------------------------------
 

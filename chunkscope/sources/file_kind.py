@@ -20,7 +20,7 @@ from chunkscope.sources.tables import looks_like_table
 
 _ABOUT_THE_DATA = ("readme", "license", "licence", "changelog")
 _OWN_ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
-_START_BYTES = 4096
+START_BYTES = 4096
 
 
 class LeftOut(Exception):  # noqa: N818  (a way out, not a mistake)
@@ -52,7 +52,7 @@ class FoundFile:
     def start(self) -> bytes:
         try:
             with self.file.open("rb") as file:
-                return file.read(_START_BYTES)
+                return file.read(START_BYTES)
         except OSError as error:
             raise self._cannot_use(error) from error
 
@@ -103,7 +103,7 @@ def is_about_the_data(name: str) -> bool:
 def _format_by_content(found: FoundFile) -> str:
     stream = open_bytes(found.file, shown=found.shown)
     try:
-        kind = _kind_of_start(stream.peek(_START_BYTES))
+        kind = _kind_of_start(stream.peek(START_BYTES))
     finally:
         stream.close()
     if kind is None:
@@ -116,7 +116,7 @@ def kind_of_packed(start: bytes) -> str | None:
     if compression_of(start) is not None:
         stream = FileStream(io.BytesIO(start), "standard input")
         try:
-            start = decompressed(stream, "standard input").read(_START_BYTES)
+            start = decompressed(stream, "standard input").read(START_BYTES)
         except InputError:
             start = b""
     return _kind_of_start(start)
@@ -128,7 +128,7 @@ def _kind_of_start(start: bytes) -> str | None:
     if kind != "text":
         return kind
     sample = start.decode("utf-8-sig", errors="replace")
-    return "csv" if looks_like_table(sample, cut=len(start) >= _START_BYTES) else kind
+    return "csv" if looks_like_table(sample, cut=len(start) >= START_BYTES) else kind
 
 
 def why(error: OSError) -> str:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import IO, Any
 
 from chunkscope.errors import InputError, UsageError
@@ -23,6 +24,7 @@ from chunkscope.sources.lines import LinesReader
 from chunkscope.sources.opening import open_raw, spooled, unwrapped
 from chunkscope.sources.pieces import Piece
 from chunkscope.sources.reader import RecordReader
+from chunkscope.sources.remote import open_columns, open_stream
 from chunkscope.sources.tables import TableReader
 from chunkscope.sources.text import TextReader
 
@@ -84,6 +86,8 @@ def _open(source: Source, encoding: str, *, text: bool) -> ByteStream:
 
 
 def _raw(source: Source, *, start: int = 0) -> ByteStream:
+    if source.url is not None:
+        return open_stream(source.url, source.path, start=start, size=source.bytes)
     if source.file is None:
         return FileStream(stdin_bytes(), source.path, keep_open=True)
     return open_raw(source.file, source.path, start=start)
@@ -103,7 +107,7 @@ def _columnar_reader(source: Source, problems: Problems) -> ColumnarReader:
     stream = _open(source, "utf-8", text=False)
     try:
         # Neither a pipe, nor in an archive, nor compressed: pyarrow may jump about in it.
-        if isinstance(stream, FileStream) and source.file is not None and source.file.is_file():
+        if isinstance(stream, FileStream) and _may_jump(source):
             return ColumnarReader(source, problems, [_jumping(source)])
         spool = spooled(stream, source.path)
     finally:
@@ -111,19 +115,33 @@ def _columnar_reader(source: Source, problems: Problems) -> ColumnarReader:
     return ColumnarReader(source, problems, [partial(_again, spool)], spool)
 
 
+def _may_jump(source: Source) -> bool:
+    if source.url is not None:
+        return source.bytes is not None
+    return source.file is not None and source.file.is_file()
+
+
+def _file(source: Source) -> Path:
+    if source.file is None:
+        raise InputError(f"{source.path} is no file", hint="save it to one")
+    return source.file
+
+
 def _jumping(source: Source) -> Callable[[], Any]:
     """Opens a file in which pyarrow may jump about."""
+    if source.url is not None:
+        return partial(open_columns, source.url)
     import pyarrow
 
-    return partial(pyarrow.OSFile, str(source.file))
+    return partial(pyarrow.OSFile, str(_file(source)))
 
 
 def _seekable(source: Source) -> IO[bytes]:
     """A file that may be read in any order: the source's own, or a copy of a pipe or a member."""
     stream = _open(source, "utf-8", text=False)
     try:
-        if isinstance(stream, FileStream) and source.file is not None and source.file.is_file():
-            return source.file.open("rb")
+        if isinstance(stream, FileStream) and _may_jump(source):
+            return open_columns(source.url) if source.url else _file(source).open("rb")
         return spooled(stream, source.path)
     except OSError as error:
         raise cannot_read(source.path, error) from error

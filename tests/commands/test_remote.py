@@ -1,0 +1,190 @@
+"""Files on other machines: against a real S3 server and a real web server on this one."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chunkscope.sources.remote import is_remote, without_secrets
+from tests.commands.helpers import analyze, chunkscope
+from tests.large_input import PIECE, write_large_input
+from tests.remote_servers import s3_environment, s3_server, upload, web_server
+
+# What libraries for S3 leave open or warn of is not ours.
+pytestmark = pytest.mark.filterwarnings("ignore")
+ROWS = b'{"prompt": "hello there"}\n{"prompt": "how are you"}\n'
+CSV = b"prompt\nhello there\nhow are you\n"
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A folder, the same in s3://evals, and the address of the server."""
+    folder = write_large_input(tmp_path_factory.mktemp("remote") / "evals")
+    (folder / "more" / ".hidden").mkdir(parents=True)
+    (folder / "more" / "few.csv").write_bytes(CSV)
+    (folder / "more" / "README.md").write_text("about it")
+    (folder / "more" / "model.bin").write_bytes(b"\0" * 100)
+    (folder / "more" / "pack.zip").write_bytes(b"PK")
+    (folder / "more" / ".hidden" / "x.jsonl").write_text("{}")
+    with s3_server() as address:
+        upload(folder, "evals")
+        yield folder, address
+
+
+def test_a_bucket_is_read_as_a_folder_is(bucket: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = bucket
+    near = analyze(folder.parent, "evals", *PIECE, "--exclude", "*.zip", "--no-cache")
+    far = analyze(tmp_path, "s3://evals/", *PIECE)
+    assert far.code == near.code == 3  # bad rows, and a file that is cut
+    for here, there in zip(near.profile["datasets"], far.profile["datasets"], strict=True):
+        assert there["path"] == f"s3://{here['path']}"
+        assert there["failure"] == (here["failure"] and f"s3://{here['failure']}")
+        others = {"path", "failure", "sha256"}  # nothing is read twice, so there is no digest
+        assert {n: v for n, v in there.items() if n not in others} == {
+            n: v for n, v in here.items() if n not in others
+        }
+    assert far.profile["overall"] == near.profile["overall"]
+    for skipped in ("README.md: about", "model.bin: unknown", "pack.zip: an archive on another"):
+        assert skipped in far.err
+
+
+def test_shards_of_a_bucket_add_up(bucket: tuple[Path, str], tmp_path: Path) -> None:
+    assert bucket
+    words = ("s3://evals/table.parquet", "s3://evals/few.csv", *PIECE)
+    for number in (1, 2):
+        assert analyze(tmp_path, *words, "--shard", f"{number}/2").code == 0
+    parts = sorted((tmp_path / "reports").glob("part-*"))
+    assert [len(json.loads(part.read_bytes())["pieces"]) for part in parts] == [1, 2]
+    merged = chunkscope(tmp_path, "merge", *parts)
+    assert [d["rows"] for d in merged.profile["datasets"]] == [6000, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("s3://evals/few.csv",), ["few"]),
+        (("s3://evals/*.csv",), ["few"]),
+        (("s3://evals/**/few.csv",), ["few", "more/few"]),
+        (("s3://evals/more",), ["few"]),
+        (("s3://evals/", "--include", "*.csv"), ["few", "more/few"]),
+        (("s3://evals/few.csv", "s3://evals/*.csv"), ["few"]),
+    ],
+)
+def test_addresses_name_files_folders_and_globs(
+    bucket: tuple[Path, str], tmp_path: Path, words: tuple[str, ...], names: list[str]
+) -> None:
+    assert bucket
+    run = analyze(tmp_path, *words)
+    assert [dataset["name"] for dataset in run.profile["datasets"]] == names, run.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("s3://nowhere/", 3, "there is no s3://nowhere/"),
+        ("s3://evals/none.jsonl", 3, "there is no s3://evals/none.jsonl"),
+        ("s3://evals/*.none", 3, "there are no files in s3://evals/*.none"),
+        ("s4://evals/few.csv", 2, "unknown kind of address: s4://evals/few.csv"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    bucket: tuple[Path, str], tmp_path: Path, words: str, code: int, said: str
+) -> None:
+    assert bucket
+    run = analyze(tmp_path, words)
+    assert (run.code, said in run.err) == (code, True), run.err
+
+
+def test_without_credentials_it_is_said_how_they_are_given(
+    bucket: tuple[Path, str], tmp_path: Path
+) -> None:
+    with s3_environment(bucket[1], AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY=""):
+        run = analyze(tmp_path, "s3://evals/few.csv")
+    assert run.code == 4
+    assert "s3://evals/few.csv may not be read: Unable to locate credentials" in run.err
+    assert "AWS_ACCESS_KEY_ID" in run.err
+
+
+def answering_s3(status: int, code: str) -> dict[str, tuple[int, bytes, int]]:
+    body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+    return {path: (status, body, len(body)) for path in ("/evals", "/evals/few.csv")}
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code", "said"),
+    [
+        (403, "SignatureDoesNotMatch", 4, "s3://evals/few.csv may not be read"),
+        (500, "InternalError", 3, "cannot read s3://evals/few.csv"),
+    ],
+)
+def test_a_server_that_refuses_or_fails_is_a_sentence(
+    tmp_path: Path, status: int, code: str, exit_code: int, said: str
+) -> None:
+    with (
+        web_server(answering_s3(status, code)) as address,
+        s3_environment(address, AWS_MAX_ATTEMPTS="1"),
+    ):
+        run = analyze(tmp_path, "s3://evals/few.csv")
+    assert (run.code, said in run.err) == (exit_code, True), run.err
+
+
+def test_without_a_network_it_is_said(tmp_path: Path) -> None:
+    with s3_environment("http://127.0.0.1:9", AWS_MAX_ATTEMPTS="1"):
+        run = analyze(tmp_path, "s3://evals/few.csv")
+    assert run.code == 4
+    assert "s3://evals cannot be reached" in run.err
+
+
+def test_web_addresses_are_read_in_pieces_and_keep_their_secrets(
+    bucket: tuple[Path, str], tmp_path: Path
+) -> None:
+    lines = (bucket[0] / "lines.jsonl").read_bytes()
+    answers = {"/lines.jsonl": (200, lines, len(lines)), "/few": (200, ROWS, len(ROWS))}
+    with web_server(answers) as address:
+        run = analyze(tmp_path, f"{address}/lines.jsonl?sig=hidden", *PIECE)
+        near = analyze(tmp_path, bucket[0] / "lines.jsonl", *PIECE)
+        few = analyze(tmp_path, f"{address}/few")
+    assert run.dataset["path"] == f"{address}/lines.jsonl"
+    assert b"hidden" not in (run.written or b"")
+    for figure in ("histogram", "longest", "bad_rows", "prefixes"):
+        assert run.dataset[figure] == near.dataset[figure]
+    assert few.dataset["format"] == "jsonl"  # by what it holds
+    assert few.dataset["rows"] == 2
+
+
+def test_a_file_that_is_cut_on_its_way_is_a_failure_and_the_others_count(
+    bucket: tuple[Path, str], tmp_path: Path
+) -> None:
+    lines = (bucket[0] / "lines.jsonl").read_bytes()
+    answers = {
+        "/cut.jsonl": (200, lines[:-3000], len(lines)),
+        "/few.csv": (200, CSV, len(CSV)),
+        "/bad.csv": (500, b"", 0),
+    }
+    with web_server(answers) as address:
+        both = analyze(tmp_path, f"{address}/cut.jsonl", f"{address}/few.csv")
+        bad = analyze(tmp_path, f"{address}/bad.csv")
+        none = analyze(tmp_path, f"{address}/none.csv")
+    cut, few = both.profile["datasets"]
+    assert both.code == 3
+    assert "Not enough data" in cut["failure"] or "ends early" in cut["failure"]
+    assert few["rows"] == 2
+    assert bad.code == 3
+    assert f"cannot read {address}/bad.csv: the server failed" in bad.err
+    assert none.code == 3
+    assert f"there is no {address}/none.csv" in none.err
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "hf", "https"])
+def test_each_kind_of_address_has_its_library(scheme: str) -> None:
+    from fsspec import get_filesystem_class
+
+    assert is_remote(f"{scheme}://place/x.jsonl")
+    assert get_filesystem_class(scheme)
+
+
+def test_secrets_are_left_out_of_addresses() -> None:
+    assert without_secrets("https://me:pass@host/a.csv?sig=x#y") == "https://host/a.csv"
+    assert without_secrets("s3://bucket/a?b.csv") == "s3://bucket/a?b.csv"
+    assert without_secrets("data/a?b@c.csv") == "data/a?b@c.csv"
