@@ -86,9 +86,20 @@ class KvLayout:
 
     def tokens(self, blocks: int, *, context: int, step: int) -> int:
         """What vLLM logs since 0.21: the tokens of as many longest requests as fit."""
-        if len(self.groups) == 1 and self.groups[0].kind is KvKind.FULL:
+        if self.is_plain:
             return blocks * self.block_tokens
         return int(blocks / self.reserved(context, step) * context)
+
+    def blocks_with(self, tokens: int, *, context: int, step: int) -> int:
+        """The reverse: the blocks of which vLLM logs so many tokens."""
+        if self.is_plain:
+            return tokens // self.block_tokens
+        return -(-tokens * self.reserved(context, step) // context)
+
+    @property
+    def is_plain(self) -> bool:
+        """Do all layers keep all tokens?"""
+        return len(self.groups) == 1 and self.groups[0].kind is KvKind.FULL
 
 
 def kv_layout(

@@ -1,8 +1,10 @@
 """A model on a GPU under one vLLM version: what settings come to there, and what they leave."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from chunkscope.costs.gpus import Gpu
+from chunkscope.costs.kv_groups import KvKind
 from chunkscope.costs.memory import Memory, MemoryModel
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.choices import Entry
@@ -108,8 +110,36 @@ class Deployment:
     def engine_args(self, settings: Settings, *, kv_cache_tokens: int) -> EngineArgs:
         """Nothing left open, for a scheduler with so large a KV cache."""
         lag = rules_of(self.release).async_by_default
-        full = self.effective(settings).given()
-        return EngineArgs.of({**full, "kv_cache_tokens": kv_cache_tokens, "async_scheduling": lag})
+        full = self.effective(settings)
+        pool = {"kv_cache_tokens": kv_cache_tokens, **self._grouped(full, kv_cache_tokens)}
+        return EngineArgs.of({**full.given(), **pool, "async_scheduling": lag})
+
+    def _grouped(self, s: Settings, tokens: int) -> dict[str, Any]:
+        """Nothing where all layers keep all tokens, or it is not known what they keep."""
+        model, context = self.memory_model(s.tensor_parallel_size or 1), s.max_model_len
+        if model is None or context is None or model.kv_layout.is_plain:
+            return {}
+        layout, step = model.kv_layout, s.max_num_batched_tokens or 1
+        return {
+            "block_size": layout.block_tokens,
+            "kv_cache_blocks": layout.blocks_with(tokens, context=context, step=step),
+            "kv_groups": layout.groups,
+        }
+
+    def uncovered(self, settings: Settings = OWN) -> tuple[str, ...]:
+        """What the simulated scheduler does otherwise than vLLM's, with this model."""
+        model = self.memory_model()
+        if model is None or model.kv_layout.is_plain:
+            return ()
+        if self.effective(settings).enable_prefix_caching is False:
+            return ()
+        kinds = {group.kind for group in model.kv_layout.groups}
+        said = "prefix hits are those of the layers that keep all tokens: vLLM needs the others' "
+        said += "windows and states in the cache, too, so it may find less"
+        if KvKind.FULL not in kinds:
+            said = "no prefix hits are counted: no layer keeps all tokens, and vLLM finds windows"
+        aligned = "vLLM ends chunks where blocks end, to keep states of prefixes: not simulated"
+        return (said, *([aligned] if KvKind.STATE in kinds else []))
 
     def started_as(self, entry: Entry, settings: Settings) -> Settings:
         """The same engine started another way: what it would take there is spelled out."""

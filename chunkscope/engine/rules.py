@@ -26,6 +26,10 @@ ASYNC_BY_DEFAULT = (((0, 10, 2), False), ((0, 14, 0), True))
 HAS_WATERMARK = (((0, 10, 2), False), ((0, 24, 0), True))
 # The adaptive threshold, and a limit to running requests below the places that there are.
 HAS_FAIR_SHARES = (((0, 10, 2), False), ((0, 31, 0), True))
+# Groups with a window: is only what they can hold asked for when a request is let in? And do they
+# keep what a step needs that is still running?
+WINDOW_CAPS_ADMISSION = (((0, 10, 2), False), ((0, 24, 0), True))
+KEEPS_WINDOW_OF_RUNNING_STEP = (((0, 10, 2), False), ((0, 28, 0), True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,8 @@ class Rules:
     async_by_default: bool = True
     has_watermark: bool = True
     has_fair_shares: bool = False
+    window_caps_admission: bool = True
+    keeps_window_of_running_step: bool = True
 
 
 def rules_of(release: Release) -> Rules:
@@ -53,6 +59,8 @@ def rules_of(release: Release) -> Rules:
         async_by_default=at(ASYNC_BY_DEFAULT, version),
         has_watermark=at(HAS_WATERMARK, version),
         has_fair_shares=at(HAS_FAIR_SHARES, version),
+        window_caps_admission=at(WINDOW_CAPS_ADMISSION, version),
+        keeps_window_of_running_step=at(KEEPS_WINDOW_OF_RUNNING_STEP, version),
     )
 
 

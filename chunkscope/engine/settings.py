@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from chunkscope.costs.kv_groups import KvGroup
 from chunkscope.costs.models.shape import BLOCK_TOKENS
 from chunkscope.errors import UsageError
 
@@ -73,7 +74,8 @@ UNUSUAL = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
 class EngineArgs(Settings):
     """Settings as a scheduler obeys them: nothing that it asks for is left open.
 
-    `kv_cache_tokens` is what vLLM logs: its null block, never used, included.
+    `kv_cache_tokens` is what vLLM logs: its null block, never used, included. Where the layers of a
+    model are in groups that keep different parts of a request, `kv_cache_blocks` holds them all.
     """
 
     max_num_batched_tokens: int
@@ -85,6 +87,8 @@ class EngineArgs(Settings):
     async_scheduling: bool = False
     watermark: float = 0.0
     block_size: int = BLOCK_TOKENS
+    kv_cache_blocks: int | None = None
+    kv_groups: tuple[KvGroup, ...] = ()
 
     @classmethod
     def of(cls, given: "EngineArgs | Mapping[str, Any]") -> "EngineArgs":
@@ -106,7 +110,15 @@ class EngineArgs(Settings):
     @property
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""
-        return self.kv_cache_tokens // self.block_size - 1
+        blocks = self.kv_cache_blocks
+        return (self.kv_cache_tokens // self.block_size if blocks is None else blocks) - 1
+
+    @property
+    def tokens_per_block(self) -> float:
+        """Of the pool: less than `block_size` where a request takes one in each group."""
+        if self.kv_cache_blocks is None:
+            return self.block_size
+        return self.kv_cache_tokens / self.kv_cache_blocks
 
     @property
     def most_running(self) -> int:

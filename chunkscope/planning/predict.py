@@ -107,7 +107,7 @@ def predict(
         vllm=there.release.text,
         workload=replace(info, concurrency=options.concurrency),
         runs=(),
-        warnings=(*cost.warnings, *notes, *lowered),
+        warnings=(*cost.warnings, *there.uncovered(settings), *notes, *lowered),
         version=__version__,
     )
     if options.sweep:
@@ -156,7 +156,7 @@ def _rated(
     warnings = list(simulation.warnings)
     for name, args in settings.items():
         try:
-            check_requests(c.requests, args)
+            check_requests(c.requests, args, c.rules)
         except InputError as error:
             warnings.append(f"{name} is left out: {error.message}")
         else:

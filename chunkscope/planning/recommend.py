@@ -356,6 +356,7 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
     if shape and (doubt := tokenizer_doubt(profile.tokenizer, shape)):
         found.append(doubt)
     found += doubts(gpu) if gpu else ()
+    found += p.deployment.uncovered(p.base) if p.requests else ()
     return (*found, *(shape.notes if shape else ()))
 
 

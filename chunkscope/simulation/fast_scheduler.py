@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from chunkscope.costs.step_time import FAR, Reach
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
+from chunkscope.simulation.group_blocks import GroupBlocks
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.step import Step
-from chunkscope.simulation.windows import WindowedContext
+from chunkscope.simulation.windows import WindowedBlocks, WindowedContext
 
 
 class FastScheduler(Scheduler):
@@ -22,7 +23,7 @@ class FastScheduler(Scheduler):
 
     def __init__(self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR) -> None:
         super().__init__(args, rules, policy, reach)
-        self.decoding = DecodingGroup(args.block_size, reach)
+        self.decoding = DecodingGroup(args.block_size, self.kv_cache.groups, reach)
         self._asked: dict[RequestState, None] = {}
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
@@ -45,14 +46,30 @@ class FastScheduler(Scheduler):
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
         can_come = self.waiting and len(self.running) < self.args.most_running
-        if self._asked or (can_come and not self._turned_away):
+        # Rows that leave a window make room for others.
+        is_turned_away = self._turned_away and not self.kv_cache.groups.window
+        if self._asked or (can_come and not is_turned_away):
             return 0
         return self.decoding.steps_alike(self.kv_cache.num_free)
 
-    def coast(self, steps: int) -> None:
-        """So many of them are over."""
-        self.kv_cache.get_new_blocks(self.decoding.coast(steps))
+    def coast(self, steps: int) -> int:
+        """So many of them are over; the blocks that were in use at the most."""
         self.num_steps += steps
+        if not self.kv_cache.groups.window:
+            self.kv_cache.get_new_blocks(self.decoding.coast(steps))
+            return self.kv_cache.num_used
+        most = 0
+        for _ in range(steps):
+            self._take_turns()
+            self.decoding.advance()
+            most = max(most, self.kv_cache.num_used)
+        return most
+
+    def _take_turns(self, taken: int = 0) -> None:
+        """Blocks for the next token of all that go on; what left their windows is given back."""
+        self.kv_cache.get_new_blocks(self.decoding.blocks_to_come - taken)
+        if left := self.decoding.blocks_to_leave:
+            self.kv_cache.give_back(left)
 
     def update_from_output(self, step: Step) -> None:
         if step.ended:
@@ -62,7 +79,7 @@ class FastScheduler(Scheduler):
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         taken = 0
         if not self._all_can_go_on(token_budget):
-            if self._asked or self.policy.by_priority:
+            if self._asked or self.policy.by_priority or self.kv_cache.groups.window:
                 self._disband()
             else:
                 taken = self._make_room(step)
@@ -82,7 +99,8 @@ class FastScheduler(Scheduler):
                 tokens = left  # nobody is behind it
             left -= tokens
             after = self.kv_cache.blocks_for(request.num_computed_tokens + tokens)
-            blocks += after - self.kv_cache.blocks_for(request.num_computed_tokens)
+            rows = after - self.kv_cache.blocks_for(request.num_computed_tokens)
+            blocks += self.kv_cache.groups.per_row * rows
         return left >= 0 and blocks <= self.kv_cache.num_free
 
     def _disband(self) -> None:
@@ -102,7 +120,7 @@ class FastScheduler(Scheduler):
         """One token for each request that goes on decoding; so many blocks they have already."""
         if not self.decoding:
             return
-        self.kv_cache.get_new_blocks(self.decoding.blocks_to_come - taken)
+        self._take_turns(taken)
         step.decode_requests = step.going_on = len(self.decoding)
         step.ended = self.decoding.advance()
         step.decode_context_tokens = self.decoding.context_after(0)
@@ -122,17 +140,23 @@ class FastScheduler(Scheduler):
                 self._asked[request] = None  # there is more to read
                 continue
             self._asked.pop(request, None)
-            if not request.has_ended:
+            if request.has_ended:
+                continue
+            if self.decoding.can_join(request):
                 self.decoding.join(request)
+            else:
+                self._asked[request] = None
 
 
 class DecodingGroup:
     """All advance at once: the tokens computed of each are its `born` plus the group's clock."""
 
-    def __init__(self, block_size: int, reach: Reach = FAR) -> None:
+    def __init__(self, block_size: int, groups: GroupBlocks, reach: Reach) -> None:
         self._block_size = block_size
+        self._groups = groups
         self._reach = reach
         self._windowed = WindowedContext(reach.window) if reach.window else None
+        self._leaving = WindowedBlocks(groups, block_size) if groups.window else None
         self._members: dict[RequestState, None] = {}
         self._clock = 0
         self._born = 0  # the sum over all members
@@ -150,8 +174,18 @@ class DecodingGroup:
 
     @property
     def blocks_to_come(self) -> int:
-        """How many of them begin a new block with their next token."""
-        return self._phases[-self._clock % self._block_size]
+        """How many of them begin a new row of blocks with their next token."""
+        return self._groups.per_row * self._phases[-self._clock % self._block_size]
+
+    @property
+    def blocks_to_leave(self) -> int:
+        """Blocks that leave their windows when their next token is scheduled."""
+        return self._leaving.leaving(self._clock) if self._leaving else 0
+
+    def can_join(self, request: RequestState) -> bool:
+        """Has it given back what a request that was decoding before would have?"""
+        before = request.num_computed_tokens - 1 - self._groups.lags
+        return request.num_skipped_blocks == self._groups.skipped(before)
 
     def context_after(self, steps: int) -> float:
         """What they look back on, each at itself too, so many steps after the last scheduled."""
@@ -168,28 +202,32 @@ class DecodingGroup:
         if self._windowed is not None:
             self._windowed.join(request.born, self._clock)
         self._phases[request.born % self._block_size] += 1
+        if self._leaving:
+            self._leaving.join(request.born, self._clock)
         self._ends.setdefault(self._end_of(request), {})[request] = None
 
     def advance(self) -> list[RequestState]:
         """One token more for all; those whose last it was are still members."""
         self._clock += 1
+        if self._leaving:
+            self._leaving.pass_by(self._clock)
         return list(self._ends.get(self._clock, ()))
 
     def steps_alike(self, free_blocks: int) -> int:
         """How many steps all take before the first of them ends or finds no block."""
         clock = self._clock
         while self._members and clock + 1 not in self._ends:
-            free_blocks -= self._phases[-clock % self._block_size]
+            free_blocks -= self._groups.per_row * self._phases[-clock % self._block_size]
             if free_blocks < 0:
                 break
-            clock += 1
+            clock += 1  # what leaves windows meanwhile comes on top
         return clock - self._clock
 
     def coast(self, steps: int) -> int:
         """How many blocks they began in these steps."""
-        blocks = sum(self._phases[-(self._clock + n) % self._block_size] for n in range(steps))
+        rows = sum(self._phases[-(self._clock + n) % self._block_size] for n in range(steps))
         self._clock += steps
-        return blocks
+        return self._groups.per_row * rows
 
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""
@@ -198,13 +236,18 @@ class DecodingGroup:
         if self._windowed is not None:
             self._windowed.leave(request.born, self._clock)
         self._phases[request.born % self._block_size] -= 1
+        if self._leaving:
+            self._leaving.leave(request.born, self._clock)
         end = self._end_of(request)
         del self._ends[end][request]
         if not self._ends[end]:
             del self._ends[end]
         request.num_computed_tokens = request.born + self._clock
         request.num_tokens = request.num_computed_tokens + 1
-        request.last_step = last_step
+        request.last_step = request.scheduled_at = last_step
+        request.num_scheduled = 1
+        before = request.num_computed_tokens - 1 - self._groups.lags
+        request.num_skipped_blocks = self._groups.skipped(before)
 
     def disband(self, last_step: int) -> None:
         for request in tuple(self._members):

@@ -4,7 +4,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.blocks import NO_HIT, BlockRun, CacheHit, FoundRun, SharedRun
+from chunkscope.simulation.group_blocks import GroupBlocks
 from chunkscope.simulation.request_state import RequestState
 
 Run = TypeVar("Run", bound=BlockRun)
@@ -13,15 +16,14 @@ Run = TypeVar("Run", bound=BlockRun)
 class KvCache:
     """All blocks. The free queue: blank ones first, then cached ones, longest unused in front."""
 
-    def __init__(
-        self, num_blocks: int, block_size: int, *, caching: bool, blank_blocks_first: bool
-    ) -> None:
-        self.block_size = block_size
-        self.num_blocks = num_blocks
-        self.num_free = num_blocks
-        self._caching = caching
-        self._blank_blocks_first = blank_blocks_first
-        self._blank = num_blocks
+    def __init__(self, args: EngineArgs, rules: Rules) -> None:
+        self.groups = GroupBlocks(args, rules)
+        self.block_size = args.block_size
+        self.num_blocks = args.num_blocks
+        self.num_free = self.num_blocks
+        self._caching = args.enable_prefix_caching and self.groups.full > 0
+        self._blank_blocks_first = rules.blank_blocks_first
+        self._blank = self.num_blocks
         self._queue: OrderedDict[BlockRun, None] = OrderedDict()
         self._cached: dict[int, dict[SharedRun, None]] = {}  # by stretch, oldest first
 
@@ -72,19 +74,29 @@ class KvCache:
         num_new_tokens: int,
         hit: CacheHit | None = None,
         *,
+        in_flight: int = 0,
         full_sequence_must_fit: bool = False,
         watermark_blocks: int = 0,
     ) -> bool:
-        """Room for so many more tokens; a waiting request brings what it hit. False: no room."""
-        held = self.blocks_for(request.num_computed_tokens)
-        after = request.num_computed_tokens + num_new_tokens
-        need = most = self.blocks_for(after) - held
+        """Room for so many more tokens; a waiting request brings what it hit. False: no room.
+
+        `in_flight`: computed tokens whose step still runs.
+        """
+        groups, computed = self.groups, request.num_computed_tokens
+        if groups.window and hit is None:
+            self._leave_window(request, computed - in_flight)
+        after = computed + num_new_tokens
+        need = most = groups.per_row * (self.blocks_for(after) - self.blocks_for(computed))
         if full_sequence_must_fit:
-            most = max(need, self.blocks_for(request.num_tokens) - held)
-        if most > self.num_free - watermark_blocks - (hit.evictable if hit else 0):
+            most = max(need, groups.to_reserve(request.num_tokens, computed))
+        found = groups.found(computed) if hit is not None else 0
+        evictable = groups.full * hit.evictable if hit else 0
+        if found + most > self.num_free - watermark_blocks - evictable:
             return False
         if hit is not None:
             self._touch(request, hit)
+            request.num_skipped_blocks = groups.skipped(computed)
+            need += found
         self.get_new_blocks(need)
         self._cache_full_blocks(request, after)
         return True
@@ -95,25 +107,26 @@ class KvCache:
         blank = min(count, self._blank)
         self._blank -= blank
         count -= blank
-        while count:
+        while count > 0:
             unused = next(iter(self._queue))
-            taken = min(count, unused.end - unused.start)
+            taken = min(-(-count // self.groups.full), len(unused))
             unused.end -= taken
             if unused.end == unused.start:
                 del self._queue[unused]
                 if isinstance(unused, SharedRun):
                     del self._cached[unused.stretch][unused]
-            count -= taken
+            count -= taken * self.groups.full
+        self._blank -= count  # of a row that was not needed whole
 
     def _touch(self, request: RequestState, hit: CacheHit) -> None:
         for found in hit.shared:
             run = self._part(found)
             if not run.holders:
                 del self._queue[run]
-                self.num_free -= len(run)
+                self.num_free -= self.groups.full * len(run)
             self._hold(request, run)
         if request.run is not None and hit.own:
-            self.num_free -= hit.own
+            self.num_free -= self.groups.full * hit.own
             request.run.start += hit.own
             if not request.run:
                 del self._queue[request.run]
@@ -164,27 +177,40 @@ class KvCache:
         `cached` tokens of a request that will come again are in blocks that it may then find.
         """
         full = (tokens if cached is None else cached) // self.block_size if self._caching else 0
-        self._free_blank(self.blocks_for(tokens) - full)
+        groups, rows = self.groups, self.blocks_for(tokens)
+        others = groups.state + groups.sliding * (rows - request.num_skipped_blocks)
+        self.give_back(groups.full * (rows - full) + others)
+        request.num_skipped_blocks = 0
         request.run = None
         held = request.num_tracked
         if full > held:
             run = BlockRun(held, full)
             self._queue[run] = None
-            self.num_free += full - held
+            self.num_free += groups.full * (full - held)
             request.run = None if cached is None else run
         for shared in reversed(request.tracked):
             del shared.holders[request.id]
             if not shared.holders:
                 self._queue[shared] = None
-                self.num_free += len(shared)
+                self.num_free += groups.full * len(shared)
         request.tracked = []
 
-    def _free_blank(self, count: int) -> None:
+    def _leave_window(self, request: RequestState, tokens: int) -> None:
+        skipped = self.groups.skipped(tokens)
+        if skipped > request.num_skipped_blocks:
+            self.give_back(self.groups.sliding * (skipped - request.num_skipped_blocks))
+            request.num_skipped_blocks = skipped
+
+    def give_back(self, count: int) -> None:
+        """Blocks that nobody will find again."""
         self.num_free += count
         if self._blank_blocks_first or not self._queue:
             self._blank += count
-        elif count:
-            self._queue[BlockRun(0, count)] = None
+            return
+        rows, rest = divmod(count, self.groups.full)
+        self._blank += rest
+        if rows:
+            self._queue[BlockRun(0, rows)] = None
 
 
 def _replaced(runs: Iterable[Run], one: Run, by: Iterable[Run]) -> Iterator[Run]:

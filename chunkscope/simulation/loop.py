@@ -43,7 +43,7 @@ def run_setting(
 ) -> SimulatedRun:
     """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else."""
     check_args(args, c.rules)
-    check_requests(c.requests, args)
+    check_requests(c.requests, args, c.rules)
     policy = make_policy(c.policy, args, c.rules)
     scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy, c.step.reach)
     states = _states(c, args.block_size)
@@ -137,8 +137,7 @@ def _coast(
         else:
             clock.finish(step)
         taken += 1
-    scheduler.coast(taken)
-    log.peak_blocks = max(log.peak_blocks, scheduler.kv_cache.num_used)
+    log.peak_blocks = max(log.peak_blocks, scheduler.coast(taken))
 
 
 def _seen(step: Step, waiting: int) -> TimelineStep:
@@ -202,7 +201,7 @@ def _result(
         most_chunks=max(state.chunks for state in states),
         preemptions=log.preemptions,
         cached_tokens=sum(state.num_cached_tokens for state in states),
-        kv_peak_tokens=log.peak_blocks * args.block_size,
+        kv_peak_tokens=round(log.peak_blocks * args.tokens_per_block),
         timeline=tuple(_timed(log, ends, first)),
         slo=slo_found(c.slo, _times(states, waits, stays), clock.gaps) if c.slo else None,
         backlog=_backlog(states, waits) if c.concurrency is None else None,

@@ -2,22 +2,26 @@
 
 from collections.abc import Iterable
 
+from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
+from chunkscope.simulation.group_blocks import GroupBlocks
 from chunkscope.simulation.workload import Request
 
 
-def check_requests(requests: Iterable[Request], args: EngineArgs) -> None:
+def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) -> None:
     """Requests that could never be served, or that came from nowhere, get a clear error."""
-    arrived, count = 0.0, 0
+    arrived, count, blocks = 0.0, 0, GroupBlocks(args, rules)
     for count, request in enumerate(requests, start=1):
-        _check_request(request, count, arrived, args)
+        _check_request(request, count, arrived, args, blocks)
         arrived = request.arrival_s
     if not count:
         raise InputError("there are no requests", hint="an empty profile or trace has no run")
 
 
-def _check_request(request: Request, place: int, arrived: float, args: EngineArgs) -> None:
+def _check_request(
+    request: Request, place: int, arrived: float, args: EngineArgs, blocks: GroupBlocks
+) -> None:
     if request.prompt_tokens < 1 or request.output_tokens < 1:
         raise InputError(
             f"request {place:,} has {request.prompt_tokens:,} prompt and "
@@ -31,10 +35,10 @@ def _check_request(request: Request, place: int, arrived: float, args: EngineArg
         )
     # The last token is never read back, so it needs no room.
     need = request.prompt_tokens + request.output_tokens - 1
-    if -(-need // args.block_size) > args.num_blocks:
+    if blocks.to_reserve(need) + blocks.state > args.num_blocks:
         raise InputError(
             f"request {place:,} can never fit: {need:,} tokens, and the KV cache holds "
-            f"{max(0, args.num_blocks) * args.block_size:,}",
+            f"{max(0, round(args.num_blocks * args.tokens_per_block)):,}",
             hint="give a larger --kv-cache-tokens, or leave such requests out",
         )
     limit = args.max_model_len

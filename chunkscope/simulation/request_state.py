@@ -11,8 +11,8 @@ class RequestState:
     __slots__ = (
         "admission", "arrival_s", "born", "caught_up", "chunks", "first_step", "id", "last_step",
         "max_tokens", "most_computed", "num_cached_tokens", "num_computed_tokens",
-        "num_preemptions", "num_prompt_tokens", "num_tokens", "path", "priority", "run",
-        "skips_cache", "tracked",
+        "num_preemptions", "num_prompt_tokens", "num_scheduled", "num_skipped_blocks",
+        "num_tokens", "path", "priority", "run", "scheduled_at", "skips_cache", "tracked",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,9 @@ class RequestState:
         self.num_preemptions = 0
         self.first_step = -1
         self.last_step = -1  # of its latest token
+        self.scheduled_at = -1  # the latest step with tokens of it, and how many it had
+        self.num_scheduled = 0
+        self.num_skipped_blocks = 0  # outside the window: given back
 
     @property
     def num_tracked(self) -> int:

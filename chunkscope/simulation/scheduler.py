@@ -1,7 +1,8 @@
 """vLLM's V1 scheduler, step for step and in its own words: `schedule` is the whole of it.
 
-Text models with full attention, no speculative decoding. What differs by version is data:
-chunkscope/engine/rules.py. It is compared with the real one by
+Text models, no speculative decoding. Layers with a window or a state take and give back blocks as
+vLLM's do; what it does not know of them, `Deployment.uncovered` says. What differs by version is
+data: chunkscope/engine/rules.py. It is compared with the real one by
 tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps sooner.
 """
 
@@ -27,12 +28,7 @@ class Scheduler:
         self.policy = policy
         self.waiting = PriorityQueue() if policy.by_priority else FcfsQueue()
         self.running: dict[RequestState, None] = {}  # in the order of admission
-        self.kv_cache = KvCache(
-            args.num_blocks,
-            args.block_size,
-            caching=args.enable_prefix_caching,
-            blank_blocks_first=rules.blank_blocks_first,
-        )
+        self.kv_cache = KvCache(args, rules)
         self.watermark_blocks = int(args.watermark * (args.num_blocks + 1))
         self.num_steps = 0
         self.num_admissions = 0
@@ -61,7 +57,10 @@ class Scheduler:
             if request not in self.running or request.has_ended:
                 continue  # preempted a moment ago, or its last token is on its way
             num_new_tokens = min(self._num_new_tokens(request), token_budget)
-            while not (fits := self.kv_cache.allocate_slots(request, num_new_tokens)):
+            flying = self._in_flight(request)
+            while not (
+                fits := self.kv_cache.allocate_slots(request, num_new_tokens, in_flight=flying)
+            ):
                 victim = self._victim()
                 token_budget += self._preempt(victim, step)
                 if victim is request:
@@ -114,6 +113,12 @@ class Scheduler:
         threshold = self.policy.threshold_of(request)
         return threshold if 0 < threshold < num_new_tokens else num_new_tokens
 
+    def _in_flight(self, request: RequestState) -> int:
+        """Tokens of it in the step before, where that still runs and reads its window."""
+        if not self.kv_cache.groups.lags or request.scheduled_at != self.num_steps - 1:
+            return 0
+        return request.num_scheduled
+
     def _victim(self) -> RequestState:
         """The last admitted, or the one with the least priority."""
         return max(self.running) if self.policy.by_priority else next(reversed(self.running))
@@ -145,6 +150,7 @@ class Scheduler:
         for request, tokens in step.num_scheduled_tokens.items():
             step.count(request, tokens, self.reach)
             request.num_computed_tokens += tokens
+            request.scheduled_at, request.num_scheduled = step.number, tokens
             if request.num_computed_tokens == request.num_tokens:
                 self._give_token(request, step)
         self.num_steps += bool(step)

@@ -1,6 +1,8 @@
-"""What decoding requests look back on, no further than a window, all of them together."""
+"""Windows of decoding requests, all of them together: what they see, and what leaves them."""
 
 from heapq import heappop, heappush
+
+from chunkscope.simulation.group_blocks import GroupBlocks
 
 
 class WindowedContext:
@@ -44,3 +46,38 @@ class WindowedContext:
             self._full += count
             self._growing -= count
             self._born -= count * (self._window - time)
+
+
+class WindowedBlocks:
+    """Members whose oldest rows leave the window, by when: the same turn in every row.
+
+    A member is `past` once it has more tokens than the window holds.
+    """
+
+    def __init__(self, groups: GroupBlocks, block_size: int) -> None:
+        self._sliding, self._block_size = groups.sliding, block_size
+        self._size = groups.window - 1 + groups.lags
+        self._past = [0] * block_size
+        self._coming: dict[int, dict[int, int]] = {}  # by the clock at which they are, by turn
+
+    def leaving(self, clock: int) -> int:
+        return self._sliding * self._past[-clock % self._block_size]
+
+    def join(self, born: int, clock: int) -> None:
+        self._count(born, clock, 1)
+
+    def leave(self, born: int, clock: int) -> None:
+        self._count(born, clock, -1)
+
+    def _count(self, born: int, clock: int, by: int) -> None:
+        turn, at = (born - self._size) % self._block_size, self._size - born
+        if at < clock:
+            self._past[turn] += by
+        else:
+            turns = self._coming.setdefault(at, {})
+            turns[turn] = turns.get(turn, 0) + by
+
+    def pass_by(self, clock: int) -> None:
+        """Those whose time was a moment ago."""
+        for turn, count in self._coming.pop(clock - 1, {}).items():
+            self._past[turn] += count

@@ -50,6 +50,21 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
     }
 
 
+def with_windows(seed: int) -> Workload:
+    """The same for a model of which some layers keep a window: full groups, others, its size."""
+    made, chance = workload(seed, lag=seed % 2 == 1), random.Random(seed)
+    engine = made["engine"]
+    size, context = engine["block_size"], engine["max_model_len"]
+    full, sliding = chance.choice([(1, 1), (1, 3), (2, 1), (0, 1)])
+    window = chance.choice([1, size, 2 * size, 5 * size, 130])
+    # Older versions let nobody in who would not fit with all that leaves the window.
+    least = (full + sliding) * -(-context // size) + 1
+    blocks = chance.choice([least, least + 1, least + least // 2, 3 * least, 100 * least])
+    changed = {"num_blocks": blocks, "kv_groups": (full, sliding, window)}
+    # What vLLM finds of a prefix in groups, the twin does not know.
+    return {**made, "engine": {**engine, **changed, "enable_prefix_caching": False}}
+
+
 def closed_loop(seed: int) -> Workload:
     """The same, sent by a client that keeps only a few under way."""
     made = workload(seed, lag=seed % 2 == 1)

@@ -21,7 +21,7 @@ from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
-from tests.simulation.generated import Workload, crowd, workload
+from tests.simulation.generated import Workload, crowd, with_windows, workload
 from tests.simulation.twin import trace
 
 VERSIONS = ["0.10.2", "0.11.2", "0.16.0", "0.20.0", "0.24.0", "0.28.0", "0.32.0"]
@@ -48,6 +48,18 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
 @given(seed=seeds, rules=rules, lag=st.booleans())
 def test_every_step_holds_the_same_tokens(seed, rules, lag):
     asked = workload(seed, lag=lag)
+    engine, stretches = known(asked["engine"], rules), asked["stretches"]
+    plain, fast = (
+        trace(asked["requests"], engine, rules=rules, stretches=stretches, fast=fast)
+        for fast in (False, True)
+    )
+    assert fast == plain
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=seeds, rules=rules)
+def test_every_step_holds_the_same_tokens_where_layers_keep_a_window(seed, rules):
+    asked = with_windows(seed)
     engine, stretches = known(asked["engine"], rules), asked["stretches"]
     plain, fast = (
         trace(asked["requests"], engine, rules=rules, stretches=stretches, fast=fast)

@@ -9,21 +9,23 @@ import pytest
 
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
-from tests.simulation.generated import Workload, closed_loop, workload
+from tests.simulation.generated import Workload, closed_loop, with_windows, workload
 from tests.simulation.twin import trace
 
 pytestmark = pytest.mark.vllm
 
-WORKLOADS = 320
+WORKLOADS = 280
 ASYNC_WORKLOADS = 80
 CLOSED_LOOPS = 60
+WITH_WINDOWS = 80
 
 
 @pytest.fixture(scope="module")
 def workloads() -> list[Workload]:
     plain = [workload(seed) for seed in range(WORKLOADS)]
     lagging = [workload(10_000 + seed, lag=True) for seed in range(ASYNC_WORKLOADS)]
-    return plain + lagging + [closed_loop(20_000 + seed) for seed in range(CLOSED_LOOPS)]
+    grouped = [with_windows(30_000 + seed) for seed in range(WITH_WINDOWS)]
+    return plain + lagging + grouped + [closed_loop(20_000 + seed) for seed in range(CLOSED_LOOPS)]
 
 
 @pytest.fixture(scope="module")

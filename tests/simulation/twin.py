@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from chunkscope.costs.kv_groups import KvGroup, KvKind
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.lengths.sharing import Path, Stretch, block_paths
@@ -34,7 +35,17 @@ def trace(
     size, blocks = engine.pop("block_size", 16), engine.pop("num_blocks", 10_000)
     rules = rules or Rules()
     kind = VllmPriorityPolicy if engine.pop("policy", "fcfs") == "priority" else VllmPolicy
-    args = EngineArgs(block_size=size, kv_cache_tokens=blocks * size, **engine)
+    full, sliding, window = engine.pop("kv_groups", (1, 0, 0))
+    kept = {"layers": 1, "block_tokens": size}
+    groups = [KvGroup(kind=KvKind.FULL, **kept)] * full
+    groups += [KvGroup(kind=KvKind.SLIDING, window=window, **kept)] * sliding
+    args = EngineArgs(
+        block_size=size,
+        kv_cache_tokens=blocks * size,
+        kv_cache_blocks=blocks,
+        kv_groups=tuple(groups),
+        **engine,
+    )
     scheduler = (FastScheduler if fast else Scheduler)(args, rules, kind(args, rules))
     paths = block_paths([Stretch(**stretch) for stretch in stretches], size)
     states = [_state(place, asked, paths, size) for place, asked in enumerate(requests)]

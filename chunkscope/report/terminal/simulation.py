@@ -184,7 +184,7 @@ def _threshold(run: SimulatedRun) -> str:
 
 
 def _fullest(run: SimulatedRun) -> float:
-    return run.kv_peak_tokens / (run.args.num_blocks * run.args.block_size)
+    return run.kv_peak_tokens / (run.args.num_blocks * run.args.tokens_per_block)
 
 
 # -- a sweep -----------------------------------------------------------------------------------

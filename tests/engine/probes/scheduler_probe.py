@@ -27,7 +27,12 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.core import kv_cache_utils, single_type_kv_cache_manager
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
@@ -72,6 +77,7 @@ class Machine:
         engine = {name: value for name, value in engine.items() if name not in UNKNOWN}
         blocks, size = engine.pop("num_blocks"), engine.pop("block_size")
         caching = engine.pop("enable_prefix_caching")
+        full, windows, window = engine.pop("kv_groups", (1, 0, 0))  # with a window, and its size
         self.model.max_model_len = engine["max_model_len"]
         cache = CacheConfig(block_size=size, enable_prefix_caching=caching)
         cache.num_gpu_blocks = blocks
@@ -86,8 +92,11 @@ class Machine:
             register(config)
         heads = {"num_kv_heads": 1, "head_size": 32, "dtype": torch.float16}
         heads |= _known(FullAttentionSpec, use_mla=False)
-        spec = FullAttentionSpec(block_size=size, **heads)
-        groups = [KVCacheGroupSpec(["layer"], spec)]
+        specs = [FullAttentionSpec(block_size=size, **heads) for _ in range(full)]
+        sliding = {n: value for n, value in heads.items() if n != "use_mla"}
+        sliding |= _known(SlidingWindowSpec, use_mla=False, sliding_window=window)
+        specs += [SlidingWindowSpec(block_size=size, **sliding) for _ in range(windows)]
+        groups = [KVCacheGroupSpec([f"layer{n}"], spec) for n, spec in enumerate(specs)]
         kind = AsyncScheduler if engine["async_scheduling"] else Scheduler
         return kind(
             vllm_config=config,

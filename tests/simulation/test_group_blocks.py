@@ -1,0 +1,106 @@
+"""Models whose layers keep different parts of a request: what that takes of the KV cache."""
+
+import random
+
+import pytest
+
+from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.kv_groups import KvGroup, KvKind
+from chunkscope.costs.models import find_model
+from chunkscope.costs.models.config import shape_from_config
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import release
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs, Settings
+from chunkscope.errors import InputError
+from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.workload import Request
+from tests.costs.test_kv_groups import CONFIGS
+
+STEP = StepModel(
+    fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4, origin="test"
+)
+FULL = KvGroup(kind=KvKind.FULL, layers=1, block_tokens=16)
+SLIDING = KvGroup(kind=KvKind.SLIDING, layers=1, block_tokens=16, window=64)
+STATE = KvGroup(kind=KvKind.STATE, layers=1, block_tokens=16, state_blocks=2)
+
+
+def engine(*groups: KvGroup, blocks: int, **more) -> EngineArgs:
+    usual = {"max_num_batched_tokens": 64, "max_num_seqs": 8, "enable_prefix_caching": False}
+    pool = {"kv_cache_tokens": 16 * blocks, "kv_cache_blocks": blocks, "kv_groups": groups}
+    return EngineArgs(**{**usual, **pool, **more})
+
+
+def run(args: EngineArgs, *requests: tuple[int, int], fast: bool = True):
+    asked = tuple(Request(prompt_tokens=prompt, output_tokens=out) for prompt, out in requests)
+    return run_setting(Circumstances(requests=asked, rules=Rules(), step=STEP), args, fast=fast)
+
+
+def test_a_window_holds_itself_and_the_chunk_that_is_read_however_long_the_prompt_is():
+    long = run(engine(SLIDING, blocks=30), (1_600, 1))
+    assert long.kv_peak_tokens == 16 * 8, "4 blocks of the window, 4 of the chunk"
+    with pytest.raises(InputError, match="can never fit"):
+        run(engine(FULL, blocks=30), (1_600, 1))
+
+
+def test_all_groups_take_from_one_pool():
+    alone = run(engine(FULL, blocks=100), (160, 1))
+    both = run(engine(FULL, SLIDING, blocks=100), (160, 1))
+    state = run(engine(FULL, STATE, blocks=100), (160, 1))
+    assert alone.kv_peak_tokens == 16 * 10
+    assert both.kv_peak_tokens == 16 * 16, "four blocks have left the window"
+    assert state.kv_peak_tokens == 16 * 12, "two blocks, whatever its length"
+
+
+def test_a_state_decides_how_many_run_at_once():
+    requests = [(16, 4)] * 8
+    assert run(engine(FULL, blocks=17), *requests).most_running == 8
+    assert run(engine(FULL, STATE, blocks=17), *requests).most_running == 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_fast_scheduler_has_the_same_times_and_peak(seed):
+    chance = random.Random(seed)
+    requests = [(chance.randint(1, 400), chance.choice([1, 5, 90])) for _ in range(20)]
+    groups = [FULL] * chance.randint(0, 2) + [SLIDING] * chance.randint(1, 3)
+    args = engine(
+        *groups,
+        blocks=chance.choice([45, 60, 100, 400]) * len(groups),
+        max_num_batched_tokens=chance.choice([16, 64, 500]),
+        async_scheduling=seed % 2 == 1,
+    )
+    assert run(args, *requests) == run(args, *requests, fast=False)
+
+
+def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
+    there = Deployment(
+        release=release("0.24"), shape=find_model("gemma-2-9b"), gpu=find_gpu("h200")
+    )
+    memory = there.memory()
+    assert memory is not None
+    args = there.engine_args(Settings(), kv_cache_tokens=memory.kv_cache_tokens)
+    assert [group.kind for group in args.kv_groups] == [KvKind.FULL, KvKind.SLIDING]
+    assert args.num_blocks + 1 == memory.kv_cache_blocks
+    plain = Deployment(
+        release=release("0.24"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h200")
+    )
+    assert plain.engine_args(Settings(), kv_cache_tokens=16_000).kv_groups == ()
+
+
+def test_what_is_not_simulated_of_such_a_model_is_said():
+    def said(shape: ModelShape, version: str = "0.28", **settings) -> str:
+        there = Deployment(release=release(version), shape=shape, gpu=find_gpu("h200"))
+        return " ".join(there.uncovered(Settings(**settings)))
+
+    gemma, mistral, qwen = (
+        shape_from_config(CONFIGS[name], name=name, source="test")
+        for name in ("gemma-2", "mistral", "qwen3-next")
+    )
+    assert said(find_model("llama-3.1-8b")) == ""
+    assert "it may find less" in said(gemma)
+    assert said(gemma, enable_prefix_caching=False) == ""
+    assert "no prefix hits are counted" in said(mistral)
+    assert "vLLM ends chunks where blocks end" in said(qwen)
+    assert said(qwen, "0.24") == "", "it caches no prefixes of such models by itself"
