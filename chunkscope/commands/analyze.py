@@ -63,12 +63,21 @@ def analyze(
             "--field",
             "-f",
             metavar="PATH",
-            help="What the prompt is: question, turns[0], ctxs[].text. Repeat to join several.",
+            help="What the prompt is: question, turns[0], ctxs[].text; tools|json for an object, "
+            "as JSON. Repeat to join several.",
         ),
     ] = None,
     template: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Prompt from fields: '{context}\\n\\nQ: {question}'."),
+    ] = None,
+    each: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A list of each row, such as instructions: one prompt for each element, which "
+            "--field and --template then find under the list's name.",
+        ),
     ] = None,
     choices: Annotated[
         list[str] | None,
@@ -111,6 +120,14 @@ def analyze(
     per_line: Annotated[bool, typer.Option(help="Text files: a prompt per line.")] = False,
     chat_template: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Instead of the tokenizer's own.")
+    ] = None,
+    vllm_version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X.Y",
+            help="Whose server sends the chats: how tools are written, and what is refused. "
+            "[default: the newest, strictly]",
+        ),
     ] = None,
     no_chat_template: Annotated[
         bool, typer.Option("--no-chat-template", help="Count chats as plain text.")
@@ -250,10 +267,12 @@ def analyze(
         ),
         select=SelectOptions(
             fields=tuple(field or ()),
+            each=tuple(each or ()),
             template=template,
             choices=tuple(choices or ()),
             output_field=output_field,
             chat=not no_chat_template,
+            vllm_version=vllm_version,
         ),
         prefix_files=tuple(PrefixFile.given(word) for word in prefix_file or ()),
         render=RenderOptions(
@@ -384,6 +403,11 @@ def _listener(progress: console.ScanProgress) -> "Listener":
 def _print_profile(
     profile: "Profile", *, as_json: bool, output_format: Format, longest: int
 ) -> None:
+    if as_json or output_format is Format.CSV:  # no place in it for sentences
+        from chunkscope.report import sentences
+
+        for said in sentences.left_out(profile):
+            console.say(said)
     if as_json:
         from chunkscope.artefacts.codec import dump
 

@@ -244,6 +244,7 @@ class _Chats:
             if outputs is not None and prompts.outputs is not None:
                 outputs.append(prompts.outputs[row])
             self.tally.media_rows += bool(conversation.media)
+            self.tally.ignored_tools += self.tokenizer.ignores_tools(conversation)
         if outputs is not None:
             self.texts.add_outputs(positions, outputs)
         if not self.direct:
@@ -366,6 +367,7 @@ class _Requests:
                 self.tally.begun_twice += prompt.startswith(begin)
             return prompt + request.continuation, _Sent(position, request, special)
         self.tally.media_rows += bool(prompt.media)
+        self.tally.ignored_tools += tokenizer.ignores_tools(prompt)
         self.tally.rendered_chats = True
         sent = _Sent(position, request, 0)  # a chat template writes the special tokens itself
         if isinstance(chat, str):

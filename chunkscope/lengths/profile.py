@@ -73,6 +73,7 @@ class DatasetProfile:
     bad_rows: tuple[BadRow, ...] = ()
     failure: str | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # what the prompts may lack, and how to include it
     sample: Sample | None = None
     engine: str | None = None  # what counted it; None when the lengths came with the data
     log: LogSummary | None = None  # of a harness's log; others are written without it
@@ -107,7 +108,7 @@ class DatasetProfile:
             name: figures[name] if name in figures else getattr(self, name)
             for name in (*_WRITTEN, *_OPTIONAL)
         }
-        return {n: v for n, v in written.items() if v is not None or n not in _OPTIONAL}
+        return {n: v for n, v in written.items() if v not in (None, ()) or n not in _OPTIONAL}
 
     @classmethod
     def fields_of(cls, written: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +132,7 @@ _WRITTEN = (
 
 
 # Written where they say something: profiles of old stay as they are.
-_OPTIONAL = ("log", "prefixes", "sharing")
+_OPTIONAL = ("left_out", "log", "prefixes", "sharing")
 
 
 def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
@@ -143,6 +144,7 @@ def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
         "longest": tuple(LongPrompt(**prompt) for prompt in found["longest"]),
         "bad_rows": tuple(BadRow(**row) for row in found["bad_rows"]),
         "notes": tuple(found["notes"]),
+        "left_out": tuple(found.get("left_out", ())),
         "sample": Sample(**found["sample"]) if found["sample"] else None,
         "log": LogSummary(**found["log"]) if "log" in found else None,
         "prefixes": PrefixReuse.of_json(found["prefixes"]) if "prefixes" in found else None,

@@ -323,6 +323,7 @@ class _Dataset:
             bad_rows=tuple(self.problems.rows),
             failure=_sentence(error) if error else None,
             notes=sentences(notes),
+            left_out=tuple(map(printable, selection.left_out)) if selection else (),
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
             log=log,
@@ -402,6 +403,8 @@ class _Dataset:
             )
 
     def _counted_notes(self) -> Iterator[Note]:
+        for remark, rows in sorted(self.selection.remarks.items()) if self.selection else ():
+            yield Note(text=f"rows: {remark}", count=rows)
         if twice := self.tally.begun_twice:
             begin = self.run.tokenizer.compiled.begin_text
             yield Note(
@@ -409,6 +412,12 @@ class _Dataset:
                 "it twice, and they share nothing with prompts that have it once; "
                 "--no-special-tokens leaves the second out",
                 count=twice,
+            )
+        if ignored := self.tally.ignored_tools:
+            yield Note(
+                text="rows have tools, which the chat template ignores: the model is not told of "
+                "them, and they are not counted",
+                count=ignored,
             )
         if media := self.tally.media_rows:
             yield Note(

@@ -30,7 +30,8 @@ class Note:
 
     @property
     def sentence(self) -> str:
-        return self.text if self.count is None else f"{self.count:,} {self.text}"
+        text = self.text.replace("rows: ", "row: ", 1) if self.count == 1 else self.text
+        return text if self.count is None else f"{self.count:,} {text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,7 @@ class Tally:
         self.tokens = 0
         self.chars: int | None = None
         self.media_rows = 0
+        self.ignored_tools = 0  # conversations with tools that the chat template leaves out
         self.begun_twice = 0  # prompts that have the tokenizer's first token in their text too
         self.engines: tuple[str, ...] = ()
         self.request_kinds: Counter[str] = Counter()  # of a harness's log

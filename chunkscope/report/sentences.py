@@ -45,6 +45,19 @@ def samples(profile: Profile) -> Iterator[str]:
             yield f"Sampled: {of} (seed {part.seed})"
 
 
+def left_out(profile: Profile, most: int = 5) -> Iterator[str]:
+    """What the prompts may lack, with the datasets of which the same is to be said together."""
+    names: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        for said in dataset.left_out:
+            names.setdefault(said, []).append(dataset.name)
+    for said, found in list(names.items())[:most]:
+        of = found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1:,} more"
+        yield f"Not all of it is counted. {of}: {said}."
+    if len(names) > most:
+        yield f"Not all of it is counted in {len(names) - most:,} more ways: see the profile."
+
+
 def arguments(plan: "Plan") -> str:
     return " ".join(plan.cli_args()) or NOTHING_TO_SET
 

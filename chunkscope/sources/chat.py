@@ -7,18 +7,20 @@ template, so that is left to `string_content` and `part_content`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chunkscope.sources.fields import UnusableError, describe, escape
+from chunkscope.sources.fields import UnusableError, describe, escape, shorten
+from chunkscope.sources.function_docs import as_tool
+from chunkscope.sources.server_rules import NEWEST, ServerRules
 
 Message = dict[str, Any]
 
 # ShareGPT's names; the right-hand names are what chat templates know.
 _ROLES = {
     "human": "user",
-    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model"), "assistant"),
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"),
     **dict.fromkeys(("function_response", "observation"), "tool"),
 }
 _KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", "function", "ipython"}
@@ -29,17 +31,22 @@ _MEDIA_PARTS = {
     **dict.fromkeys(("video_url", "video"), "video"),
 }
 
+# Where a message has its text; OpenAI's name first.
+_CONTENTS = ("content", "value", "text")
+# Under these names rows have their tools; the function-calling leaderboard says `function`.
+TOOL_FIELDS = ("tools", "functions", "function")
 # Row-level fields that change what is rendered.
 ROW_FIELDS = (
-    "tools",
-    "functions",
+    *TOOL_FIELDS,
     "chat_template_kwargs",
     "documents",
     "add_generation_prompt",
     "continue_final_message",
     "reasoning_effort",
 )
+_CHAT_KEYS = (*_CONTENTS, "tool_calls")
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
+_FUNCTION_KEYS = ("name", "description", "parameters")
 _REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "tools"}
 
 
@@ -67,7 +74,26 @@ def looks_like_messages(value: Any) -> bool:
     )
 
 
-def conversation(value: Any, row: Mapping[str, Any]) -> Conversation:
+def messages_of(value: Any) -> Any:
+    """Messages as they are, or as a table holds them: as JSON text."""
+    if not isinstance(value, str) or not value.lstrip().startswith("[{"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def begins_a_chat(value: Any) -> bool:
+    """Whether it looks like messages whose roles are those of a chat, wherever it was found."""
+    return looks_like_messages(value) and all(
+        _ROLES.get(role, role) in _KNOWN_ROLES and any(name in message for name in _CHAT_KEYS)
+        for message in value[:3]
+        if isinstance(role := message.get("role", message.get("from")), str)
+    )
+
+
+def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST) -> Conversation:
     """Normalise one row. Raises UnusableError where a server would refuse the request.
 
     >>> conversation([{"from": "human", "value": "hi"}], {}).messages
@@ -77,27 +103,28 @@ def conversation(value: Any, row: Mapping[str, Any]) -> Conversation:
         raise UnusableError(f"messages are {describe(value)}, not a list")
     if not value:
         raise UnusableError("messages are an empty list")
-    messages = [_message(message, number) for number, message in enumerate(value, start=1)]
+    messages = [_message(message, number, rules) for number, message in enumerate(value, start=1)]
     return Conversation(
         messages=messages,
-        tools=_tools(row.get("tools"), row.get("functions")),
+        tools=_tools(row, rules),
         template_kwargs=_template_kwargs(row),
         media=sum(_media(message["content"]) for message in messages),
     )
 
 
-def _message(message: Any, number: int) -> Message:
+def _message(message: Any, number: int, rules: ServerRules) -> Message:
     if not isinstance(message, dict):
         raise UnusableError(f"message {number} is {describe(message)}, not an object")
     share_gpt = "role" not in message and "from" in message
     role = _role(message["from"] if share_gpt else message.get("role"), number, share_gpt=share_gpt)
-    content = _content(message.get("value" if share_gpt else "content"), number)
+    held = next((name for name in _CONTENTS if name in message), "content")
+    content = _content(message.get("value" if share_gpt else held), number)
     # vLLM hands all text of a tool's result over as one string, whatever the template.
     if role == "tool" and isinstance(content, list) and not _media(content):
         content = _joined(content)
     result: Message = {"role": role, "content": content}
     if role == "assistant":
-        result = _assistant(result, message, number)
+        result = _assistant(result, message, number, rules)
     elif role == "tool" and message.get("tool_call_id") is not None:
         result["tool_call_id"] = message["tool_call_id"]
     elif role == "developer":
@@ -153,10 +180,10 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     return {"type": "text", "text": text}
 
 
-def _assistant(result: Message, message: Message, number: int) -> Message:
+def _assistant(result: Message, message: Message, number: int, rules: ServerRules) -> Message:
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
-        result["tool_calls"] = [_tool_call(call, number) for call in calls]
+        result["tool_calls"] = [_tool_call(call, number, rules) for call in calls]
     elif calls:
         raise UnusableError(f"the tool calls of message {number} are {describe(calls)}")
     reasoning = message.get("reasoning") or message.get("reasoning_content")
@@ -167,29 +194,55 @@ def _assistant(result: Message, message: Message, number: int) -> Message:
     return result
 
 
-def _tool_call(call: Any, number: int) -> dict[str, Any]:
+def _tool_call(call: Any, number: int, rules: ServerRules) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise UnusableError(f"a tool call of message {number} has no function")
-    return {**call, "function": {**function, "arguments": _arguments(function.get("arguments"))}}
+    arguments = _arguments(function.get("arguments"), number, rules)
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
-def _arguments(arguments: Any) -> Any:
-    """Templates want an object; vLLM makes an empty one of anything that is not JSON."""
+def _arguments(arguments: Any, number: int, rules: ServerRules) -> Any:
+    """Templates want an object: vLLM reads text as JSON, and takes nothing for an empty object."""
+    if not arguments:
+        return {}
     if isinstance(arguments, str):
         try:
-            return json.loads(arguments)
+            arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            return {}
-    return arguments if isinstance(arguments, dict | list) else {}
+            if rules.mends_broken_arguments:
+                return {}
+            raise UnusableError(
+                f"the arguments of a tool call of message {number} are not valid JSON: vLLM before "
+                "0.29 refuses the request (--vllm-version 0.29 counts them as {})"
+            ) from None
+    if arguments is None and rules.null_arguments_are_empty:
+        return {}
+    if rules.only_object_arguments and not isinstance(arguments, dict):
+        return {}
+    return arguments
 
 
-def _tools(tools: Any, functions: Any) -> list[dict[str, Any]] | None:
-    tools = _list(tools, "tools")
-    if not tools:
-        functions = _list(functions, "functions")
-        tools = [{"type": "function", "function": function} for function in functions or []]
-    return [_tool(tool) for tool in tools] or None
+def _tools(row: Mapping[str, Any], rules: ServerRules) -> list[dict[str, Any]] | None:
+    """The first of a row's fields that holds some."""
+    for name in TOOL_FIELDS:
+        if (value := row.get(name)) is None or (name == "function" and not _are_functions(value)):
+            continue
+        if tools := _list([value] if isinstance(value, dict) and name != "tools" else value, name):
+            made = {"functions": lambda tool: {"function": tool}, "function": as_tool}.get(name)
+            return [_tool(made(tool) if made else tool, rules) for tool in tools]
+    return None
+
+
+def has_functions(name: str, row: Any) -> bool:
+    """Whether a row has tools in that field, by their shape."""
+    return isinstance(row, dict) and bool(row.get(name)) and _are_functions(row[name])
+
+
+def _are_functions(value: Any) -> bool:
+    """Rows may have a `function` that is something else."""
+    functions = value if isinstance(value, list) else [value]
+    return all(isinstance(one, dict) and ("name" in one or "function" in one) for one in functions)
 
 
 def _parsed(value: Any, name: str) -> Any:
@@ -209,18 +262,38 @@ def _list(value: Any, name: str) -> list[Any] | None:
     raise UnusableError(f'field "{name}" is {describe(value)}, not a list')
 
 
-def _tool(tool: Any) -> dict[str, Any]:
-    """A tool as vLLM's request model writes it: these keys first and always there."""
+def _tool(tool: Any, rules: ServerRules) -> dict[str, Any]:
+    """A tool as vLLM's request model writes it: its own keys first, and what else was given."""
     if not isinstance(tool, dict):
         raise UnusableError(f"a tool is {describe(tool)}, not an object")
     function = tool.get("function", tool if "name" in tool else None)
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnusableError("a tool has no function name")
     extra = {} if function is tool else {k: v for k, v in tool.items() if k != "function"}
-    named = dict.fromkeys(("name", "description", "parameters")) | function
+    if (kind := extra.pop("type", "function")) != "function":
+        raise UnusableError(f"a tool is of type {shorten(kind)}, not function")
+    named = dict.fromkeys(_FUNCTION_KEYS) | function
     if function is tool:
         named.pop("type", None)
-    return {"type": "function", "function": named} | extra
+    if rules.knows_defer_loading and named.get("defer_loading") is None:
+        named["defer_loading"] = extra.get("defer_loading")
+    strict = ["strict"] if rules.knows_strict else []
+    deferred = ["defer_loading"] if rules.knows_defer_loading else []
+    return {
+        "type": "function",
+        "function": _written(named, _FUNCTION_KEYS, [*strict, *deferred], rules),
+        **_written(extra, (), deferred, rules),
+    }
+
+
+def _written(
+    given: dict[str, Any], always: Sequence[str], optional: Sequence[str], rules: ServerRules
+) -> dict[str, Any]:
+    """What the server passes on: keys it knows in its own order, then the others as they came."""
+    known = {name: given[name] for name in always}
+    known |= {name: given[name] for name in optional if given.get(name) is not None}
+    left = () if rules.drops_unknown_keys else given.keys() - {*always, *optional}
+    return known | {name: value for name, value in given.items() if name in left}
 
 
 def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,14 +16,24 @@ from typing import Any
 
 import orjson
 
-from chunkscope.sources.fields import FieldPath, UnusableError, describe
+from chunkscope.sources.fields import (
+    FieldPath,
+    UnusableError,
+    describe,
+    parse_path,
+    quote_key,
+)
 
-_LISTS = {"choices", "options", "answer_choices"}  # under these names evaluation sets have them
+# Under these names evaluation sets have them.
+_LISTS = {"choices", "options", "answer_choices", "endings"}
 # `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
 _COLUMN = re.compile(
-    r"(?:(?:choice|option|opt?|answer|ans)[_ ]?(?P<mark>[a-jA-J0-9])|(?P<bare>[A-J]))"
+    r"(?:(?:choice|option|opt?|answer|ans|sol|ending)[_ ]?(?P<mark>[a-jA-J0-9])|(?P<bare>[A-J]))"
 )
-_FEWEST_COLUMNS = 3  # two of them may be anything
+# GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
+_RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
+_FEWEST_COLUMNS = 3  # two of them may be anything, unless their name says more
+_SURE = {"choice", "option", "sol", "ending"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +123,27 @@ def find_choices(head: Sequence[Any]) -> tuple[str, ...]:
     objects = [record for record in head if isinstance(record, dict)]
     keys = list(dict.fromkeys(str(key) for record in objects for key in record))
     lists = [(key,) for key in keys if key.lower() in _LISTS]
+    lists += [
+        (f"{quote_key(key)}.{name}",)  # ARC's own files: the question is an object that has them
+        for key, held in (objects[0] if objects else {}).items()
+        if isinstance(held, dict)
+        for name in held
+        if name in _LISTS
+    ]
     columns: dict[str, list[str]] = defaultdict(list)
     for key in keys:
         if match := _COLUMN.fullmatch(key):
             columns[key.removesuffix(match["mark"] or match["bare"])].append(key)
-    sets = [tuple(found) for found in columns.values() if len(found) >= _FEWEST_COLUMNS]
+    sets = [
+        tuple(found)
+        for name, found in columns.items()
+        if len(found) >= (2 if name.lower().rstrip("_ ") in _SURE else _FEWEST_COLUMNS)
+    ]
+    answers = tuple(filter(_RIGHT_OR_WRONG.fullmatch, keys))
+    sets += [answers] if len(answers) >= _FEWEST_COLUMNS else []
     for names in (*lists, *sets, *_of_a_bare_table(objects, keys)):
-        choices = ChoiceList(tuple(map(FieldPath.to, names)))
+        paths = (FieldPath.to(name) if name in keys else parse_path(name) for name in names)
+        choices = ChoiceList(tuple(paths))
         if sum(_has_choices(choices, record) for record in objects) * 2 > len(head):
             return names
     return ()

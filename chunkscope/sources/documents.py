@@ -23,6 +23,7 @@ from chunkscope.sources.base import (
     too_long,
 )
 from chunkscope.sources.byte_stream import ByteStream
+from chunkscope.sources.chat import begins_a_chat
 from chunkscope.sources.lines import LinesReader, in_words, parse_line
 from chunkscope.sources.reader import StreamReader, in_chunks
 
@@ -171,10 +172,11 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     {"q": ["a", "b"], "n": [1, 2]}         columns of one length: {"q": "a", "n": 1}, ...
     {"q": {"0": "a", "1": "b"}}            pandas' columns, likewise
     {"canary": "...", "examples": [{}]}    the only list of objects: under "examples"
-    {"q": "a"}                             one row; so is one chat, {"messages": [{}, {}]}
+    {"q": "a"}                             one row; so is one chat, {"history": [{}, {}]} or
+                                           [{"role": "user", "content": "hi"}, ...]
     """
     if isinstance(value, list):
-        return None, value
+        return None, [value] if begins_a_chat(value) else value
     if not isinstance(value, dict) or not value:
         return None, [value]
     if under is not None:
@@ -185,7 +187,7 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     if rows := _from_columns(value):
         return None, rows
     lists = [key for key, held in value.items() if _is_list_of_objects(held)]
-    if len(lists) == 1:
+    if len(lists) == 1 and not begins_a_chat(value[lists[0]]):
         return lists[0], value[lists[0]]
     return None, [value]
 

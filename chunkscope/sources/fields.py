@@ -4,21 +4,26 @@ A path is a chain of keys, list positions and "all elements". Nothing in a path 
 ever evaluated: they are split up once and looked up literally.
 """
 
+import json
 import re
+import shlex
 from codecs import utf_16_le_encode
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from types import EllipsisType
 from typing import Any
 
 from chunkscope.errors import UsageError
+from chunkscope.sources.prompt_names import is_prose
 
 # A key, a position in a list, or `...` for every element of a list.
 Step = str | int | EllipsisType
 
 EXAMPLE_CHARS = 60
+_MOST_ELEMENTS = 50  # of a list, where it is only looked at
 
 
 class UnusableError(Exception):
@@ -35,6 +40,7 @@ class FieldPath:
 
     text: str
     steps: tuple[Step, ...]
+    as_json: bool = False  # `tools|json`: whatever is there, written as JSON
 
     @classmethod
     def to(cls, key: str) -> "FieldPath":
@@ -55,6 +61,14 @@ class FieldPath:
     @property
     def parent(self) -> "FieldPath":
         return FieldPath(self.text, self.steps[:-1])
+
+    @property
+    def holder(self) -> "FieldPath":
+        """The object that holds it: of `question[0]` the record, of `body.messages` the body."""
+        steps = self.steps[:-1]
+        while steps and not isinstance(self.steps[len(steps)], str):
+            steps = steps[:-1]
+        return FieldPath(self.text, steps)
 
     def get(self, record: Any) -> Any:
         return _walk(record, self.steps, self.text)
@@ -138,29 +152,65 @@ _KINDS = {
 # --- text -----------------------------------------------------------------------------------------
 
 
-def text_at(record: Any, path: FieldPath, joiner: str, *, numbers: bool = False) -> str:
-    """The text a path leads to; a list of texts is joined. Raises UnusableError otherwise."""
+def text_at(
+    record: Any,
+    path: FieldPath,
+    joiner: str,
+    *,
+    numbers: bool = False,
+    remarks: Counter[str] | None = None,
+) -> str:
+    """The text a path leads to; a list of texts is joined. Raises UnusableError otherwise.
+
+    `remarks` counts the rows of which something has to be said.
+    """
     value = path.get(record)
     if isinstance(value, str):
         return value
     name = f'field "{path.text}"' if path.steps else "the row"
+    if path.as_json and value is not None:
+        return _json(value, name)
     if isinstance(value, list):
         try:
-            return joiner.join(_texts_in(value, name))
+            texts = list(_texts_in(value, name))
         except RecursionError:
             raise UnusableError(f"{name} is nested too deeply") from None
+        if remarks is not None:
+            remarks.update(_about_list(texts, path))
+        return joiner.join(text for text in texts if text is not None)
     if numbers and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if value is None:
         raise UnusableError(f"{name} is null")
+    if isinstance(value, dict):
+        hint = f" (as JSON it is counted by --field '{path.text}|json')"
+        raise UnusableError(f"{name} is an object, not text{hint}")
     raise UnusableError(f"{name} is {describe(value)}, not text")
 
 
-def _texts_in(values: list[Any], name: str) -> Iterator[str]:
+def _json(value: Any, name: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnusableError(f"{name} cannot be written as JSON: {error}") from None
+
+
+def _about_list(texts: list[str | None], path: FieldPath) -> Iterator[str]:
+    """What was made of a list where it was not asked for, and of what is missing in one."""
+    if None in texts:
+        yield f'nulls in "{path.text}" were left out'
+    if len(texts) > 1 and ... not in path.steps:
+        yield (
+            f'"{path.text}" is a list, whose texts were joined to one prompt '
+            f"(--each {shlex.quote(path.text)} makes a prompt of each)"
+        )
+
+
+def _texts_in(values: list[Any], name: str) -> Iterator[str | None]:
     for value in values:
         if isinstance(value, list):
             yield from _texts_in(value, name)
-        elif isinstance(value, str):
+        elif isinstance(value, str) or value is None:
             yield value
         else:
             raise UnusableError(f"{name} is a list that holds {describe(value)}, not only text")
@@ -181,6 +231,7 @@ def all_unicode(texts: Iterable[str]) -> bool:
 
 # --- parsing paths --------------------------------------------------------------------------------
 
+_AS_JSON = "|json"
 _PATH_PART = re.compile(
     r"""
       \[ \s* (?P<index> -?\d{1,9} ) \s* \]
@@ -192,8 +243,15 @@ _PATH_PART = re.compile(
 )
 
 
+@lru_cache(1024)
 def parse_path(text: str) -> FieldPath:
-    """Split `turns[0]`, `a.b`, `ctxs[].text` or `["odd key"]` into steps."""
+    """Split `turns[0]`, `a.b`, `ctxs[].text` or `["odd key"]` into steps.
+
+    >>> parse_path("tools|json")
+    FieldPath(text='tools', steps=('tools',), as_json=True)
+    """
+    if text.endswith(_AS_JSON) and len(text) > len(_AS_JSON):
+        return replace(parse_path(text.removesuffix(_AS_JSON)), as_json=True)
     steps: list[Step] = []
     at = 0
     while at < len(text):
@@ -316,10 +374,12 @@ class Leaf:
     example: str
     rows: int = 0
     chars: int = 0
+    texts: int = 0
+    prose: int = 0  # texts of more than one word
 
 
-def leaves(records: Sequence[Any], *, most_elements: int = 50) -> dict[str, Leaf]:
-    """Every path in the records, two levels deep, by path: for errors and for hints.
+def leaves(records: Sequence[Any], *, deepest: int = 2) -> dict[str, Leaf]:
+    """Every path in the records, so many levels deep, by path: for errors and for hints.
 
     >>> [leaf.path for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}]).values()]
     ['id', 'ctxs[].text']
@@ -327,31 +387,48 @@ def leaves(records: Sequence[Any], *, most_elements: int = 50) -> dict[str, Leaf
     found: dict[str, Leaf] = {}
     for record in records:
         seen: set[str] = set()
-        for path, value in _leaves_of(record, most_elements):
-            leaf = found.setdefault(path, Leaf(path, describe(value), shorten(value)))
+        for path, value in _leaves_of(record, deepest):
+            if (leaf := found.get(path)) is None:
+                leaf = found[path] = Leaf(path, describe(value), shorten(value))
             if leaf.kind == "null" and value is not None:
                 leaf.kind, leaf.example = describe(value), shorten(value)
-            leaf.chars += len(value) if isinstance(value, str) else 0
+            if isinstance(value, str):
+                leaf.chars += len(value)
+                leaf.texts += 1
+                leaf.prose += is_prose(value)
             leaf.rows += path not in seen and value is not None
             seen.add(path)
     return found
 
 
-def _leaves_of(record: Any, most_elements: int) -> Iterator[tuple[str, Any]]:
-    if not isinstance(record, dict):
-        return
-    for key, value in record.items():
-        name = quote_key(str(key))
-        if isinstance(value, dict) and value:
-            yield from ((f"{name}{dotted(str(k))}", v) for k, v in value.items())
-        elif isinstance(value, list) and value and all(isinstance(v, dict) for v in value[:3]):
-            for element in value[:most_elements]:
-                if isinstance(element, dict):
-                    yield from ((f"{name}[]{dotted(str(k))}", v) for k, v in element.items())
-        elif isinstance(value, list) and value and all(isinstance(v, str) for v in value[:3]):
-            yield from ((f"{name}[]", v) for v in value[:most_elements])
-        else:
-            yield name, value
+def _leaves_of(record: Any, deepest: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(record, dict):
+        for key, value in record.items():
+            yield from _below(quote_key(str(key)), value, deepest)
+
+
+def _below(name: str, value: Any, deepest: int) -> Iterator[tuple[str, Any]]:
+    """The leaves of a value. A list of lists is opened only where more than two levels are."""
+    inner, elements = deepest - 1, value[:_MOST_ELEMENTS] if isinstance(value, list) else []
+    if inner and isinstance(value, dict) and value:
+        for key, held in value.items():
+            yield from _below(f"{name}{dotted(str(key))}", held, inner)
+    elif inner and _all_of(elements, dict):
+        for key, held in (
+            (k, v) for one in elements if isinstance(one, dict) for k, v in one.items()
+        ):
+            yield from _below(f"{name}[]{dotted(str(key))}", held, inner)
+    elif inner > 1 and _all_of(elements, list):
+        for element in elements:
+            yield from _below(f"{name}[]", element, inner)
+    elif _all_of(elements, str) and (inner or name.endswith("[]")):
+        yield from ((f"{name}[]", one) for one in elements)
+    else:
+        yield name, value
+
+
+def _all_of(elements: list[Any], kind: type) -> bool:
+    return bool(elements) and all(isinstance(element, kind) for element in elements[:3])
 
 
 def quote_key(key: str) -> str:

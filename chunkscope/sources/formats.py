@@ -14,6 +14,7 @@ SUFFIXES = {
     ".ndjson": "jsonl",
     ".jsonlines": "jsonl",
     ".json": "json",
+    ".traj": "json",  # SWE-agent's
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",

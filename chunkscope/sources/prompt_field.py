@@ -10,8 +10,9 @@ from typing import Any
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources import traces
 from chunkscope.sources.candidates import find_prompt, keys_of, most_fit
-from chunkscope.sources.chat import looks_like_messages
+from chunkscope.sources.chat import looks_like_messages, messages_of
 from chunkscope.sources.choices import ChoiceList, find_choices
+from chunkscope.sources.each import each, spread_head
 from chunkscope.sources.fields import (
     FieldPath,
     UnusableError,
@@ -28,11 +29,13 @@ from chunkscope.sources.harness.known import recognise
 from chunkscope.sources.harness.selection import of_log
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.selection import Selection, SelectionBuilder, SelectOptions
+from chunkscope.sources.server_rules import rules_of
 
 
 def selected(reader: RecordReader, head: Sequence[Any], options: SelectOptions) -> Selection:
     """What the prompts of a source are: the requests of a harness's log, or a part of each row."""
-    if not options.fields and options.template is None and (log := recognise(head, reader)):
+    asked = options.fields or options.each or options.template is not None
+    if not asked and (log := recognise(head, reader)):
         return of_log(log, options)
     return select(head, options, rows_at=reader.rows_at)
 
@@ -45,14 +48,23 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
     """
     if options.fields and options.template is not None:
         raise UsageError("--field and --template exclude each other", hint="use one of them")
-    given = (*options.fields, *options.choices, options.template, options.output_field)
+    given = (
+        *options.fields,
+        *options.each,
+        *options.choices,
+        options.template,
+        options.output_field,
+    )
     if not all_unicode(text for text in (*given, options.prefix) if text):
         raise UsageError("what was given for the prompt is no text", hint="write it as UTF-8")
+    if options.each:
+        return _one_by_one(head, options, rows_at)
     resolve = partial(_resolve, head=head, rows_at=rows_at)
     build = SelectionBuilder(
         prefix=options.prefix,
         chat_kind="chat" if options.chat else "text",
         output=resolve(options.output_field) if options.output_field is not None else None,
+        rules=rules_of(options.vllm_version),
     )
     if not options.choices:
         return _without_choices(head, options, build, resolve)
@@ -66,6 +78,18 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
 
 
 Resolve = Callable[[str], FieldPath]
+
+
+def _one_by_one(head: Sequence[Any], options: SelectOptions, rows_at: str | None) -> Selection:
+    """As the options say, of records in which a list has become one of its elements."""
+    lists: list[FieldPath] = []
+    records = list(head)
+    for name in options.each:
+        lists.append(_resolve(name, head=records, rows_at=rows_at))
+        records = spread_head(records, lists[-1:])
+    fields = options.fields if options.fields or options.template is not None else options.each[-1:]
+    one = select(records, replace(options, each=(), fields=fields), rows_at=rows_at)
+    return each(lists, one)
 
 
 def _asked_for(
@@ -103,11 +127,11 @@ def _without_choices(
     columns = selection.columns
     if not choices or selection.kind != "text" or columns is None or columns & {*choices}:
         return selection
-    return _noted(
-        selection,
+    said = (
         "multiple choice without its choices: an evaluation sends them too, see --choices "
-        + shlex.quote(",".join(choices)),
+        + shlex.quote(",".join(choices))
     )
+    return replace(selection, left_out=(*selection.left_out, said))
 
 
 def _noted(selection: Selection, note: str) -> Selection:
@@ -119,7 +143,7 @@ def _by_fields(
 ) -> Selection:
     if len(paths) == 1:
         path = paths[0]
-        if most_fit(head, lambda record: looks_like_messages(path.find(record))):
+        if most_fit(head, lambda record: looks_like_messages(messages_of(path.find(record)))):
             return build.chat(path)
         if path.key and traces.is_trace_name(path.key) and traces.is_mostly_lengths(head, path.key):
             return build.lengths(path, traces.columns_beside(head, path.key))
@@ -144,7 +168,7 @@ def _literally(path: FieldPath, objects: Sequence[dict[str, Any]]) -> FieldPath:
     """The path with its first key as the records spell it: `a.b` may be one key."""
     for name, taken in spellings(path.steps):
         if any(name in record for record in objects):
-            return FieldPath(path.text, (name, *path.steps[taken:]))
+            return replace(path, steps=(name, *path.steps[taken:]))
     return path
 
 
@@ -164,7 +188,8 @@ def _within_rows(path: FieldPath, rows_at: str | None) -> FieldPath | None:
         if path.steps[: len(outer) + 1] == (*outer, ...):
             inner = path.steps[len(outer) + 1 :]
             # Named as in a row: said back to the user and found in every record that way.
-            return FieldPath(path.text.partition("[]")[2].removeprefix("."), inner)
+            text = path.text.partition("[]")[2].removeprefix(".")
+            return replace(path, text=text, steps=inner)
     return None
 
 

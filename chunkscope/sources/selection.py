@@ -6,8 +6,9 @@ that is checked here and nowhere else, since nothing but the prompt has to be.
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +16,13 @@ import orjson
 
 from chunkscope.sources import traces
 from chunkscope.sources.base import Chunk, Problems
-from chunkscope.sources.chat import ROW_FIELDS, Conversation, conversation, plain_text
+from chunkscope.sources.chat import (
+    ROW_FIELDS,
+    Conversation,
+    conversation,
+    messages_of,
+    plain_text,
+)
 from chunkscope.sources.choices import ChoiceList
 from chunkscope.sources.fields import (
     RECORD,
@@ -25,6 +32,7 @@ from chunkscope.sources.fields import (
     all_unicode,
     text_at,
 )
+from chunkscope.sources.server_rules import NEWEST, ServerRules
 
 Kind = Literal["text", "chat", "lengths", "requests"]
 
@@ -37,11 +45,13 @@ class SelectOptions:
     """What the command line says about the prompt."""
 
     fields: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()  # lists that stand for so many prompts
     template: str | None = None
     prefix: str = ""
     choices: tuple[str, ...] = ()
     output_field: str | None = None
     chat: bool = True
+    vllm_version: str | None = None  # whose server writes the tools of a chat
 
 
 class Prompts(NamedTuple):
@@ -62,6 +72,8 @@ class Prompts(NamedTuple):
 class Selection(ABC):
     """Turns records into prompts; `label` and `notes` are what the user is told.
 
+    `left_out` is what a prompt may lack, said before anything else; `remarks` counts rows of which
+    something is to be said while they are read.
     `columns` are the top-level fields that are read, some of which a file may lack; None is all.
     """
 
@@ -70,6 +82,8 @@ class Selection(ABC):
     columns: frozenset[str] | None
     output: FieldPath | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    remarks: Counter[str] = field(default_factory=Counter, compare=False)
 
     @property
     def output_label(self) -> str | None:
@@ -133,7 +147,9 @@ class TextSelection(Selection):
 
     def _item(self, record: Any) -> str:
         return "".join(
-            part if isinstance(part, str) else text_at(record, part, JOINER, numbers=self.numbers)
+            part
+            if isinstance(part, str)
+            else text_at(record, part, JOINER, numbers=self.numbers, remarks=self.remarks)
             for part in self.parts
         )
 
@@ -197,13 +213,14 @@ class ChatSelection(Selection):
     kind: Kind = "chat"
     path: FieldPath
     prefix: str = ""
+    rules: ServerRules = NEWEST
 
     def _item(self, record: Any) -> Conversation | str:
-        messages = self.path.get(record)
+        messages = messages_of(self.path.get(record))
         if messages is None:
             raise UnusableError(f'field "{self.path.text}" is null')
-        row = self.path.parent.find(record) if self.path.steps else None
-        chat = conversation(messages, row if isinstance(row, dict) else {})
+        row = self.path.holder.find(record) if self.path.steps else None
+        chat = conversation(messages, row if isinstance(row, dict) else {}, self.rules)
         return chat if self.kind == "chat" else self.prefix + plain_text(chat.messages)
 
 
@@ -256,8 +273,12 @@ class SelectionBuilder:
     chat_kind: Literal["text", "chat"]
     output: FieldPath | None
     choices: frozenset[str | None] = frozenset()  # columns that hold the choices of a question
+    rules: ServerRules = NEWEST
+    remarks: Counter[str] = field(default_factory=Counter, compare=False)
 
-    def text(self, *paths: FieldPath, label: str = "", note: str = "") -> TextSelection:
+    def text(
+        self, *paths: FieldPath, label: str = "", note: str = "", left_out: str = ""
+    ) -> TextSelection:
         """The fields one after the other."""
         parts: list[Part] = []
         for path in paths:
@@ -268,6 +289,8 @@ class SelectionBuilder:
             columns=self._columns(*paths),
             output=self.output,
             notes=(note,) if note else (),
+            left_out=(left_out,) if left_out else (),
+            remarks=self.remarks,
         )
 
     def template(self, parts: tuple[Part, ...]) -> TextSelection:
@@ -277,6 +300,7 @@ class SelectionBuilder:
             numbers=True,
             columns=self._columns(*(part for part in parts if isinstance(part, FieldPath))),
             output=self.output,
+            remarks=self.remarks,
         )
 
     def alpaca(self, instruction: FieldPath, more: FieldPath) -> AlpacaSelection:
@@ -300,11 +324,13 @@ class SelectionBuilder:
             columns=None if own is None or others is None else own | others,
             output=self.output,
             notes=question.notes,
+            left_out=question.left_out,
+            remarks=self.remarks,
         )
 
-    def chat(self, path: FieldPath) -> ChatSelection:
+    def chat(self, path: FieldPath, *left_out: str) -> ChatSelection:
         columns = self._columns(path)
-        if columns is not None and path.key is not None:
+        if columns is not None and not path.holder.steps:
             # Tools and the like stand beside the messages; in a request body they come with it.
             columns |= frozenset(ROW_FIELDS)
         as_text = self.chat_kind == "text"
@@ -316,6 +342,8 @@ class SelectionBuilder:
             columns=columns,
             output=self.output,
             notes=() if as_text else self._unused_prefix(),
+            left_out=left_out,
+            rules=self.rules,
         )
 
     def lengths(self, path: FieldPath, trace: traces.TraceColumns) -> LengthsSelection:

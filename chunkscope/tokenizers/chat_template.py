@@ -29,8 +29,8 @@ class ChatTemplate:
     """One compiled template.
 
     `content_format` says whether it loops over the parts of a message's content ("openai") or
-    takes content as a string; `uses_date` whether its text depends on the day it is rendered on.
-    `date` pins that day.
+    takes content as a string; `uses_date` whether its text depends on the day it is rendered on,
+    `uses_tools` whether it writes down what tools there are. `date` pins that day.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class ChatTemplate:
         environment, self._template, tree = _compile(source)
         environment.globals["strftime_now"] = self._strftime_now
         self.uses_date = _names(tree, "strftime_now")
+        self.uses_tools = _names(tree, "tools")
         self.content_format: ContentFormat = "openai" if _loops_over_content(tree) else "string"
 
     def render(self, conversation: Conversation) -> str:

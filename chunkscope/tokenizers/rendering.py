@@ -33,7 +33,7 @@ class Renderer:
     ) -> None:
         self._template = pickle.dumps((source, special_tokens, date))
         self._failure: OverLimit | None = None
-        self.uses_date = False  # known once it rendered something
+        self.uses_date, self.uses_tools = False, True  # known once it rendered something
 
     def texts(self, conversations: Sequence[Conversation]) -> list[str | TemplateRefused]:
         """The prompts' texts, and what the template said of those it will not have."""
@@ -41,7 +41,9 @@ class Renderer:
             raise self._failure
         asked = _Asked(self._template, conversations)
         try:
-            self.uses_date, made = _apart.ask(asked, _limits, "the chat template")
+            (self.uses_date, self.uses_tools), made = _apart.ask(
+                asked, _limits, "the chat template"
+            )
         except OverLimit as error:
             error.hint = "give another one with --chat-template FILE, or use --no-chat-template"
             self._failure = error
@@ -56,10 +58,11 @@ def _limits(size: int) -> Limits:
 # -- inside ----------------------------------------------------------------------------------------
 
 
-def rendered(asked: _Asked) -> tuple[bool, list[str | list[str]]]:
-    """Whether the template uses the date, and a text or a reason in a list for each."""
+def rendered(asked: _Asked) -> tuple[tuple[bool, bool], list[str | list[str]]]:
+    """Whether the template uses the date and tools, and a text or a reason in a list for each."""
     template = _made(asked.template)
-    return template.uses_date, [_text(template, chat) for chat in asked.conversations]
+    uses = (template.uses_date, template.uses_tools)
+    return uses, [_text(template, chat) for chat in asked.conversations]
 
 
 @lru_cache(maxsize=8)

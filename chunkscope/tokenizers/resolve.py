@@ -52,6 +52,11 @@ def embedded_default() -> Path:
 
 def _folder(name: str, folder: Path) -> TokenizerFiles:
     present = {path.name for path in folder.iterdir()}
+    models = sorted(name for name in present if name.endswith(".model"))
+    if models and not present & {"config.json", *ANY_VOCABULARY.difference(models)}:
+        # Nothing says what transformers should make of it: it is what SentencePiece makes of it.
+        file = folder / models[0]
+        return TokenizerFiles(name=name, kind=TokenizerKind.SENTENCEPIECE, files=(file,))
     if present & ANY_VOCABULARY:
         return hf_folder(name, folder)
     for tekken in sorted(file for file in present if file.startswith("tekken")):

@@ -111,6 +111,12 @@ class Tokenizer:
             raise text
         return text
 
+    def ignores_tools(self, conversation: Conversation) -> bool:
+        """Whether there are tools in it that the chat template never mentions."""
+        if not conversation.tools or self.counts_chats_itself:
+            return False
+        return not self._chat_template(has_tools=True).uses_tools
+
     @property
     def counts_chats_itself(self) -> bool:
         """Mistral's tokenizers encode conversations directly; a given template goes first."""

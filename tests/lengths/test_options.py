@@ -22,11 +22,13 @@ REPORTS = Path(__file__).parents[2] / "reports"
 SAID: dict[str, list[str]] = {
     "tokenizer": ["--tokenizer", "gpt2"],
     "fields": ["--field", "question"],
+    "each": ["--each", "instructions"],
     "template": ["--template", "Q: {question}"],
     "choices": ["--choices", "options"],
     "prefix_files": ["--prefix-file", "prefix.txt"],
     "output_field": ["--output-field", "answer"],
     "chat": ["--no-chat-template"],
+    "vllm_version": ["--vllm-version", "0.24"],
     "apply_chat_template": ["--apply-chat-template"],
     "chat_template": ["--chat-template", "chat.jinja"],
     "chat_date": ["--chat-date", "2026-01-31"],

@@ -103,7 +103,7 @@ def test_without_a_header_the_longest_column_is_the_prompt() -> None:
 
 def test_more_text_in_another_field_is_pointed_at() -> None:
     record = {"question": "why?", "context": "a long story", "answer": "a longer story still"}
-    assert choose(record).notes == (
+    assert choose(record).left_out == (
         'counted only "question"; "context" holds more text: '
         "use --field context --field question, or --template",
     )
@@ -111,7 +111,7 @@ def test_more_text_in_another_field_is_pointed_at() -> None:
 
 def test_more_text_within_a_list_is_pointed_at() -> None:
     record = {"question": "why?", "ctxs": [{"title": "t", "text": "a long story"}]}
-    assert choose(record).notes == (
+    assert choose(record).left_out == (
         'counted only "question"; "ctxs[].text" holds more text: '
         "use --field 'ctxs[].text' --field question, or --template",
     )
@@ -121,7 +121,7 @@ def test_more_text_within_a_list_is_pointed_at() -> None:
     "name", ["answer", "long_answer", "canonicalSolution", "test_code", "references", "output"]
 )
 def test_what_the_model_should_say_is_not_pointed_at(name: str) -> None:
-    assert choose({"question": "why?", name: "a long story"}).notes == ()
+    assert choose({"question": "why?", name: "a long story"}).left_out == ()
 
 
 def test_when_nothing_fits_the_fields_are_listed_with_examples() -> None:

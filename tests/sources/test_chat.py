@@ -1,9 +1,11 @@
 """Conversations, brought into the form that vLLM's server renders."""
 
+import json
 from typing import Any
 
 import pytest
 
+from chunkscope.errors import UsageError
 from chunkscope.sources.chat import (
     conversation,
     looks_like_messages,
@@ -12,6 +14,7 @@ from chunkscope.sources.chat import (
     string_content,
 )
 from chunkscope.sources.fields import UnusableError
+from chunkscope.sources.server_rules import rules_of
 
 USER = {"role": "user", "content": "hi"}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
@@ -79,7 +82,8 @@ def test_a_tool_result_is_one_string_for_every_template() -> None:
         ('{"city": "Bern"}', {"city": "Bern"}),
         ({"city": "Bern"}, {"city": "Bern"}),
         ("", {}),
-        ("not json", {}),
+        ("null", {}),
+        ("[1]", {}),
         (None, {}),
     ],
 )
@@ -100,6 +104,68 @@ def test_an_empty_list_of_tool_calls_is_no_tool_call() -> None:
 def test_reasoning_is_given_under_every_name_a_template_may_read() -> None:
     (message,) = messages({"role": "assistant", "content": "x", "reasoning": "why"})
     assert (message["reasoning_content"], message["thinking"]) == ("why", "why")
+
+
+def tool_calls(arguments: Any, version: str | None) -> Any:
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    chat = conversation([{"role": "assistant", "tool_calls": [call]}], {}, rules_of(version))
+    return chat.messages[0]["tool_calls"][0]["function"]["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "counted"),
+    [
+        ("0.22", "null", None),
+        ("0.23", "null", {}),
+        ("0.28", "[1]", [1]),
+        ("0.29.0", "[1]", {}),
+        ("0.29", "not json", {}),
+        ("0.28", '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_arguments_are_read_as_that_vllm_reads_them(
+    version: str, arguments: Any, counted: Any
+) -> None:
+    assert tool_calls(arguments, version) == counted
+
+
+@pytest.mark.parametrize("version", ["0.16", "0.28.1", None])
+def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(version: str | None) -> None:
+    with pytest.raises(UnusableError, match=r"a tool call of message 1 are not valid JSON.*0\.29"):
+        tool_calls("{'city': 'Bern'}", version)
+
+
+@pytest.mark.parametrize(
+    ("version", "function", "tool"),
+    [
+        ("0.20", ["strict", "x-id", "defer_loading"], ["version"]),
+        ("0.21", ["strict", "x-id"], ["version"]),
+        ("0.24", ["x-id"], ["version"]),
+        ("0.26.1", ["x-id"], ["version"]),
+        ("0.27", [], []),
+        (None, [], []),
+    ],
+)
+def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
+    version: str | None, function: list[str], tool: list[str]
+) -> None:
+    odd = {"strict": None, "x-id": 3, "defer_loading": None}
+    given = [{"type": "function", "function": {"name": "f"} | odd, "version": 2}]
+    (written,) = conversation([USER], {"tools": given}, rules_of(version)).tools or ()
+    assert list(written["function"]) == ["name", "description", "parameters", *function]
+    assert list(written) == ["type", "function", *tool]
+
+
+def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
+    given = [{"function": {"strict": False, "name": "f"}, "defer_loading": True}]
+    (written,) = conversation([USER], {"tools": given}).tools or ()
+    assert list(written["function"])[3:] == ["strict", "defer_loading"]
+    assert written["defer_loading"] is True
+
+
+def test_what_is_no_version_is_said() -> None:
+    with pytest.raises(UsageError, match="no vLLM version"):
+        rules_of("new")
 
 
 FUNCTION = {"parameters": {"type": "object"}, "name": "f", "strict": True}
@@ -126,6 +192,8 @@ TOOL = {
         {"tools": [{"type": "function", **FUNCTION}]},
         {"functions": [FUNCTION]},
         {"tools": [], "functions": [FUNCTION]},
+        {"function": [FUNCTION]},
+        {"function": FUNCTION},
     ],
 )
 def test_tools_are_written_as_the_server_writes_them(row: dict[str, Any]) -> None:
@@ -135,7 +203,15 @@ def test_tools_are_written_as_the_server_writes_them(row: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    "row", [{}, {"tools": None}, {"tools": []}, {"tools": "", "functions": []}]
+    "row",
+    [
+        {},
+        {"tools": None},
+        {"tools": []},
+        {"tools": "", "functions": []},
+        {"function": "def f(): ..."},
+        {"function": ["f"]},
+    ],
 )
 def test_no_tools_is_none(row: dict[str, Any]) -> None:
     assert conversation([USER], row).tools is None
@@ -191,6 +267,11 @@ def test_template_arguments_come_from_the_row() -> None:
         ([USER], {"tools": [1]}, "a tool is a number, not an object"),
         (
             [USER],
+            {"tools": [{"type": "custom", "function": FUNCTION}]},
+            'a tool is of type "custom", not function',
+        ),
+        (
+            [USER],
             {"chat_template_kwargs": {"chat_template": "x"}},
             '"chat_template" is not allowed in chat_template_kwargs',
         ),
@@ -231,3 +312,22 @@ def test_messages_are_known_by_their_keys(value: Any, fine: bool) -> None:
 def test_plain_text_is_what_was_said() -> None:
     call = {"role": "assistant", "content": None, "tool_calls": []}
     assert plain_text(messages(USER, call, {"role": "user", "content": ["a", "b"]})) == "hi\na\nb"
+
+
+@pytest.mark.vllm
+def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> None:
+    functions = [
+        {"name": "f"},
+        {"parameters": {"type": "object"}, "name": "f", "strict": None, "x-id": 3},
+        {"strict": True, "defer_loading": None, "description": "d", "name": "f"},
+    ]
+    tools = [{"type": "function", "function": function, "version": 2} for function in functions]
+    given = ['{"a": 1}', "null", "[1]", "3", "", None, {"a": 1}, "{'a': 1}"]
+    real = probe("request_probe", {"tools": tools, "arguments": given})
+    made = conversation([USER], {"tools": tools}, rules_of(real["version"])).tools
+    assert json.dumps(made) == json.dumps(real["tools"])
+    for arguments, expected in zip(given, real["arguments"], strict=True):
+        try:
+            assert tool_calls(arguments, real["version"]) == expected
+        except UnusableError:
+            assert expected == "refused"

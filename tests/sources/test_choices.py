@@ -106,11 +106,11 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
     ids=str,
 )  # fmt: skip
 def test_multiple_choice_without_its_choices_says_so(fields: dict[str, Any], command: str) -> None:
-    (note,) = choose({"question": "Which one of them?"} | fields).notes
+    (note,) = choose({"question": "Which one of them?"} | fields).left_out
     assert note.endswith(command)
     assert note.startswith("multiple choice without its choices")
     with_fields = choose({"question": "Which one of them?"} | fields, fields=("question",))
-    assert with_fields.notes == (note,)
+    assert with_fields.left_out == (note,)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +128,19 @@ def test_multiple_choice_without_its_choices_says_so(fields: dict[str, Any], com
     ids=str,
 )
 def test_nothing_is_said_of_other_data(record: dict[str, Any], options: dict[str, Any]) -> None:
-    assert choose({"question": "Which one of them?"} | record, **options).notes == ()
+    assert choose({"question": "Which one of them?"} | record, **options).left_out == ()
 
 
 def test_the_command_of_the_note_works_on_a_table_without_a_header() -> None:
     path = shared("mmlu", "headerless_professional_law.csv")
     first = analyze(Path("/"), path, "--no-prefixes", "--no-cache", "-o", os.devnull)
-    assert "--choices column1,column2,column3,column4" in first.err
+    assert "--choices column1,column2,column3,column4" in " ".join(
+        first.out.partition("prompts in")[0].split()
+    )
     words = ("--choices", "column1,column2,column3,column4", "--no-prefixes", "-o", os.devnull)
     again = analyze(Path("/"), path, *words)
     assert "Prompt field: column0 + choices" in again.out
-    assert "--choices" not in again.err
+    assert "--choices" not in again.out + again.err
 
 
 # What lm-eval's own MMLU task makes of rows, through its own template.
@@ -170,8 +172,9 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     run = analyze(tmp_path, "a.jsonl", "--choices", "choices")
     assert run.dataset["histogram"] == analyze(tmp_path, "b.jsonl").dataset["histogram"]
     assert run.profile["options"]["choices"] == ["choices"]
-    assert "--choices" not in run.err
-    assert "see --choices choices" in analyze(tmp_path, "a.jsonl").err
+    assert "--choices" not in run.out + run.err
+    assert "see --choices choices" in analyze(tmp_path, "a.jsonl").out
+    assert "see --choices choices" in analyze(tmp_path, "a.jsonl", "--json").err
     gone = analyze(tmp_path, "a.jsonl", "--choices", "option")
     assert gone.code == 3
     assert 'no record has a field "option"' in gone.err

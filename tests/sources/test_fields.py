@@ -113,7 +113,7 @@ def test_texts_in_a_list_are_joined(path: str, text: str) -> None:
     [
         ("score", 'field "score" is a number, not text'),
         ("nothing", 'field "nothing" is null'),
-        ("a", 'field "a" is an object, not text'),
+        ("a", "field \"a\" is an object, not text (as JSON it is counted by --field 'a|json')"),
         ("ctxs", 'field "ctxs" is a list that holds an object, not only text'),
     ],
 )

@@ -23,7 +23,11 @@ SURROGATE = "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no
         ({"question": None}, 'field "question" is null'),
         ({"question": 3}, 'field "question" is a number, not text'),
         ({"question": True}, 'field "question" is true or false, not text'),
-        ({"question": {}}, 'field "question" is an object, not text'),
+        (
+            {"question": {}},
+            'field "question" is an object, not text (as JSON it is counted by '
+            "--field 'question|json')",
+        ),
         ({"question": "a\ud800"}, SURROGATE),
         ("text", 'field "question" is missing (text where an object should be)'),
         (None, 'field "question" is missing (null where an object should be)'),

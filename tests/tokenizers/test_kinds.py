@@ -259,3 +259,41 @@ def test_a_folder_without_a_tokenizer_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tokenizer in") as raised:
         resolve(str(tmp_path))
     assert "leave --tokenizer out" in (raised.value.hint or "")
+
+
+# --- a folder with nothing but a vocabulary ------------------------------------------------------
+
+SEA = "All the rivers run to the sea, and yet the sea is not full; the sun also rises. "
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A vocabulary as small as they come: a large one takes a while to be made ready."""
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "text").write_text(SEA * 9)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text"), model_prefix=str(folder / "small"), vocab_size=330,
+        model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, minloglevel=2,
+    )  # fmt: skip
+    return folder / "small.model"
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model"])
+def test_a_folder_with_only_a_sentencepiece_model_loads(
+    tmp_path: Path, model_file: Path, name: str
+) -> None:
+    (tmp_path / name).symlink_to(model_file)
+    (counted,) = Tokenizer(str(tmp_path)).counting.count([SEA])
+    model = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
+    assert counted == len(model.encode(SEA))
+
+
+def test_a_sentencepiece_model_with_its_configuration_is_what_transformers_makes_of_it(
+    tmp_path: Path, model_file: Path
+) -> None:
+    (tmp_path / "tokenizer.model").symlink_to(model_file)
+    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "bos_token": "<s>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    model = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
+    assert lengths(str(tmp_path), [SEA]) == [1 + len(model.encode(SEA))]

@@ -26,6 +26,9 @@ _BUCKETS = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1
 
 
 def show_profile(profile: Profile, console: "Console", *, longest: int = 0) -> None:
+    for sentence in sentences.left_out(profile):  # before a figure that may mislead
+        console.print(Text(sentence))
+        console.print()
     console.print(_headline(profile))
     console.print()
     console.print(_table(profile, wide=console.width >= _WIDE))
@@ -34,7 +37,7 @@ def show_profile(profile: Profile, console: "Console", *, longest: int = 0) -> N
     for line in _histogram(profile.overall, min(console.width, 100), full_blocks=full_blocks):
         console.print(line)
     console.print()
-    console.print(_meaning(profile.overall))
+    console.print(_meaning(profile))
     if sharing := _sharing(profile):
         console.print(sharing)
     if longest:
@@ -56,10 +59,12 @@ def _headline(profile: Profile) -> Text:
     )
 
 
-def _meaning(lengths: LengthHistogram) -> Text:
+def _meaning(profile: Profile) -> Text:
     """What a newcomer should take from it: which part chunked prefill is about."""
-    long = lengths.share_over(2048)
+    long = profile.overall.share_over(2048)
     over = f"{share(long)} of these prompts are" if long else "None of these prompts is"
+    if any(dataset.left_out for dataset in profile.datasets):
+        over = f"As counted, {over[0].lower()}{over[1:]}"
     return Text(
         "vLLM reads a prompt in one step if it fits the step's token budget, and in chunks if "
         f"not. {over} over 2,048 tokens, where chunking starts to matter."
