@@ -10,10 +10,10 @@ from chunkscope.costs.gpus import Gpu, card_titled
 from chunkscope.costs.step_time import (
     ASSUMED_HOST,
     FITTED_ON,
-    LAUNCH_S,
     Host,
     ModelWork,
     StepModel,
+    launch_s,
     roofline,
 )
 from chunkscope.errors import InputError, MissingError
@@ -170,7 +170,7 @@ def _scaled(
     computing = new.active_parameters / old.active_parameters / split / flops_per_s
     pairs = new.pair_flops / old.pair_flops / split / flops_per_s if old.pair_flops else 1.0
     step = model.step
-    launch = min(LAUNCH_S, step.fixed_s)
+    launch = min(launch_s(old), step.fixed_s)
     return replace(
         model,
         source=CostSource.SCALED,
@@ -178,7 +178,7 @@ def _scaled(
         model=target.work.name,
         step=replace(
             step,
-            fixed_s=launch + (step.fixed_s - launch) * reading,
+            fixed_s=launch_s(new) * launch / launch_s(old) + (step.fixed_s - launch) * reading,
             per_token_s=step.per_token_s * computing,
             per_prefill_pair_s=step.per_prefill_pair_s * pairs,
             per_decode_context_s=step.per_decode_context_s
@@ -206,7 +206,7 @@ def _experts_s(step: StepModel, old: ModelWork, new: ModelWork, faster: float) -
     if old.other.expert_bytes:
         per_byte = step.experts_s / old.other.expert_bytes
     else:
-        per_byte = (step.fixed_s - min(LAUNCH_S, step.fixed_s)) / _always(old)
+        per_byte = (step.fixed_s - min(launch_s(old), step.fixed_s)) / _always(old)
     return new.other.expert_bytes * per_byte * faster
 
 

@@ -32,8 +32,9 @@ class Runner(StrEnum):
 OVERHEAD_BYTES = round(0.30 * GIB)
 # Communication buffers per GPU once there are several: not measured.
 PARALLEL_OVERHEAD_BYTES = round(0.70 * GIB)
-# vLLM's estimate for Qwen2.5-7B on an H200; it grows little with the model.
-GRAPH_BYTES = round(0.46 * GIB)
+# vLLM's estimate on an H200: 0.46 GiB for Qwen2.5-7B (28 layers), 0.54 for Gemma-2-9B (42) and 0.64
+# for Qwen3-30B-A3B (48).
+GRAPH_BYTES, LAYER_GRAPH_BYTES = round(0.20 * GIB), 9 << 20
 # Bytes per (request x vocabulary entry) of the sampler's dummy run, read in vLLM 0.24. V1: 16-bit
 # logits, a 32-bit copy, probabilities and noise; V2: 16-bit logits and a 32-bit copy.
 SAMPLER_BYTES = {Runner.V1: 14, Runner.V2: 6}
@@ -238,8 +239,9 @@ class MemoryModel:
         return _line("overhead", OVERHEAD_BYTES + several, Label.ASSUMED, note)
 
     def _graphs(self) -> MemoryLine:
-        size = GRAPH_BYTES if self.cuda_graphs else 0
-        note = "0.46 GiB, from Qwen2.5-7B on an H200 with vLLM 0.24"
+        layers = self.shape.layers
+        size = GRAPH_BYTES + layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
+        note = f"of {layers} layers, from three models on an H200 with vLLM 0.24"
         if not self.counts_graphs:
             note += "; this version takes it from outside its budget"
         return _line("cuda_graphs", size, Label.ASSUMED, note, profiled=self.counts_graphs)

@@ -19,19 +19,27 @@ ATTENTION_EFFICIENCY = 0.64  # 0.81 ns per pair of 524,288 FLOP (0.65); 0.31 ns 
 WEIGHTS_EFFICIENCY = (
     0.90  # of the bandwidth: 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
 )
-KV_EFFICIENCY = 0.80  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88)
+KV_EFFICIENCY = 0.80  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88), ...
+# ... and 26 of 96 (0.79, with experts). Heads of 256 take longer: 93 of 336 KiB (0.77, Gemma-2-9B).
+USUAL_HEAD, WIDE_HEADS = 128, 1.10
 # Of that time, where the request before it in the batch has just read the same blocks: they are in
 # the L2 cache. Measured with Qwen3-8B (reports/h200/shared-decode.jsonl): 0.60 to 0.65; blocks
 # that others read, but not its neighbours, took 0.94 to 0.96.
 READ_AGAIN = 0.62
 # Of the 16-bit peak: products of 8-bit weights and activations, and those inside experts.
 EIGHT_BIT_EFFICIENCY = 1.2
-EXPERTS_EFFICIENCY = 0.45
+EXPERTS_EFFICIENCY = 0.45  # 11.8 us per token of Qwen3-30B-A3B, 3.6 of its 6.1 GFLOP in experts
+EXPERTS_READ_EFFICIENCY = 0.82  # of the bandwidth: 14.7 ms for its 58 GB, once all are chosen
 EIGHT_BIT_EXPERTS_EFFICIENCY = 0.8
-LAUNCH_S = 1.3e-3
-FREE_TOKENS = (
-    64  # hide behind reading the weights, with the larger model; hardly any with the other
-)
+# Kernels start one after the other, in each layer: 50, 45 and 49 us of Llama-3.1-8B, Qwen2.5-1.5B
+# and Gemma-2-9B; 61 of Qwen3-30B-A3B, which has more of them to choose experts.
+LAYER_S = 42e-6
+EXPERT_LAYER_S = 19e-6
+LAUNCH_S = 1.3e-3  # of a model whose layers are not known
+FREE_TOKENS = 64  # hide behind reading the weights, with Llama; hardly any with others
+# Where a step reads prompts, too, attention takes longer for each token of a decoding request's
+# context: 1.54 (Llama-3.1-8B), 1.59 (Gemma-2-9B) and 1.55 times (Qwen3-30B-A3B).
+MIXED = 1.55
 # Of the engine's Python, by a profile of Qwen2.5-1.5B with 200 requests: 1.5 of 5 seconds went into
 # the results of a step, the rest into the step to come.
 HAND_OUT_SHARE = 0.3
@@ -101,12 +109,16 @@ class OtherWork:
     Of experts a step reads those that its tokens choose: `expert_share` is what one token does.
     """
 
+    layers: Count = 0  # 0 in calibrations that do not say
+    expert_layers: Count = 0
     expert_bytes: Count = 0  # of those that are read
     expert_share: float = 0.0
     expert_parameters: Count = 0  # of the active ones
     eight_bit_parameters: Count = 0  # of the active ones that no expert has: 8-bit products
     eight_bit_experts: bool = False
     state_bytes: Count = 0  # that a request's step reads and writes
+    kv_slowness: float = 1.0  # how many times as long its KV cache takes as the bytes say
+    pair_slowness: float = 1.0  # the same of attention's FLOPs when prompts are read
     reach: Reach = FAR
 
 
@@ -145,12 +157,15 @@ def _other_work(shape: ModelShape, tp: int) -> OtherWork:
     is_fast = set(q.kinds) if q and q.eight_bit_products else set()
     dense = {"attention": p.attention, "mlp": p.mlp}
     return OtherWork(
+        layers=shape.layers,
+        expert_layers=e.layers if e else 0,
         expert_bytes=shape.bytes_of("experts") if e else 0,
         expert_share=e.active / e.count if e else 0.0,
         expert_parameters=p.experts * e.active // e.count if e else 0,
         eight_bit_parameters=sum(count for kind, count in dense.items() if kind in is_fast),
         eight_bit_experts="experts" in is_fast,
         state_bytes=a.state.layers * a.state.bytes(tp) if a.state else 0,
+        kv_slowness=WIDE_HEADS if a.head_dim > USUAL_HEAD and not a.latent else 1.0,
         reach=_reach(shape),
     )
 
@@ -204,6 +219,7 @@ class StepModel:
     experts_s: float = 0.0  # to read all of them
     expert_share: float = 0.0  # that one token chooses
     reach: Reach = FAR
+    mixed: float = 1.0  # context of decoding requests takes so many times as long beside prompts
 
     def sharing(self, share: float) -> "StepModel":
         """Where neighbours in the batch have this share of their context in common."""
@@ -232,12 +248,13 @@ class StepModel:
 
     def gpu_s(self, tokens: int, pairs: float, decode_context: float, requests: int) -> float:
         paid = tokens - self.free_tokens
+        context = decode_context * self.mixed if pairs else decode_context
         return (
             self.fixed_s
             + (self.experts_s * chosen(self.expert_share, tokens) if self.experts_s else 0.0)
             + (paid * self.per_token_s if paid > 0 else 0.0)
             + pairs * self.per_prefill_pair_s
-            + decode_context * self.per_decode_context_s
+            + context * self.per_decode_context_s
             + requests * self.per_request_s
         )
 
@@ -261,6 +278,13 @@ def step_model(shape: ModelShape, gpu: Gpu, tp: int = 1) -> StepModel | None:
     return roofline(model_work(shape, tp), gpu, tp)
 
 
+def launch_s(work: ModelWork) -> float:
+    other = work.other
+    if not other.layers:
+        return LAUNCH_S
+    return other.layers * LAYER_S + other.expert_layers * EXPERT_LAYER_S
+
+
 def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
     """From the GPU's peak figures and the efficiencies above; None where those are not known."""
     if gpu.speed is None:
@@ -272,7 +296,7 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
     sixteen_bit = work.active_parameters - other.expert_parameters - other.eight_bit_parameters
     experts = EIGHT_BIT_EXPERTS_EFFICIENCY if other.eight_bit_experts else EXPERTS_EFFICIENCY
     return StepModel(
-        fixed_s=always / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + LAUNCH_S,
+        fixed_s=always / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + launch_s(work),
         per_token_s=2
         * per_flop
         * (
@@ -280,11 +304,14 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
             + other.eight_bit_parameters / EIGHT_BIT_EFFICIENCY
             + other.expert_parameters / experts
         ),
-        per_prefill_pair_s=work.pair_flops * per_flop / ATTENTION_EFFICIENCY,
-        per_decode_context_s=work.kv_bytes_per_token / (bytes_per_s * KV_EFFICIENCY),
+        per_prefill_pair_s=work.pair_flops * per_flop / ATTENTION_EFFICIENCY * other.pair_slowness,
+        per_decode_context_s=work.kv_bytes_per_token
+        / (bytes_per_s * KV_EFFICIENCY)
+        * other.kv_slowness,
+        mixed=MIXED,
         per_request_s=2 * other.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY),
         free_tokens=FREE_TOKENS,
-        experts_s=other.expert_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY),
+        experts_s=other.expert_bytes / tp / (bytes_per_s * EXPERTS_READ_EFFICIENCY),
         expert_share=other.expert_share,
         reach=other.reach,
         host=ASSUMED_HOST,

@@ -219,7 +219,7 @@ class Plan(Artefact):
             *("command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"),
             *("slo", "arrivals", "concurrency"),
             *("cost", "most_running", "profiles", "too_long"),
-            *("kv_cache_blocks", "state", *UNUSUAL),
+            *("kv_cache_blocks", "state", "normed", *UNUSUAL),
         }
     )
 
@@ -375,8 +375,9 @@ def _as_it_was(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_state(model: dict[str, Any] | None) -> None:
-    if model and model["attention"].get("state") is None:
-        model["attention"].pop("state", None)
+    for name in ("state", "normed"):
+        if model and not model["attention"].get(name):
+            model["attention"].pop(name, None)
 
 
 _PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]

@@ -224,7 +224,7 @@ def test_scaling_follows_flops_bytes_and_bandwidth():
     slower = cost_model(target(gpu="a100"), calibration()).step
     assert slower.per_token_s / here.per_token_s == pytest.approx(989 / 312)
     assert slower.per_decode_context_s / here.per_decode_context_s == pytest.approx(4800 / 2039)
-    assert slower.fixed_s > 2 * here.fixed_s
+    assert slower.fixed_s > 1.9 * here.fixed_s
     larger = cost_model(target("llama-3.1-70b"), calibration()).step
     assert 8 < larger.per_token_s / here.per_token_s < 10
 

@@ -74,7 +74,7 @@ _GEMMA_3 = {
 }
 _BY_FAMILY = (
     (Family(qkv_bias=True), ("qwen2", "qwen2_moe", "qwen2_vl_text", "qwen2_5_vl_text")),
-    (Family(qk_norm=True), ("qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_next")),
+    (Family(qk_norm=True), ("qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_next", "olmoe")),
     (Family(tied=True), ("gemma",)),
     (Family(tied=True, norms_per_layer=4), ("gemma2",)),
     (Family(tied=True, norms_per_layer=4, qk_norm=True, defaults=_GEMMA_3), ("gemma3_text",)),
@@ -204,6 +204,7 @@ class Reader:
             sliding_layers=sliding,
             stateful_layers=self._stateful(layers),
             state=self._state(layers),
+            normed=self.family.qk_norm,
         )
 
     def _kv_heads(self, heads: int) -> int:

@@ -43,6 +43,7 @@ class Attention:
     sliding_layers: int = 0
     stateful_layers: int = 0  # without a KV cache: linear attention, mamba, or an MLP alone
     state: State | None = None  # None where there is none, or its size is not known
+    normed: bool = False  # queries and keys are normed before they meet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +209,9 @@ class ModelShape:
         if a.latent:
             key = a.latent.nope_dim + a.latent.rope_dim
             return a.heads * (2 * key + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
-        return 2 * (a.heads + max(tp, a.kv_heads)) * a.head_dim // tp
+        q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
+        every = q + 2 * k
+        return 3 * every + k if a.normed else every + 2 * q + k
 
     def _shared_width(self, tp: int) -> int:
         return 3 * self.experts.shared_intermediate // tp if self.experts else 0
