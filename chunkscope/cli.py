@@ -13,7 +13,7 @@ import typer
 
 from chunkscope import console
 from chunkscope._version import __version__
-from chunkscope.commands.analyze import analyze
+from chunkscope.commands.analyze import analyze, spelled_out
 from chunkscope.commands.gate import gate
 from chunkscope.commands.help import show_help
 from chunkscope.commands.memory import memory
@@ -98,7 +98,7 @@ def main() -> NoReturn:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
     try:
-        app(standalone_mode=True)
+        app(spelled_out(sys.argv[1:]), standalone_mode=True)
     except ChunkscopeError as error:
         console.show_error(error)
         sys.exit(error.exit_code)

@@ -1,6 +1,7 @@
 """`chunkscope analyze`."""
 
 import datetime
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -208,6 +209,15 @@ def analyze(
             help="Count only the Kth of N parts, for `chunkscope merge`. [default: all]",
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="[ADDRESS]",
+            help="Count with the workers of a Ray cluster: at auto, host:port or ray://host:port; "
+            "without ADDRESS the one there is, or a new one on this machine.",
+        ),
+    ] = None,
     piece_mib: Annotated[
         int,
         typer.Option(
@@ -299,12 +309,20 @@ def analyze(
         only_profiles = {
             "--export-trace": export_trace,
             "--format": output_format is not Format.TABLE,
+            "--ray": ray is not None,
         }
         return _analyze_shard(
             paths, shard, options, output, quiet=quiet, as_json=as_json, unfit=only_profiles
         )
     with console.scan_progress(quiet=quiet) as progress:
-        profile = run(paths, options=options, listener=_listener(progress), export=export)
+        if ray is not None:
+            from chunkscope.lengths.on_ray import analyze_on_ray
+
+            _refuse_beside("--ray", {"--export-trace": export_trace})
+            listener = _listener(progress)
+            profile = analyze_on_ray(paths, ray or None, options=options, listener=listener)
+        else:
+            profile = run(paths, options=options, listener=_listener(progress), export=export)
     profile = replace(profile, options={**profile.options, "command": _command()})
     profile.save(output)
     _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
@@ -366,14 +384,30 @@ def _refuse_beside(option: str, unfit: Mapping[str, object]) -> None:
         raise UsageError(f"{option} excludes {wrong[0]}", hint="leave one of them out")
 
 
-_HOW_IT_WAS_DIVIDED = {"--shard": ("--shard", "--output", "-o")}
+_HOW_IT_WAS_DIVIDED = {"--shard": ("--shard", "--output", "-o"), "--ray": ("--ray",)}
+_ADDRESS = re.compile(r"auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """`--ray` with its address or an empty one: whether a word after it is one, its form tells."""
+    spelled: list[str] = []
+    for word in words:
+        if spelled and spelled[-1] == "--ray":
+            is_address = _ADDRESS.fullmatch(word) is not None
+            spelled[-1] = f"--ray={word if is_address else ''}"
+            if is_address:
+                continue
+        spelled.append(word)
+    if spelled and spelled[-1] == "--ray":
+        spelled[-1] = "--ray="
+    return spelled
 
 
 def _command() -> list[str]:
     """What was typed, without how the work was divided: the result is the same."""
     from chunkscope.sources.remote import without_secrets
 
-    words = [without_secrets(word) for word in console.command()]
+    words = [without_secrets(word) for word in spelled_out(console.command())]
     given = {word.partition("=")[0] for word in words}
     left_out = {
         name for asked, names in _HOW_IT_WAS_DIVIDED.items() if asked in given for name in names
@@ -381,10 +415,10 @@ def _command() -> list[str]:
     kept: list[str] = []
     skip = False
     for word in words:
-        name, _, value = word.partition("=")
+        name, equals, _ = word.partition("=")
         if not skip and name not in left_out:
             kept.append(word)
-        skip = not skip and name in left_out and not value
+        skip = not skip and name in left_out and not equals
     return kept
 
 

@@ -1,14 +1,16 @@
 """`analyze`: paths -> profile. The functions behind the command and the Python API."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.errors import UsageError
+from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.parts import Checks, CountedPiece, ProfilePart, refuse_nothing, told
 from chunkscope.lengths.profile import Profile, TokenizerInfo
@@ -73,7 +75,7 @@ def analyze_shard(
     return work.part(shard, places, counted, counter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """All that is to be counted, and how."""
 
@@ -81,9 +83,17 @@ class Work:
     sources: tuple[Source, ...]
     options: AnalyzeOptions
 
-    @property
+    @cached_property
     def pieces(self) -> list[Piece]:
         return [p for s in self.sources for p in pieces_of(s, self.options.divided_into)]
+
+    @cached_property
+    def _digest(self) -> str:
+        return digest(self.pieces)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {source.name: number for number, source in enumerate(self.sources)}
 
     def recorded(self) -> dict[str, Any]:
         paths = [printable(without_secrets(path)) for path in self.given]
@@ -105,16 +115,15 @@ class Work:
         self, shard: Shard, places: Sequence[int], counted: Sequence[Counted], by: "CountingRun"
     ) -> ProfilePart:
         pieces = self.pieces
-        numbers = {id(source): number for number, source in enumerate(self.sources)}
         return ProfilePart(
             shard=shard.number,
             of=shard.of,
-            divided=digest(pieces),
+            divided=self._digest,
             out_of=len(pieces),
             tokenizer=by.info(counted),
             checks=by.checks,
             pieces=tuple(
-                CountedPiece.of(place, numbers[id(pieces[place].source)], piece)
+                CountedPiece.of(place, self._numbers[pieces[place].source.name], piece)
                 for place, piece in zip(places, counted, strict=True)
             ),
             options=self.recorded(),
@@ -146,7 +155,10 @@ def found(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Iterator
 class CountingRun:
     """A tokenizer that counts sources or pieces of them, and what is to be said of it."""
 
-    def __init__(self, options: AnalyzeOptions, listener: Listener) -> None:
+    def __init__(
+        self, options: AnalyzeOptions, listener: Listener, *, threads: int | None = None
+    ) -> None:
+        self._threads = threads or os.cpu_count() or 1
         self._options = options
         self._listener = listener
         self._memo = DigestMemo()
@@ -158,22 +170,45 @@ class CountingRun:
     ) -> list[Counted]:
         total_bytes = sum(one.bytes or 0 for one in work)
         options, memo, listener = self._options, self._memo, self._listener
+        tokenizer = self._made(total_bytes)
+        try:
+            listener.progress.begin(total_bytes)
+            return scan(
+                work,
+                tokenizer,
+                options,
+                memo=memo,
+                listener=listener,
+                export=export,
+                threads=self._threads,
+            )
+        finally:
+            memo.save()
+
+    def prepare(self, expected_bytes: int = 0) -> None:
+        """Load the tokenizer now; if that fails, whoever needs it will say so."""
+        with suppress(ChunkscopeError):
+            _ = self._made(expected_bytes).counting
+
+    def use_reference(self) -> None:
+        """From now on count without fast engines."""
+        with suppress(ChunkscopeError):
+            self._made(0).counting.use_reference()
+
+    def _made(self, expected_bytes: int) -> Tokenizer:
+        options = self._options
         if self._tokenizer is None:
             self._tokenizer = Tokenizer(
                 options.tokenizer,
-                memo=memo,
+                memo=self._memo,
                 chat_template=options.chat_template,
                 chat_date=options.chat_date,
                 trust_remote_code=options.read.trust_remote_code,
                 exact_check=options.exact_check,
-                expected_bytes=total_bytes,
-                on_compile=listener.preparing,
+                expected_bytes=expected_bytes,
+                on_compile=self._listener.preparing,
             )
-        try:
-            listener.progress.begin(total_bytes)
-            return scan(work, self._tokenizer, options, memo=memo, listener=listener, export=export)
-        finally:
-            memo.save()
+        return self._tokenizer
 
     def info(self, datasets: Sequence[Counted]) -> TokenizerInfo:
         """The tokenizer, with what is to be said of it whatever was counted."""

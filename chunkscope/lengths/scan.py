@@ -4,7 +4,6 @@ Each dataset is read by one thread, which hands its prompts to a counter and add
 back, in order.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +53,7 @@ def scan(
     memo: DigestMemo,
     listener: Listener,
     export: TraceExport | None = None,
+    threads: int,
 ) -> list[Counted]:
     """Count every source, or pieces of some. One that fails is in the result, with its error.
 
@@ -61,7 +61,7 @@ def scan(
     kept in the cache; if not, all is counted again, by the reference.
     """
     while True:
-        run = _Pass(tokenizer, options, memo, listener.progress, export)
+        run = _Pass(tokenizer, options, memo, listener.progress, export, threads=threads)
         is_right = False
         try:
             counted = run.all(work)
@@ -103,7 +103,10 @@ class _Pass:
         memo: DigestMemo,
         progress: ScanProgress,
         export: TraceExport | None = None,
+        *,
+        threads: int,
     ) -> None:
+        self._threads = threads
         self.export = export
         self.tokenizer = tokenizer
         self.options = options
@@ -112,7 +115,7 @@ class _Pass:
         self._progress = progress
         self._counting_key: str | None = None
         self._stop = threading.Event()
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, "count")
+        self._pool = ThreadPoolExecutor(threads, "count")
         self.counted_by = CountedBy(tokenizer=tokenizer, options=options, pool=self._pool)
         # Prompts are compared in the first piece of a source alone.
         self.only_counted_by = replace(self.counted_by, options=replace(options, prefixes=False))
@@ -121,7 +124,7 @@ class _Pass:
         self._open: list[_Dataset] = []
 
     def all(self, work: Sequence[Source] | Sequence[Piece]) -> list[Counted]:
-        readers = ThreadPoolExecutor(min(os.cpu_count() or 1, max(len(work), 1)), "read")
+        readers = ThreadPoolExecutor(min(self._threads, max(len(work), 1)), "read")
         try:
             waiting = [
                 readers.submit(self._alone, one)
