@@ -1,6 +1,8 @@
 """`chunkscope gate`."""
 
+from difflib import unified_diff
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +41,11 @@ def gate(
         bool, typer.Option("--init", help="Write a starting budget from the artefacts.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --init: replace the file that is there.")
+        bool, typer.Option("--force", help="With --init: start anew; the old file is kept aside.")
+    ] = False,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Move limits to today's figures; keep comments and edits."),
     ] = False,
     output_format: Annotated[
         GateFormat,
@@ -51,9 +57,15 @@ def gate(
 
     Example: chunkscope gate --init && chunkscope gate
     """
-    _refuse_contradictions(init=init, force=force, as_json=as_json, output_format=output_format)
+    writes = "--init" if init else "--update" if update else None
+    _refuse_contradictions(writes, force=force, as_json=as_json, output_format=output_format)
+    if init and update:
+        raise UsageError("--init starts a file, --update goes on with one: choose")
     if init:
         _init(reports, config or BUDGET, force=force)
+        return
+    if update:
+        _update(reports, config)
         return
     from chunkscope.gating.check import gate as run
 
@@ -80,14 +92,14 @@ def _annotate_error(error: ChunkscopeError, config: Path | None) -> None:
 
 
 def _refuse_contradictions(
-    *, init: bool, force: bool, as_json: bool, output_format: GateFormat
+    writes: str | None, *, force: bool, as_json: bool, output_format: GateFormat
 ) -> None:
-    if force and not init:
+    if force and writes != "--init":
         raise UsageError("--force only means something with --init")
     if as_json and output_format is not GateFormat.TEXT:
         raise UsageError("--json and --format exclude each other", hint="use one of them")
-    if init and (as_json or output_format is not GateFormat.TEXT):
-        raise UsageError("--init writes a file: leave out --json and --format")
+    if writes and (as_json or output_format is not GateFormat.TEXT):
+        raise UsageError(f"{writes} writes a file: leave out --json and --format")
 
 
 def _init(reports: Path, path: Path, *, force: bool) -> None:
@@ -101,11 +113,45 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
             hint="run `chunkscope gate --init` and move the tables to [tool.chunkscope.gate]",
         )
     if path.exists() and not force:
-        raise UsageError(f"{path} is there already", hint="replace it with --force")
+        hint = "`chunkscope gate --update` keeps comments and edits; --force starts anew"
+        raise UsageError(f"{path} is there already", hint=hint)
     text = starting_text(load_findings(reports), path)
+    if path.exists():
+        console.say(f"the old {path} is now {_set_aside(path)}")
     write_atomically(path, text.encode())
     where = "" if path == BUDGET else f" --config {path}"
     console.say(f"wrote {path}; next: chunkscope gate{where}")
+
+
+def _set_aside(path: Path) -> Path:
+    """What a person wrote is never deleted."""
+    names = (path.with_name(f"{path.name}.old{n or ''}") for n in count())
+    return path.rename(next(name for name in names if not name.exists()))
+
+
+def _update(reports: Path, config: Path | None) -> None:
+    """What changes is shown, and nothing is asked: version control knows the file as it was."""
+    from chunkscope.artefacts.codec import write_atomically
+    from chunkscope.findings import load_findings
+    from chunkscope.gating.budget_file import find_budget, parse_file
+    from chunkscope.gating.check import judge
+    from chunkscope.gating.refreshed_file import refreshed_text
+    from chunkscope.report.terminal.gate import show_broken
+
+    file, findings = find_budget(config), load_findings(reports)
+    text = refreshed_text(file, findings)
+    result = judge(parse_file(text, file.path), findings)
+    if text == file.text:
+        console.say(f"there is nothing to move in {file.path}")
+    else:
+        before, after = (x.splitlines(keepends=True) for x in (file.text, text))
+        diff = unified_diff(before, after, str(file.path), f"{file.path} (today)", n=1)
+        console.emit("".join(diff).encode("utf-8", "replace"))
+        write_atomically(file.path, text.encode())
+        console.say(f"wrote {file.path}; next: look at it, and commit it")
+    if not result.kept:
+        console.show(lambda out: show_broken(result, out))
+        raise GateBroken(f"no limit could be moved for that: {_sentence(result)}")
 
 
 def _print(result: "GateResult", output_format: GateFormat, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from chunkscope.gating.promises.freshness import check_freshness
 from chunkscope.gating.promises.memory import check_memory
 from chunkscope.gating.promises.settings import check_settings
 from chunkscope.gating.promises.speed import check_speed
+from chunkscope.gating.remedies import with_remedies
 from chunkscope.gating.verdict import GateResult, Verdict
 
 CHECKS: dict[str, Callable[[Any, Evidence], Iterator[Verdict]]] = {
@@ -62,7 +63,7 @@ def _verdicts(file: BudgetFile, findings: Findings) -> list[Verdict]:
         found += verdicts
     if not found:
         raise _nothing(str(file.path))
-    return found
+    return with_remedies(found, file, evidence)
 
 
 def _nothing(what: str) -> InputError:

@@ -1,34 +1,34 @@
 """`gate --init`: a budget that today's artefacts keep, with a little room and a word on each line.
 
-What would be broken today is written as a comment: the file is a start, not a failure.
+All that has evidence is promised: also the drift from baselines, and arguments in a vllm.yaml,
+that are there already. What is broken today is a comment: the file is a start, not a failure.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from math import ceil, floor, inf, log10
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.figures import BY_PROMISE, OUTPUT_RATE
-from chunkscope.errors import InputError
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.gating.budget_file import parse_file
-from chunkscope.gating.check import judge
+from chunkscope.gating.check import CHECKS, judge
+from chunkscope.gating.limits import ROOM, Key, decimals, limit_of, roomy
 from chunkscope.gating.promises.data import all_rows, reuse_of
 from chunkscope.gating.promises.memory import measured_peaks, predicted_peaks
 
-ROOM = 0.1
-SLOWER = 0.25  # timings differ from run to run
 MANY_DATASETS = 100
-NO_PROMISE = ("allow_sample",)
 
 HEAD = """# Promises for `chunkscope gate`, which exits 1 when one of them is broken.
 # Written by `chunkscope gate --init` from the artefacts of that day, with a little room.
 # In pyproject.toml the same tables are called [tool.chunkscope.gate...].
 """
-EXAMPLES = """
+BASELINE, MEASURED, ARGUMENTS = "baseline/profile.json", "baseline/verify.json", "vllm.yaml"
+DRIFT_EXAMPLE = """
 # Lengths against a profile that you commit:
 # `mkdir -p baseline && cp reports/profile.json baseline/`
 # [gate.drift]
@@ -38,7 +38,8 @@ EXAMPLES = """
 # max = "20%"
 # new_datasets = 0
 # vanished_datasets = 0
-
+"""
+SETTINGS_EXAMPLE = """
 # The engine arguments that you commit: `chunkscope recommend --emit vllm-yaml > vllm.yaml`
 # [gate.settings]
 # file = "vllm.yaml"         # or shell words, or lm-eval's model_args
@@ -49,32 +50,49 @@ EXAMPLES = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """One promise; `off` is why it is only written as a comment."""
+    """A line; `off` is why it is only a comment. One that `only_names` something is no promise."""
 
     table: str
     key: str
     value: Any
     why: str
     off: str = ""
+    only_names: bool = False
+
+    @property
+    def path(self) -> Key:
+        return (*self.table.split("."), self.key)
 
 
 def starting_text(findings: Findings, path: Path) -> str:
-    lines = [*_data(findings), *_memory(findings), *_speed(findings), *_freshness(findings)]
-    broken = _broken(lines, findings, path)
-    kept = [replace(x, off=broken.get((*x.table.split("."), x.key), "")) for x in lines]
-    if all(line.off or line.key in NO_PROMISE for line in kept):
+    kept = starting_promises(findings, path)
+    if all(line.off or line.only_names for line in kept):
         raise InputError(
             f"nothing in {findings.folder} could be promised",
             hint="run `chunkscope analyze data/` first",
         )
-    return _rendered(kept) + EXAMPLES
+    tables = {line.table for line in kept}
+    examples = {"drift": DRIFT_EXAMPLE, "settings": SETTINGS_EXAMPLE}
+    return _rendered(kept) + "".join(text for name, text in examples.items() if name not in tables)
 
 
-def _broken(lines: list[Promise], findings: Findings, path: Path) -> dict[tuple[str, ...], str]:
-    if not lines:
+def starting_promises(findings: Findings, path: Path) -> list[Promise]:
+    """For a budget at that path: what it names is looked for beside it."""
+    place = path.with_name("chunkscope.toml")  # tables are called [gate], whatever its name
+    figures = [*_data(findings), *_memory(findings), *_speed(findings), *_freshness(findings)]
+    broken = _broken(figures, findings, place)
+    lines = [replace(line, off=broken.get(line.path, "")) for line in figures]
+    committed = (_drift, _settings, _slower)
+    lines += [line for lines_of in committed for line in lines_of(findings, place)]
+    return sorted(lines, key=lambda line: list(CHECKS).index(line.path[0]))
+
+
+def _broken(lines: Iterable[Promise], findings: Findings, place: Path) -> dict[Key, str]:
+    """By key, what was found instead."""
+    text = _rendered(lines)
+    if text == HEAD:
         return {}
-    # Tables here are called [gate], whatever the file will be called.
-    result = judge(parse_file(_rendered(lines), path.with_name("chunkscope.toml")), findings)
+    result = judge(parse_file(text, place), findings)
     return {verdict.key: verdict.found for verdict in result.broken}
 
 
@@ -85,7 +103,7 @@ def _rendered(lines: Iterable[Promise]) -> str:
 
 def _table(name: str, lines: list[Promise]) -> str:
     """A table with nothing left to promise would be an error: it is a comment as a whole."""
-    live = any(not line.off and line.key not in NO_PROMISE for line in lines)
+    live = any(not line.off and not line.only_names for line in lines)
     return "\n" + "".join(
         f"{text}\n" if live or text.startswith("#") else f"# {text}\n"
         for text in (f"[gate.{name}]", *map(_line, lines))
@@ -119,20 +137,24 @@ def _data(findings: Findings) -> Iterator[Promise]:
     lengths = profile.overall
     rows = all_rows(profile.datasets)
 
-    def line(key: str, value: Any, why: str) -> Promise:
-        return Promise(table="data", key=key, value=value, why=why)
+    def line(key: str, value: Any, why: str, **more: Any) -> Promise:
+        return Promise(table="data", key=key, value=value, why=why, **more)
+
+    def figure(key: str, found: float, why: str) -> Promise:
+        return line(key, limit_of(("data", key), found), why)
 
     if any(dataset.sample for dataset in profile.datasets):
-        yield line("allow_sample", True, "figures of a sample count")
+        yield line("allow_sample", True, "figures of a sample count", only_names=True)
     if lengths.count:
-        yield line("longest_prompt", more(lengths.max or 0), f"tokens; today {lengths.max:,}")
+        yield figure("longest_prompt", lengths.max or 0, f"tokens; today {lengths.max:,}")
         p95 = lengths.percentile(95) or 0
-        yield line("p95", more(p95), f"tokens; today {p95:,.0f}")
-    yield line("min_rows", max(1, floor(rows * (1 - ROOM))), f"today {rows:,}")
+        yield figure("p95", p95, f"tokens; today {p95:,.0f}")
+    yield line("min_rows", limit_of(("data", "min_rows"), rows) or 1, f"today {rows:,}")
     if (reuse := reuse_of(profile.datasets)) and (found := reuse.hit_rate):
-        least = f"{floor(100 * found * (1 - ROOM))}%"
-        yield line("prefix_hit_rate", least, f"at least; today {100 * found:.1f} %")
-    yield line("bad_rows", profile.skipped, "rows that could not be used, at most")
+        share = figure("prefix_hit_rate", found, f"at least; today {100 * found:.1f} %")
+        if share.value is not None:
+            yield share
+    yield figure("bad_rows", profile.skipped, "rows that could not be used, at most")
     if len(profile.datasets) <= MANY_DATASETS:
         names = [dataset.name for dataset in profile.datasets if dataset.rows]
         yield line("datasets", names, "must be there")
@@ -147,9 +169,9 @@ def _memory(findings: Findings) -> Iterator[Promise]:
         table = "memory.predicted"
         yield from _peaks(table, predicted_peaks(plan.memory), plan.memory.total_gib)
         if plan.capacity and plan.capacity.p95:
-            held = max(1, floor(plan.capacity.p95 * (1 - ROOM)))
-            why = f"the KV cache holds at least; today {plan.capacity.p95:,}"
-            yield Promise(table=table, key="kv_requests_of_p95", value=held, why=why)
+            key, found = "kv_requests_of_p95", plan.capacity.p95
+            why = f"the KV cache holds at least; today {found:,}"
+            yield Promise(table=table, key=key, value=limit_of((table, key), found), why=why)
     verification = findings.verification
     if verification is not None and (run := verification.run("plan")) is not None:
         most = verification.machine.gpu_memory_gib if verification.machine else None
@@ -161,7 +183,7 @@ def _peaks(table: str, peaks: Mapping[str, float | None], most: float | None) ->
         if peak is not None:
             # No GPU holds more than it has, though 10 % more would say so.
             limit = min(roomy(peak, ROOM), max(most or inf, peak))
-            value = f"{_decimals(limit)}GiB"
+            value = f"{decimals(limit)}GiB"
             yield Promise(table=table, key=key, value=value, why=f"per GPU; today {peak:.2f}")
 
 
@@ -170,12 +192,11 @@ def _speed(findings: Findings) -> Iterator[Promise]:
     figures = run.figures if run and run.ok else None
     for key in ("ttft_p95", "itl_p95"):
         if seconds := BY_PROMISE[key].of(figures):
-            limit = f"{_decimals(roomy(seconds * 1000, SLOWER))}ms"
             why = f"measured; today {seconds * 1000:,.1f} ms"
-            yield Promise(table="speed", key=key, value=limit, why=why)
+            yield Promise(table="speed", key=key, value=limit_of(("speed", key), seconds), why=why)
     if rate := OUTPUT_RATE.of(figures):
         why = f"measured, at least; today {rate:,.0f}"
-        least = max(1, floor(rate * (1 - SLOWER)))
+        least = limit_of(("speed", OUTPUT_RATE.promise), rate)
         yield Promise(table="speed", key=OUTPUT_RATE.promise, value=least, why=why)
 
 
@@ -189,32 +210,66 @@ def _freshness(findings: Findings) -> Iterator[Promise]:
             yield Promise(table="freshness", key=key, value=True, why=why)
 
 
-def more(tokens: float) -> int:
-    """
-    >>> more(23_235), more(41)
-    (26000, 46)
-    """
-    return ceil(roomy(tokens, ROOM))
+# -- what is compared with files that are committed -----------------------------------------------
 
 
-def roomy(value: float, room: float) -> float:
-    """A little more, in two digits: a limit that nobody reads as exact.
+def _drift(findings: Findings, place: Path) -> list[Promise]:
+    if findings.profile is None or not (place.parent / BASELINE).exists():
+        return []
+    either = "relative change, either way; also of each dataset"
+    lines = [
+        Promise(table="drift", key=key, value=value, why=why, only_names=key == "baseline")
+        for key, value, why in (
+            ("baseline", BASELINE, "the profile that is compared with"),
+            ("p50", "10%", either),
+            ("p95", "10%", either),
+            ("max", "20%", either),
+            ("new_datasets", 0, "at most"),
+            ("vanished_datasets", 0, "at most"),
+        )
+    ]
+    return _judged(lines, findings, place)
 
-    >>> roomy(0.84, 0.1)
-    0.93
-    """
-    wanted = value * (1 + room)
-    if wanted < 1e-6:
-        return wanted  # too little for anyone to measure
-    digits = 1 - floor(log10(wanted))
-    step = 10.0**-digits
-    return max(round(ceil(wanted / step) * step, max(digits, 0)), value)
+
+def _settings(findings: Findings, place: Path) -> list[Promise]:
+    """What stands there and is not judged is allowed by name. One line broken is all broken."""
+    if None in (findings.plan, findings.profile) or not (place.parent / ARGUMENTS).exists():
+        return []
+    lines = [
+        Promise(table="settings", key="file", value=ARGUMENTS, why="the arguments you commit"),
+        Promise(
+            table="settings",
+            key="must_be",
+            value="as-good",
+            why='it fits, and is simulated within 3 % of the plan; or "equal"',
+        ),
+    ]
+    try:
+        result = judge(parse_file(_rendered(lines), place), findings)
+    except ChunkscopeError as error:
+        return [replace(line, off=error.message) for line in lines]
+    beside = [v.subject for v in result.broken if v.promise == "settings.allow"]
+    if beside:
+        why = "may be there, and is not judged"
+        lines.append(Promise(table="settings", key="allow", value=beside, why=why))
+    others = [v for v in result.broken if v.promise != "settings.allow"]
+    why = f"{others[0].promise}: {others[0].found}" if others else ""
+    return [replace(line, off=why) for line in lines]
 
 
-def _decimals(value: float) -> str:
-    """Not less than it is, and without an exponent: a budget file takes none.
+def _slower(findings: Findings, place: Path) -> list[Promise]:
+    if findings.verification is None or not (place.parent / MEASURED).exists():
+        return []
+    why = "the measurement that is compared with: at most 5 % slower"
+    return _judged(
+        [Promise(table="speed", key="baseline", value=MEASURED, why=why)], findings, place
+    )
 
-    >>> _decimals(0.93), _decimals(139.80078125)
-    ('0.93', '139.801')
-    """
-    return f"{ceil(round(value * 1000, 6)) / 1000:.3f}".rstrip("0").rstrip(".")
+
+def _judged(lines: list[Promise], findings: Findings, place: Path) -> list[Promise]:
+    """A baseline that cannot be compared with is no reason to write nothing."""
+    try:
+        broken = _broken(lines, findings, place)
+    except ChunkscopeError as error:
+        return [replace(line, off=error.message) for line in lines]
+    return [replace(line, off=broken.get(line.path, "")) for line in lines]

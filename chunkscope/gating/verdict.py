@@ -15,7 +15,10 @@ SCHEMA = "chunkscope/gate/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`subject`: the dataset, setting or file concerned. `where`: the key in the budget file."""
+    """`subject`: the dataset, setting or file concerned. `where`: the key in the budget file.
+
+    Of a broken one, `because`: the stale artefact that it rests on; `if_intended`: what to run.
+    """
 
     promise: str
     subject: str
@@ -25,7 +28,10 @@ class Verdict:
     promised_value: Any = None
     found_value: Any = None
     note: str = ""
+    because: str = ""
+    if_intended: str = ""
     where: tuple[str, ...] = ()
+    is_doubted: bool = False  # what was found is of a part of the data
 
     @property
     def title(self) -> str:
@@ -40,11 +46,18 @@ class Verdict:
         return f"{self.both} ({self.note})" if self.note else self.both
 
     @property
+    def advice(self) -> str:
+        return f"If that is intended: `{self.if_intended}`" if self.if_intended else ""
+
+    @property
     def key(self) -> tuple[str, ...]:
         return self.where or tuple(self.promise.split("."))
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "where"}
+        return {name: value for name, value in asdict(self).items() if name not in _INSIDE}
+
+
+_INSIDE = ("where", "is_doubted")
 
 
 def limited(
@@ -69,7 +82,7 @@ def limited(
 
 def doubted(verdict: Verdict, doubt: str) -> Verdict:
     """A figure of a part of the data is no evidence about the whole."""
-    return replace(verdict, kept=False, note=doubt) if doubt else verdict
+    return replace(verdict, kept=False, note=doubt, is_doubted=True) if doubt else verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

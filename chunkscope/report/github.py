@@ -28,7 +28,8 @@ def error_annotation(error: ChunkscopeError, budget: Path | None) -> str:
 
 def _annotation(verdict: Verdict, result: GateResult) -> str:
     line = _line_of(verdict.key, result.lines)
-    return _error(verdict.title, verdict.told, result.budget, line)
+    told = "\n".join(filter(None, (verdict.told, verdict.because, verdict.advice)))
+    return _error(verdict.title, told, result.budget, line)
 
 
 def _error(title: str, message: str, budget: Path | None, line: int | None = None) -> str:
@@ -74,6 +75,8 @@ def summary(result: GateResult) -> str:
             "",
             table(["", "promise", "of", "promised", "found"], rows, left=5),
             *([f"\n... and {left:,} more."] if left else []),
+            "",
+            *dict.fromkeys(text(" ".join((v.because, v.advice)).strip()) for v in result.broken),
             "",
             f"Budget: {text(str(result.budget))}. Artefacts: {text(str(result.folder))}.",
             "",

@@ -36,7 +36,8 @@ def _case(suite: Element, verdict: Verdict) -> None:
     case = SubElement(suite, "testcase", classname="chunkscope.gate", name=name, time="0")
     if not verdict.kept:
         failure = SubElement(case, "failure", type="broken", message=_xml(verdict.both))
-        failure.text = _xml("\n".join(filter(None, (verdict.both, verdict.note))))
+        told = (verdict.both, verdict.note, verdict.because, verdict.advice)
+        failure.text = _xml("\n".join(filter(None, told)))
     else:
         SubElement(case, "system-out").text = _xml(verdict.both)
 

@@ -84,6 +84,8 @@ def test_json_is_the_verdicts_and_nothing_else(ready):
         "promised_value": 199,
         "found_value": 200,
         "note": "",
+        "because": "",
+        "if_intended": "chunkscope gate --update",
     }
 
 
@@ -138,8 +140,46 @@ def test_init_writes_a_file_that_passes_and_is_not_overwritten(ready):
     assert gate(ready).returncode == 0
     again = gate(ready, "--init")
     assert again.returncode == 2
+    assert "--update" in again.stderr
     assert "--force" in again.stderr
-    assert gate(ready, "--init", "--force").returncode == 0
+
+
+def test_force_keeps_the_old_files_aside_and_says_so(ready):
+    mine = (ready.folder / "chunkscope.toml").read_text()
+    for name in ("chunkscope.toml.old", "chunkscope.toml.old1"):
+        run = gate(ready, "--init", "--force")
+        assert run.returncode == 0
+        assert f"the old chunkscope.toml is now {name}" in run.stderr
+    assert (ready.folder / "chunkscope.toml.old").read_text() == mine
+
+
+def test_update_shows_what_it_moves_and_asks_nothing(ready):
+    ready.write("chunkscope.toml", "# Mine.\n[gate.data]\nlongest_prompt = 150  # why\n")
+    run = gate(ready, "--update", CI="true")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        "--- chunkscope.toml",
+        "+++ chunkscope.toml (today)",
+        "@@ -2,2 +2,2 @@",
+        " [gate.data]",
+        "-longest_prompt = 150  # why",
+        "+longest_prompt = 230  # why",
+    ]
+    assert gate(ready).returncode == 0
+    again = gate(ready, "--update")
+    assert (again.returncode, again.stdout) == (0, "")
+    assert "there is nothing to move in chunkscope.toml" in again.stderr
+
+
+def test_update_fails_where_no_limit_can_be_moved(ready):
+    ready.write(
+        "chunkscope.toml", "[gate.data]\nlongest_prompt = 5\n[gate.freshness]\ndata = true\n"
+    )
+    run = gate(ready, "--update")
+    assert run.returncode == 1
+    assert "If that is intended:\n  chunkscope analyze data/" in run.stdout
+    assert "1 promise is broken" not in run.stderr
+    assert "no limit could be moved for that: 2 promises are broken" in run.stderr
 
 
 def test_init_writes_where_it_is_told(ready):
@@ -154,6 +194,9 @@ def test_init_writes_where_it_is_told(ready):
     [
         (["--json", "--format", "junit"], "exclude each other"),
         (["--init", "--json"], "leave out --json"),
+        (["--update", "--format", "github"], "--update writes a file"),
+        (["--update", "--init"], "choose"),
+        (["--update", "--force"], "only means something with --init"),
         (["--force"], "only means something with --init"),
         (["--format", "xml"], "junit"),
         (["--init", "--config", "pyproject.toml"], "[tool.chunkscope.gate]"),

@@ -51,7 +51,8 @@ def test_one_byte_more_breaks_it_for_that_dataset_alone(analyzed):
     (analyzed.folder / "data/a.jsonl").write_text(ROWS + "\n")
     verdicts = {v.subject: v for v in analyzed.gate(DATA).verdicts}
     assert not verdicts["a"].kept
-    assert verdicts["a"].note == "data/a.jsonl has changed"
+    assert verdicts["a"].found == "changed since it was counted"
+    assert verdicts["a"].note == "data/a.jsonl"
     assert verdicts["a"].promised_value != verdicts["a"].found_value
     assert verdicts["pack/inner"].kept
 
@@ -117,7 +118,8 @@ def test_a_plan_belongs_to_the_profile_it_was_made_from(place):
     broken = place.one("[freshness]\nplan = true")
     assert not broken.kept
     assert broken.found_value == digest_of(found) != broken.promised_value
-    assert "chunkscope recommend" in broken.note
+    assert broken.found == "made from another"
+    assert broken.if_intended == "chunkscope recommend"
 
 
 def test_a_verify_run_belongs_to_the_plan_it_measured(place):
@@ -130,7 +132,8 @@ def test_a_verify_run_belongs_to_the_plan_it_measured(place):
     replace(plan, created="2020-01-01T00:00:00+00:00").save(place.reports / "plan.json")
     broken = place.one("[freshness]\nverification = true")
     assert not broken.kept
-    assert "chunkscope verify" in broken.note
+    assert broken.found == "measured with another"
+    assert broken.if_intended == "chunkscope verify"
 
 
 def test_a_verify_run_without_a_plan_belongs_to_none(place):

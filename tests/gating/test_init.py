@@ -7,12 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chunkscope.engine.choices import Target
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings, load_findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
-from chunkscope.gating.starting_file import roomy, starting_text, toml
+from chunkscope.gating.limits import roomy
+from chunkscope.gating.starting_file import starting_text, toml
 from chunkscope.lengths.profile import Profile, Sample
+from chunkscope.planning.emit import emit
 from tests.gating.helpers import out_of_memory, run
 from tests.plans import TOKENIZER, dataset
 
@@ -41,9 +44,6 @@ def test_a_starting_file_of_everything_is_kept_and_covers_every_table(place, mon
 
 
 def test_the_commented_tables_are_right_once_their_files_are_there(place):
-    from chunkscope.engine.choices import Target
-    from chunkscope.planning.emit import emit
-
     plan = place.save_plan(place.save_profile())
     text, _ = start(place)
     head, examples = text.split("\n# Lengths against a profile")
@@ -58,13 +58,54 @@ def test_the_commented_tables_are_right_once_their_files_are_there(place):
     assert result.kept, result.broken
 
 
+def test_files_that_are_there_already_are_promised(place, monkeypatch):
+    """A baseline, an older measurement and arguments, made before the file."""
+    monkeypatch.chdir(place.folder)
+    plan = place.save_plan(place.save_profile())
+    place.save_verification()
+    place.save_verification(name="baseline/verify.json")
+    place.write("baseline/profile.json", (place.reports / "profile.json").read_text())
+    place.write("vllm.yaml", emit(plan, Target.VLLM_YAML).text + "\nenforce-eager: true\n")
+    text, result = start(place)
+    assert result.kept, result.broken
+    found = {v.promise for v in result.verdicts}
+    assert {"drift.p95", "drift.vanished_datasets", "settings.accepted", "settings.as-good",
+            "settings.allow", "speed.baseline.ttft_p95"} <= found  # fmt: skip
+    assert 'allow = ["enforce_eager"]' in text
+    assert "# [gate." not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("baseline/profile.json", "{", "damaged"),
+        ("vllm.yaml", "max-num-seqs: 0\n", "settings.accepted: it does not"),
+        ("vllm.yaml", "max-num-seqs: [\n", "vllm.yaml"),
+    ],
+)
+def test_a_file_that_cannot_be_promised_is_a_comment_that_says_why(
+    place, monkeypatch, name, content, said
+):
+    monkeypatch.chdir(place.folder)
+    place.save_plan(place.save_profile())
+    (place.folder / "baseline").mkdir()
+    (place.folder / name).write_text(content)
+    text, result = start(place)
+    assert result.kept
+    assert "# [gate.drift]" in text
+    assert "# [gate.settings]" in text
+    first = ("# baseline = ", "# file = ")
+    (line,) = [x for x in text.splitlines() if "broken today" in x and x.startswith(first)]
+    assert said in line
+
+
 def test_what_is_broken_today_is_only_a_comment(place, monkeypatch):
     monkeypatch.chdir(place.folder)
     place.save_plan(place.save_profile())
     place.save_profile(data=[5, 6_000])  # the plan is now of another profile
     text, result = start(place)
     assert result.kept
-    assert "\n# plan = true  # made from this profile; broken today: of " in text
+    assert "\n# plan = true  # made from this profile; broken today: made from another" in text
     assert "\n# data = true" in text, "the data of this profile are nowhere"
 
 

@@ -86,7 +86,6 @@ def _added(path: str) -> Verdict:
         promised="nothing new beside what was counted",
         found="not in the profile",
         found_value=path,
-        note="run `chunkscope analyze` again",
     )
 
 
@@ -94,15 +93,17 @@ def _unchanged(dataset: DatasetProfile, memo: DigestMemo, problem: str) -> Verdi
     found, note = _digest_now(dataset, memo)
     if problem and not note:
         found, note = None, problem
+    kept = found is not None and found == dataset.sha256
+    differs = "changed since it was counted" if found else "not known"
     return Verdict(
         promise="freshness.data",
         subject=dataset.name,
-        kept=found is not None and found == dataset.sha256,
-        promised=f"still {_short(dataset.sha256)}",
-        found=_short(found) if found else "not known",
+        kept=kept,
+        promised="as it was counted",
+        found="the same file" if kept else differs,
         promised_value=dataset.sha256,
         found_value=found,
-        note=note or (f"{dataset.path} has changed" if found != dataset.sha256 else ""),
+        note=note or ("" if kept else dataset.path),
     )
 
 
@@ -130,18 +131,14 @@ def file_of(path: str | Path) -> Path | None:
 
 def _belongs(what: str, made_from: str | None, name: str, today: str) -> Verdict:
     """Was this artefact made from the file of that name, as it is today?"""
-    makes = "chunkscope recommend" if what == "plan" else "chunkscope verify"
+    made = "made from" if what == "plan" else "measured with"
+    differs = f"{made} another" if made_from else "does not say"
     return Verdict(
         promise=f"freshness.{what}",
         subject=name,
         kept=made_from == today,
-        promised=f"of {_short(today)}",
-        found=f"of {_short(made_from)}" if made_from else "does not say",
+        promised=f"{made} this {name}",
+        found="it is" if made_from == today else differs,
         promised_value=today,
         found_value=made_from,
-        note="" if made_from == today else f"run `{makes}` again",
     )
-
-
-def _short(digest: str | None) -> str:
-    return digest[:12] if digest else "-"

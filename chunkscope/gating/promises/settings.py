@@ -68,7 +68,6 @@ def _stale(limits: SettingsPromises) -> Verdict:
         kept=False,
         promised="made from this profile",
         found="made from another",
-        note="run `chunkscope recommend` again",
         where=("settings", "must_be"),
     )
 

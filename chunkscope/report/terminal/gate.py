@@ -23,9 +23,38 @@ def show_gate(result: GateResult, console: "Console") -> None:
     console.print()
     # The figures need 51 columns; names give way, and are whole in the sentences below.
     console.print(_table(result, names=max(16, console.width - 51)))
-    for verdict in result.broken:
+    show_broken(result, console)
+
+
+def show_broken(result: GateResult, console: "Console") -> None:
+    """In full, and what to run; what follows from something stale stands below it."""
+    for cause, verdicts in _by_cause(result.broken).items():
         console.print()
-        console.print(_sentence(verdict))
+        if cause:
+            console.print(Text(printable(f"{cause}. This follows:")))
+        for verdict in verdicts:
+            console.print(Text(printable(f"{verdict.title}: {verdict.told}")))
+            if not cause:
+                _advise(verdict, console)
+        if cause:
+            _advise(verdicts[0], console)
+
+
+def _by_cause(broken: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+    """Those that follow from something stale first."""
+    causes = dict.fromkeys(verdict.because for verdict in broken if verdict.because)
+    return {
+        cause: verdicts
+        for cause in (*causes, "")
+        if (verdicts := [verdict for verdict in broken if verdict.because == cause])
+    }
+
+
+def _advise(verdict: Verdict, console: "Console") -> None:
+    """The command stands in a line of its own, to be copied."""
+    if verdict.if_intended:
+        console.print(Text("If that is intended:"))
+        console.print(Text(f"  {printable(verdict.if_intended)}", overflow="fold"))
 
 
 def _table(result: GateResult, names: int) -> Table:
@@ -61,7 +90,3 @@ def _cells(verdict: Verdict) -> list[Text]:
     label = key if verdict.subject == ALL else f"{key}: {verdict.subject}"
     told = (label, verdict.promised, verdict.found)
     return [mark, *(Text(printable(cell)) for cell in told)]
-
-
-def _sentence(verdict: Verdict) -> Text:
-    return Text(printable(f"{verdict.title}: {verdict.told}"))
