@@ -15,6 +15,7 @@ import yaml
 from tests.conftest import REPOSITORY
 from tests.update_readme import GUIDE
 
+ACTION = REPOSITORY / ".github" / "actions" / "gate"
 PAGE = (GUIDE / "gate.md").read_text(encoding="utf-8")
 
 
@@ -32,17 +33,27 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = folder / "chunkscope"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m chunkscope "$@"\n')
     program.chmod(0o755)
+    # `pip install` says what it would install: the environment is there already.
+    pip = folder / "python"
+    pip.write_text('#!/bin/sh\n[ "$1 $2 $3" = "-m pip install" ] && cd "$5" && exec pwd\n')
+    pip.chmod(0o755)
     return folder
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, programs: Path) -> Path:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Path:
     """A repository after the page's first commands, with its budget."""
-    shutil.copytree(REPOSITORY / "sample_data", tmp_path / "sample_data")
-    done = shell(block("sh", "gate --init"), tmp_path, programs)
+    place = tmp_path_factory.mktemp("prepared")
+    shutil.copytree(REPOSITORY / "sample_data", place / "sample_data")
+    done = shell(block("sh", "gate --init"), place, programs)
     assert done.returncode == 0, done.stderr
-    (tmp_path / "chunkscope.toml").write_text(block("toml", "[gate.data]"))
-    return tmp_path
+    (place / "chunkscope.toml").write_text(block("toml", "[gate.data]"))
+    return place
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, prepared: Path) -> Path:
+    return shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
 
 
 def shell(script: str, place: Path, programs: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -60,22 +71,51 @@ def shell(script: str, place: Path, programs: Path, **env: str) -> subprocess.Co
 
 
 def run_job(place: Path, programs: Path) -> list[subprocess.CompletedProcess[str]]:
-    """Every `run:` step in turn; a step that fails is the last."""
+    """The job's one step of ours: the action, with the job's inputs."""
     (job,) = yaml.safe_load(block("yaml", "jobs:"))["jobs"].values()
-    steps = [step["run"] for step in job["steps"] if "run" in step]
-    install, *rest = steps
-    assert install.startswith("pip install"), "the environment is there already"
-    done = []
-    for step in rest:
-        done.append(shell(step, place, programs, GITHUB_STEP_SUMMARY=str(place / "summary.md")))
+    _checkout, ours = job["steps"]
+    owner, action = ours["uses"].split("/.github/")
+    assert (owner, action) == ("OWNER/chunkscope", "actions/gate@main")
+    return run_action(place, programs, ours["with"])
+
+
+def run_action(
+    place: Path, programs: Path, given: dict[str, str]
+) -> list[subprocess.CompletedProcess[str]]:
+    """Every `run:` step in turn, as GitHub runs them; a step that fails is the last."""
+    action = yaml.safe_load((ACTION / "action.yml").read_text())
+    inputs = {name: about["default"] for name, about in action["inputs"].items()} | given
+    assert set(inputs) == set(action["inputs"])
+    done: list[subprocess.CompletedProcess[str]] = []
+    for step in action["runs"]["steps"]:
+        if "run" not in step or not wanted(step, inputs):
+            continue
+        assert step["shell"] == "bash", "a composite action has to say so"
+        assert "${{" not in step["run"], "what people write is no part of a script"
+        env = {name: filled(value, inputs) for name, value in step.get("env", {}).items()}
+        env |= {"GITHUB_STEP_SUMMARY": str(place / "summary.md"), "GITHUB_ACTION_PATH": str(ACTION)}
+        done.append(shell(step["run"], place, programs, **env))
         if done[-1].returncode:
             break
     return done
 
 
+def wanted(step: dict[str, str], inputs: dict[str, str]) -> bool:
+    condition = re.fullmatch(r"inputs\.(\w+) != ''", step.get("if", "inputs.gate != ''"))
+    return "if" not in step or inputs[condition[1]] != ""
+
+
+def filled(text: str, inputs: dict[str, str]) -> str:
+    return re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: inputs[found[1]], text)
+
+
 def run_hook(place: Path, programs: Path) -> subprocess.CompletedProcess[str]:
+    """The hook that the page's lines name, by its manifest."""
     (repository,) = yaml.safe_load(block("yaml", "hooks:"))["repos"]
-    (hook,) = repository["hooks"]
+    manifest = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text())
+    ((named,), (hook,)) = repository["hooks"], manifest
+    assert named["id"] == hook["id"]
+    assert (hook["language"], hook["pass_filenames"]) == ("python", False)
     return shell(hook["entry"], place, programs)
 
 
@@ -88,7 +128,9 @@ def grow(place: Path) -> None:
 
 def test_the_job_passes_on_unchanged_data(checkout, programs):
     done = run_job(checkout, programs)
-    assert [step.returncode for step in done] == [0, 0, 0], done[-1].stdout + done[-1].stderr
+    assert [step.returncode for step in done] == [0] * 4, done[-1].stdout + done[-1].stderr
+    assert Path(done[0].stdout.strip()).resolve() == REPOSITORY.resolve(), "installs this very code"
+    assert (REPOSITORY / "pyproject.toml").exists()
     assert done[-1].stdout.startswith("::notice title=chunkscope gate::")
     assert "promises kept" in (checkout / "summary.md").read_text()
 
@@ -96,18 +138,37 @@ def test_the_job_passes_on_unchanged_data(checkout, programs):
 def test_the_job_fails_when_the_data_grows(checkout, programs):
     grow(checkout)
     done = run_job(checkout, programs)
-    assert [step.returncode for step in done] == [0, 0, 1], done[-1].stderr
+    assert [step.returncode for step in done] == [0, 0, 0, 1], done[-1].stderr
     assert "title=data.longest_prompt of all together::" in done[-1].stdout
     assert "title=drift.max of code_repair::" in done[-1].stdout
     assert "title=settings." not in done[-1].stdout, "longer prompts still fit the model's context"
     assert "promises broken" in (checkout / "summary.md").read_text()
 
 
+def test_the_action_judges_what_is_committed_where_nothing_is_to_be_counted(checkout, programs):
+    grow(checkout)
+    _install, done = run_action(checkout, programs, {"gate": "reports --config chunkscope.toml"})
+    assert done.returncode == 1
+    assert "title=freshness.data of code_repair::" in done.stdout
+    (checkout / "chunkscope.toml").write_text("[gate]\n")
+    _install, done = run_action(checkout, programs, {})
+    assert done.returncode == 3
+    assert done.stdout.startswith("::error file=chunkscope.toml,title=chunkscope gate cannot judge")
+
+
+def test_what_stands_in_an_input_is_never_run(checkout, programs):
+    given = {"gate": "; touch stolen", "analyze": "$(touch stolen)"}
+    assert run_action(checkout, programs, given)[-1].returncode
+    assert not (checkout / "stolen").exists()
+
+
 def test_the_hook_passes_and_fails_likewise(checkout, programs):
     done = run_hook(checkout, programs)
     assert done.returncode == 0, done.stderr
     grow(checkout)
-    assert run_hook(checkout, programs).returncode == 1
+    done = run_hook(checkout, programs)
+    assert done.returncode == 1
+    assert "chunkscope analyze sample_data/" in done.stdout
 
 
 def test_the_speed_example_is_a_budget(tmp_path):
