@@ -22,7 +22,7 @@ _FLAGS = ("--check", "--json")  # which take no value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Staleness:
     """Something stale; promises that begin so rest on it."""
 
     sentence: str
@@ -38,7 +38,7 @@ def with_remedies(
     return [v if v.kept else _told(v, causes, commands) for v in verdicts]
 
 
-def _told(verdict: Verdict, causes: Iterable[Cause], commands: "_Commands") -> Verdict:
+def _told(verdict: Verdict, causes: Iterable[Staleness], commands: "_Commands") -> Verdict:
     for cause in causes:
         if verdict.promise.startswith(cause.promises):
             return replace(verdict, because=cause.sentence, if_intended=cause.command)
@@ -47,7 +47,7 @@ def _told(verdict: Verdict, causes: Iterable[Cause], commands: "_Commands") -> V
 
 def _causes(
     verdicts: Sequence[Verdict], evidence: Evidence, commands: "_Commands"
-) -> Iterator[Cause]:
+) -> Iterator[Staleness]:
     findings = evidence.findings
     plan, profile, verify = (
         findings.folder / name for name in ("plan.json", "profile.json", "verify.json")
@@ -56,13 +56,13 @@ def _causes(
     if changed:
         more = f" and {len(changed) - _NAMED:,} more" if len(changed) > _NAMED else ""
         named = ", ".join(changed[:_NAMED]) + more
-        yield Cause(
+        yield Staleness(
             sentence=f"The data are not those that {profile} was counted from: {named}",
             command=commands.analyze(),
             promises=("freshness.data", "data.", "drift."),
         )
     if findings.plan_is_of_this_profile is False:
-        yield Cause(
+        yield Staleness(
             sentence=f"{plan} was made from another profile than {profile}",
             command=commands.recommend(),
             promises=(
@@ -74,7 +74,7 @@ def _causes(
     measured = findings.verification
     is_other = findings.verification_is_of_this_plan is False
     if is_other and measured and measured.plan_digest:
-        yield Cause(
+        yield Staleness(
             sentence=f"{verify} was measured with another plan than {plan}",
             command=commands.verify(),
             promises=("freshness.verification", "memory.measured.", "speed."),
