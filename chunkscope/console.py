@@ -180,7 +180,7 @@ class VerifyProgress:
         self._setting_began = time.monotonic()
 
     def phase(self, phase: str, detail: str = "") -> None:
-        """loading, compiling, warming up, measuring."""
+        """loading, loading weights, compiling and so on, warming up, measuring."""
         self._phase = f"{phase}, {detail}" if detail else phase
 
     def progress(self, done: int, of: int) -> None:

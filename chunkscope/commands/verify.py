@@ -87,7 +87,7 @@ def verify(
         bool, typer.Option("--trust-remote-code", help="Let vLLM run the model's own code.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds that one setting may take.")
+        float, typer.Option(metavar="S", help="Seconds without a sign of life: then it is ended.")
     ] = 1800,
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="Measure a server that is already running.")

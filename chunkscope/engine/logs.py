@@ -14,9 +14,27 @@ CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([
 WEIGHTS = re.compile(r"Model loading took ([\d.]+) GiB")
 KV_GIB = re.compile(r"Available KV cache memory: ([\d.]+) GiB")
 GRAPHS = re.compile(r"Graph capturing finished in \d+ secs, took ([\d.]+) GiB")
-COMPILING = re.compile(
-    r"vLLM's torch\.compile|torch\.compile takes|Dynamo bytecode|Compiling a graph|Capturing CUDA"
-)
+# What an engine does before it is ready, by the last line that tells. Bars end in a return.
+STARTING = {
+    "loading weights": re.compile(
+        r"Starting to load model|Loading (?:model from|weights on|safetensors|pt |np_cache)"
+        r"|loading shards|checkpoint shards|downloading weights"
+    ),
+    "compiling": re.compile(
+        r"vLLM's torch\.compile|[Ss]tarting torch\.compile|torch\.compile takes|Dynamo bytecode"
+        r"|Compiling (?:a graph|model)|compiling function|Compile and warming up"
+        r"|Warming up model for the compilation"
+    ),
+    "building kernels": re.compile(
+        r"DeepGEMM warmup|JIT[- ](?:kernel warmup|compil)|Pre-compiling|Warming up .*kernels"
+        r"|Warming up FlashInfer"
+    ),
+    "autotuning kernels": re.compile(r"[Aa]utotun(?:e|ing)"),
+    "capturing CUDA graphs": re.compile(r"Capturing (?:CUDA graph|model)"),
+}
+NOT_DOING = re.compile(r"[Ss]kipping|disabled|finished|completed|took |with config: |activated")
+# Programs that make a kernel out of its source, the first time that it is needed.
+COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cudafe++", "ninja", "cc1plus", "fatbinary"})
 
 OUT_OF_MEMORY = (
     re.compile(r"CUDA out of memory\.?[^\n]*"),
@@ -67,8 +85,19 @@ def _last(pattern: re.Pattern[str], log: str) -> float | None:
     return float(found[-1].replace(",", "")) if found else None
 
 
-def is_compiling(text: str) -> bool:
-    return COMPILING.search(text) is not None
+def doing_in(log: str) -> str | None:
+    """What the engine was at last, as far as its log tells.
+
+    >>> doing_in("Loading weights on cuda ...\\nCapturing CUDA graphs (mixed):  10%")
+    'capturing CUDA graphs'
+    """
+    for line in reversed(re.split(r"[\r\n]+", log)):
+        if NOT_DOING.search(line):
+            continue
+        for doing, pattern in STARTING.items():
+            if pattern.search(line):
+                return doing
+    return None
 
 
 class Status(StrEnum):

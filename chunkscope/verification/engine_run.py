@@ -15,7 +15,6 @@ from chunkscope.engine.logs import (
     Sizes,
     Status,
     cause_in,
-    is_compiling,
     last_lines,
     sizes_in,
 )
@@ -27,9 +26,11 @@ from chunkscope.verification.machine import machine_of, refuse_another_machine
 from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Machine, Run, WorkerMemory
 from chunkscope.verification.settings import ComparedSetting
+from chunkscope.verification.signs_of_life import LOOK_EVERY_S, SignsOfLife, workers_of
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
+TELLING = ("measuring", "calibrating")  # it says of every answer that it is there
 MEASURED = Cause(status=Status.OK, text="")
 NOT_EMPTIED = (
     "vLLM did not empty its prefix cache before a repeat: some hits may be of earlier ones"
@@ -114,13 +115,17 @@ def measure(
         return Measured(run=_run(setting, record, refused), record=record)
     timed_out = interrupted = False
     with EngineProcess(job.python, job.task(setting), log) as process:
+        signs = SignsOfLife(log, lambda: workers_of(process.group))
         try:
-            for event in process.events(timeout_s=job.timeout_s):
-                _follow(event, record, job, process, listener)
-                if record.done:
+            for event in process.events():
+                if event is None:
+                    _watch(signs, record, job, listener)
+                else:
+                    signs.hear()
+                    _follow(event, record, job, listener)
+                timed_out = signs.silent_s > job.timeout_s
+                if record.done or timed_out:
                     break
-        except TimeoutError:
-            timed_out = True
         except KeyboardInterrupt:
             if not record.measured:
                 raise
@@ -135,18 +140,21 @@ def measure(
     return Measured(run=run, record=record, last_lines=tuple(last_lines(text)))
 
 
-def _follow(
-    event: dict[str, Any] | None,
-    record: EngineRecord,
-    job: EngineJob,
-    process: EngineProcess,
-    listener: VerifyProgress,
+def _watch(
+    signs: SignsOfLife, record: EngineRecord, job: EngineJob, listener: VerifyProgress
 ) -> None:
-    if event is None:
-        if record.phase == "loading" and is_compiling(process.log_text()):
-            record.phase = "compiling"
-            listener.phase("compiling")
+    """Until requests are measured an engine has a lot to do that it tells nobody."""
+    if record.phase in TELLING:
         return
+    signs.look(every_s=min(LOOK_EVERY_S, job.timeout_s / 4))
+    if record.start_s is None and signs.doing not in (None, record.phase):
+        record.phase = signs.doing or record.phase
+        listener.phase(record.phase)
+
+
+def _follow(
+    event: dict[str, Any], record: EngineRecord, job: EngineJob, listener: VerifyProgress
+) -> None:
     match event["event"]:
         case "phase":
             record.phase = event["phase"]
@@ -207,7 +215,7 @@ def _cause(record: EngineRecord, log: str, code: int, timeout_s: float | None) -
         )
     where = f"while {record.phase}"
     if timeout_s is not None:
-        text = f"no end within {timeout_s:,.0f} s: it was {record.phase}"
+        text = f"no sign of life for {timeout_s:,.0f} s: it was {record.phase}"
         return Cause(status=Status.TIMEOUT, text=text)
     found = cause_in(said, started=bool(record.workers))
     if found is not None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -63,16 +62,15 @@ class EngineProcess:
         self.end()
         self._folder.cleanup()
 
-    def events(self, *, timeout_s: float) -> Iterator[dict[str, Any] | None]:
-        """What the engine tells, and None whenever it tells nothing for a while.
+    @property
+    def group(self) -> int:
+        """The process group that all of it is in; the guard leads it."""
+        return self._guard.pid if self._guard else 0
 
-        Ends with the engine; TimeoutError when that takes longer than `timeout_s`.
-        """
-        deadline = time.monotonic() + timeout_s
+    def events(self) -> Iterator[dict[str, Any] | None]:
+        """What the engine tells, and None whenever it tells nothing for a while, till it ends."""
         pending = b""
         while True:
-            if time.monotonic() > deadline:
-                raise TimeoutError
             ready, _, _ = select.select([self._events], [], [], TICK_S)
             if not ready:
                 yield None

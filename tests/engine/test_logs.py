@@ -2,7 +2,7 @@
 
 import pytest
 
-from chunkscope.engine.logs import Status, cause_in, is_compiling, sizes_in
+from chunkscope.engine.logs import Status, cause_in, doing_in, sizes_in
 
 V24 = """
 (EngineCore pid=1) INFO 11-15 05:48:35 [gpu_model_runner.py:5255] Model loading took 3.02 GiB memory and 0.677729 seconds
@@ -80,6 +80,31 @@ def test_a_silent_log_says_nothing() -> None:
     assert cause_in(V24, started=True) is None
 
 
-def test_an_eager_engine_does_not_compile() -> None:
-    assert not is_compiling("Enforce eager set, disabling torch.compile and CUDAGraphs.")
-    assert is_compiling("[backends.py:1148] Dynamo bytecode transform time: 6.52 s")
+@pytest.mark.parametrize(
+    ("line", "doing"),
+    [
+        ("[gpu_model_runner.py:4959] Starting to load model /m...", "loading weights"),
+        ("Loading safetensors checkpoint shards:  50% Completed | 2/4", "loading weights"),
+        ("[backends.py:1148] Dynamo bytecode transform time: 6.52 s", "compiling"),
+        ("DeepGEMM warmup:  12%|#         | 120/1000 [00:10<01:10]", "building kernels"),
+        ("[kernel_warmup.py:176] JIT kernel warmup starting.", "building kernels"),
+        ("[autotuner.py:262] flashinfer.jit: [Autotuner]: Autotuning process starts ...",
+         "autotuning kernels"),
+        ("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):   2%|1 | 1/51",
+         "capturing CUDA graphs"),
+        ("Enforce eager set, disabling torch.compile and CUDAGraphs.", None),
+        ("Skipping FlashInfer autotune because it is disabled.", None),
+        ("Graph capturing finished in 12 secs, took 0.46 GiB", None),
+    ],
+)  # fmt: skip
+def test_a_line_tells_what_an_engine_is_doing(line, doing) -> None:
+    assert doing_in(line) == doing
+    assert doing_in(f"{line}\nINFO something else\n") == doing, "until another one tells"
+
+
+def test_a_real_start_is_followed(shared) -> None:
+    """As an H200 logged it: every phase in its turn."""
+    text = (shared / "data/vllm_logs/vllm-0.24.0-h200-serve-bench.log").read_text()
+    lines = text.splitlines()
+    seen = dict.fromkeys(doing_in("\n".join(lines[: n + 1])) for n in range(len(lines)))
+    assert list(seen) == [None, "loading weights", "compiling", "capturing CUDA graphs"]

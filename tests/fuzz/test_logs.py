@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.engine.logs import cause_in, is_compiling, last_lines, sizes_in
+from chunkscope.engine.logs import cause_in, doing_in, last_lines, sizes_in
 from chunkscope.simulation.trace import read_trace
 from tests.fuzz.helpers import Explore, changed, damaged, fine
 from tests.fuzz.test_formats import survives
@@ -87,7 +87,7 @@ def test_the_log_of_an_engine(explore: Explore) -> None:
         text = data.decode(errors="replace")
         with fine():
             sizes_in(text)
-            is_compiling(text)
+            doing_in(text)
             last_lines(text)
             for started in (True, False):
                 cause_in(text, started=started)

@@ -46,12 +46,14 @@ def measured(
     arrival_s: float = 0.0,
     listener: VerifyProgress = NOBODY,
     machine: Machine | None = None,
+    before: str = "",
+    timeout_s: float = 300,
 ) -> Measured:
-    """An engine that tells these events and ends with that code."""
+    """An engine that runs `before`, tells these events and ends with that code."""
     script = folder / "python"
     lines = json.dumps("".join(json.dumps(event) + "\n" for event in events))
     script.write_text(
-        f"#!{sys.executable}\nimport os, sys\n"
+        f"#!{sys.executable}\nimport os, sys\n{before}"
         f"os.write(int(os.environ['CHUNKSCOPE_EVENTS_FD']), {lines}.encode())\nsys.exit({code})\n"
     )
     script.chmod(0o755)
@@ -65,11 +67,50 @@ def measured(
         ),
         warm_up=[],
         repeats=1,
-        timeout_s=300,
+        timeout_s=timeout_s,
         machine=machine,
     )
     setting = ComparedSetting(name="plan", settings=Settings())
     return measure(setting, job, folder / "verify-plan.log", listener)
+
+
+class Watching(VerifyProgress):
+    """Lets the engine go on to the next thing when it is seen to do this one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder, self.seen = folder, []
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        super().phase(phase, detail)
+        self.seen.append(phase)
+        (self._folder / phase).touch()
+
+
+def test_what_an_engine_does_before_it_is_ready_is_told(tmp_path) -> None:
+    """It says so in its log alone, and waits till that is seen."""
+    said = {
+        "loading weights": "Starting to load model m...",
+        "compiling": "Dynamo bytecode transform time: 6.52 s",
+        "autotuning kernels": "Autotuning process starts",
+        "capturing CUDA graphs": "Capturing CUDA graphs (decode, FULL):  10%",
+    }
+    before = "import time\nfrom pathlib import Path\n" + "".join(
+        f"print({line!r}, flush=True)\n"
+        f"while not Path({str(tmp_path / phase)!r}).exists(): time.sleep(0.01)\n"
+        for phase, line in said.items()
+    )
+    watching = Watching(tmp_path)
+    found = measured(tmp_path, *BEGUN, REPEAT, MEASURED, before=before, listener=watching)
+    assert found.run.ok
+    assert watching.seen == list(said)
+
+
+def test_one_that_shows_no_sign_of_life_is_ended(tmp_path) -> None:
+    before = "import time\nprint('Starting to load model m...', flush=True)\ntime.sleep(600)\n"
+    found = measured(tmp_path, before=before, timeout_s=1.0)
+    assert found.run.status is Status.TIMEOUT
+    assert found.run.message == "no sign of life for 1 s: it was loading weights"
 
 
 def test_a_prefix_cache_that_was_not_emptied_is_noted_once(tmp_path) -> None:

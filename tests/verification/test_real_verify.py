@@ -19,7 +19,7 @@ import pytest
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.models import find_model
 from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.logs import Status
+from chunkscope.engine.logs import STARTING, Status
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
@@ -271,7 +271,7 @@ def test_an_engine_that_hangs_is_ended_when_its_time_is_over(place) -> None:
         signal_engine(place, signal.SIGSTOP, "chunkscope_engine.py")
         _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 5
-    assert "no end within 30 s: it was loading" in said
+    assert "no sign of life for 30 s: it was loading" in said
     assert place.result().run("plan").status is Status.TIMEOUT
     place.wait_until_nothing_is_left()
 
@@ -305,6 +305,7 @@ def test_likelihoods_send_one_token_and_read_no_cache(place) -> None:
     words = ["--only", "plan", "--task", "loglikelihood", "--shared-prefix", "256"]
     done = place.run(*words, "--requests", "11", "--repeats", "1")
     assert done.returncode == 0, done.stderr
+    assert any(doing in done.stderr for doing in STARTING), "what it did before it was ready"
     run = place.result().run("plan")
     assert round(run.figures.output_tokens_per_s * run.figures.makespan_s) == 11
     assert run.figures.prefix_hit_rate == 0.0
