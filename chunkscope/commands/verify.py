@@ -51,6 +51,7 @@ def verify(
     arrivals: Annotated[
         str, typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s.")
     ] = "batch",
+    concurrency: shared.Concurrency = None,
     slo: shared.Limits = None,
     max_output: shared.MaxOutput = None,
     task: Annotated[
@@ -117,6 +118,7 @@ def verify(
         requests=requests,
         seed=seed,
         arrivals=arrivals,
+        concurrency=concurrency,
         slo=read_slo(slo),
         task=task,
         max_output=max_output,

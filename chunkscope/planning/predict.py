@@ -92,6 +92,7 @@ def predict(
     if options.find_rate:
         options = _finding_rates(options, asked)
     requests, stretches, info, notes = _requests(plan, profile, options, asked)
+    concurrency = options.concurrency or info.concurrency
     circumstances = Circumstances(
         requests=requests,
         rules=rules_of(there.release),
@@ -99,13 +100,13 @@ def predict(
         stretches=stretches,
         prompt_logprobs=info.task == Task.LOGLIKELIHOOD,
         policy=options.policy,
-        concurrency=options.concurrency,
+        concurrency=concurrency,
         slo=options.slo,
     )
     simulation = Simulation(
         cost_model=cost,
         vllm=there.release.text,
-        workload=replace(info, concurrency=options.concurrency),
+        workload=replace(info, concurrency=concurrency),
         runs=(),
         warnings=(*cost.warnings, *there.uncovered(settings), *notes, *lowered),
         version=__version__,
@@ -325,6 +326,7 @@ def _of_trace(path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs
         task=(trace.task or plan.inputs.task).value,
         shared_prefix=trace.shared_prefix if asked is None else asked,
         left_out=len(found) - len(fitting),
+        concurrency=None if options.find_rate else trace.concurrency,
     )
     return requests, stretches, info, tuple(notes)
 

@@ -38,12 +38,13 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Requests in their order, and what their prompts share; of a `verify` run also its task."""
+    """Requests in their order, and what their prompts share; of a `verify` run how it sent them."""
 
     requests: tuple[Request, ...]
     stretches: tuple[Stretch, ...] = ()
     shared_prefix: int = 0  # where they are one that was asked for
     task: Task | None = None
+    concurrency: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -145,6 +146,7 @@ def _of_verify(path: Path) -> Trace:
         stretches=workload.stretches,
         shared_prefix=workload.shared_prefix,
         task=workload.task,
+        concurrency=workload.concurrency,
     )
 
 

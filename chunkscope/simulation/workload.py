@@ -63,6 +63,7 @@ class Workload:
     left_out: int = 0  # prompts of the profile that no engine would take at this length
     stretches: tuple[Stretch, ...] = ()
     order: SendOrder | None = None  # None where nobody wrote it down
+    concurrency: int | None = None  # requests that the client keeps under way; None: all
 
     def __post_init__(self) -> None:
         check_stretches(self.stretches, (request.stretch for request in self.requests))
@@ -100,6 +101,7 @@ class Workload:
             "output_tokens": [r.output_tokens for r in self.requests],
             "arrival_s": [round(r.arrival_s, 6) for r in self.requests],
             **({} if self.order is None else {"order": self.order}),
+            **({} if self.concurrency is None else {"concurrency": self.concurrency}),
             **(columns if self.stretches and not self.shared_prefix else {}),
         }
 
@@ -114,7 +116,7 @@ class Workload:
         if {len(column) for column in columns.values()} != {stored["requests"]}:
             raise SchemaError("the columns of the workload differ in length")
         kept = {f.name: stored[f.name] for f in fields(cls) if f.name not in _MADE}
-        kept |= {"order": stored.get("order")}
+        kept |= {name: stored.get(name) for name in _NOT_IN_EVERY_FILE}
         rows = zip(*columns.values(), strict=True)
         pairs = zip(parents, tokens, strict=True)
         return {
@@ -125,7 +127,8 @@ class Workload:
 
 
 _COLUMNS = ("prompt_tokens", "output_tokens", "arrival_s")
-_MADE = ("requests", "stretches", "order")  # out of columns, or not in every file
+_NOT_IN_EVERY_FILE = ("order", "concurrency")
+_MADE = ("requests", "stretches", *_NOT_IN_EVERY_FILE)  # the first two out of columns
 
 
 def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[float]:

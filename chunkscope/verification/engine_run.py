@@ -66,6 +66,7 @@ class EngineJob:
             "stretches": [(stretch.parent, stretch.tokens) for stretch in w.stretches],
             "ends": [r.stretch for r in w.requests],
             "repeats": self.repeats,
+            "concurrency": w.concurrency,
             "warm_up": [(prompt, output, 0.0) for prompt, output in self.warm_up],
             "requests": [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in w.requests],
             "prompts": self.prompts,
@@ -187,7 +188,8 @@ def _follow(
 
 def _keep_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) -> None:
     answers = [Answer(**answer) for answer in event["answers"]]
-    at_once = not any(request.arrival_s for request in job.workload.requests)
+    workload = job.workload
+    at_once = not workload.concurrency and not any(r.arrival_s for r in workload.requests)
     found = {TRICKLED: at_once and not event["held"], NOT_EMPTIED: not event["emptied"]}
     noted = (note for note, is_so in found.items() if is_so)
     record.notes = tuple(dict.fromkeys((*record.notes, *noted)))

@@ -105,6 +105,7 @@ def _prefix_hit_rate(
         rules=rules_of(release(machine.vllm)),
         step=step,
         prompt_logprobs=workload.task is Task.LOGLIKELIHOOD,
+        concurrency=workload.concurrency,
     )
     args = EngineArgs(
         **{name: engine[name] for name in SCHEDULED_BY},

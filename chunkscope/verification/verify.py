@@ -1,7 +1,7 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.costs.models.shape import ModelShape
@@ -47,6 +47,7 @@ class VerifyOptions:
     shared_prefix: int | None = None  # None: as the data has it
     order: SendOrder | None = None  # likewise
     slo: Slo = ()  # the plan's, if there are none
+    concurrency: int | None = None  # requests under way; None: the plan's, or all
     repeats: int = 3
     timeout_s: float = 1_800
     load_format: str = "auto"
@@ -223,6 +224,8 @@ def workload_for(
             order=options.order or plan.inputs.order,
         ),
     )
+    concurrency = options.concurrency or plan.inputs.concurrency
+    workload = replace(workload, concurrency=concurrency)
     if not options.data:
         return workload, None
     from chunkscope.verification.prompts import real_prompts

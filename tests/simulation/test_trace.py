@@ -61,6 +61,7 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
         task=Task.LOGLIKELIHOOD,
         long_over=2_048,
         shared_prefix=8,
+        concurrency=7,
     )
     found = {"schema": "chunkscope/verify/1", "workload": sent.to_json(), "runs": []}
     trace = read_trace(written(tmp_path, "verify.json", json.dumps(found)))
@@ -69,6 +70,7 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
         (20, 2, 0.25),
     ]
     assert (trace.shared_prefix, trace.task) == (8, Task.LOGLIKELIHOOD)
+    assert trace.concurrency == 7
     assert trace.stretches == (Stretch(parent=-1, tokens=8),)
     assert {request.stretch for request in trace.requests} == {0}
 

@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from aiohttp import web
@@ -71,6 +71,23 @@ def notes(run: Run) -> list[str]:
 def run_of(answer=None, **changes) -> Run:
     with OddServer(answer=answer) as server:
         return measure(server, **changes)[2]
+
+
+def test_at_most_so_many_requests_are_under_way():
+    under_way, most = 0, 0
+
+    async def answer(request):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        told = await streamed("a", "b", "c", pause_s=0.01)(request)
+        under_way -= 1
+        return told
+
+    with OddServer(answer=answer) as server:
+        run = measure(server, replace(workload(*[5] * 9), concurrency=2))[2]
+    assert run.ok, run.message
+    assert most == 2
 
 
 # -- the address ---------------------------------------------------------------------------------

@@ -98,6 +98,36 @@ def test_all_wait_in_the_engine_when_the_clock_starts():
     assert sender.tokens_per_s > 0
 
 
+def test_a_client_that_keeps_two_under_way_sends_the_next_when_one_ends():
+    """And does not hold back what warms up, or measures steps."""
+    from chunkscope_sender import Sender
+
+    async def go():
+        engine, most = Engine(), 0
+        generate = engine.generate
+
+        async def watched(*args):
+            nonlocal most
+            async for answer in generate(*args):
+                most = max(most, len(engine.waiting))
+                yield answer
+
+        engine.generate = watched
+        sender = Sender(engine, {**TASK, "ends": [-1] * 8, "concurrency": 2}, vocab=32_000)
+        await sender.warm_up([(5, 2, 0.0)] * 6)
+        warmed, most = most, 0
+        answers = await sender.send([(10, 3, 0.0)] * 8, "0")
+        return warmed, most, sender.held, answers
+
+    warmed, most, held, answers = asyncio.run(go())
+    assert (warmed, most, held) == (6, 2, False)
+    sent_at = [answer["sent"] for answer in answers]
+    ends = [answer["times"][-1] for answer in answers]
+    assert sent_at == sorted(sent_at)
+    for place in range(2, 8):
+        assert sum(end <= sent_at[place] for end in ends) >= place - 1
+
+
 def test_an_older_vllm_gets_them_as_they_come():
     _, sender, answers = sent({"can_pause": False}, REQUESTS)
     assert not sender.held

@@ -48,6 +48,18 @@ def test_the_workload_leaves_room_for_the_plans_max_model_len() -> None:
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
 
 
+def test_as_many_are_under_way_as_asked_or_as_the_plan_was_made_for() -> None:
+    found, aim = profile(data=MIXED), {"concurrency": 9}
+    for options, made, expected in (
+        ({}, plan(MIXED), None),
+        ({}, plan(MIXED, **aim), 9),
+        ({"concurrency": 3}, plan(MIXED, **aim), 3),
+    ):
+        workload, _ = workload_for(made, found, VerifyOptions(**options))
+        assert workload.concurrency == expected
+        assert ("concurrency" in workload.to_json()) is (expected is not None)
+
+
 def test_real_prompts_and_a_shared_prefix_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="--shared-prefix and --data exclude each other"):
         VerifyOptions(data=["rows.jsonl"], shared_prefix=0)

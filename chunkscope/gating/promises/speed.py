@@ -76,6 +76,7 @@ def _circumstances(of: Verification) -> dict[str, object]:
         "number of GPUs": machine and machine.gpus,
         "task": workload.task,
         "arrivals": workload.arrivals,
+        "number of requests under way": workload.concurrency,
         "number of requests": len(workload.requests),
         "shared prefix": workload.shared_prefix,
     }

@@ -63,6 +63,9 @@ def _headline(v: Verification) -> Text:
 def _about(v: Verification) -> Iterator[str]:
     w = v.workload
     sent = "all at once" if w.arrivals == "batch" else f"arriving at {w.arrivals}"
+    if w.concurrency is not None:
+        under_way = f"at most {w.concurrency:,} under way"
+        sent = under_way if w.arrivals == "batch" else f"{sent}, {under_way}"
     yield (
         f"{plural(len(w.requests), 'request')} {sent}: {w.input_tokens:,} tokens in, "
         f"{w.output_tokens:,} out; {escape(v.source)}, seed {w.seed}; "

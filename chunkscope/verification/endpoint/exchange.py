@@ -23,15 +23,25 @@ class Exchange:
     late_s: float = 0.0
 
     async def send(
-        self, bodies: Sequence[bytes], at: Sequence[float], answered: Callable[[], None]
+        self,
+        bodies: Sequence[bytes],
+        at: Sequence[float],
+        answered: Callable[[], None],
+        *,
+        concurrency: int | None = None,
     ) -> list[Answer]:
-        """All at their times; the answers in the same order. The first failure ends it."""
+        """All at their times, at most so many under way; the answers in the same order.
+
+        The first failure ends it.
+        """
         begin = time.perf_counter()
+        places = asyncio.Semaphore(concurrency or len(bodies))
 
         async def one(body: bytes, when: float) -> Answer:
             if (wait := begin + when - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
-            answer = await self._exchange(body, begin)
+            async with places:
+                answer = await self._exchange(body, begin)
             answered()
             return answer
 

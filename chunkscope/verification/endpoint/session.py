@@ -287,7 +287,8 @@ class _Session:
         self.sent, self.answered = len(requests), 0
         exchange = Exchange(self.connection, self.form)
         at = [request.arrival_s for _, request in requests]
-        answers = await exchange.send(bodies, at, self._one_more)
+        most = self.workload.concurrency
+        answers = await exchange.send(bodies, at, self._one_more, concurrency=most)
         _refuse_impossible(answers, [request for _, request in requests], self.server)
         if repeat >= 0:
             self.late_s = max(self.late_s, exchange.late_s)

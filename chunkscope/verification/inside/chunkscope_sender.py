@@ -36,13 +36,19 @@ class Sender:
     ) -> "list[dict[str, Any]]":
         """The answers in the order of the requests, in seconds since all of this began.
 
-        Those that are to be sent at once all wait in the engine when the clock starts.
+        Those that are to be sent at once all wait in the engine when the clock starts. A client
+        that keeps some under way sends the next when one of them ends.
         """
+        most = self._task.get("concurrency") if name.isdigit() else None
+        places = asyncio.Semaphore(most or len(requests))
         prompts = [self._ids.prompt(name, i, request[0]) for i, request in enumerate(requests)]
-        self.held = not any(request[2] for request in requests) and await self._hold()
+        at_once = not most and not any(request[2] for request in requests)
+        self.held = at_once and await self._hold()
         begin = time.perf_counter()
         tasks = [
-            asyncio.create_task(self._one(f"{name}.{i}", prompts[i], r[1], begin + r[2], tell))
+            asyncio.create_task(
+                self._one(f"{name}.{i}", prompts[i], r[1], begin + r[2], places, tell)
+            )
             for i, r in enumerate(requests)
         ]
         if self.held:
@@ -77,16 +83,23 @@ class Sender:
         return begin
 
     async def _one(
-        self, name: str, ids: "list[int]", output: int, when: float, tell: "Callable[[], None]"
+        self,
+        name: str,
+        ids: "list[int]",
+        output: int,
+        when: float,
+        places: asyncio.Semaphore,
+        tell: "Callable[[], None]",
     ) -> "dict[str, Any]":
         if (wait := when - time.perf_counter()) > 0:
             await asyncio.sleep(wait)
-        sent, cached = time.perf_counter(), None
-        prompt = {"prompt_token_ids": ids}
-        async for answer in self._engine.generate(prompt, self._params(output), name):
-            if self._streams:
-                self._tokens.note(name, len(answer.outputs[0].token_ids))
-            cached = getattr(answer, "num_cached_tokens", None)
+        async with places:
+            sent, cached = time.perf_counter(), None
+            prompt = {"prompt_token_ids": ids}
+            async for answer in self._engine.generate(prompt, self._params(output), name):
+                if self._streams:
+                    self._tokens.note(name, len(answer.outputs[0].token_ids))
+                cached = getattr(answer, "num_cached_tokens", None)
         tell()
         times, counts = self._tokens.take(name)
         return {"sent": sent, "times": times, "counts": counts, "cached": cached}
