@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.options import PROFILE, Output, Quiet, model_option
+from chunkscope.commands.options import PROFILE, Output, Quiet, SharedCache, model_option
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -232,6 +232,7 @@ def analyze(
     quiet: Quiet = False,
     output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
     output: Output = PROFILE,
+    _shared_cache: SharedCache = None,
 ) -> None:
     """Measure how long the prompts are, in the model's own tokens.
 

@@ -72,6 +72,23 @@ SentIn = Annotated[
     ),
 ]
 AskedTask = Annotated[Task, typer.Option(help="What the eval asks of the model.")]
+
+
+def _share_cache(folder: Path | None) -> None:
+    from chunkscope.artefacts.folders import share_cache
+
+    share_cache(folder)
+
+
+SharedCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--shared-cache",
+        metavar="FOLDER",
+        callback=_share_cache,
+        help="Cache that others can write too: it is believed. [env: CHUNKSCOPE_SHARED_CACHE]",
+    ),
+]
 MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."
 Seed = Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")]
 Json = Annotated[bool, typer.Option("--json", help="The artefact on stdout.")]

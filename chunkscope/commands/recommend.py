@@ -11,7 +11,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands import options
-from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output
+from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, SharedCache
 from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Target, Task
 from chunkscope.errors import EngineError, MissingError
 
@@ -85,6 +85,7 @@ def recommend(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The plan on stdout.")] = False,
     output: Output = PLAN,
+    _shared_cache: SharedCache = None,
 ) -> None:
     """Choose a chunking mode and the exact vLLM arguments.
 

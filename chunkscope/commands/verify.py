@@ -99,6 +99,7 @@ def verify(
     as_json: shared.Json = False,
     quiet: shared.Quiet = False,
     output: shared.Output = shared.VERIFY,
+    _shared_cache: shared.SharedCache = None,
 ) -> None:
     """Measure the plan on a real vLLM: memory, latency, throughput.
 
