@@ -640,6 +640,20 @@ def test_names_and_versions_of_a_server_that_was_sent_a_key_are_not_shown():
         assert KEY[::-1] not in everything_said(measure(server, key=KEY))
 
 
+def test_the_only_model_of_a_server_that_was_sent_a_key_is_not_named_by_it():
+    listed = {"data": [{"id": KEY[::-1], "max_model_len": 100}]}
+    with OddServer(models=listed) as server:
+        subject = measure(server, workload(5, 9), key=KEY, repeats=1)[1]
+        assert subject.name.startswith("(not shown, for a key was sent; sha256 ")
+        assert server.bodies[-1]["model"] == KEY[::-1]  # it is asked for by its name
+        with pytest.raises(InputError, match="not shown") as raised:
+            measure(server, workload(200, 9), key=KEY)
+        assert KEY[::-1] not in everything_said(raised.value)
+    with OddServer(models={"data": [{"id": "mine"}]}) as server:
+        named = measure(server, workload(5, 9), key=KEY, model="mine", repeats=1)[1]
+    assert named.name == "mine"  # the user's own word
+
+
 def test_an_error_in_the_stream_is_quoted_without_the_key():
     bad = f'data: {{"error": "who is {KEY}?"}}\n\n'.encode()
     with OddServer(answer=after(4, raw(bad))) as server:

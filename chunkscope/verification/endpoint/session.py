@@ -68,11 +68,14 @@ def measure_endpoint(
         listener.phase("connecting")
         async with connection:
             server = await meet(connection, model)
-            _refuse_what_does_not_fit(workload, server)
+            # Where a key was sent, by what the user called it or not at all.
+            hidden = connection.has_key and server.model != model
+            name = connection.safe(server.model) if hidden else server.model
+            _refuse_what_does_not_fit(workload, server, name)
             session = _Session(connection, server, workload, prompts, listener, slo)
             run = await session.run(repeats, timeout_s)
         machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
-        return machine, Subject(name=server.model, load_format="endpoint"), run
+        return machine, Subject(name=name, load_format="endpoint"), run
 
     return asyncio.run(measure())
 
@@ -89,7 +92,7 @@ def _allow_files(requests: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
+def _refuse_what_does_not_fit(workload: Workload, server: Server, name: str) -> None:
     room = server.max_model_len
     sizes = [r.prompt_tokens + r.output_tokens for r in workload.requests]
     if room is None or max(sizes) <= room:
@@ -97,7 +100,7 @@ def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
     over = sum(size > room for size in sizes)
     raise InputError(
         f"{over:,} of {len(sizes):,} requests do not fit: the longest takes {max(sizes):,} tokens "
-        f"with its answer, {server.model} is served with room for {room:,}",
+        f"with its answer, {name} is served with room for {room:,}",
         hint="serve it with a larger max_model_len, or lower --max-output",
     )
 
