@@ -6,11 +6,13 @@ links lead to it. What is left out of a folder is said, never silently dropped.
 
 import glob
 import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.archives import Member, members
 from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
@@ -130,6 +132,8 @@ class _Search:
     def _stdin(self) -> None:
         if not self._is_new("-"):
             return
+        if sys.stdin is not None and sys.stdin.isatty():
+            say("reading from the terminal: type or paste the data, then Ctrl-D")
         found = self.options.input_format or kind_of_packed(peek_stdin())
         if found not in FORMATS:
             what = f"a {found} archive" if found else "neither text nor parquet"

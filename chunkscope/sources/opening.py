@@ -2,13 +2,17 @@
 
 import tempfile
 from pathlib import Path
-from typing import IO
+from threading import Timer
+from typing import IO, BinaryIO
 
+from chunkscope.console import say
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, cannot_read
 from chunkscope.sources.byte_stream import ByteStream, FileStream
 from chunkscope.sources.compression import decompressed
 from chunkscope.sources.encodings import as_utf8
+
+_PATIENCE_S = 1.0
 
 
 def open_bytes(file: Path, *, shown: str, encoding: str = "utf-8", text: bool = True) -> ByteStream:
@@ -22,9 +26,22 @@ def open_bytes(file: Path, *, shown: str, encoding: str = "utf-8", text: bool = 
 def open_raw(file: Path, shown: str, *, start: int = 0) -> ByteStream:
     """A file's bytes as they are, from one of them on."""
     try:
-        return FileStream(file.open("rb", buffering=0), shown, start=start)
+        return FileStream(_opened(file, shown), shown, start=start)
     except OSError as error:
         raise cannot_read(shown, error) from error
+
+
+def _opened(file: Path, shown: str) -> BinaryIO:
+    """A named pipe opens when somebody opens its other end: say so if nobody does."""
+    if not file.is_fifo():
+        return file.open("rb", buffering=0)
+    waits = Timer(_PATIENCE_S, say, [f"waiting: {shown} is a pipe, and nobody writes to it yet"])
+    waits.daemon = True
+    waits.start()
+    try:
+        return file.open("rb", buffering=0)
+    finally:
+        waits.cancel()
 
 
 def unwrapped(raw: ByteStream, shown: str, *, encoding: str, text: bool) -> ByteStream:

@@ -113,6 +113,36 @@ def test_ctrl_c_ends_a_scan_that_waits_for_standard_input(tmp_path: Path) -> Non
         ended_by_ctrl_c(scan)
 
 
+def test_a_pipe_that_nobody_writes_to_is_waited_for_aloud(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "nobody.jsonl")
+    with scanning(tmp_path, "nobody.jsonl") as scan:
+        assert scan.stderr
+        for line in scan.stderr:
+            if line == b"waiting: nobody.jsonl is a pipe, and nobody writes to it yet\n":
+                break
+        else:
+            pytest.fail("it ended without a word")
+        ended_by_ctrl_c(scan)
+
+
+def test_a_terminal_is_read_aloud(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    words = command("-", "--field", "prompt")
+    try:
+        with started(
+            words, cwd=tmp_path, env=environment(), stdin=theirs, stderr=subprocess.PIPE
+        ) as scan:
+            assert scan.stderr
+            said = scan.stderr.readline()
+            assert said == b"reading from the terminal: type or paste the data, then Ctrl-D\n"
+            os.write(ours, b'{"prompt": "one"}\n' + b"\x04" * 9)  # each read ends with one
+            scan.stderr.read()
+            assert scan.wait(PATIENCE_S) == 0
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 @on_linux
 def test_ctrl_c_in_the_middle_of_a_large_file(tmp_path: Path) -> None:
     row = json.dumps({"prompt": "and on and on " * 400}).encode() + b"\n"
