@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _BATCH_CHARS = 1 << 20
 _BATCH_ROWS = 2000
 _MOST_ON_THEIR_WAY = 4
+_MOST_CHAT_CHARS = 1 << 29  # of a chunk: it holds one row of any size, or many small ones
 _MOST_RENDERED = 1  # chunks at a time; each is larger than a batch of texts
 # Of a prompt that is compared with others: no model reads a longer one, and its ids would take more
 # memory than everything else.
@@ -123,7 +124,7 @@ class _Texts:
         self.begin = compiled.begin_text
         # An exact check counts every row whole: cuts are part of what it checks.
         self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
-        self.on_their_way: deque[tuple[list[Any], Future[Any]]] = deque()
+        self.on_their_way: deque[tuple[list[Any], Future[Any], int]] = deque()
         self.hashes = _block_hashes(tally) if by.options.prefixes else None
         tally.near_misses = _near_misses() if by.options.prefixes else None
         self.share = share or self._share
@@ -149,7 +150,7 @@ class _Texts:
             self.counting.expect(chars, sum(map(len, cut)))
             ids_or_counts = self.counting.id_bytes if self.hashes else self.counting.count
             future = self.pool.submit(ids_or_counts, cut)
-            self.on_their_way.append((rows[start:end], future))
+            self.on_their_way.append((rows[start:end], future, chars))
             if len(self.on_their_way) > _MOST_ON_THEIR_WAY:
                 self._take()
 
@@ -159,7 +160,7 @@ class _Texts:
         self.tally.add_answers(positions, lengths)
 
     def count_outputs(self, texts: list[str]) -> list[int]:
-        return self.counting.count(texts) if texts else []
+        return self.counting.counted(texts) if texts else []
 
     def finish(self) -> None:
         while self.on_their_way:
@@ -174,13 +175,14 @@ class _Texts:
         self.hashes = None
 
     def _take(self) -> None:
-        positions, future = self.on_their_way.popleft()
+        positions, future, chars = self.on_their_way.popleft()
+        found = self.counting.awaited(future, chars)
         if self.hashes:
-            taken = self.shared.taken(future.result())
+            taken = self.shared.taken(found)
             self.share(positions, taken)
             lengths = taken.lengths
         else:
-            lengths = self.shared.lengths(future.result())
+            lengths = self.shared.lengths(found)
         if self.added:
             lengths = [length + self.added for length in lengths]
         self.take(positions, lengths)
@@ -229,7 +231,7 @@ class _Chats:
 
     def _take(self) -> None:
         prompts, future = self.on_their_way.popleft()
-        texts_or_ids: list[Any] = future.result()
+        texts_or_ids: list[Any] = self.texts.counting.awaited(future, _MOST_CHAT_CHARS)
         positions: list[int] = []
         made: list[Any] = []
         chats: list[str] = []
@@ -414,7 +416,7 @@ class _Requests:
     def finish(self) -> None:
         if self._texts is not None:
             self._texts.finish()
-            self.tally.scoring = self.scored.measured(self._texts.counting.count)
+            self.tally.scoring = self.scored.measured(self._texts.counting.counted)
         if not self.is_comparable:
             self.tally.compared = None
         if self.counted_itself:

@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.console import ScanProgress
-from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
+from chunkscope.errors import (
+    ChunkscopeError,
+    InputError,
+    MissingError,
+    StillRunning,
+    UsageError,
+)
 from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.counters import CountedBy, NoTokenizer, counter_for
 from chunkscope.lengths.options import AnalyzeOptions
@@ -262,7 +268,7 @@ class _Dataset:
                             self._count(reader, self.selection)
                     else:
                         self._count_piece(self.selection)
-        except (UsageError, MissingError):
+        except (UsageError, MissingError, StillRunning):
             raise  # it is not about this dataset
         except ChunkscopeError as error:
             return self.result(error)

@@ -7,16 +7,22 @@ from typing import Any
 from chunkscope.errors import InputError, MissingError
 
 
-def load_auto(folder: Path, *, trust_remote_code: bool = False) -> Any:
-    # It is a local folder: no request may leave the machine, and no advice be printed.
+def auto_tokenizer() -> Any:
+    """The class, which takes a second to import."""
+    # Of a local folder: no request may leave the machine, and no advice be printed.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     from transformers import AutoTokenizer
     from transformers.utils import logging
 
     logging.set_verbosity_error()
+    return AutoTokenizer
+
+
+def load_auto(folder: Path, *, trust_remote_code: bool = False) -> Any:
+    made_by = auto_tokenizer()
     try:
-        return AutoTokenizer.from_pretrained(
+        return made_by.from_pretrained(
             str(folder), trust_remote_code=trust_remote_code, local_files_only=True
         )
     except ImportError as error:

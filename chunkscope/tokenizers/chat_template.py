@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from chunkscope.errors import InputError
+from chunkscope.sources.base import printable
 from chunkscope.sources.chat import Conversation, part_content, string_content
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
     if "default" in named:
         return named["default"]
     raise InputError(
-        f"several chat templates, none called default: {', '.join(sorted(named)) or 'none'}",
+        f"several chat templates, none called default: {printable(', '.join(sorted(named)))}",
         hint="give one with --chat-template FILE",
     )
 

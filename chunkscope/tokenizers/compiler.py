@@ -7,8 +7,9 @@ transformers.
 
 import gc
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from chunkscope.tokenizers.cutting import cuts_agree, may_cut_json, may_cut_patt
 from chunkscope.tokenizers.engines import Counts, version
 from chunkscope.tokenizers.files import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.guard import guarded
+from chunkscope.tokenizers.probe import prove_loadable
 from chunkscope.tokenizers.references import (
     load_json,
     load_sentencepiece,
@@ -49,6 +51,7 @@ from chunkscope.tokenizers.references import (
     reference,
 )
 from chunkscope.tokenizers.relevant import build_index, build_rank_index
+from chunkscope.tokenizers.watch import Watch
 
 _LAYOUT = "5"  # raise when the files below change their meaning
 _CONTENT = "content"
@@ -90,8 +93,10 @@ def _compile(folder: Path, key: str, found: TokenizerFiles, trust_remote_code: b
     # Millions of small objects come and go; looking for cycles among them doubles the time.
     gc.disable()
     try:
-        with guarded(f"the tokenizer {found.name}"):
-            compiled = _BUILDERS[found.kind](found, blank, trust_remote_code)
+        with guarded(name := f"the tokenizer {found.name}"):
+            _prove(found)
+            build = partial(_BUILDERS[found.kind], found, blank, trust_remote_code)
+            compiled = Watch(name).call(build)
             meta = orjson.dumps({**_meta(compiled), _CONTENT: _content(folder)})
     finally:
         gc.enable()
@@ -99,6 +104,15 @@ def _compile(folder: Path, key: str, found: TokenizerFiles, trust_remote_code: b
     write_checked(folder / "meta.json", meta)
     pruning.prune(folder.parent, "*", most_bytes=_MOST_BYTES)
     return compiled
+
+
+def _prove(found: TokenizerFiles) -> None:
+    """That it can be loaded within limits; meanwhile what is needed next is imported."""
+    with ThreadPoolExecutor(1) as beside:
+        trial = beside.submit(prove_loadable, found)
+        if found.kind is TokenizerKind.HF:
+            auto.auto_tokenizer()
+        trial.result()
 
 
 def is_compiled(found: TokenizerFiles, content: str) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
-from chunkscope.errors import ChunkscopeError, InputError, MissingError
+from chunkscope.errors import ChunkscopeError, InputError, MissingError, OverLimit
 
 _QUESTION = struct.Struct("<QdQ")  # its size, then the limits
 _ANSWER = struct.Struct("<Q")
@@ -39,10 +39,6 @@ class Limits(NamedTuple):
 
     seconds: float
     memory: int
-
-
-class OverLimit(InputError):  # noqa: N818  (it is what the program did)
-    """A stranger's program took more than it is given."""
 
 
 class Confined:
@@ -74,6 +70,10 @@ class Confined:
             return rest[0]
         error = MissingError if kind == "missing" else InputError
         raise error(rest[0], hint=rest[1])
+
+    def end(self) -> None:
+        """End the processes that nobody asks at the moment."""
+        self._idle.clear()
 
 
 def _too_large(limits: Limits, what: str) -> OverLimit:

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from chunkscope.tokenizers.engines import (
 from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.references import Reference, reference, reference_name, source_reference
 from chunkscope.tokenizers.row_sample import RowSample
+from chunkscope.tokenizers.watch import Watch
 
 # With less text than this to come, an engine that loads at once is done before one that counts
 # twice as fast has been loaded.
@@ -78,8 +80,10 @@ class Counting:
         # What is made ready may be wrong with its engines: an exact check trusts the source alone.
         self._source: Reference | None = source_reference(compiled) if exact else None
         self._exact = exact
+        self._watch = Watch(f"the tokenizer {compiled.source.name}")
         self._sample = RowSample()
         self._lock = threading.RLock()
+        self._has_counted = False
         self._engine: CountingEngine | None = None
         self._trusted: list[tuple[Loader, CountingEngine]] = []  # all that counted in this run
         self._choose((*QUICK_TO_LOAD, QUICK_TO_COUNT))
@@ -115,6 +119,14 @@ class Counting:
         with self._guarded():
             return [ids for some in _some_at_a_time(texts) for ids in engine.id_bytes(some)]
 
+    def awaited(self, job: "Future[T]", chars: int) -> T:
+        """What a job makes that another thread does with this; StillRunning if it never ends."""
+        return self._watch.result(job, chars)
+
+    def counted(self, texts: list[str]) -> Counts:
+        """`count`, in another thread."""
+        return self._watch.call(lambda: self.count(texts), sum(map(len, texts)))
+
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(f"the tokenizer {self.compiled.source.name}")
 
@@ -126,7 +138,8 @@ class Counting:
         """
         if self._hand_over and self._hand_over.pays(read_chars, counted_chars):
             self._hand_over = None
-            threading.Thread(target=self._choose, args=((QUICK_TO_COUNT,),), daemon=True).start()
+            # No daemon: native code that still loads when Python ends aborts the process.
+            threading.Thread(target=self._choose, args=((QUICK_TO_COUNT,),), daemon=False).start()
 
     def sample(self, texts: list[str]) -> None:
         """Remember some of the run's own texts for the check at the end, from all over it."""
@@ -136,9 +149,15 @@ class Counting:
     def sample_agrees(self) -> bool:
         """Whether the sample has the same lengths by the reference; a wrong engine is barred."""
         with self._lock:
+            self._has_counted = True
             engines, sample = list(self._trusted), self._sample.texts()
         if not engines or not sample or self._exact:
             return True
+        if self._watch.gave_up:
+            return False
+        return self._watch.call(lambda: self._agree(engines, sample), sum(map(len, sample)))
+
+    def _agree(self, engines: list[tuple[Loader, CountingEngine]], sample: list[str]) -> bool:
         expected = relevant.count(self.compiled, sample)
         if expected is None:
             expected = list(self.reference.count(sample))
@@ -192,6 +211,8 @@ class Counting:
         if engine is None:
             self._bar(loader, strings=0, different=0)
             return None
+        if verdict is None and self._has_counted:
+            return None  # it is too late for it: let another run judge
         if verdict is None:
             verdict = conformance.judge(
                 self.compiled, loader.name, engine, self._compiled_reference

@@ -147,6 +147,9 @@ def _splintr(tokenizer: Any) -> CountingEngine:
         return [length - added for length in lengths(texts)] if added else lengths(texts)
 
     def ids(texts: list[str]) -> Ids:
+        if not added:
+            return [memoryview(found).cast("I").tolist() for found in flat_ids(texts)]
+        lengths(texts)  # what never ends does so here, where it lets other threads run
         return [tokenizer.encode_raw(text) for text in texts]
 
     plain = None if added else flat_ids

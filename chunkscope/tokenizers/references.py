@@ -61,15 +61,9 @@ def source_reference(compiled: Compiled) -> Reference:
         return _by_tokenizers(backend)
     if source.kind is TokenizerKind.SENTENCEPIECE:
         return _sentencepiece(compiled)
-    import tiktoken
-
     if source.kind is TokenizerKind.TIKTOKEN:
         return _by_tiktoken(compiled, load_tiktoken(source.encoding))
-    ranks, pattern = read_tekken(source.files[0])
-    encoding = tiktoken.Encoding(
-        "source", pat_str=pattern, mergeable_ranks=dict(ranks), special_tokens={}
-    )
-    return _by_tiktoken(compiled, encoding)
+    return _by_tiktoken(compiled, load_tekken(source.files[0]))
 
 
 def load_json(path: Path) -> Any:
@@ -92,6 +86,15 @@ def read_tekken(path: Path) -> tuple[list[tuple[bytes, int]], str]:
         return ranks, config["pattern"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
+
+
+def load_tekken(path: Path) -> Any:
+    import tiktoken
+
+    ranks, pattern = read_tekken(path)
+    return tiktoken.Encoding(
+        "source", pat_str=pattern, mergeable_ranks=dict(ranks), special_tokens={}
+    )
 
 
 def load_tiktoken(name: str) -> Any:

@@ -22,6 +22,7 @@ from chunkscope.artefacts.codec import CannotWriteError, write_atomically
 from chunkscope.tokenizers.compiled import INDEX_FILE, SKELETON_FILE, Compiled
 
 _LONGEST_PIECE = 64
+_PATIENCE_S = 10.0  # a pattern may go astray in a text; the whole reference is asked then
 _MANY = 30_000  # sqlite takes this many parameters at once
 
 
@@ -125,7 +126,10 @@ def _count_ranks(compiled: Compiled, texts: list[str]) -> list[int | None]:
     import tiktoken
 
     pattern = regex.compile(compiled.pattern)
-    split = {text: [piece.encode() for piece in pattern.findall(text)] for text in texts}
+    split = {
+        text: [piece.encode() for piece in pattern.findall(text, timeout=_PATIENCE_S)]
+        for text in texts
+    }
     usable = [t for t in texts if max(map(len, split[t]), default=0) <= _LONGEST_PIECE]
     found = _look_up(compiled.folder, _substrings(p for text in usable for p in split[text]))
     encoding = tiktoken.Encoding(

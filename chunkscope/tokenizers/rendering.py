@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from chunkscope.errors import OverLimit
 from chunkscope.sources.chat import Conversation
 from chunkscope.tokenizers.chat_template import ChatTemplate, TemplateRefused
-from chunkscope.tokenizers.confined import Confined, Limits, OverLimit
+from chunkscope.tokenizers.confined import Confined, Limits
 
 SECONDS = 20.0
 BYTES_A_SECOND = 100_000  # no template is that slow

@@ -4,13 +4,14 @@ import datetime
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.errors import ChunkscopeError, InputError, StillRunning
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import TemplateRefused, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled
@@ -21,6 +22,7 @@ from chunkscope.tokenizers.mistral import ChatRefused, MistralChat
 from chunkscope.tokenizers.references import reference, reference_name
 from chunkscope.tokenizers.rendering import Renderer
 from chunkscope.tokenizers.resolve import resolve
+from chunkscope.tokenizers.watch import Watch
 
 
 class Tokenizer:
@@ -80,9 +82,14 @@ class Tokenizer:
     def counting(self) -> Counting:
         with self._lock, self._guarded():
             if self._counting is None:
-                self._counting = Counting(
-                    self.compiled, expected_chars=self._expected, exact=self._exact
+                load = partial(
+                    Counting, self.compiled, expected_chars=self._expected, exact=self._exact
                 )
+                try:
+                    self._counting = Watch(f"the tokenizer {self.name}").call(load)
+                except StillRunning as error:  # nor this
+                    self._failure = error
+                    raise
             return self._counting
 
     @property
@@ -143,7 +150,8 @@ class Tokenizer:
         with self._lock, self._guarded():
             served = reference(self.compiled)
         with self._guarded():
-            return served.encode(texts, special_tokens)
+            encode = partial(served.encode, texts, special_tokens)
+            return Watch(f"the tokenizer {self.name}").call(encode, sum(map(len, texts)))
 
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(f"the tokenizer {self.name}")

@@ -276,7 +276,7 @@ def _chat_row(chat: Conversation, tokenizer: Tokenizer) -> Row:
 def _lengths(rows: Sequence[Row], tokenizer: Tokenizer) -> list[int]:
     """As `analyze` counts them: with the fastest engine that is proved right."""
     texts = [row.text for row in rows if row.ids is None]
-    counts = iter(tokenizer.counting.count(texts) if texts else [])
+    counts = iter(tokenizer.counting.counted(texts) if texts else [])
     added = tokenizer.compiled.special_added
     return [
         len(row.ids) if row.ids is not None else next(counts) + (0 if row.complete else added)

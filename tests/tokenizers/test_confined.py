@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, OverLimit
 from chunkscope.sources.chat import Conversation
 from chunkscope.tokenizers import rendering
-from chunkscope.tokenizers.confined import Confined, Limits, OverLimit
+from chunkscope.tokenizers.confined import Confined, Limits
 from chunkscope.tokenizers.rendering import Renderer
 from tests.commands.helpers import analyze, analyze_apart, write_jsonl
 
