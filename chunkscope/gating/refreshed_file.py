@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.units import SECONDS, SHARE
+from chunkscope.errors import InputError, MissingError
 from chunkscope.findings import Findings
 from chunkscope.gating.budget_file import BudgetFile
 from chunkscope.gating.check import judge
@@ -23,9 +24,14 @@ _NAMES = (("data", "datasets"), ("settings", "allow"))
 
 
 def refreshed_text(file: BudgetFile, findings: Findings) -> str:
-    import tomlkit
-
-    document = tomlkit.parse(file.text)
+    try:
+        import tomlkit
+    except ModuleNotFoundError:  # a job that only gates can do without
+        raise MissingError("--update needs tomlkit", hint="pip install tomlkit") from None
+    try:
+        document = tomlkit.parse(file.text)
+    except ValueError as error:
+        raise InputError(f"{file.path} is no TOML: {error}") from None
     table: Any = document
     for part in file.prefix:
         table = table[part]

@@ -1,10 +1,12 @@
 """`gate --update`: limits follow today's figures, and what people wrote stays as it is."""
 
 import difflib
+import sys
 from dataclasses import replace
 
 import pytest
 
+from chunkscope.errors import MissingError
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
@@ -146,3 +148,31 @@ def test_pyproject_keeps_all_that_is_not_ours(place):
     after, result = update(place, before, "pyproject.toml")
     assert result.kept
     assert after == before.replace("longest_prompt = 5", "longest_prompt = 120")
+
+
+def test_without_tomlkit_it_says_what_to_install(place, monkeypatch):
+    place.save_profile(data=[100])
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    with pytest.raises(MissingError, match="--update needs tomlkit"):
+        update(place, "[gate.data]\nlongest_prompt = 5\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'gate.data.longest_prompt = 5  # why\ngate.data.datasets = ["data"]\n',
+        "gate = {data = {longest_prompt = 5, min_rows = 1}} # all of it\n",
+        "[gate]\noutput_tokens = 3\ndata = {longest_prompt = 5} # here\n",
+        "[gate.data]\r\n# one\r\nlongest_prompt = 5 # two\r\n\r\n",
+        "[gate.drift]\nbaseline='b.json'\nmax='0%'\n[gate.data.of.data]\nlongest_prompt=5\n"
+        "[gate.data]\nmin_rows = 1",
+    ],
+)
+def test_every_way_to_write_a_table_stays_as_it_was(place, text):
+    place.save_profile(data=[100])
+    place.write("b.json", (place.reports / "profile.json").read_text())
+    after, result = update(place, text)
+    assert result.kept
+    assert after == text.replace("longest_prompt = 5", "longest_prompt = 120").replace(
+        "longest_prompt=5", "longest_prompt=120"
+    )
