@@ -28,7 +28,7 @@ _NETWORK_HINT = "is there a network, and is the address right (AWS_ENDPOINT_URL,
 _AGAIN_HINT = "did the server fail? Run it again"
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
 _NO_ACCESS = ("NoCredentialsError", "PartialCredentialsError", "GoogleAuthError")
-_NO_NETWORK = ("EndpointConnectionError", "ClientConnectorError", "ConnectTimeoutError")
+_NO_NETWORK = ("EndpointConnectionError", "ConnectTimeoutError", "ConnectionError", "ConnectError")
 
 
 def is_remote(text: str) -> bool:
@@ -201,7 +201,7 @@ def explained(shown: str, error: BaseException) -> InputError:
         )
     if kinds & {*_NO_ACCESS, "PermissionError"}:
         return InputError(f"{shown} may not be read: {said}", hint=_ACCESS_HINT)
-    if kinds & {*_NO_NETWORK, "TimeoutError", "gaierror"}:
+    if kinds & {*_NO_NETWORK, "ClientConnectorError", "TimeoutError", "gaierror"}:
         return InputError(
             f"{urlsplit(shown).scheme}://{urlsplit(shown).netloc} cannot be reached: {said}",
             hint=_NETWORK_HINT,
