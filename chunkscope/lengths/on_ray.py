@@ -140,8 +140,13 @@ class _Worker:
         job: _Job = ray.get(ref)
         run = CountingRun(job.unpacked(), Listener(), threads=1)
         with _one_at_a_time():
-            run.prepare()
+            run.prepare(sum(piece.bytes or 0 for piece in job.work.pieces) // cpus_of(ray))
         return job.work, run
+
+
+def cpus_of(ray: Any) -> int:
+    """So many tasks run at a time."""
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 @contextmanager
@@ -195,7 +200,9 @@ class _Tasks:
     def _batches(self) -> list[list[int]]:
         """Pieces by task: large ones alone, small neighbours together."""
         total = sum(piece.bytes or 0 for piece in self._pieces)
-        enough = min(self._work.options.piece_bytes // _TASK_SHARE, total // (4 * self._cpus))
+        enough = min(
+            self._work.options.piece_bytes // _TASK_SHARE, total // (4 * cpus_of(self._ray))
+        )
         batches: list[list[int]] = []
         size = enough
         for place, piece in enumerate(self._pieces):
@@ -206,17 +213,13 @@ class _Tasks:
             size += piece.bytes or enough
         return batches
 
-    @property
-    def _cpus(self) -> int:
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-
     def _run(self, batches: list[list[int]], *, by_reference: bool) -> None:
         """Never more on their way than keeps every worker busy: what waits here is not lost."""
         waiting = batches[::-1]
         running: dict[Any, list[int]] = {}
         try:
             while waiting or running:
-                while waiting and len(running) < 2 * self._cpus:
+                while waiting and len(running) < 2 * cpus_of(self._ray):
                     places = waiting.pop()
                     task = self._count.remote(*self._job, places, by_reference=by_reference)
                     running[task] = places
