@@ -54,7 +54,7 @@ _HOMES = {
     "Footprint": "engine.footprint",
     "GateResult": "gating.verdict",
     "LengthHistogram": "lengths.histogram",
-    "Plan": "planning.plan",
+    "Plan": "planning.emit",  # with what writes it down
     "Profile": "lengths.profile",
     "Simulation": "simulation.result",
     "Verification": "verification.result",

@@ -16,6 +16,7 @@ from chunkscope._version import __version__
 from chunkscope.commands.analyze import analyze, spelled_out
 from chunkscope.commands.gate import gate
 from chunkscope.commands.help import show_help
+from chunkscope.commands.known import gpus, models
 from chunkscope.commands.memory import memory
 from chunkscope.commands.merge import merge
 from chunkscope.commands.prefixes import prefixes
@@ -75,6 +76,8 @@ app.command()(_past_typer(verify))
 app.command()(_past_typer(report))
 app.command()(_past_typer(gate))
 app.command()(_past_typer(memory))
+app.command()(_past_typer(models))
+app.command()(_past_typer(gpus))
 app.command("help")(_past_typer(show_help))
 
 

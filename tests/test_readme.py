@@ -106,7 +106,7 @@ def test_a_line_of_the_simulate_section_works_word_for_word(planned: Path, line:
     assert done.stdout
 
 
-@pytest.mark.parametrize("name", ["README", "simulate"])
+@pytest.mark.parametrize("name", ["README", "simulate", "python"])
 def test_its_python_works_too(checkout: Path, name: str) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", TEXTS[name], re.S)
     done = subprocess.run(

@@ -18,7 +18,7 @@ GUIDE = REPOSITORY / "chunkscope" / "guide"
 DOCUMENTS = (
     REPOSITORY / "README.md",
     *(GUIDE / f"{name}.md" for name in ("analyze", "formats", "prefixes", "recommend", "memory")),
-    *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "report", "gate", "merge")),
+    *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "report", "gate", "merge", "python")),
 )
 BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 

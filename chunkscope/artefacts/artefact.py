@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from chunkscope._version import __version__
 from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import SchemaError, check_same, plain, validated
+from chunkscope.artefacts.words import Name, path_of
 
 
 def now() -> str:
@@ -43,15 +44,29 @@ class Artefact:
         with codec.reading(f"the {cls.title}", cls.made_by):
             return cls._checked(plain(document))
 
-    def save(self, path: Path | None = None) -> None:
-        codec.write_atomically(path or self.default_path, codec.dump(self.to_json()))
+    def save(self, path: Name | None = None) -> None:
+        where = path_of(path or self.default_path)
+        codec.write_atomically(where, codec.dump(self.to_json()))
 
     @classmethod
-    def load(cls, path: Path | None = None) -> Self:
-        path = path or cls.default_path
+    def load(cls, path: Name | None = None) -> Self:
+        path = path_of(path or cls.default_path)
         document = codec.read(path, cls.schema, made_by=cls.made_by)
         with codec.reading(path, cls.made_by):
             return cls._checked(document)
+
+    @classmethod
+    def given(cls, value: Self | Name) -> Self:
+        """The artefact itself, or the file that holds it."""
+        return value if isinstance(value, cls) else cls.load(value)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.headline}>"
+
+    @property
+    def headline(self) -> str:
+        """What it says, in one line."""
+        raise NotImplementedError
 
     def digest(self) -> str:
         """The sha256 of the file that it is written to."""

@@ -1,6 +1,5 @@
 """`chunkscope analyze`."""
 
-import datetime
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -238,6 +237,7 @@ def analyze(
 
     Example: chunkscope analyze sample_data/
     """
+    from chunkscope.artefacts.words import day
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.trace_export import TraceExport
@@ -295,7 +295,7 @@ def analyze(
         ),
         apply_chat_template=apply_chat_template,
         chat_template=chat_template,
-        chat_date=_date(chat_date),
+        chat_date=day(chat_date) if chat_date else None,
         special_tokens=not no_special_tokens,
         sample=sample,
         seed=seed,
@@ -562,10 +562,3 @@ def _tokenizer_of(model: str) -> str:
     if path.is_file():  # its config.json
         return str(path.parent)
     return model if path.exists() else hub_id_of(model) or model
-
-
-def _date(text: str | None) -> datetime.date | None:
-    try:
-        return datetime.date.fromisoformat(text) if text else None
-    except ValueError:
-        raise UsageError(f"--chat-date {text} is not a date", hint="as in 2026-01-31") from None

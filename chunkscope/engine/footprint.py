@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.words import one_of
 from chunkscope.costs.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models import ModelShape, find_model
@@ -17,9 +18,13 @@ from chunkscope.errors import UsageError
 LENGTHS = (1_024, 4_096, 16_384, 65_536)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Footprint:
-    """`settings` are complete: what was asked for, else what vLLM takes by itself."""
+    """`settings` are complete: what was asked for, else what vLLM takes by itself.
+
+    >>> memory("qwen3-8b", "h100", vllm_version="0.24")
+    <Footprint of Qwen/Qwen3-8B on NVIDIA H100 80GB HBM3: ... tokens of KV cache>
+    """
 
     shape: ModelShape
     gpu: Gpu
@@ -27,6 +32,11 @@ class Footprint:
     settings: Settings
     memory: Memory
     context: int
+
+    def __repr__(self) -> str:
+        tokens = f"{self.memory.kv_cache_tokens:,} tokens of KV cache"
+        fate = tokens if not self.refusals else "vLLM would not start"
+        return f"<Footprint of {self.shape.load_name} on {self.gpu.title}: {fate}>"
 
     @property
     def tp(self) -> int:
@@ -97,8 +107,8 @@ def memory(
     gpu_memory: str | None = None,
     tp: int = 1,
     vllm_version: str | None = None,
-    entry: Entry = Entry.SERVE,
-    task: Task = Task.GENERATE,
+    entry: Entry | str = Entry.SERVE,
+    task: Task | str = Task.GENERATE,
     max_model_len: int | None = None,
     max_num_batched_tokens: int | None = None,
     max_num_seqs: int | None = None,
@@ -112,6 +122,7 @@ def memory(
     >>> memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24").memory.kv_cache_tokens > 0
     True
     """
+    entry, task = one_of(Entry, entry, "entry"), one_of(Task, task, "task")
     shape = model if isinstance(model, ModelShape) else find_model(model)
     shape.check_parallel(tp)
     if not isinstance(gpu, Gpu):

@@ -32,6 +32,12 @@ def gate(folder: str | Path = DEFAULT_FOLDER, *, config: str | Path | None = Non
     """Hold the artefacts in `folder` against the promises of a budget file.
 
     Broken promises are in the result; what cannot be judged at all is an InputError.
+
+    >>> from tempfile import mkdtemp
+    >>> budget = Path(mkdtemp()) / "chunkscope.toml"
+    >>> _ = budget.write_text("[gate.data]\\nlongest_prompt = '24K'\\np95 = 2000\\n")
+    >>> gate("reports/example", config=budget)
+    <GateResult of .../chunkscope.toml: 1 of 2 promises broken>
     """
     file = find_budget(Path(config) if config is not None else None)
     return judge(file, load_findings(Path(folder)))

@@ -85,9 +85,13 @@ def doubted(verdict: Verdict, doubt: str) -> Verdict:
     return replace(verdict, kept=False, note=doubt, is_doubted=True) if doubt else verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GateResult:
-    """All promises of a budget file, in its order. `lines` is where each stands in the file."""
+    """All promises of a budget file, in its order. `lines` is where each stands in the file.
+
+    >>> GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), verdicts=()).kept
+    True
+    """
 
     budget: Path
     folder: Path
@@ -100,6 +104,9 @@ class GateResult:
     @property
     def kept(self) -> bool:
         return not self.broken
+
+    def __repr__(self) -> str:
+        return f"<GateResult of {self.budget}: {self.headline}>"
 
     @property
     def broken(self) -> tuple[Verdict, ...]:

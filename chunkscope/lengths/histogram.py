@@ -5,23 +5,36 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import floor
 
+from chunkscope.artefacts.numbers import number
 from chunkscope.artefacts.schema import Count
 
 PERCENTILES = (50, 75, 90, 95, 99)
+_DOUBLING = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LengthHistogram:
     """How many prompts have which length.
 
+    >>> LengthHistogram.of([110, 110, 2_880])
+    <LengthHistogram of 3: p50 110, p95 2,603, longest 2,880 tokens>
     >>> (LengthHistogram({2: 1}) + LengthHistogram({4: 1})).percentile(50)
     3.0
     """
 
     counts: Mapping[Count, Count]
+
+    def __repr__(self) -> str:
+        return f"<LengthHistogram of {self.count:,}: {self.line}>"
+
+    @property
+    def line(self) -> str:
+        """The figures that are asked for first."""
+        p50, p95 = number(self.percentile(50)), number(self.percentile(95))
+        return f"p50 {p50}, p95 {p95}, longest {number(self.max)} tokens"
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> "LengthHistogram":
@@ -91,6 +104,19 @@ class LengthHistogram:
 
     def share_over(self, length: int) -> float | None:
         return self.over(length) / self.count if self.count else None
+
+    def doubling(self) -> list[tuple[int, int, int]]:
+        """From, up to, and how many, in doubling steps from the shortest to the longest.
+
+        >>> LengthHistogram.of([3, 100, 200]).doubling()
+        [(0, 64, 1), (64, 128, 1), (128, 256, 1)]
+        """
+        edges = [*_DOUBLING, max(_DOUBLING[-1] * 2, (self.max or 0) + 1)]
+        rows = [
+            (low, high, self.over(low - 1) - self.over(high - 1)) for low, high in pairwise(edges)
+        ]
+        filled = [place for place, (_, _, count) in enumerate(rows) if count]
+        return rows[filled[0] : filled[-1] + 1] if filled else []
 
     def summary(self) -> dict[str, int | float | None]:
         """The figures of the profile artefact; unknown is None, never 0."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.schema import SchemaError, validated
+from chunkscope.artefacts.words import day, path_of, several
 from chunkscope.errors import InputError
 from chunkscope.sources.base import ReadOptions, printable
 from chunkscope.sources.harness.rendering import Rendering, RenderOptions
@@ -45,6 +46,16 @@ class AnalyzeOptions:
     exact_check: bool = False
     use_cache: bool = True
     piece_bytes: int = PIECE_BYTES  # of a large file; prompts behind the first are not compared
+
+    def __post_init__(self) -> None:
+        """As people write it: names of files, days, and one word for a list of one."""
+        for name in ("chat_template", "order"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, path_of(given))
+        if isinstance(self.chat_date, str):
+            object.__setattr__(self, "chat_date", day(self.chat_date))
+        for name in ("include", "exclude", "names"):
+            object.__setattr__(self, name, several(getattr(self, name)))
 
     @property
     def divided_into(self) -> int | None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.artefacts.notebook import Bar, BarChart, html_table
+from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram, added_up
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL = "all together"  # as tables call what is said of all datasets at once
+_SHOWN = (50, 95, 99)
 DEFAULT_OUTPUT = 256  # tokens of an answer, where nothing is known of it
 LONG_LENGTHS = {"1K": 1024, "2K": 2048, "4K": 4096, "8K": 8192, "32K": 32768}
 
@@ -51,9 +54,15 @@ class Sample:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DatasetProfile:
-    """The lengths of one dataset. `skipped` rows could not be used; `failure` ended it early."""
+    """The lengths of one dataset. `skipped` rows could not be used; `failure` ended it early.
+
+    >>> DatasetProfile(
+    ...     name="a", path="a.jsonl", format="jsonl", field="q", lengths=LengthHistogram.of([7, 9])
+    ... )
+    <DatasetProfile a: 2 prompts, p50 8, p95 9, longest 9 tokens>
+    """
 
     name: str
     path: str
@@ -79,6 +88,9 @@ class DatasetProfile:
     log: LogSummary | None = None  # of a harness's log; others are written without it
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
+
+    def __repr__(self) -> str:
+        return f"<DatasetProfile {self.name}: {plural(self.rows, 'prompt')}, {self.lengths.line}>"
 
     @property
     def rows(self) -> int:
@@ -153,9 +165,18 @@ def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
     return DatasetProfile(**found | made)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile(Artefact):
-    """What is known about all datasets together."""
+    """What is known about all datasets together.
+
+    >>> profile = Profile.load("reports/example/profile.json")
+    >>> profile
+    <Profile of 850 prompts in 6 datasets: p50 110, p95 2,880, longest 23,235 tokens>
+    >>> profile.overall.share_over(2048)
+    0.05176470588235294
+    >>> profile.plot()
+    <BarChart of prompts by tokens: 0 to 63 303, ...>
+    """
 
     title: ClassVar = "profile"
     schema: ClassVar = "chunkscope/profile/1"
@@ -168,6 +189,26 @@ class Profile(Artefact):
     options: dict[str, Any] = field(default_factory=dict)
     created: str = field(default_factory=now)
     version: str = ""
+
+    @property
+    def headline(self) -> str:
+        prompts, sets = plural(self.overall.count, "prompt"), plural(len(self.datasets), "dataset")
+        return f"of {prompts} in {sets}: {self.overall.line}"
+
+    def _repr_html_(self) -> str:
+        headings = ("", "prompts", *(f"p{p}" for p in _SHOWN), "longest", "prompt field")
+        rows = [[d.name, *_cells(d.lengths), d.field] for d in self.datasets]
+        if len(rows) > 1:
+            rows.append([ALL, *_cells(self.overall), ""])
+        return html_table(f"tokens per prompt, by {self.tokenizer.name}", headings, rows)
+
+    def plot(self) -> BarChart:
+        """How many prompts are how long, in doubling steps: for a notebook, or to `save`."""
+        bars = [
+            Bar(f"{low:,} to {high - 1:,}", count, f"{count:,}")
+            for low, high, count in self.overall.doubling()
+        ]
+        return BarChart("prompts by tokens", tuple(bars))
 
     @property
     def overall(self) -> LengthHistogram:
@@ -274,6 +315,11 @@ def _frame_row(dataset: DatasetProfile) -> dict[str, Any]:
         **dataset.lengths.summary(),
         **over,
     }
+
+
+def _cells(lengths: LengthHistogram) -> list[str]:
+    figures = [*(lengths.percentile(p) for p in _SHOWN), lengths.max]
+    return [f"{lengths.count:,}", *map(number, figures)]
 
 
 def _uniquely_named(datasets: Sequence[DatasetProfile]) -> tuple[DatasetProfile, ...]:

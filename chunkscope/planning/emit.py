@@ -219,3 +219,10 @@ EMITTERS: dict[Target, Callable[[Plan], Emission]] = {
     Target.DOCKER_COMPOSE: docker_compose,
     Target.KUBERNETES: kubernetes,
 }
+
+
+def _written(plan: Plan, target: Target) -> str:
+    return emit(plan, target).text
+
+
+Plan.written_by = _written

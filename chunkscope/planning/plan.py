@@ -1,17 +1,21 @@
 """The plan: mode, engine arguments and what they cost, as a value and an artefact."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.notebook import html_table
+from chunkscope.artefacts.numbers import as_written
 from chunkscope.artefacts.schema import SchemaError, plain
+from chunkscope.artefacts.words import one_of
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models.find import built_in
 from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Task
+from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Target, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import Release, command_line
 from chunkscope.engine.settings import UNUSUAL, Settings, Value
@@ -206,9 +210,13 @@ class Inputs:
     concurrency: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Artefact):
-    """What `recommend` answers. `decision` is the policy's, `mode` what became of it."""
+    """What `recommend` answers. `decision` is the policy's, `mode` what became of it.
+
+    >>> Plan.load("reports/example/plan.json")
+    <Plan for meta-llama/Llama-3.1-8B on NVIDIA H200: aggressive, nothing to set>
+    """
 
     title: ClassVar = "plan"
     schema: ClassVar = "chunkscope/plan/1"
@@ -222,6 +230,9 @@ class Plan(Artefact):
             *("kv_cache_blocks", "state", "normed", *UNUSUAL),
         }
     )
+
+    # Who writes one down stands above it: `emit` says so itself, where it is loaded.
+    written_by: ClassVar[Callable[["Plan", Target], str] | None] = None
 
     mode: Mode
     threshold: int | None
@@ -248,6 +259,28 @@ class Plan(Artefact):
     cost: Cost | None = None  # None where nothing could be simulated
     created: str = field(default_factory=now)
     version: str = ""
+
+    @property
+    def headline(self) -> str:
+        model, gpu = self.model and self.model.load_name, self.gpu and self.gpu.title
+        where = " on ".join(name for name in (model, gpu) if name)
+        arguments = " ".join(self.cli_args()) or "nothing to set"
+        return f"{f'for {where}: ' if where else ''}{self.mode}, {arguments}"
+
+    def _repr_html_(self) -> str:
+        headings = ("argument", "value", "vLLM's own", "")
+        rows = [
+            [a.name, as_written(a.value), as_written(a.default), a.reason]
+            for a in self.arguments
+            if a.set
+        ]
+        return html_table(self.advice or self.headline, headings, rows)
+
+    def emit(self, target: Target | str) -> str:
+        """What `recommend --emit TARGET` prints, such as `vllm-args` or `kubernetes`."""
+        if Plan.written_by is None:
+            raise NotImplementedError("chunkscope.planning.emit was not loaded")
+        return Plan.written_by(self, one_of(Target, target, "target"))
 
     @property
     def settings(self) -> Settings:

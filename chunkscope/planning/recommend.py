@@ -7,6 +7,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from chunkscope._version import __version__
+from chunkscope.artefacts.words import Name, one_of
 from chunkscope.costs.gpus import Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.models import ModelShape, find_model
@@ -16,6 +17,7 @@ from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile, together
+from chunkscope.planning import emit  # noqa: F401  (so that the plan can be written down)
 from chunkscope.planning.arguments import Settled, rule_settings, settle
 from chunkscope.planning.cost import cost
 from chunkscope.planning.latency import worst_step
@@ -43,25 +45,25 @@ from chunkscope.simulation.workload import BATCH, arrival_rate
 
 
 def recommend(
-    profile: Profile,
+    profile: Profile | Name,
     *,
     model: str | os.PathLike[str] | ModelShape | None = None,
     gpu: str | Gpu | None = None,
     gpu_memory: str | None = None,
     tp: int = 1,
     vllm_version: str | None = None,
-    mode: Mode | None = None,
+    mode: Mode | str | None = None,
     cuts: Cuts = DEFAULT_CUTS,
     dataset: str | None = None,
-    objective: Objective = Objective.THROUGHPUT,
+    objective: Objective | str = Objective.THROUGHPUT,
     max_itl_ms: float | None = None,
-    task: Task = Task.GENERATE,
+    task: Task | str = Task.GENERATE,
     max_output: int | None = None,
     max_model_len: int | None = None,
     shared_prefix: int | None = None,
-    order: SendOrder | None = None,
-    entry: Entry = Entry.SERVE,
-    policy: Basis = Basis.EVIDENCE,
+    order: SendOrder | str | None = None,
+    entry: Entry | str = Entry.SERVE,
+    policy: Basis | str = Basis.EVIDENCE,
     price_per_hour: float | None = None,
     slo: str | None = None,
     arrivals: str | None = None,
@@ -70,8 +72,22 @@ def recommend(
     """Choose mode and engine arguments for the prompts of a profile.
 
     Without a model there is no limit to cap at and no memory model; without a GPU neither, and
-    vLLM's own choices are not known.
+    vLLM's own choices are not known. The profile may be the file it was saved to.
+
+    >>> plan = recommend("reports/example/profile.json", mode="aggressive", task="loglikelihood")
+    >>> plan
+    <Plan aggressive, ... 2303>
+    >>> plan.emit("json")
+    '{\\n  "long_prefill_token_threshold": 2303\\n}'
+    >>> recommend("reports/example/profile.json", objective="speed")
+    Traceback (most recent call last):
+    ...
+    chunkscope.errors.UsageError: objective is 'speed'
     """
+    profile = Profile.given(profile)
+    mode, objective = one_of(Mode, mode, "mode"), one_of(Objective, objective, "objective")
+    task, order = one_of(Task, task, "task"), one_of(SendOrder, order, "order")
+    entry, policy = one_of(Entry, entry, "entry"), one_of(Basis, policy, "policy")
     _check_options(objective, max_itl_ms, max_output, price_per_hour)
     chosen = chosen_datasets(profile, dataset)
     shape = model if isinstance(model, ModelShape) else find_model(model) if model else None

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.notebook import Bar, BarChart, html_table
+from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.artefacts.schema import plain
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.engine.choices import ChunkPolicy, SendOrder
@@ -154,9 +156,15 @@ class WorkloadInfo:
         return f"at {known}" if known[:1].isdigit() else known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Simulation(Artefact):
-    """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
+    """What `simulate` answers: predicted, never measured. No date: the same asked is the same.
+
+    A notebook shows it as a table, and `plot()` as bars.
+
+    >>> Simulation.default_path.name
+    'simulation.json'
+    """
 
     title: ClassVar = "simulation"
     schema: ClassVar = "chunkscope/simulation/1"
@@ -180,6 +188,37 @@ class Simulation(Artefact):
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     version: str = ""
+
+    @property
+    def headline(self) -> str:
+        times = sorted(run.makespan_s for run in self.runs)
+        shown = dict.fromkeys(map(seconds, (times[0], times[-1])))
+        settings = plural(len(times), "setting")
+        requests = plural(self.workload.requests, "request")
+        return f"of {requests} under {settings}: all done in {' to '.join(shown)}"
+
+    def _repr_html_(self) -> str:
+        headings = ("setting", "all done", "TTFT p95", "gap p99", "longest gap", "preempted")
+        rows = [
+            [
+                run.setting or "as given",
+                seconds(run.makespan_s),
+                seconds(run.ttft_s.p95),
+                seconds(run.itl_s.p99 if run.itl_s else None),
+                seconds(run.itl_s.max if run.itl_s else None),
+                f"{run.preemptions:,}",
+            ]
+            for run in self.runs
+        ]
+        return html_table(f"predicted for vLLM {self.vllm}", headings, rows)
+
+    def plot(self) -> BarChart:
+        """How long each setting takes; a notebook shows it, `save` keeps it."""
+        bars = [
+            Bar(run.setting or "as given", run.makespan_s, seconds(run.makespan_s))
+            for run in self.runs
+        ]
+        return BarChart("predicted time until all are done", tuple(bars))
 
     @property
     def run(self) -> SimulatedRun:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from chunkscope.artefacts.words import one_of
 from chunkscope.costs.cost_model import CostModel, CostSource
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import ChunkPolicy, Task
@@ -22,10 +23,10 @@ def simulate(
     cost: CostModel | StepModel,
     *,
     vllm_version: str | None = None,
-    policy: ChunkPolicy = ChunkPolicy.VLLM,
+    policy: ChunkPolicy | str = ChunkPolicy.VLLM,
     shared_prefix: int = 0,
     stretches: Sequence[Stretch] = (),
-    task: Task = Task.GENERATE,
+    task: Task | str = Task.GENERATE,
     timeline: int = 0,
     concurrency: int | None = None,
     slo: str | None = None,
@@ -35,7 +36,17 @@ def simulate(
     A request may be just (prompt tokens, output tokens): then it is there from the start. What
     prompts share: the first `shared_prefix` tokens of all, or the `stretches` that requests name. A
     client with a `concurrency` sends the next when one ends. `slo` as on the command line.
+
+    >>> step = StepModel(fixed_s=0.005, per_token_s=2e-5, per_prefill_pair_s=1e-9,
+    ...                  per_decode_context_s=4e-8, origin="made up")
+    >>> room = {"max_num_seqs": 8, "kv_cache_tokens": 100_000, "max_model_len": 8_192}
+    >>> found = simulate([(4_000, 16), (200, 16)], {"max_num_batched_tokens": 512, **room}, step)
+    >>> found
+    <Simulation of 2 requests under 1 setting: all done in 215 ms>
+    >>> found.plot()
+    <BarChart of predicted time until all are done: as given 215 ms>
     """
+    policy, task = one_of(ChunkPolicy, policy, "policy"), one_of(Task, task, "task")
     running = release(vllm_version)
     model = cost if isinstance(cost, CostModel) else _own(cost)
     given = tuple(

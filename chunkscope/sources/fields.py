@@ -317,7 +317,7 @@ def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> 
     shell hands them over as typed.
 
     >>> parse_template(r"Q: {question}\n")
-    ('Q: ', FieldPath(text='question', steps=('question',)), '\n')
+    ('Q: ', FieldPath(text='question', steps=('question',), as_json=False), '\n')
     """
     parts: list[Part] = []
     at = 0

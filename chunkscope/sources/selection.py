@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from chunkscope.artefacts.words import several
 from chunkscope.sources import traces
 from chunkscope.sources.base import Chunk, Problems
 from chunkscope.sources.chat import (
@@ -52,6 +53,10 @@ class SelectOptions:
     output_field: str | None = None
     chat: bool = True
     vllm_version: str | None = None  # whose server writes the tools of a chat
+
+    def __post_init__(self) -> None:
+        for name in ("fields", "each", "choices"):
+            object.__setattr__(self, name, several(getattr(self, name)))
 
 
 class Prompts(NamedTuple):

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.figures import QUANTILES, Group, in_group
+from chunkscope.artefacts.notebook import html_table
+from chunkscope.artefacts.numbers import gib, seconds
 from chunkscope.artefacts.schema import plain
 from chunkscope.engine.logs import Status
 from chunkscope.engine.settings import Value
@@ -159,9 +161,14 @@ class Subject:
         return self.load_format == "dummy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verification(Artefact):
-    """All settings that were measured with one workload; the first run is the yardstick."""
+    """All settings that were measured with one workload; the first run is the yardstick.
+
+    >>> measured = Verification.load("reports/h200/llama-3.1-8b-mixed/verify.json")
+    >>> measured.run("default").ok
+    True
+    """
 
     title: ClassVar = "verify file"
     schema: ClassVar = VERIFY_SCHEMA
@@ -183,6 +190,21 @@ class Verification(Artefact):
     command: tuple[str, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""
+
+    @property
+    def headline(self) -> str:
+        where = self.machine and (self.machine.gpu or self.machine.device)
+        times = [
+            f"{run.setting} {seconds(run.figures.makespan_s) if run.figures else run.status.value}"
+            for run in self.runs
+        ]
+        return f"of {self.model.name}{f' on {where}' if where else ''}: {', '.join(times)}"
+
+    def _repr_html_(self) -> str:
+        headings = ("setting", "", "all done", "TTFT p95", "longest gap", "activation peak")
+        rows = [[run.setting, run.status.value, *_measured(run)] for run in self.runs]
+        verdict = f": {self.verdict}" if self.verdict else ""
+        return html_table(f"measured, {self.model.name}{verdict}", headings, rows)
 
     def run(self, setting: str) -> Run | None:
         return next((r for r in self.runs if setting in (r.setting, *r.same_as)), None)
@@ -307,3 +329,15 @@ def _latency_fields(latency: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     parts = {name: value for name, value in latency.items() if name not in QUANTILES}
     return {**parts, "all": {name: latency[name] for name in QUANTILES}}
+
+
+def _measured(run: Run) -> list[str]:
+    """The figures that a notebook shows of a run."""
+    figures = run.figures
+    longest = figures.itl_s.all.max if figures and figures.itl_s else None
+    return [
+        seconds(figures.makespan_s if figures else None),
+        seconds(figures.ttft_s.all.p95 if figures else None),
+        seconds(longest),
+        gib(run.activation_peak_gib),
+    ]

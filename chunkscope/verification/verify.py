@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from chunkscope.artefacts.words import Name, one_of, several
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.check import version_in, vllm_python
 from chunkscope.engine.choices import SendOrder, Task
@@ -42,7 +43,7 @@ class VerifyOptions:
     requests: int = 200
     seed: int = 0
     arrivals: str = BATCH
-    task: Task | None = None
+    task: Task | None = None  # a word will do, here and below
     max_output: int | None = None
     shared_prefix: int | None = None  # None: as the data has it
     order: SendOrder | None = None  # likewise
@@ -61,6 +62,10 @@ class VerifyOptions:
     command: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "task", one_of(Task, self.task, "task"))
+        object.__setattr__(self, "order", one_of(SendOrder, self.order, "order"))
+        for name in ("against", "also", "data"):
+            object.__setattr__(self, name, several(getattr(self, name)))
         if self.repeats < 1:
             raise UsageError(f"--repeats must be at least 1, not {self.repeats}")
         if self.timeout_s <= 0:
@@ -75,8 +80,8 @@ class VerifyOptions:
 
 
 def verify(
-    plan: Plan,
-    profile: Profile,
+    plan: Plan | Name,
+    profile: Profile | Name,
     *,
     model: str | None = None,
     options: VerifyOptions | None = None,
@@ -85,8 +90,14 @@ def verify(
 ) -> Verification:
     """Measure the plan and what it is compared to, each in a fresh engine.
 
-    The artefact is written after each row; `resume` keeps the rows that are there already.
+    The artefact is written after each row; `resume` keeps the rows that are there already. Plan and
+    profile may be the files they were saved to. It needs vLLM and, for most models, a GPU.
+
+    >>> VerifyOptions(task="loglikelihood", against="off").against
+    ('off',)
+    >>> verify("reports/example/plan.json", "reports/example/profile.json")  # doctest: +SKIP
     """
+    plan, profile = Plan.given(plan), Profile.given(profile)
     options, report = options or VerifyOptions(), report or Report()
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)

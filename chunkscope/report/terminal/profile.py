@@ -1,7 +1,6 @@
 """The profile on a terminal: a sentence, a table, a histogram. Reads well without colour."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -22,7 +21,6 @@ _COLUMNS = ("p50", "p95", "p99", "max", ">2K", ">8K")
 _WIDE_COLUMNS = ("mean", "p50", "p75", "p90", "p95", "p99", "max", ">2K", ">8K")
 _MOST_DATASETS = 100  # a folder may hold thousands of prompts, one per file
 _EIGHTHS: tuple[str, ...] = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
-_BUCKETS = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
 
 def show_profile(profile: Profile, console: "Console", *, longest: int = 0) -> None:
@@ -132,17 +130,9 @@ def _chars_per_token(members: Sequence[DatasetProfile]) -> float | None:
 
 def _histogram(lengths: LengthHistogram, width: int, *, full_blocks: bool = True) -> list[Text]:
     """How many prompts are how long, in doubling steps from the shortest to the longest."""
-    if not lengths.count:
+    rows = [(f"{low:,} to {high - 1:,}", count) for low, high, count in lengths.doubling()]
+    if not rows:
         return []
-    edges = [*_BUCKETS, max(_BUCKETS[-1] * 2, (lengths.max or 0) + 1)]
-    rows = []
-    for low, high in pairwise(edges):
-        count = lengths.over(low - 1) - lengths.over(high - 1)
-        rows.append((f"{low:,} to {high - 1:,}", count))
-    while rows and not rows[0][1]:
-        rows.pop(0)
-    while rows and not rows[-1][1]:
-        rows.pop()
     label_width = max(len(label) for label, _ in rows)
     room = max(10, width - label_width - 24)
     largest = max(count for _, count in rows)
