@@ -11,6 +11,8 @@ TYPE_CHECKING = False  # type checkers know better; typing itself takes a while 
 if TYPE_CHECKING:
     from typing import Any
 
+    from chunkscope.diagnosis.diagnosis import Diagnosis
+    from chunkscope.diagnosis.doctor import doctor
     from chunkscope.engine.footprint import Footprint, memory
     from chunkscope.errors import ChunkscopeError
     from chunkscope.gating.check import gate
@@ -31,6 +33,7 @@ __all__ = [
     "AnalyzeOptions",
     "ChunkscopeError",
     "DatasetProfile",
+    "Diagnosis",
     "Footprint",
     "GateResult",
     "LengthHistogram",
@@ -40,6 +43,7 @@ __all__ = [
     "Verification",
     "VerifyOptions",
     "analyze",
+    "doctor",
     "gate",
     "memory",
     "recommend",
@@ -51,6 +55,7 @@ _HOMES = {
     "AnalyzeOptions": "lengths.options",
     "ChunkscopeError": "errors",
     "DatasetProfile": "lengths.profile",
+    "Diagnosis": "diagnosis.diagnosis",
     "Footprint": "engine.footprint",
     "GateResult": "gating.verdict",
     "LengthHistogram": "lengths.histogram",
@@ -60,6 +65,7 @@ _HOMES = {
     "Verification": "verification.result",
     "VerifyOptions": "verification.verify",
     "analyze": "lengths.analyze",
+    "doctor": "diagnosis.doctor",
     "gate": "gating.check",
     "memory": "engine.footprint",
     "recommend": "planning.recommend",

@@ -23,6 +23,7 @@ LAYERS = [
     {"simulation"},
     {"planning"},
     {"verification"},
+    {"diagnosis"},
     {"findings"},
     {"gating"},
     {"report"},

@@ -15,6 +15,7 @@ PROFILE = REPORTS / "profile.json"
 PLAN = REPORTS / "plan.json"
 SIMULATION = REPORTS / "simulation.json"
 VERIFY = REPORTS / "verify.json"
+DOCTOR = REPORTS / "doctor.json"
 
 PlanFile = Annotated[
     Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")

@@ -154,6 +154,12 @@ def _spellings(version: Version) -> dict[str, tuple[ServeFlag, bool]]:
 
 
 @cache
+def flags_by_name() -> dict[str, ServeFlag]:
+    """As the newest version that has it knows each."""
+    return {flag.name: flag for flag in _table()}
+
+
+@cache
 def _table() -> tuple[ServeFlag, ...]:
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as text:
         return tuple(_flag(row) for row in csv.DictReader(text))

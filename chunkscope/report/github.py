@@ -14,7 +14,7 @@ def annotations(result: GateResult) -> str:
     """Workflow commands, one per line."""
     lines = [_annotation(verdict, result) for verdict in result.broken]
     if result.kept:
-        lines = [f"::notice title=chunkscope gate::{_data(result.headline)}"]
+        lines = [f"::notice title=chunkscope gate::{escaped(result.headline)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -39,7 +39,7 @@ def _error(title: str, message: str, budget: Path | None, line: int | None = Non
         "title": title,
     }
     told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::error {told}::{_data(message)}"
+    return f"::error {told}::{escaped(message)}"
 
 
 def _line_of(key: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> int | None:
@@ -56,12 +56,12 @@ def _in_repository(path: Path) -> str:
     return whole.relative_to(top).as_posix() if whole.is_relative_to(top) else path.as_posix()
 
 
-def _data(text: str) -> str:
+def escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return escaped(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def summary(result: GateResult) -> str:

@@ -1,0 +1,1 @@
+"""What an engine's log or metrics say limited it, and what to change."""

@@ -1,0 +1,113 @@
+"""A diagnosis: what was configured, what fitted, what happened, and what limited it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.diagnosis.phases import Bound, LoadPhase
+from chunkscope.engine.log.facts import EngineFacts
+from chunkscope.engine.log.steps import StepTally
+from chunkscope.engine.log.timeline import LogWindow
+from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """One thing that limited an engine.
+
+    `effect` orders them: the share of its time, or 1 where it ended the engine.
+    """
+
+    rule: str
+    title: str
+    evidence: tuple[str, ...]
+    lines: tuple[int, ...]  # where the log says so
+    change: str
+    effect: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """An argument that the plan sets otherwise; None is what the engine does not say."""
+
+    name: str
+    planned: Any
+    found: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedFit:
+    """What the memory model says of the same model, GPU and settings."""
+
+    gpu: str
+    weights_gib: float
+    activation_gib: float
+    kv_cache_gib: float
+    kv_cache_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReport:
+    """One engine, from its start to the next or to the end of the log."""
+
+    source: str
+    first_line: int
+    last_line: int
+    engines: int
+    facts: EngineFacts
+    arguments: dict[str, Any]
+    differences: tuple[Difference, ...]
+    predicted: PredictedFit | None
+    windows: tuple[LogWindow, ...]
+    phases: tuple[LoadPhase, ...]
+    prompt_tokens: float
+    output_tokens: float
+    busy_s: float
+    hit_rate: float | None
+    preemptions: int | None
+    steps: StepTally | None
+    refused: RefusedPrompts | None
+    trouble: LoggedTrouble | None
+    symptoms: tuple[Symptom, ...]
+
+    def seconds_of(self, bound: Bound) -> float:
+        return sum(phase.seconds for phase in self.phases if phase.bound is bound)
+
+    @property
+    def peak_running(self) -> int:
+        return max((window.running for window in self.windows), default=0)
+
+    @property
+    def peak_waiting(self) -> int:
+        return max((window.waiting for window in self.windows), default=0)
+
+    @property
+    def peak_kv_use(self) -> float | None:
+        return max((window.kv_use for window in self.windows), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis(Artefact):
+    title: ClassVar = "diagnosis"
+    schema: ClassVar = "chunkscope/doctor/1"
+    made_by: ClassVar = "chunkscope doctor vllm.log"
+    default_path: ClassVar = Path("reports/doctor.json")
+
+    engines: tuple[EngineReport, ...]
+    lines: int
+    understood: int
+    unknown: dict[str, int]
+    notes: tuple[str, ...] = ()
+    created: str = field(default_factory=now)
+    version: str = ""
+
+    @property
+    def symptoms(self) -> tuple[Symptom, ...]:
+        """Of all engines, the gravest first."""
+        found = [symptom for engine in self.engines for symptom in engine.symptoms]
+        return tuple(sorted(found, key=lambda symptom: -symptom.effect))
+
+    @property
+    def refused_prompts(self) -> int:
+        return sum(engine.refused.count for engine in self.engines if engine.refused)

@@ -1,0 +1,97 @@
+"""A log as bytes: a file, compressed or not, one that still grows, or standard input."""
+
+import codecs
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from chunkscope.engine.log.lines import split
+from chunkscope.engine.log.reader import LogReader
+from chunkscope.errors import InputError
+from chunkscope.sources.byte_stream import ByteStream, FileStream
+from chunkscope.sources.compression import decompressed
+from chunkscope.sources.encodings import as_utf8
+from chunkscope.sources.formats import stdin_bytes
+from chunkscope.sources.opening import open_raw
+
+STDIN = "-"
+_PIECE = 1 << 20
+_OTHERS = {  # words that only other servers write
+    "SGLang": (b"sglang", b"#running-req"),
+    "TGI": (b"text_generation_launcher", b"text-generation-router"),
+    "llama.cpp": (b"llama_model_loader", b"llama_context"),
+    "TensorRT-LLM": (b"[TRT-LLM]", b"tensorrt_llm"),
+}
+
+
+def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
+    """Feed a whole log to the reader; what is to be said about it. InputError if it is none."""
+    shown = "standard input" if name == STDIN else name
+    if name != STDIN and Path(name).is_dir():
+        raise InputError(f"{name} is a folder", hint="name the log itself, such as vllm.log")
+    raw = FileStream(stdin_bytes(), shown, keep_open=True) if name == STDIN else None
+    plain = decompressed(raw or open_raw(Path(name), shown), shown)
+    with _opened(plain, shown) as stream:
+        start = stream.peek(1 << 16)
+        if b"\0" in start:
+            raise InputError(f"{shown} is no log: it is binary")
+        notes = _fed(stream, reader)
+    if not reader.understood:
+        raise _no_log(shown, start, reader)
+    return notes
+
+
+def _fed(stream: ByteStream, reader: LogReader) -> tuple[str, ...]:
+    cut: list[str] = []
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            while data := stream.read(_PIECE):
+                yield data
+        except InputError as error:  # what came before it counts
+            cut.append(f"{error.message}; what came before was read")
+
+    reader.feed(split(pieces()))
+    return tuple(cut)
+
+
+class _opened:  # noqa: N801  (it reads like a function)
+    """A stream of UTF-8, closed at the end: PowerShell writes UTF-16."""
+
+    def __init__(self, raw: ByteStream, shown: str) -> None:
+        wide = raw.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        self._stream = as_utf8(raw, shown, "utf-8") if wide else raw
+
+    def __enter__(self) -> ByteStream:
+        return self._stream
+
+    def __exit__(self, *ignored: object) -> None:
+        self._stream.close()
+
+
+def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:
+    if not reader.lines:
+        return InputError(f"{shown} is empty")
+    other = next((n for n, words in _OTHERS.items() if any(w in start for w in words)), None)
+    if other:
+        return InputError(f"{shown} looks like a log of {other}, not of vLLM")
+    return InputError(
+        f"{shown} is no log of vLLM: none of its {reader.lines:,} lines is one that vLLM writes",
+        hint="give what `vllm serve` wrote to stdout and stderr, at level INFO",
+    )
+
+
+def growing(path: Path, *, every_s: float = 1.0) -> Iterator[list[bytes]]:
+    """The lines of a file as they come, and an empty list where none came for a while."""
+    rest = b""
+    with path.open("rb") as file:
+        while True:
+            data = file.read(_PIECE)
+            if not data:
+                yield []
+                time.sleep(every_s)
+                if path.stat().st_size < file.tell():  # begun anew, as logrotate does
+                    file.seek(0)
+                continue
+            *lines, rest = (rest + data).split(b"\n")
+            yield lines

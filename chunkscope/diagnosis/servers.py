@@ -1,0 +1,123 @@
+"""Servers that run: their metrics over a while, as the windows that a log would have.
+
+Counters are exact; a log has rates over windows. Running, waiting and KV use are read each time.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from chunkscope.engine.log.facts import EngineFacts
+from chunkscope.engine.log.reader import EngineLife
+from chunkscope.engine.log.timeline import LogWindow
+from chunkscope.errors import MissingError
+from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.metrics import Metrics
+from chunkscope.verification.endpoint.server import Connection, Server, meet, parse_address, scrape
+
+_READINGS = 60  # at most, over the whole time
+_RUNNING = ("vllm:num_requests_running",)
+_WAITING = ("vllm:num_requests_waiting",)
+_KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+_OUTPUT = ("vllm:generation_tokens",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReading:
+    address: str
+    life: EngineLife
+    preemptions: int | None
+    finished: int | None
+    notes: tuple[str, ...] = ()
+
+
+def watch(addresses: Sequence[str], seconds: float) -> list[ServerReading]:
+    """All of them at once, for so long."""
+    return asyncio.run(_watch([parse_address(a) for a in addresses], seconds))
+
+
+async def _watch(addresses: Sequence[str], seconds: float) -> list[ServerReading]:
+    return list(await asyncio.gather(*(_read(address, seconds) for address in addresses)))
+
+
+async def _read(address: str, seconds: float) -> ServerReading:
+    async with Connection(address, os.environ.get("CHUNKSCOPE_API_KEY")) as connection:
+        server = await meet(connection, None)
+        if server.metrics is None:
+            raise MissingError(
+                f"{address} has no /metrics of vLLM",
+                hint="is it vLLM's own port, and not a proxy that hides /metrics?",
+            )
+        begun, readings = time.monotonic(), [(0.0, server.metrics)]
+        pause = max(1.0, seconds / _READINGS)
+        while (passed := time.monotonic() - begun) < seconds:
+            await asyncio.sleep(min(pause, seconds - passed))
+            read = await scrape(connection)
+            if read is not None:
+                readings.append((time.monotonic() - begun, read))
+    return _reading(address, server, readings)
+
+
+def _reading(
+    address: str, server: Server, readings: Sequence[tuple[float, Metrics]]
+) -> ServerReading:
+    windows = [_window(one, other) for one, other in pairwise(readings)]
+    before, after = readings[0][1], readings[-1][1]
+    cache = metrics.kv_cache(after, server.max_model_len)
+    on = cache.engine.get("enable_prefix_caching")
+    facts = EngineFacts(
+        version=server.version,
+        model=server.model,
+        max_model_len=server.max_model_len,
+        kv_cache_tokens=cache.tokens,
+        kv_concurrency=cache.concurrency,
+        utilization=cache.engine.get("gpu_memory_utilization"),
+        enable_prefix_caching=bool(on) if on is not None else None,
+    )
+    rate = metrics.prefix_hit_rate(before, after)
+    if windows and rate is not None:
+        windows[-1] = replace(windows[-1], hit_rate=rate)
+    finished = metrics.counted(before, after, metrics.FINISHED)
+    life = EngineLife(
+        first_line=0,
+        last_line=0,
+        began_s=0.0,
+        facts=facts,
+        arguments={},
+        said_at={},
+        windows=tuple(windows),
+        prompt_tokens=metrics.counted(before, after, metrics.PROMPT_TOKENS) or 0.0,
+        output_tokens=metrics.counted(before, after, _OUTPUT) or 0.0,
+        busy_s=sum(w.seconds for w in windows if not w.idle),
+        engines=int(cache.engine.get("engines") or 1),
+        steps=None,
+        refused=None,
+        trouble=None,
+    )
+    restarted = metrics.counted(before, after, metrics.PROMPT_TOKENS) is None
+    return ServerReading(
+        address=address,
+        life=life,
+        preemptions=metrics.preemptions(before, after),
+        finished=None if finished is None else round(finished),
+        notes=(f"{address} was started anew meanwhile",) if restarted else (),
+    )
+
+
+def _window(one: tuple[float, Metrics], other: tuple[float, Metrics]) -> LogWindow:
+    seconds = max(1e-3, other[0] - one[0])
+    counted = (metrics.counted(one[1], other[1], n) for n in (metrics.PROMPT_TOKENS, _OUTPUT))
+    prompt, output = ((tokens or 0.0) / seconds for tokens in counted)
+    running, waiting = (other[1].total(names) or 0.0 for names in (_RUNNING, _WAITING))
+    return LogWindow(
+        end_s=other[0],
+        seconds=seconds,
+        prompt_tokens_per_s=prompt,
+        output_tokens_per_s=output,
+        running=round(running),
+        waiting=round(waiting),
+        kv_use=min(1.0, max(0.0, other[1].total(_KV_USE) or 0.0)),
+    )

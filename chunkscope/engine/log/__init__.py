@@ -1,0 +1,1 @@
+"""vLLM's log, read by message and never by prefix."""

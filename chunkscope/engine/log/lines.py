@@ -1,0 +1,123 @@
+"""Bytes of a log -> its lines, whatever was put before them and in whatever form.
+
+vLLM writes `(EngineCore pid=7) INFO 11-15 12:18:31 [core.py:114] text`, with colours or without.
+Docker, Kubernetes, journald and loggers of one's own write something before it, or put all of it
+into JSON: what is vLLM's is looked for anywhere in the line.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import orjson
+
+CUT = 1 << 20  # a line longer than that is no line of a log; what is behind is not looked at
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_STAMP = re.compile(
+    r"([A-Z]{4,8}) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? "
+    r"\[([\w./\\-]+:\d+)\] ?"
+)
+_PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=(\d+))?\) ?$")
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
+_MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
+_TIME_KEYS = ("timestamp", "time", "asctime", "ts", "@timestamp")
+_DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)  # of a leap year
+_DAY_S = 86_400.0
+_YEAR_S = 366 * _DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """`text` is the message alone where vLLM's stamp is there; all else may be unknown."""
+
+    number: int
+    text: str
+    at: float | None = None  # seconds of a year that nobody named
+    process: str = ""  # "EngineCore_DP0"
+    pid: str = ""
+    level: str = ""
+    place: str = ""  # "core.py:114"
+
+
+def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without their ends. A piece that never ends is cut, so memory stays what it is."""
+    rest = b""
+    for chunk in chunks:
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()[:CUT]
+        yield from lines
+    if rest:
+        yield rest
+
+
+def peeled(raw: bytes, number: int) -> LogLine:
+    """What vLLM wrote, out of what the line has become.
+
+    >>> line = peeled(b"vllm-1 | (EngineCore pid=7) INFO 11-15 12:18:31 [core.py:114] Hello", 1)
+    >>> line.process, line.place, line.text
+    ('EngineCore', 'core.py:114', 'Hello')
+    """
+    text, when = raw[:CUT].decode("utf-8", "replace").rstrip("\r"), None
+    if "{" in text[:200] and (found := _of_json(text[text.index("{") :])):
+        text, when = found
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    stamp = _STAMP.search(text)
+    if stamp is None:
+        return LogLine(number=number, text=text, at=_iso(when or text[:64]))
+    level, month, day, hour, minute, second, place = stamp.groups()
+    process = _PROCESS.search(text[: stamp.start()])
+    return LogLine(
+        number=number,
+        text=text[stamp.end() :],
+        at=_seconds(int(month), int(day), int(hour), int(minute), int(second)),
+        process=process[1] if process else "",
+        pid=process[2] or "" if process else "",
+        level=level,
+        place=place,
+    )
+
+
+def _of_json(text: str) -> tuple[str, str | None] | None:
+    try:
+        found = orjson.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    message = next((found[key] for key in _MESSAGE_KEYS if isinstance(found.get(key), str)), None)
+    when = next((str(found[key]) for key in _TIME_KEYS if key in found), None)
+    return (message, when) if message is not None else None
+
+
+def _iso(text: str) -> float | None:
+    found = _ISO.search(text)
+    return _seconds(*map(int, found.groups()[1:])) if found else None
+
+
+def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> float | None:
+    if not 1 <= month <= 12:
+        return None
+    days = _DAYS_BEFORE[month - 1] + day - 1
+    return days * _DAY_S + hour * 3600.0 + minute * 60.0 + second
+
+
+class LogClock:
+    """Seconds since the first line. Lines have no year: a jump back by half a one is New Year."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._last = 0.0
+        self._years = 0.0
+
+    def since_first(self, at: float | None) -> float | None:
+        if at is None:
+            return None
+        if self._first is None:
+            self._first = self._last = at
+        at += self._years
+        if at < self._last - _YEAR_S / 2:
+            self._years += _YEAR_S
+            at += _YEAR_S
+        self._last = at
+        return at - self._first

@@ -1,0 +1,194 @@
+"""Lines of a log -> the lives of engines in it: each from a start to the next, or to the end.
+
+Memory is constant: figures are added up as they come, and nothing else of a line is kept, since it
+may hold a prompt or a key.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from chunkscope.engine.log.facts import EngineFacts, arguments_in, config_facts, values_of
+from chunkscope.engine.log.lines import LogClock, LogLine, peeled
+from chunkscope.engine.log.messages import (
+    ARGUMENTS,
+    BY_NAME,
+    STARTED,
+    TROUBLE,
+    engine_of,
+    named,
+)
+from chunkscope.engine.log.steps import StepTally
+from chunkscope.engine.log.timeline import LogWindow, Timeline
+from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts, TroubleReader
+
+# Many, and of clients: what they hold is not looked at.
+ACCESS = b'HTTP/1.1" '
+PASSED_OVER = (b"Received request ", b"Added request ", b"Generated response ")
+_STAMPED = (b"INFO ", b"DEBUG ")
+_ENOUGH = 3  # so often a place said nothing that is understood: it will not the next time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLife:
+    """One engine, or several that were started together (data parallel)."""
+
+    first_line: int
+    last_line: int
+    began_s: float | None
+    facts: EngineFacts
+    arguments: dict[str, Any]
+    said_at: dict[str, int]  # by fact, the line
+    windows: tuple[LogWindow, ...]  # by time; of all engines
+    prompt_tokens: float  # as the rates of the windows add up
+    output_tokens: float
+    busy_s: float
+    engines: int
+    steps: StepTally | None
+    refused: RefusedPrompts | None
+    trouble: LoggedTrouble | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLog:
+    lives: tuple[EngineLife, ...]
+    lines: int
+    understood: int
+    unknown: dict[str, int]  # by place in vLLM's sources, stamped lines that nobody here can read
+
+
+@dataclass(slots=True, kw_only=True)
+class _Life:
+    first_line: int
+    began_s: float | None
+    facts: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    said_at: dict[str, int] = field(default_factory=dict)
+    timelines: dict[str, Timeline] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)  # processes that began an engine
+    steps: StepTally = field(default_factory=StepTally)
+    refused: RefusedPrompts = field(default_factory=RefusedPrompts)
+    trouble: TroubleReader = field(default_factory=TroubleReader)
+    last_line: int = 0
+
+    @property
+    def ready(self) -> bool:
+        return "init_s" in self.facts or bool(self.timelines)
+
+    def learn(self, facts: dict[str, Any], line: int) -> None:
+        """The first to say it counts, of several workers; but the KV cache is that of the least."""
+        for name, value in facts.items():
+            if name in ("kv_cache_tokens", "kv_cache_gib", "kv_concurrency"):
+                value = min(value, self.facts.get(name, value))
+            elif name in self.facts and name != "max_model_len":
+                continue
+            self.facts[name] = value
+            self.said_at[name] = line
+
+    def closed(self) -> EngineLife:
+        timelines = self.timelines.values()
+        windows = sorted((w for t in timelines for w in t.windows), key=lambda w: w.end_s)
+        return EngineLife(
+            first_line=self.first_line,
+            last_line=self.last_line,
+            began_s=self.began_s,
+            facts=EngineFacts(**self.facts),
+            arguments=self.arguments,
+            said_at=self.said_at,
+            windows=tuple(windows),
+            prompt_tokens=sum(t.prompt_tokens for t in timelines),
+            output_tokens=sum(t.output_tokens for t in timelines),
+            busy_s=max((t.seconds for t in timelines), default=0.0),
+            engines=max(1, len(timelines), len(self.started)),
+            steps=self.steps if self.steps.steps else None,
+            refused=self.refused if self.refused.count else None,
+            trouble=self.trouble.found,
+        )
+
+
+class LogReader:
+    """Feed it lines; ask it at any time."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.understood = 0
+        self.unknown: dict[str, int] = {}
+        self._silent: dict[bytes, int] = {}  # places, and how often they said nothing
+        self._lives: list[_Life] = []
+        self._clock = LogClock()
+
+    def feed(self, raws: Iterable[bytes]) -> None:
+        silent = self._silent
+        for raw in raws:
+            self.lines += 1
+            if ACCESS in raw:
+                continue
+            place = _place(raw)
+            if place is not None and silent.get(place, 0) >= _ENOUGH:
+                silent[place] += 1
+                continue
+            name = named(raw)
+            if name is not None and not any(sign in raw for sign in PASSED_OVER):
+                self._take(name, peeled(raw, self.lines))
+            elif place is not None:
+                silent[place] = silent.get(place, 0) + 1
+
+    def reading(self) -> EngineLog:
+        unknown = {place.decode("utf-8", "replace"): n for place, n in self._silent.items()}
+        return EngineLog(
+            lives=tuple(life.closed() for life in self._lives),
+            lines=self.lines,
+            understood=self.understood,
+            unknown={**unknown, **self.unknown},
+        )
+
+    def _take(self, name: str, line: LogLine) -> None:
+        at = self._clock.since_first(line.at)
+        said = {} if name == TROUBLE else BY_NAME[name].parse(line.text)
+        if name != TROUBLE and not said:
+            return
+        self.understood += 1
+        life = self._life(name, line, at)
+        life.last_line = line.number
+        match name:
+            case "periodic":
+                engine = engine_of(line.text)
+                timeline = life.timelines.setdefault(engine, Timeline(engine))
+                timeline.add(said, at, line.number)
+            case "step":
+                life.steps.add(said, line.number)
+            case "refused_prompt":
+                life.refused.add(said, line.number)
+            case "trouble":
+                life.trouble.add(line.text, line.number, serving=bool(life.timelines))
+            case "arguments":
+                life.arguments |= arguments_in(said["arguments"])
+                life.said_at["arguments"] = line.number
+            case "started":
+                life.started.add(line.process)
+                facts = values_of({"version": said["version"]}) | config_facts(said["config"])
+                life.learn(facts, line.number)
+            case _:
+                life.learn(values_of(said), line.number)
+
+    def _life(self, name: str, line: LogLine, at: float | None) -> _Life:
+        """The engine that a line is of: a new one where one begins that had begun before."""
+        now = self._lives[-1] if self._lives else None
+        again = now is not None and (
+            (name == STARTED and (line.process in now.started) and now.ready)
+            or (name == STARTED and bool(now.trouble.found))
+            or (name == ARGUMENTS and bool(now.started))
+        )
+        if now is None or again:
+            now = _Life(first_line=line.number, began_s=at)
+            self._lives.append(now)
+        return now
+
+
+def _place(raw: bytes) -> bytes | None:
+    """Where in vLLM's sources a line of little weight comes from: `core.py:114`."""
+    end = raw.find(b"] ")
+    start = raw.rfind(b"[", 0, end) if end > 0 else -1
+    if start <= 0 or b".py:" not in raw[start:end]:
+        return None
+    return raw[start + 1 : end] if any(word in raw[:start] for word in _STAMPED) else None

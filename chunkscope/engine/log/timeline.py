@@ -1,0 +1,101 @@
+"""What an engine did, window by window: one line of its log every ten seconds.
+
+A log of weeks has millions of such lines: past so many, two neighbours become one.
+"""
+
+from dataclasses import dataclass
+
+MOST_WINDOWS = 2_048
+INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
+_LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogWindow:
+    """Rates are means over it, counts are of its end; peaks where windows were joined."""
+
+    end_s: float
+    seconds: float
+    prompt_tokens_per_s: float
+    output_tokens_per_s: float
+    running: int
+    waiting: int
+    kv_use: float  # a share
+    hit_rate: float | None = None
+    line: int = 0
+    engine: str = ""
+
+    @property
+    def idle(self) -> bool:
+        tokens = self.prompt_tokens_per_s + self.output_tokens_per_s
+        return not (self.running or self.waiting or tokens)
+
+    def joined(self, later: "LogWindow") -> "LogWindow":
+        seconds = self.seconds + later.seconds
+        mine, its = self.seconds / seconds, later.seconds / seconds
+        return LogWindow(
+            end_s=later.end_s,
+            seconds=seconds,
+            prompt_tokens_per_s=mine * self.prompt_tokens_per_s + its * later.prompt_tokens_per_s,
+            output_tokens_per_s=mine * self.output_tokens_per_s + its * later.output_tokens_per_s,
+            running=max(self.running, later.running),
+            waiting=max(self.waiting, later.waiting),
+            kv_use=max(self.kv_use, later.kv_use),
+            hit_rate=later.hit_rate,
+            line=self.line,
+            engine=self.engine,
+        )
+
+
+class Timeline:
+    """The windows of one engine as they come."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.seconds = 0.0
+        self.prompt_tokens = 0.0
+        self.output_tokens = 0.0
+        self._windows: list[LogWindow] = []
+        self._each = 1  # lines in a window
+        self._open: list[LogWindow] = []
+        self._last_s: float | None = None
+
+    def add(self, said: dict[str, str], at: float | None, line: int) -> None:
+        passed = at - self._last_s if at is not None and self._last_s is not None else INTERVAL_S
+        seconds = passed if 0 < passed <= _LONGEST_S else INTERVAL_S
+        end = at if at is not None else (self._last_s or 0.0) + seconds
+        self._last_s = end
+        rate = said.get("hit_rate")
+        window = LogWindow(
+            end_s=end,
+            seconds=seconds,
+            prompt_tokens_per_s=float(said["prompt_tokens_per_s"]),
+            output_tokens_per_s=float(said["output_tokens_per_s"]),
+            running=int(said["running"]),
+            waiting=int(said["waiting"]),
+            kv_use=float(said["kv_use"]) / 100,
+            hit_rate=None if rate is None else float(rate) / 100,
+            line=line,
+            engine=self.engine,
+        )
+        self.seconds += 0.0 if window.idle else seconds
+        self.prompt_tokens += window.prompt_tokens_per_s * seconds
+        self.output_tokens += window.output_tokens_per_s * seconds
+        self._open.append(window)
+        if len(self._open) == self._each:
+            self._close()
+
+    def _close(self) -> None:
+        joined = self._open[0]
+        for window in self._open[1:]:
+            joined = joined.joined(window)
+        self._windows.append(joined)
+        self._open = []
+        if len(self._windows) == MOST_WINDOWS:
+            pairs = zip(self._windows[::2], self._windows[1::2], strict=True)
+            self._windows = [one.joined(other) for one, other in pairs]
+            self._each *= 2
+
+    @property
+    def windows(self) -> tuple[LogWindow, ...]:
+        return (*self._windows, *self._open)

@@ -1,0 +1,234 @@
+"""Diagnoses of real logs, and each rule on lines that vLLM writes."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+import chunkscope
+from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
+from chunkscope.diagnosis.doctor import NOTHING, Beside, doctor, reports_of
+from chunkscope.diagnosis.phases import Bound
+from chunkscope.diagnosis.rules import RULES
+from chunkscope.engine.log.reader import LogReader
+from chunkscope.errors import InputError, UsageError
+from tests.engine.test_log_reader import START, TROUBLES, periodic, stamped
+from tests.plans import plan
+
+LOGS = Path(__file__).parent / "logs"
+
+
+def report(*lines: str, beside: Beside = NOTHING) -> EngineReport:
+    reader = LogReader()
+    reader.feed(line.encode() for line in lines)
+    (found,) = reports_of(reader.reading(), "vllm.log", beside)
+    return found
+
+
+def rules(found: EngineReport) -> list[str]:
+    return [symptom.rule for symptom in found.symptoms]
+
+
+def at(second: int) -> str:
+    return f"10-23 10:{second // 60:02}:{second % 60:02}"
+
+
+def well_used() -> list[str]:
+    """More and more requests, none of them waiting, and the KV cache well filled."""
+    return [
+        periodic(at(10 * n), prompt=500.0, running=min(60, 15 * (n + 1)), kv=60.0) for n in range(8)
+    ]
+
+
+# -- real logs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.shared
+def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
+    """All at once and at ten per second, twice each: what the clients sent is in its README."""
+    path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
+    (engine,) = doctor(path, gpu="h200", model="llama-3.1-8b").engines
+    bounds = [(phase.bound, phase.first_line) for phase in engine.phases]
+    assert bounds == [
+        (Bound.PREFILL, 287),
+        (Bound.CLIENT, 290),
+        (Bound.IDLE, 291),
+        (Bound.CLIENT, 335),
+        (Bound.PREFILL, 714),
+        (Bound.CLIENT, 1_014),
+    ]
+    assert rules(engine) == ["client-bound", "queue-bound"]
+    assert engine.predicted is not None
+    assert engine.predicted.kv_cache_tokens == pytest.approx(919_824, rel=0.01)
+
+
+def test_a_client_that_sends_one_at_a_time() -> None:
+    (engine,) = doctor(LOGS / "vllm-0.28-cpu-client-bound.log").engines
+    assert rules(engine) == ["client-bound", "eager"]
+    assert engine.peak_running == 1
+    assert engine.facts.kv_cache_tokens == 65_536
+
+
+def test_a_kv_cache_that_is_full() -> None:
+    (engine,) = doctor(LOGS / "vllm-0.28-cpu-kv-bound.log").engines
+    assert rules(engine)[0] == "kv-bound"
+    assert engine.seconds_of(Bound.KV) > engine.seconds_of(Bound.CLIENT)
+    assert engine.peak_kv_use == 1.0
+
+
+def test_a_start_that_does_not_fit() -> None:
+    (engine,) = doctor(LOGS / "vllm-0.28-cpu-does-not-fit.log").engines
+    first = engine.symptoms[0]
+    assert (first.rule, first.effect) == ("ended", 1.0)
+    assert "longest context that fits: 512 tokens" in first.evidence
+    assert not engine.windows
+
+
+# -- each rule -----------------------------------------------------------------------------------
+
+BEGUN = stamped(START.format(version="0.24.0").replace("enforce_eager=True", "enforce_eager=False"))
+ARGS = "non-default args: {{'max_num_seqs': {seqs}, 'max_num_batched_tokens': {budget}}}"
+
+
+def test_nothing_limits_an_engine_that_is_well_used() -> None:
+    assert rules(report(BEGUN, *well_used())) == []
+
+
+def test_max_num_seqs() -> None:
+    args = stamped(ARGS.format(seqs=32, budget=8192))
+    full = [periodic(at(10 * n), running=32, waiting=9, kv=20.0) for n in range(6)]
+    found = report(args, BEGUN, *full)
+    assert rules(found) == ["max-num-seqs"]
+    assert "32 running, up to 9 waiting" in found.symptoms[0].evidence[1]
+    assert rules(report(BEGUN, *[line.replace("32", "256") for line in full])) == ["max-num-seqs"]
+
+
+def test_a_small_budget_counts_only_where_prompts_waited() -> None:
+    args = stamped(ARGS.format(seqs=64, budget=512))
+    waiting = [periodic(at(10 * n), running=8, waiting=9, kv=20.0) for n in range(6)]
+    assert "small-budget" in rules(report(args, BEGUN, *waiting))
+    assert rules(report(args, BEGUN, *well_used())) == []
+
+
+def test_eager_graphs_auto_fit_and_refusals() -> None:
+    lines = [
+        stamped(START.format(version="0.24.0")),
+        stamped(
+            "CUDA graph pool memory: 1.52 GiB (actual), 0.71 GiB (estimated), difference: 0.81 GiB"
+        ),
+        stamped("Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"),
+        stamped(
+            "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
+        ),
+    ]
+    assert rules(report(*lines)) == ["refused-prompts", "auto-fit", "eager", "graph-memory"]
+
+
+def test_a_rule_holds_for_its_versions_only() -> None:
+    lines = ["Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"]
+    old = stamped(START.format(version="0.11.0").replace("enforce_eager=True", ""))
+    new = stamped(START.format(version="0.40.0").replace("enforce_eager=True", ""))
+    assert rules(report(old, *lines)) == []
+    assert rules(report(new, *lines)) == ["auto-fit"]
+
+
+def test_long_prompts_that_make_answers_wait() -> None:
+    step = (
+        "Iteration(7): {p} context requests, {t} context tokens, 4 generation requests, 4 "
+        "generation tokens, iteration elapsed time: {ms} ms"
+    )
+    slow = [step.format(p=1, t=8192, ms="90.00"), step.format(p=0, t=0, ms="10.00")]
+    even = [step.format(p=1, t=256, ms="12.00"), step.format(p=0, t=0, ms="10.00")]
+    assert rules(report(BEGUN, *slow)) == ["prefill-bound"]
+    assert rules(report(BEGUN, *even)) == []
+
+
+@pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
+def test_what_ended_an_engine_comes_first(kind, text, figures) -> None:
+    found = report(BEGUN, stamped(text))
+    assert found.symptoms[0].title == kind.value
+    assert found.symptoms[0].lines == (2,)
+    assert len(found.symptoms[0].evidence) == len(figures)
+
+
+def test_a_hit_rate_needs_a_profile_that_promises_more(tmp_path: Path) -> None:
+    rows = tmp_path / "a.jsonl"
+    shared = "the same beginning of every prompt, " * 40
+    rows.write_text("".join(f'{{"prompt": "{shared} {n}"}}\n' for n in range(40)))
+    profile = chunkscope.analyze(rows)
+    found = report(BEGUN, *well_used(), beside=Beside(profile=profile))
+    assert rules(found) == ["hit-rate"]
+    assert found.symptoms[0].evidence[0].startswith("12 % found, ")
+    high = [line.replace("12.5%", "95.0%") for line in well_used()]
+    assert rules(report(BEGUN, *high, beside=Beside(profile=profile))) == []
+
+
+def test_every_rule_has_a_source_and_is_named_once() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(names) == len(set(names))
+    assert all(rule.source and rule.since <= rule.until for rule in RULES)
+
+
+def test_the_plan_is_laid_beside_it() -> None:
+    planned = plan([100] * 50)
+    found = report(BEGUN, beside=Beside(plan=planned))
+    differs = {d.name: (d.planned, d.found) for d in found.differences}
+    assert differs["max_model_len"] == (planned.settings.max_model_len, 4_096)
+    assert "tensor_parallel_size" not in differs
+
+
+# -- the artefact, and bad input -----------------------------------------------------------------
+
+
+def test_a_diagnosis_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    found = doctor(LOGS / "vllm-0.28-cpu-kv-bound.log", LOGS / "vllm-0.28-cpu-does-not-fit.log")
+    found.save(tmp_path / "doctor.json")
+    again = Diagnosis.load(tmp_path / "doctor.json")
+    assert (again.engines, again.symptoms) == (found.engines, found.symptoms)
+    assert len(again.engines) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"\x00\x01\x02" * 100, "it is binary"),
+        (b"hello\nworld\n", "none of its 2 lines"),
+        (b"[2026-01-01] INFO sglang Prefill batch. #running-req: 3\n", "a log of SGLang"),
+    ],
+)
+def test_what_is_no_log_of_vllm(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        doctor(path)
+
+
+def test_compressed_utf_16_and_cut_logs(tmp_path: Path) -> None:
+    text = (LOGS / "vllm-0.28-cpu-client-bound.log").read_text(encoding="utf-8")
+    expected = doctor(LOGS / "vllm-0.28-cpu-client-bound.log").engines[0].windows
+    zipped, wide, cut = (tmp_path / name for name in ("a.log.gz", "b.log", "c.log.gz"))
+    zipped.write_bytes(gzip.compress(text.encode()))
+    wide.write_bytes(text.encode("utf-16"))
+    cut.write_bytes(gzip.compress(text.encode())[:-2_000])
+    assert doctor(zipped).engines[0].windows == expected
+    assert doctor(wide).engines[0].windows == expected
+    found = doctor(cut)
+    assert len(found.engines[0].windows) < len(expected)
+    assert "ends early" in found.notes[0]
+
+
+def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"\xfa\xfe caf\xe9\n" + BEGUN.encode() + b"\n\xe9\xe9\n")
+    (engine,) = doctor(path).engines
+    assert engine.facts.version == "0.24.0"
+
+
+def test_no_source_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no log"):
+        doctor()
+    with pytest.raises(InputError, match="is a folder"):
+        doctor(tmp_path)
+    with pytest.raises(InputError):
+        doctor(tmp_path / "nowhere.log")

@@ -1,0 +1,371 @@
+"""vLLM's log by message: verbatim lines of each version, in whatever a collector makes of them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from chunkscope.engine.log.lines import CUT, LogClock, peeled, split
+from chunkscope.engine.log.messages import HINTS, MESSAGES, named
+from chunkscope.engine.log.reader import EngineLog, LogReader
+from chunkscope.engine.log.timeline import MOST_WINDOWS
+from chunkscope.engine.log.trouble import Trouble
+
+START = (
+    "Initializing a V1 LLM engine (v{version}) with config: model='org/m', dtype=torch.bfloat16, "
+    "max_seq_len=4096, tensor_parallel_size=2, enforce_eager=True, kv_cache_dtype=fp8, "
+    "enable_prefix_caching=True, chunked_prefill_enabled=True, compilation_config={{'model': 'x'}}"
+)
+PERIODIC = (
+    "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: 5.5 tokens/s,"
+    " Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: {kv}%, "
+    "Prefix cache hit rate: 12.5%"
+)
+
+
+def stamped(text: str, when: str = "10-23 10:51:24", process: str = "(EngineCore pid=7) ") -> str:
+    return f"{process}INFO {when} [core.py:77] {text}"
+
+
+def periodic(
+    when: str, *, prompt: float = 1.0, running: int = 1, waiting: int = 0, kv: float = 1.0
+):
+    line = PERIODIC.format(prompt=prompt, running=running, waiting=waiting, kv=kv)
+    return stamped(line, when, "(APIServer pid=1) ")
+
+
+def reading(*lines: str) -> EngineLog:
+    reader = LogReader()
+    reader.feed(line.encode() for line in lines)
+    return reader.reading()
+
+
+def facts(*lines: str):
+    (life,) = reading(*lines).lives
+    return life.facts
+
+
+# -- what each version writes (docs/LOGS.md of the project's notes) ------------------------------
+
+SAID = [
+    ("Model loading took 14.9889 GiB and 2.345678 seconds", {"weights_gib": 14.9889}),
+    ("Model loading took 14.9889 GiB memory and 2.345678 seconds", {"load_s": 2.345678}),
+    ("Model loading took 15.0 GiB memory and 1.6 seconds", {"weights_gib": 15.0, "load_s": 1.6}),
+    ("Available KV cache memory: 112.28 GiB", {"kv_cache_gib": 112.28}),
+    ("GPU KV cache size: 919,824 tokens", {"kv_cache_tokens": 919_824}),
+    ("Maximum concurrency for 16,384 tokens per request: 56.14x", {"kv_concurrency": 56.14}),
+    (
+        "GPU KV cache size: 65,536 tokens, Maximum concurrency for 2,048 tokens per request: "
+        "32.00x",
+        {"kv_cache_tokens": 65_536, "kv_concurrency": 32.0},
+    ),
+    (
+        "CPU KV cache size: 1,024 tokens, Maximum concurrency for 64 tokens per request: 1,600.50x",
+        {"kv_cache_tokens": 1_024, "kv_concurrency": 1600.5},
+    ),
+    ("GPU + host KV cache size: 2,048 tokens", {"kv_cache_tokens": 2_048}),
+    ("Graph capturing finished in 5 secs, took 0.98 GiB", {"graphs_gib": 0.98, "graphs_s": 5.0}),
+    (
+        "CUDA graph pool memory: 1.52 GiB (actual), 0.71 GiB (estimated), difference: 0.81 GiB "
+        "(53.3%).",
+        {"graph_pool_gib": 1.52, "graph_estimate_gib": 0.71},
+    ),
+    ("init engine (profile, create kv cache, warmup model) took 42.98 seconds", {"init_s": 42.98}),
+    (
+        "init engine (profile, create kv cache, warmup model) took 42.98 s (compilation: 21.31 s)",
+        {"init_s": 42.98},
+    ),
+    ("torch.compile takes 12.30 s in total", {"compile_s": 12.3}),
+    ("torch.compile took 21.31 s in total", {"compile_s": 21.31}),
+    (
+        "Chunked prefill is enabled with max_num_batched_tokens=8192.",
+        {"max_num_batched_tokens": 8192},
+    ),
+    ("Asynchronous scheduling is disabled.", {"async_scheduling": False}),
+    ("Using max model len 16384", {"max_model_len": 16_384}),
+    (
+        "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN'].",
+        {"attention_backend": "FLASH_ATTN"},
+    ),
+    ("Using Flash Attention backend on V1 engine.", {"attention_backend": "Flash Attention"}),
+    (
+        "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available GPU memory "
+        "(5.00 GiB available for KV cache)",
+        {"fitted_from": 131_072, "fitted_to": 40_960},
+    ),
+    (
+        "Free memory on device (138.5/139.8 GiB) on startup. Desired GPU memory utilization is "
+        "(0.9, 125.82 GiB). Actual usage is 15.0 GiB for weight, 1.24 GiB for peak activation, "
+        "0.21 GiB for non-torch memory, and 0.98 GiB for CUDAGraph memory.",
+        {"device_gib": 139.8, "free_gib": 138.5, "utilization": 0.9, "activation_gib": 1.24},
+    ),
+    (
+        "Memory profiling takes 2.00 seconds. Total non KV cache memory: 17.1GiB; torch peak "
+        "memory increase: 1.24GiB; non-torch forward increase memory: 0.2GiB",
+        {"activation_gib": 1.24},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text[:40] for text, _ in SAID])
+def test_a_message_says_its_facts(text: str, expected: dict) -> None:
+    found = facts(stamped(text))
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
+    found = facts(stamped(START.format(version="0.24.0")))
+    assert (found.version, found.model, found.dtype) == ("0.24.0", "org/m", "bfloat16")
+    assert (found.max_model_len, found.tensor_parallel_size) == (4_096, 2)
+    assert (
+        found.enforce_eager is found.enable_prefix_caching is found.enable_chunked_prefill is True
+    )
+    assert found.kv_cache_dtype == "fp8"
+
+
+def test_every_sign_holds_a_hint() -> None:
+    for message in MESSAGES:
+        for sign in message.signs:
+            assert any(hint in sign.encode() for hint in HINTS), sign
+            assert named(sign.encode()) == message.name
+
+
+# -- whatever is put before a line ---------------------------------------------------------------
+
+LINE = stamped("GPU KV cache size: 919,824 tokens")
+WRAPPED = [
+    LINE,
+    "INFO 10-23 10:51:24 [kv_cache_utils.py:9] GPU KV cache size: 919,824 tokens",
+    "\x1b[0;36m(EngineCore pid=7)\x1b[0;0m \x1b[32mINFO\x1b[0m 10-23 10:51:24 [k.py:9] "
+    "GPU KV cache size: 919,824 tokens",
+    f"2026-10-23T10:51:24.123456789Z stdout F {LINE}",
+    f"Oct 23 10:51:24 host vllm[123]: {LINE}",
+    f"vllm-1  | {LINE}",
+    json.dumps({"log": LINE + "\n", "stream": "stderr", "time": "2026-10-23T10:51:24Z"}),
+    json.dumps({"timestamp": "2026-10-23T10:51:24", "level": "INFO",
+                "message": "GPU KV cache size: 919,824 tokens"}),
+    "GPU KV cache size: 919,824 tokens",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRAPPED, ids=range(len(WRAPPED)))
+def test_messages_are_found_whatever_is_put_before_them(line: str) -> None:
+    assert facts(line).kv_cache_tokens == 919_824
+
+
+def test_a_line_knows_its_process_place_and_time() -> None:
+    line = peeled(LINE.encode(), 3)
+    assert (line.process, line.pid, line.place, line.number) == ("EngineCore", "7", "core.py:77", 3)
+    assert line.at is not None
+
+
+def test_new_year_is_no_jump_back() -> None:
+    clock = LogClock()
+    first = peeled(stamped("x", "12-31 23:59:55").encode(), 1).at
+    later = peeled(stamped("x", "01-01 00:00:05").encode(), 2).at
+    assert (clock.since_first(first), clock.since_first(later)) == (0.0, 10.0)
+
+
+def test_lines_that_never_end_are_cut() -> None:
+    lines = list(split([b"a" * CUT, b"b" * CUT, b"c\nnext\n"]))
+    assert len(lines[0]) <= 2 * CUT + 1
+    assert lines[-1] == b"next"
+
+
+# -- several engines, and restarts ---------------------------------------------------------------
+
+
+def test_a_restart_is_a_life_of_its_own() -> None:
+    start = stamped(START.format(version="0.24.0"))
+    log = reading(start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens"))
+    assert [life.facts.kv_cache_tokens for life in log.lives] == [None, 8]
+    assert [life.first_line for life in log.lives] == [1, 3]
+
+
+def test_engines_that_start_together_are_one_life() -> None:
+    starts = [
+        stamped(START.format(version="0.24.0"), process=f"(EngineCore_DP{n} pid={n}) ")
+        for n in range(2)
+    ]
+    lines = [periodic("10-23 10:52:00").replace("Engine 000", f"Engine 00{n}") for n in range(2)]
+    (life,) = reading(*starts, *lines).lives
+    assert life.engines == 2
+    assert {window.engine for window in life.windows} == {"000", "001"}
+
+
+def test_aggregated_engines_are_read() -> None:
+    line = periodic("10-23 10:52:00").replace("Engine 000", "8 Engines Aggregated")
+    (life,) = reading(line).lives
+    assert life.windows[0].engine == "8 engines"
+
+
+# -- the periodic line ---------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_log() -> None:
+    (life,) = reading(
+        periodic("10-23 10:52:00", prompt=100.0, running=3, waiting=2, kv=22.1),
+        periodic("10-23 10:52:10", prompt=50.5),
+    ).lives
+    first, second = life.windows
+    assert (first.prompt_tokens_per_s, first.running, first.waiting) == (100.0, 3, 2)
+    assert first.kv_use == pytest.approx(0.221)
+    assert first.hit_rate == pytest.approx(0.125)
+    assert (second.seconds, second.prompt_tokens_per_s) == (10.0, 50.5)
+    assert life.prompt_tokens == pytest.approx(1_505)
+
+
+def test_what_stands_between_is_no_hindrance() -> None:
+    """0.20 counts deferred requests, 0.32 KV fetches; 0.31 leaves out a hit rate of nothing."""
+    line = periodic("10-23 10:52:00").replace(
+        "GPU KV", "Deferred: 2 reqs, KV fetch: 1 waiting to start, XPU KV"
+    )
+    line = line.replace(", Prefix cache hit rate: 12.5%", "")
+    (life,) = reading(line).lives
+    assert life.windows[0].running == 1
+    assert life.windows[0].hit_rate is None
+
+
+def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
+    reader = LogReader()
+    count = 3 * MOST_WINDOWS
+    reader.feed(
+        periodic(f"{1 + n // 8640:02}-01 {n // 360 % 24:02}:{n // 6 % 60:02}:{n % 6}0").encode()
+        for n in range(count)
+    )
+    (life,) = reader.reading().lives
+    assert len(life.windows) < MOST_WINDOWS
+    assert life.prompt_tokens == pytest.approx(count * 10, rel=0.01)
+
+
+def test_steps_are_added_up() -> None:
+    step = (
+        "Iteration(7): {p} context requests, {t} context tokens, {d} generation requests, {d} "
+        "generation tokens, iteration elapsed time: {ms} ms"
+    )
+    (life,) = reading(
+        stamped(step.format(p=0, t=0, d=4, ms="10.00")),
+        stamped(step.format(p=1, t=2048, d=4, ms="80.00")),
+        "Engine 000: " + step.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
+    ).lives
+    assert life.steps is not None
+    assert (life.steps.steps, life.steps.prompt_tokens) == (3, 2_304)
+    assert life.steps.slowdown == pytest.approx(8.0)
+    assert life.steps.longest_ms == 80.0
+
+
+# -- what went wrong -----------------------------------------------------------------------------
+
+TROUBLES = [
+    (
+        Trouble.NO_FREE_MEMORY,
+        "ValueError: Free memory on device cuda:0 (12.5/139.8 GiB) on startup is less than desired "
+        "GPU memory utilization (0.9, 125.82 GiB). Decrease GPU memory utilization",
+        {"free_gib": 12.5},
+    ),
+    (
+        Trouble.NO_CACHE_BLOCKS,
+        "ValueError: No available memory for the cache blocks. Try increasing "
+        "`gpu_memory_utilization` when initializing the engine.",
+        {},
+    ),
+    (
+        Trouble.CONTEXT_TOO_LONG,
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 "
+        "GiB KV cache is needed, which is larger than the available KV cache memory (5.40 GiB). "
+        "Based on the available memory, the estimated maximum model length is 44208.",
+        {"needed_gib": 16.0, "available_gib": 5.4, "longest": 44_208},
+    ),
+    (
+        Trouble.OOM_SAMPLER,
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy "
+        "requests. Please try lowering `max_num_seqs`",
+        {"requests": 1_024},
+    ),
+    (
+        Trouble.OOM_START,
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB. GPU 0 has a total "
+        "capacity of 79.19 GiB of which 7.02 GiB is free.",
+        {"asked_gib": 7.04, "left_gib": 7.02},
+    ),
+    (Trouble.DIED, "EngineCore encountered a fatal error.", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
+def test_the_first_cause_of_an_end_is_found(kind: Trouble, text: str, figures: dict) -> None:
+    (life,) = reading(
+        stamped(START.format(version="0.24.0")),
+        stamped(text),
+        stamped("EngineCore failed to start."),
+    ).lives
+    assert life.trouble is not None
+    assert (life.trouble.kind, life.trouble.line) == (kind, 2)
+    assert life.trouble.figures == pytest.approx(figures)
+
+
+def test_out_of_memory_while_serving_and_in_prompt_logprobs() -> None:
+    oom = stamped(TROUBLES[4][1])
+    (serving,) = reading(periodic("10-23 10:52:00"), oom).lives
+    frame = stamped('  File "gpu_model_runner.py", line 9, in _get_prompt_logprobs_dict')
+    (scoring,) = reading(periodic("10-23 10:52:00"), frame, stamped("    x = y"), oom).lives
+    assert serving.trouble is not None
+    assert serving.trouble.kind is Trouble.OOM_RUNNING
+    assert scoring.trouble is not None
+    assert scoring.trouble.kind is Trouble.OOM_LOGPROBS
+
+
+REFUSED = [
+    "The decoder prompt (length 2100) is longer than the maximum model length of 2048. Make sure",
+    "This model's maximum context length is 2048 tokens. However, you requested 8 output tokens "
+    "and your prompt contains at least 2100 input tokens, for a total of",
+    "This model's maximum context length is 2048 tokens. However, your prompt contains 2100 input "
+    "tokens, which exceeds this limit even without any output tokens",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+def test_refused_prompts_are_counted(text: str) -> None:
+    (life,) = reading(stamped(text), stamped(text)).lives
+    assert life.refused is not None
+    assert (life.refused.count, life.refused.longest, life.refused.limit) == (2, 2_100, 2_048)
+
+
+# -- what must not get out -----------------------------------------------------------------------
+
+
+def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
+    secret = "sk-SECRET-PROMPT"
+    log = reading(
+        stamped(f"non-default args: {{'api_key': ['{secret}'], 'max_num_seqs': 8, 'model': "
+                f"'{secret} x(y)', 'hf_token': '{secret}'}}"),
+        stamped(f"Received request cmpl-1: prompt: '{secret} GPU KV cache size: 5 tokens', params"),
+        stamped(f"something unheard of {secret}"),
+        stamped(START.format(version="0.24.0")),
+    )  # fmt: skip
+    assert secret not in repr(log)
+    assert log.lives[0].arguments == {"max_num_seqs": 8}
+    assert log.lives[0].facts.kv_cache_tokens is None
+    assert log.unknown == {"core.py:77": 2}
+
+
+def test_lines_of_one_place_are_soon_passed_over_and_still_counted() -> None:
+    log = reading(*[stamped("nothing known") for _ in range(10)])
+    assert log.unknown == {"core.py:77": 10}
+
+
+@pytest.mark.shared
+def test_a_real_log_of_0_24(shared: Path) -> None:
+    path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
+    reader = LogReader()
+    reader.feed(split([path.read_bytes()]))
+    (life,) = reader.reading().lives
+    assert (life.facts.version, life.facts.kv_cache_tokens) == ("0.24.0", 919_824)
+    assert life.facts.max_num_batched_tokens == 8_192
+    assert life.arguments == {"max_model_len": 16_384, "enable_prefix_caching": False}
+    assert len(life.windows) == 11
+    assert max(w.prompt_tokens_per_s for w in life.windows) == 36_298.8
+    zipped = LogReader()
+    zipped.feed(split([gzip.decompress(gzip.compress(path.read_bytes()))]))
+    assert zipped.reading() == reader.reading()
