@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chunkscope._version import __version__
+from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile, load_profiles
 from chunkscope.planning.plan import Plan
@@ -27,6 +28,7 @@ class Findings:
     plan: Plan | None = None
     verification: Verification | None = None
     simulation: Simulation | None = None
+    diagnosis: Diagnosis | None = None
     digests: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -49,6 +51,7 @@ class Findings:
             "plan": self.plan,
             "simulation": self.simulation,
             "verify": self.verification,
+            "doctor": self.diagnosis,
         }
         return {
             "schema": SCHEMA,
@@ -84,6 +87,7 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
         plan=plan,
         verification=read("verify.json", Verification.load),
         simulation=read("simulation.json", Simulation.load),
+        diagnosis=read("doctor.json", Diagnosis.load),
         digests=digests,
     )
     if not digests:

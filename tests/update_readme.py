@@ -18,7 +18,7 @@ GUIDE = REPOSITORY / "chunkscope" / "guide"
 DOCUMENTS = (
     REPOSITORY / "README.md",
     *(GUIDE / f"{name}.md" for name in ("analyze", "formats", "prefixes", "recommend", "memory")),
-    *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "report", "gate", "merge", "python")),
+    *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "doctor", "report", "gate", "merge", "python")),
 )
 BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 
@@ -37,10 +37,12 @@ def main() -> None:
 
 
 def make_checkout(folder: Path) -> Path:
-    """What their commands find: the data, measurements, and a log called results/."""
+    """What their commands find: the data, measurements, and logs of a harness and of vLLM."""
     shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
     shutil.copytree(REPOSITORY / "reports" / "h200", folder / "reports" / "h200")
     shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "log" / "results")
+    log = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
+    shutil.copy(log, folder / "vllm.log")
     return folder
 
 

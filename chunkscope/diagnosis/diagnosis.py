@@ -109,5 +109,17 @@ class Diagnosis(Artefact):
         return tuple(sorted(found, key=lambda symptom: -symptom.effect))
 
     @property
+    def contradiction(self) -> str | None:
+        """What cannot be, as no log says it: shares over one, fewer than none."""
+        for engine in self.engines:
+            shares = [engine.hit_rate, *(w.kv_use for w in engine.windows)]
+            counts = [engine.refused.count if engine.refused else 0, engine.engines, self.lines]
+            if any(share is not None and not 0 <= share <= 1 for share in shares):
+                return "a share is not between 0 and 100 %"
+            if any(count < 0 for count in counts):
+                return "a count is negative"
+        return None if self.engines else "it is of no engine"
+
+    @property
     def refused_prompts(self) -> int:
         return sum(engine.refused.count for engine in self.engines if engine.refused)

@@ -113,6 +113,15 @@ class SpeedPromises(Speeds):
     compare: Names = ("ttft_p95", "itl_p95", "output_tokens_per_s")
 
 
+class DoctorPromises(_Table):
+    """Limits on what an engine's log says."""
+
+    findings: Count | None = None
+    refused_prompts: Count | None = None
+    kv_use: Share | None = None
+    prefix_hit_rate: Share | None = None
+
+
 class FreshnessPromises(_Table):
     data: bool = False
     plan: bool = False
@@ -127,6 +136,7 @@ class Budget(_Table):
     settings: SettingsPromises | None = None
     memory: MemoryPromises | None = None
     speed: SpeedPromises | None = None
+    doctor: DoctorPromises | None = None
     freshness: FreshnessPromises | None = None
 
 

@@ -10,6 +10,7 @@ from chunkscope.gating.budget import Budget
 from chunkscope.gating.budget_file import HINT, BudgetFile, find_budget
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.promises.data import check_data
+from chunkscope.gating.promises.doctor import check_doctor
 from chunkscope.gating.promises.drift import check_drift
 from chunkscope.gating.promises.freshness import check_freshness
 from chunkscope.gating.promises.memory import check_memory
@@ -24,6 +25,7 @@ CHECKS: dict[str, Callable[[Any, Evidence], Iterator[Verdict]]] = {
     "settings": check_settings,
     "memory": check_memory,
     "speed": check_speed,
+    "doctor": check_doctor,
     "freshness": check_freshness,
 }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
+from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
@@ -43,6 +44,16 @@ class Evidence:
     @property
     def verification(self) -> Verification:
         return self._need(self.findings.verification, Verification)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        found = self._need(self.findings.diagnosis, Diagnosis)
+        if why := found.contradiction:
+            path = self.findings.folder / found.default_path.name
+            raise InputError(
+                f"{path} contradicts itself: {why}", hint="make it again: `chunkscope doctor`"
+            )
+        return found
 
     def _need(self, found: A | None, kind: type[A]) -> A:
         if found is None:

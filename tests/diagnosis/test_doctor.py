@@ -76,6 +76,14 @@ def test_a_kv_cache_that_is_full() -> None:
     assert engine.peak_kv_use == 1.0
 
 
+def test_a_server_that_lets_few_run_and_is_told_to_stop() -> None:
+    """Its last lines tell of an engine that is dead: it was ended."""
+    (engine,) = doctor(LOGS / "vllm-0.28-cpu-max-num-seqs.log").engines
+    assert rules(engine) == ["max-num-seqs", "client-bound", "eager"]
+    assert "4 running, up to 36 waiting" in engine.symptoms[0].evidence[1]
+    assert engine.trouble is None
+
+
 def test_a_start_that_does_not_fit() -> None:
     (engine,) = doctor(LOGS / "vllm-0.28-cpu-does-not-fit.log").engines
     first = engine.symptoms[0]

@@ -178,7 +178,6 @@ _TROUBLE_SIGNS = (
     "is less than desired GPU memory utilization",
     "EngineCore failed to start",
     "EngineCore encountered a fatal error",
-    "EngineDeadError",
     "_get_prompt_logprobs_dict",
     "compute_logprobs",
     "warming up sampler",

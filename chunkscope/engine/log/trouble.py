@@ -36,7 +36,6 @@ _SIGNS = (
     (Trouble.OOM_START, "OutOfMemoryError"),
     (Trouble.DIED, "EngineCore encountered a fatal error"),
     (Trouble.DIED, "EngineCore failed to start"),
-    (Trouble.DIED, "EngineDeadError"),
 )
 _FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs")
 _FIGURES = {
