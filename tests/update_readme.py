@@ -18,7 +18,8 @@ GUIDE = REPOSITORY / "chunkscope" / "guide"
 DOCUMENTS = (
     REPOSITORY / "README.md",
     *(GUIDE / f"{name}.md" for name in ("analyze", "formats", "prefixes", "recommend", "memory")),
-    *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "doctor", "report", "gate", "merge", "python")),
+    *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "doctor", "report", "gate")),
+    *(GUIDE / f"{name}.md" for name in ("merge", "python")),
 )
 BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 
