@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 KEY = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
@@ -81,7 +82,13 @@ class Answering(BaseHTTPRequestHandler):
 
 @contextmanager
 def web_server(answers: dict[str, tuple[int, bytes, int]]) -> Iterator[str]:
-    handler = type("Handler", (Answering,), {"answers": answers})
+    with served(type("Handler", (Answering,), {"answers": answers})) as address:
+        yield address
+
+
+@contextmanager
+def served(handler: Any) -> Iterator[str]:
+    """A web server's address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -25,6 +25,8 @@ _ACCESS_HINT = (
     "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)"
 )
 _NETWORK_HINT = "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?"
+_PROBE_S = 10.0
+_PARTIAL = 206  # an answer with a part of a file
 _AGAIN_HINT = "did the server fail? Run it again"
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
 _NO_ACCESS = ("NoCredentialsError", "PartialCredentialsError", "GoogleAuthError")
@@ -88,9 +90,30 @@ def remote_files(text: str) -> list[RemoteFile]:
 
 def _file(scheme: str, path: str, info: Any, below: str, *, named: bool = False) -> RemoteFile:
     url = path if "://" in path else f"{scheme}://{path}"
-    may_begin_anywhere = info.get("partial", True) or scheme.lower() not in ("http", "https")
-    size = info.get("size") if may_begin_anywhere else None
+    size = info.get("size")
+    if _is_web(url) and not _gives_ranges(urlsplit(url).netloc, url):
+        size = None  # it is read from front to back, and never in pieces
     return RemoteFile(url=url, below=below.split("?")[0], size=size, named=named)
+
+
+def _is_web(url: str) -> bool:
+    return url.lower().startswith(("http://", "https://"))
+
+
+_ranges: dict[str, bool] = {}  # by server
+
+
+def _gives_ranges(server: str, url: str) -> bool:
+    """Whether a web server sends parts of files; few say so, some send all when asked for one."""
+    from urllib.request import Request, urlopen
+
+    if server not in _ranges:
+        try:
+            with urlopen(Request(url, headers={"Range": "bytes=0-0"}), timeout=_PROBE_S) as answer:  # noqa: S310
+                _ranges[server] = answer.status == _PARTIAL
+        except (OSError, ValueError):
+            return False
+    return _ranges[server]
 
 
 def _is_glob(text: str) -> bool:
@@ -109,9 +132,9 @@ def start_of(url: str, size: int) -> bytes:
 def open_stream(url: str, shown: str, *, start: int, size: int | None) -> "RemoteStream":
     with _explaining(url):
         system, path = _system(url)
-        how = {} if size is None else {"block_size": _AHEAD_BYTES, "cache_type": "readahead"}
-        if size is not None:
-            how["size"] = size
+        how: dict[str, Any] = {"block_size": _AHEAD_BYTES, "cache_type": "readahead", "size": size}
+        if size is None:
+            how = {"block_size": 0} if _is_web(url) else {}
         return RemoteStream(system.open(path, "rb", **how), shown, start=start, size=size)
 
 

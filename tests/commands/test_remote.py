@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from chunkscope.sources.remote import is_remote, without_secrets
 from tests.commands.helpers import analyze, chunkscope
 from tests.large_input import PIECE, write_large_input
-from tests.remote_servers import s3_environment, s3_server, upload, web_server
+from tests.remote_servers import s3_environment, s3_server, served, upload, web_server
 
 # What libraries for S3 leave open or warn of is not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -161,6 +163,18 @@ def test_web_addresses_are_read_in_pieces_and_keep_their_secrets(
         assert run.dataset[figure] == near.dataset[figure]
     assert few.dataset["format"] == "jsonl"  # by what it holds
     assert few.dataset["rows"] == 2
+
+
+def test_a_web_server_without_ranges_is_read_from_front_to_back(
+    bucket: tuple[Path, str], tmp_path: Path
+) -> None:
+    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with served(partial(handler, directory=str(bucket[0]))) as address:
+        for name in ("lines.jsonl", "table.parquet"):
+            run = analyze(tmp_path, f"{address}/{name}", *PIECE, "--no-prefixes")
+            near = analyze(tmp_path, bucket[0] / name, *PIECE, "--no-prefixes")
+            assert run.dataset["histogram"] == near.dataset["histogram"]
+            assert run.dataset["failure"] is None
 
 
 def test_a_file_that_is_cut_on_its_way_is_a_failure_and_the_others_count(
