@@ -208,11 +208,11 @@ FIT_2 = (
 HELD_OUT = tuple(
     Row(model=model, budget=budget, repeats=1, timeout_s=120)
     for model in (
-        "moonlight-16b-a3b",
-        "gemma-3-4b-text",
         "qwen1.5-moe-a2.7b",
+        "gemma-3-4b-text",
         "mistral-7b-v0.1",
         "olmoe-1b-7b",
+        "moonlight-16b-a3b",
         "gpt-oss-20b",
     )
     for budget in (8_192, 2_048)
