@@ -13,9 +13,14 @@ from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.models.shape import Attention, ModelShape
 
-FITTED_ON = "one H200 and its host, Llama-3.1-8B and Qwen2.5-1.5B, vLLM 0.24.0"
-MATMUL_EFFICIENCY = 0.70  # of the peak: 22 us per token of 15.0 GFLOP (0.68); 4.2 us of 3.1 (0.75)
-ATTENTION_EFFICIENCY = 0.64  # 0.81 ns per pair of 524,288 FLOP (0.65); 0.31 ns of 172,032 (0.57)
+FITTED_ON = (
+    "one H200 and its host, Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B and Qwen3-30B-A3B, vLLM 0.24.0"
+)
+# Of the peak, without the head: 22 us per token of 14.0 GFLOP (0.64, Llama-3.1-8B), 4.0 of 2.6
+# (0.67, Qwen2.5-1.5B), 25.5 of 16.6 (0.66, Gemma-2-9B).
+MATMUL_EFFICIENCY = 0.64
+ATTENTION_EFFICIENCY = 0.60  # 0.81 to 0.88 ns per pair of 524,288 FLOP, 1.28 of 786,432 (0.62)
+FEW_HEADS, WITH_FEW_HEADS = 16, 1.12  # 12 heads take longer: 0.31 to 0.33 ns of 172,032 (0.55)
 WEIGHTS_EFFICIENCY = (
     0.90  # of the bandwidth: 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
 )
@@ -28,7 +33,7 @@ USUAL_HEAD, WIDE_HEADS = 128, 1.10
 READ_AGAIN = 0.62
 # Of the 16-bit peak: products of 8-bit weights and activations, and those inside experts.
 EIGHT_BIT_EFFICIENCY = 1.2
-EXPERTS_EFFICIENCY = 0.45  # 11.8 us per token of Qwen3-30B-A3B, 3.6 of its 6.1 GFLOP in experts
+EXPERTS_EFFICIENCY = 0.43  # 11.6 us per token of Qwen3-30B-A3B, 3.6 of its 5.4 GFLOP in experts
 EXPERTS_READ_EFFICIENCY = 0.82  # of the bandwidth: 14.7 ms for its 58 GB, once all are chosen
 EIGHT_BIT_EXPERTS_EFFICIENCY = 0.8
 # Kernels start one after the other, in each layer: 50, 45 and 49 us of Llama-3.1-8B, Qwen2.5-1.5B
@@ -36,7 +41,7 @@ EIGHT_BIT_EXPERTS_EFFICIENCY = 0.8
 LAYER_S = 42e-6
 EXPERT_LAYER_S = 19e-6
 LAUNCH_S = 1.3e-3  # of a model whose layers are not known
-FREE_TOKENS = 64  # hide behind reading the weights, with Llama; hardly any with others
+FREE_TOKENS = 84  # hide behind reading the weights, with the larger models
 # Where a step reads prompts, too, attention takes longer for each token of a decoding request's
 # context: 1.54 (Llama-3.1-8B), 1.59 (Gemma-2-9B) and 1.55 times (Qwen3-30B-A3B).
 MIXED = 1.55
@@ -111,6 +116,7 @@ class OtherWork:
 
     layers: Count = 0  # 0 in calibrations that do not say
     expert_layers: Count = 0
+    head_parameters: Count = 0  # of the active ones: only for the last token of a request's step
     expert_bytes: Count = 0  # of those that are read
     expert_share: float = 0.0
     expert_parameters: Count = 0  # of the active ones
@@ -159,12 +165,14 @@ def _other_work(shape: ModelShape, tp: int) -> OtherWork:
     return OtherWork(
         layers=shape.layers,
         expert_layers=e.layers if e else 0,
+        head_parameters=p.head or p.embedding,
         expert_bytes=shape.bytes_of("experts") if e else 0,
         expert_share=e.active / e.count if e else 0.0,
         expert_parameters=p.experts * e.active // e.count if e else 0,
         eight_bit_parameters=sum(count for kind, count in dense.items() if kind in is_fast),
         eight_bit_experts="experts" in is_fast,
         state_bytes=a.state.layers * a.state.bytes(tp) if a.state else 0,
+        pair_slowness=WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0,
         kv_slowness=WIDE_HEADS if a.head_dim > USUAL_HEAD and not a.latent else 1.0,
         reach=_reach(shape),
     )
@@ -293,7 +301,8 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
     per_flop = 1 / (flops_per_s * tp)
     other = work.other
     always = work.read_bytes - other.expert_bytes
-    sixteen_bit = work.active_parameters - other.expert_parameters - other.eight_bit_parameters
+    others = other.expert_parameters + other.eight_bit_parameters + other.head_parameters
+    sixteen_bit = work.active_parameters - others
     experts = EIGHT_BIT_EXPERTS_EFFICIENCY if other.eight_bit_experts else EXPERTS_EFFICIENCY
     return StepModel(
         fixed_s=always / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + launch_s(work),
@@ -309,7 +318,8 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
         / (bytes_per_s * KV_EFFICIENCY)
         * other.kv_slowness,
         mixed=MIXED,
-        per_request_s=2 * other.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY),
+        per_request_s=2 * other.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY)
+        + 2 * other.head_parameters * per_flop / MATMUL_EFFICIENCY,
         free_tokens=FREE_TOKENS,
         experts_s=other.expert_bytes / tp / (bytes_per_s * EXPERTS_READ_EFFICIENCY),
         expert_share=other.expert_share,

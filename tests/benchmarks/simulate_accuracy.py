@@ -19,6 +19,8 @@ from typing import Any
 from chunkscope.costs.calibration import Calibration, together
 from chunkscope.costs.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.models import find_model
+from chunkscope.costs.step_time import model_work
 from chunkscope.engine.choices import Task
 from chunkscope.engine.flags import release
 from chunkscope.engine.rules import rules_of
@@ -113,9 +115,10 @@ def worst(found: Iterable[Errors]) -> Errors:
 
 
 def target(case: Case) -> CostTarget:
-    m, gpu = case.calibration.model, find_gpu(case.calibration.gpu)
+    """As `simulate` asks for it: older calibrations know less of a model than its config.json."""
+    gpu, work = find_gpu(case.calibration.gpu), model_work(find_model(case.model))
     assert gpu is not None
-    return CostTarget(work=m, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm)
+    return CostTarget(work=work, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm)
 
 
 def fitted(group: Iterable[Case], names: Sequence[str], to: Case | None = None) -> CostModel:
