@@ -6,7 +6,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands import options
-from chunkscope.engine.choices import Entry, Task
+from chunkscope.engine.choices import Entry, KvCacheType, Task
 
 Tokens = Annotated[int | None, typer.Option(metavar="N", min=1, help="[default: vLLM's own]")]
 
@@ -30,6 +30,9 @@ def memory(
     gpu_memory_utilization: Annotated[
         float | None, typer.Option(metavar="SHARE", help="[default: vLLM's own]")
     ] = None,
+    kv_cache_dtype: Annotated[
+        KvCacheType, typer.Option(help="As vLLM's: fp8 holds twice as many tokens.")
+    ] = KvCacheType.AUTO,
     task: options.AskedTask = Task.GENERATE,
     vllm_version: options.VllmVersion = None,
     entry: options.StartedAs = Entry.SERVE,
@@ -54,6 +57,7 @@ def memory(
         max_num_seqs=max_num_seqs,
         long_prefill_token_threshold=long_prefill_token_threshold,
         gpu_memory_utilization=gpu_memory_utilization,
+        kv_cache_dtype=kv_cache_dtype,
     )
     if as_json:
         from chunkscope.artefacts.codec import dump

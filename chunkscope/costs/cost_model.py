@@ -54,6 +54,7 @@ class CostModel:
     error: float | None = None
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    kind: str | None = None  # of the model, in words
 
     def to_json(self) -> dict[str, Any]:
         made: dict[str, Any] = plain(self)

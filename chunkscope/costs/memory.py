@@ -111,11 +111,17 @@ class MemoryModel:
     logprobs: bool = False
     cuda_graphs: bool = True
     caches_prefixes: bool = True
+    kv_element_bytes: int = BYTES  # 1 with --kv-cache-dtype fp8
     expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
 
     @property
     def kv_layout(self) -> KvLayout:
-        return kv_layout(self.shape, self.tp, caches_states=self.caches_prefixes)
+        return kv_layout(
+            self.shape,
+            self.tp,
+            element_bytes=self.kv_element_bytes,
+            caches_states=self.caches_prefixes,
+        )
 
     def memory(
         self,

@@ -21,6 +21,13 @@ class Basis(StrEnum):
     LENGTHS = "lengths"
 
 
+class KvCacheType(StrEnum):
+    """vLLM's --kv-cache-dtype: as the model computes, or 8 bits."""
+
+    AUTO = "auto"
+    FP8 = "fp8"
+
+
 class Task(StrEnum):
     GENERATE = "generate"
     LOGLIKELIHOOD = "loglikelihood"  # prompt_logprobs, as multiple-choice evals use it

@@ -6,7 +6,7 @@ from typing import Any
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.kv_groups import KvKind
 from chunkscope.costs.memory import Memory, MemoryModel
-from chunkscope.costs.models.shape import ModelShape
+from chunkscope.costs.models.shape import BYTES, ModelShape
 from chunkscope.engine.choices import Entry
 from chunkscope.engine.flags import (
     BY_NAME,
@@ -33,6 +33,7 @@ class Deployment:
     gpu: Gpu | None = None
     logprobs: bool = False
     cuda_graphs: bool = True
+    eight_bit_kv: bool = False  # --kv-cache-dtype fp8
 
     def effective(self, settings: Settings = OWN) -> Settings:
         """What the engine ends up with: what is set, else what vLLM takes by itself.
@@ -83,6 +84,7 @@ class Deployment:
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
             expert_tokens=self.release.expert_tokens,
+            kv_element_bytes=1 if self.eight_bit_kv else BYTES,
             caches_prefixes=self.effective().enable_prefix_caching is not False,
         )
 

@@ -8,8 +8,9 @@ from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.costs.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
+from chunkscope.costs.model_kind import kind_of, unlike_measured
 from chunkscope.costs.models import ModelShape, find_model
-from chunkscope.engine.choices import Entry, Task
+from chunkscope.engine.choices import Entry, KvCacheType, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
@@ -75,12 +76,15 @@ class Footprint:
     @property
     def notes(self) -> tuple[str, ...]:
         note = self.deployment.release.note
-        return (*([note] if note else []), *doubts(self.gpu), *self.shape.notes)
+        unlike = unlike_measured(self.shape)
+        said = [text for text in (note, unlike) if text]
+        return (*said, *doubts(self.gpu), *self.shape.notes)
 
     def to_json(self) -> dict[str, Any]:
         memory = self.memory
         return {
             "model": self.shape.load_name,
+            "kind": kind_of(self.shape),
             "gpu": self.gpu.title,
             "vllm": self.deployment.release.text,
             "entry": self.deployment.entry,
@@ -114,6 +118,7 @@ def memory(
     max_num_seqs: int | None = None,
     long_prefill_token_threshold: int | None = None,
     gpu_memory_utilization: float | None = None,
+    kv_cache_dtype: KvCacheType = KvCacheType.AUTO,
 ) -> Footprint:
     """What a model takes of a GPU under these engine arguments; the others are left to vLLM.
 
@@ -133,6 +138,7 @@ def memory(
         shape=shape,
         gpu=gpu,
         logprobs=task is Task.LOGLIKELIHOOD,
+        eight_bit_kv=kv_cache_dtype is KvCacheType.FP8,
     )
     settings = deployment.effective(
         Settings(

@@ -8,6 +8,7 @@ from pathlib import Path
 from chunkscope._version import __version__
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.cost_model import CostTarget, cost_model
+from chunkscope.costs.model_kind import kind_of
 from chunkscope.costs.step_time import model_work
 from chunkscope.engine.choices import ChunkPolicy, SendOrder, Task
 from chunkscope.engine.deployment import OWN, Deployment
@@ -86,6 +87,8 @@ def predict(
     if options.vllm_version:
         there = replace(there, release=release(options.vllm_version))
     cost = cost_model(_target(plan, there.release), calibration)
+    if plan.model is not None:
+        cost = replace(cost, kind=kind_of(plan.model))
     settings, lowered = _settings(plan, options, there)
     bench = _Bench(there=there, kv_cache_tokens=options.kv_cache_tokens)
     asked = bench.args(settings)

@@ -10,6 +10,7 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.words import Name, one_of
 from chunkscope.costs.gpus import Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
+from chunkscope.costs.model_kind import unlike_measured
 from chunkscope.costs.models import ModelShape, find_model
 from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Task
 from chunkscope.engine.deployment import Deployment
@@ -371,6 +372,8 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
             found.append(f"requests are taken to be sent longest first, {why}")
     if shape and (doubt := tokenizer_doubt(profile.tokenizer, shape)):
         found.append(doubt)
+    if shape and (unlike := unlike_measured(shape)):
+        found.append(unlike)
     found += doubts(gpu) if gpu else ()
     found += p.deployment.uncovered(p.base) if p.requests else ()
     return (*found, *(shape.notes if shape else ()))

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from chunkscope.artefacts.numbers import number
 from chunkscope.costs.memory import Memory
+from chunkscope.costs.model_kind import kind_of
 from chunkscope.engine.footprint import Footprint
 from chunkscope.report.terminal.tables import figure_table
 
@@ -23,6 +24,7 @@ def show_footprint(found: Footprint, console: "Console") -> None:
     step = f"Up to {number(s.max_num_batched_tokens)} tokens in a step"
     limits = f"{number(s.max_num_seqs)} requests at once, {number(found.context)} tokens each."
     console.print(Text(f"{step}, {limits}"))
+    console.print(Text(f"Taken as {kind_of(found.shape)}."))
     console.print()
     console.print(memory_table(found.memory))
     console.print()

@@ -106,8 +106,9 @@ def _from_cache(run: SimulatedRun) -> str:
 def _basis(simulation: Simulation) -> str:
     cost, policy = simulation.cost_model, simulation.run.policy
     off = f", off by {share(cost.error)} in the median" if cost.error is not None else ""
+    kind = f"The model is taken as {cost.kind}.\n" if cost.kind else ""
     return (
-        f"Step times ({cost.source}): {cost.step.origin}{off}.\n"
+        f"{kind}Step times ({cost.source}): {cost.step.origin}{off}.\n"
         f"{_host(cost)}"
         f"Policy {policy}: {DESCRIBED[policy].text}."
     )
