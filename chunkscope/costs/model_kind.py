@@ -34,7 +34,19 @@ class MeasuredKind:
         return _joined(self.traits)
 
 
-MEASURED: tuple[MeasuredKind, ...] = ()
+MEASURED = (
+    MeasuredKind(
+        traits=frozenset(), models="Llama-3.1-8B and Qwen2.5-1.5B", least=-0.18, most=0.07
+    ),
+    MeasuredKind(traits=frozenset({Trait.EXPERTS}), models="Qwen3-30B-A3B", least=-0.01, most=0.01),
+    MeasuredKind(
+        traits=frozenset({Trait.EXPERTS, Trait.LATENT}),
+        models="DeepSeek-V2-Lite",
+        least=-0.01,
+        most=0.01,
+    ),
+    MeasuredKind(traits=frozenset({Trait.WINDOWS}), models="Gemma-2-9B", least=-0.01, most=0.01),
+)
 
 
 def traits_of(shape: ModelShape) -> frozenset[Trait]:

@@ -14,7 +14,8 @@ from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.models.shape import Attention, ModelShape
 
 FITTED_ON = (
-    "one H200 and its host, Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B and Qwen3-30B-A3B, vLLM 0.24.0"
+    "one H200 and its host, Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B, Qwen3-30B-A3B and "
+    "DeepSeek-V2-Lite, vLLM 0.24.0"
 )
 # Of the peak, without the head: 22 us per token of 14.0 GFLOP (0.64, Llama-3.1-8B), 4.0 of 2.6
 # (0.67, Qwen2.5-1.5B), 25.5 of 16.6 (0.66, Gemma-2-9B).
@@ -27,6 +28,7 @@ WEIGHTS_EFFICIENCY = (
 KV_EFFICIENCY = 0.80  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88), ...
 # ... and 26 of 96 (0.79, with experts). Heads of 256 take longer: 93 of 336 KiB (0.77, Gemma-2-9B).
 USUAL_HEAD, WIDE_HEADS = 128, 1.10
+LATENT_SLOWNESS = 1.27  # 10.3 ns per token of 30 KiB (DeepSeek-V2-Lite)
 # Of that time, where the request before it in the batch has just read the same blocks: they are in
 # the L2 cache. Measured with Qwen3-8B (reports/h200/shared-decode.jsonl): 0.60 to 0.65; blocks
 # that others read, but not its neighbours, took 0.94 to 0.96.
@@ -34,12 +36,24 @@ READ_AGAIN = 0.62
 # Of the 16-bit peak: products of 8-bit weights and activations, and those inside experts.
 EIGHT_BIT_EFFICIENCY = 1.2
 EXPERTS_EFFICIENCY = 0.43  # 11.6 us per token of Qwen3-30B-A3B, 3.6 of its 5.4 GFLOP in experts
+# Where vLLM has no tuned kernel and says so: DeepSeek-V2-Lite. Of 16-bit experts it has them for
+# these numbers and widths (the H200's of `fused_moe/configs`, 0.24).
+UNTUNED_EFFICIENCY = 0.37
+TUNED = {
+    8: (1_792, 2_048, 3_584, 4_096, 7_168, 14_336),
+    16: (1_024, 2_048),
+    64: (320, 640, 1_280, 2_560),
+    128: (96, 192, 384, 512, 768, 1_024),
+    512: (64, 128, 256, 512),
+}
 EXPERTS_READ_EFFICIENCY = 0.82  # of the bandwidth: 14.7 ms for its 58 GB, once all are chosen
 EIGHT_BIT_EXPERTS_EFFICIENCY = 0.8
 # Kernels start one after the other, in each layer: 50, 45 and 49 us of Llama-3.1-8B, Qwen2.5-1.5B
 # and Gemma-2-9B; 61 of Qwen3-30B-A3B, which has more of them to choose experts.
 LAYER_S = 42e-6
 EXPERT_LAYER_S = 19e-6
+LATENT_LAYER_S = 22e-6  # DeepSeek-V2-Lite: 3.4 ms for one token, ...
+LATENT_REQUEST_S = 0.25e-6  # ... and 11 us for one more
 LAUNCH_S = 1.3e-3  # of a model whose layers are not known
 FREE_TOKENS = 84  # hide behind reading the weights, with the larger models
 # Where a step reads prompts, too, attention takes longer for each token of a decoding request's
@@ -72,6 +86,12 @@ ASSUMED_HOST = Host(
     per_prompt_s=0.08e-3,
     ungraphed_s=18.5e-3,
 )
+
+
+# More of the last by layer: it takes about 64 ms with DeepSeek-V2-Lite's 27. What of that is the
+# experts' share is a guess: Qwen3-30B-A3B never waited for it.
+EXPERT_UNGRAPHED_S = 0.45e-3
+LATENT_UNGRAPHED_S = 1.25e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +136,14 @@ class OtherWork:
 
     layers: Count = 0  # 0 in calibrations that do not say
     expert_layers: Count = 0
+    latent_layers: Count = 0
     head_parameters: Count = 0  # of the active ones: only for the last token of a request's step
     expert_bytes: Count = 0  # of those that are read
     expert_share: float = 0.0
     expert_parameters: Count = 0  # of the active ones
     eight_bit_parameters: Count = 0  # of the active ones that no expert has: 8-bit products
     eight_bit_experts: bool = False
+    untuned_experts: bool = False
     state_bytes: Count = 0  # that a request's step reads and writes
     kv_slowness: float = 1.0  # how many times as long its KV cache takes as the bytes say
     pair_slowness: float = 1.0  # the same of attention's FLOPs when prompts are read
@@ -165,17 +187,25 @@ def _other_work(shape: ModelShape, tp: int) -> OtherWork:
     return OtherWork(
         layers=shape.layers,
         expert_layers=e.layers if e else 0,
+        latent_layers=shape.kv_layers if a.latent else 0,
         head_parameters=p.head or p.embedding,
         expert_bytes=shape.bytes_of("experts") if e else 0,
         expert_share=e.active / e.count if e else 0.0,
         expert_parameters=p.experts * e.active // e.count if e else 0,
         eight_bit_parameters=sum(count for kind, count in dense.items() if kind in is_fast),
         eight_bit_experts="experts" in is_fast,
+        untuned_experts=e is not None and e.intermediate // tp not in TUNED.get(e.count, ()),
         state_bytes=a.state.layers * a.state.bytes(tp) if a.state else 0,
         pair_slowness=WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0,
-        kv_slowness=WIDE_HEADS if a.head_dim > USUAL_HEAD and not a.latent else 1.0,
+        kv_slowness=_kv_slowness(a),
         reach=_reach(shape),
     )
+
+
+def _kv_slowness(a: Attention) -> float:
+    if a.latent:
+        return LATENT_SLOWNESS
+    return WIDE_HEADS if a.head_dim > USUAL_HEAD else 1.0
 
 
 def _reach(shape: ModelShape) -> Reach:
@@ -290,7 +320,15 @@ def launch_s(work: ModelWork) -> float:
     other = work.other
     if not other.layers:
         return LAUNCH_S
-    return other.layers * LAYER_S + other.expert_layers * EXPERT_LAYER_S
+    more = other.expert_layers * EXPERT_LAYER_S + other.latent_layers * LATENT_LAYER_S
+    return other.layers * LAYER_S + more
+
+
+def assumed_host(work: ModelWork) -> Host:
+    """A step over the graphs' size is launched layer by layer, by Python where it is no graph."""
+    other = work.other
+    more = other.expert_layers * EXPERT_UNGRAPHED_S + other.latent_layers * LATENT_UNGRAPHED_S
+    return replace(ASSUMED_HOST, ungraphed_s=ASSUMED_HOST.ungraphed_s + more)
 
 
 def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
@@ -303,7 +341,8 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
     always = work.read_bytes - other.expert_bytes
     others = other.expert_parameters + other.eight_bit_parameters + other.head_parameters
     sixteen_bit = work.active_parameters - others
-    experts = EIGHT_BIT_EXPERTS_EFFICIENCY if other.eight_bit_experts else EXPERTS_EFFICIENCY
+    experts = UNTUNED_EFFICIENCY if other.untuned_experts else EXPERTS_EFFICIENCY
+    experts = EIGHT_BIT_EXPERTS_EFFICIENCY if other.eight_bit_experts else experts
     return StepModel(
         fixed_s=always / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + launch_s(work),
         per_token_s=2
@@ -319,12 +358,13 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
         * other.kv_slowness,
         mixed=MIXED,
         per_request_s=2 * other.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY)
-        + 2 * other.head_parameters * per_flop / MATMUL_EFFICIENCY,
+        + 2 * other.head_parameters * per_flop / MATMUL_EFFICIENCY
+        + other.latent_layers * LATENT_REQUEST_S,
         free_tokens=FREE_TOKENS,
         experts_s=other.expert_bytes / tp / (bytes_per_s * EXPERTS_READ_EFFICIENCY),
         expert_share=other.expert_share,
         reach=other.reach,
-        host=ASSUMED_HOST,
+        host=assumed_host(work),
         origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
         "taken to be like that one",
     )

@@ -132,6 +132,7 @@ CONFIGS = {
         **DELTA_NET,
         "architectures": ["Qwen3NextForCausalLM"],
         "model_type": "qwen3_next",
+        "tie_word_embeddings": False,
         "num_hidden_layers": 8,
     },
     "nemotron-h": {
@@ -139,6 +140,7 @@ CONFIGS = {
         **MAMBA,
         "architectures": ["NemotronHForCausalLM"],
         "model_type": "nemotron_h",
+        "tie_word_embeddings": False,
         "num_hidden_layers": 13,
         "hybrid_override_pattern": "M-M-M*-M-M-M*",
     },
@@ -186,6 +188,15 @@ def test_groups_pages_and_capacity_are_vllms(made, name, budget, caching):
     assert blocks == seen["blocks"]
     tokens = [layout.tokens(n, context=8_192, step=budget) for n in blocks]
     assert tokens == seen["tokens"]
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("name", CONFIGS)
+def test_weights_are_those_that_vllm_makes(made, name):
+    """Of mamba and of linear attention, too. vLLM pads a vocabulary to a multiple of 64."""
+    shape = shape_from_config(CONFIGS[name], name=name, source="test")
+    seen = made[name, BUDGETS[0], False]["parameters"]
+    assert shape.parameters.total == pytest.approx(seen, rel=0.005)
 
 
 def test_a_request_holds_a_window_and_what_a_step_computes():

@@ -80,6 +80,7 @@ _BY_FAMILY = (
     (Family(tied=True, norms_per_layer=4, qk_norm=True, defaults=_GEMMA_3), ("gemma3_text",)),
     (Family(tied=True, norms_per_layer=1), ("cohere", "cohere2")),
     (Family(all_biases=True), ("gpt_oss",)),
+    (Family(gated=False, norms_per_layer=1), ("nemotron_h",)),
     (_CLASSIC, ("gpt_neox", "phi")),
     (_TIED_CLASSIC, ("starcoder2",)),
     (replace(_TIED_CLASSIC, learned_positions=True), ("gpt2", "opt")),
@@ -325,7 +326,11 @@ class Reader:
 
     def parameters(self, attention: Attention, experts: Experts | None, vision: int) -> Parameters:
         layers, hidden, vocab = self.number("layers"), self.number("hidden"), self.number("vocab")
-        dense_layers = layers - (experts.layers if experts else 0)
+        pattern = self.config.get("hybrid_override_pattern")
+        with_mlp = pattern.count("-") if isinstance(pattern, str) else layers
+        dense_layers = max(0, with_mlp - (experts.layers if experts else 0))
+        stateful = attention.state.layers if attention.state else 0
+        attending = layers - attention.stateful_layers if attention.state else layers
         mlp = dense_layers * self._mlp(self.dense_intermediate(experts)) if dense_layers else 0
         routed = shared = router = 0
         if experts:
@@ -336,7 +341,8 @@ class Reader:
         return Parameters(
             embedding=vocab * hidden,
             head=0 if self.tied() else vocab * hidden,
-            attention=layers * self._attention_weights(attention),
+            attention=attending * self._attention_weights(attention)
+            + (stateful * self._state_weights() if stateful else 0),
             mlp=mlp + shared,
             experts=routed,
             other=router + positions + self._norms(attention),
@@ -364,11 +370,29 @@ class Reader:
         if a.latent:
             return _latent_weights(a, a.latent, hidden)
         q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
-        weights = 2 * hidden * q + 2 * hidden * kv
+        gate = hidden * q if str(self.config.get("model_type")) == "qwen3_next" else 0
+        weights = 2 * hidden * q + 2 * hidden * kv + gate
         every = self.family.all_biases or bool(self.config.get("attention_bias"))
         biases = (q + 2 * kv if every or self.family.qkv_bias else 0) + (hidden if every else 0)
         sinks = a.heads if str(self.config.get("model_type")) == "gpt_oss" else 0
         return weights + biases + sinks
+
+    def _state_weights(self) -> int:
+        """A layer of a gated delta net, or of mamba 2."""
+        hidden = self.number("hidden")
+        if delta := self._all(*DELTA_NET):
+            key_heads, value_heads, key_dim, value_dim, kernel = delta
+            keys, values = key_heads * key_dim, value_heads * value_dim
+            inward = hidden * (2 * keys + 2 * values + 2 * value_heads)
+            inside = (2 * keys + values) * kernel + 2 * value_heads + value_dim
+            return inward + inside + values * hidden
+        heads, dim, groups, states, kernel = next(
+            filter(None, (self._all(*names) for names in MAMBA_2))
+        )
+        wide, mixed = heads * dim, heads * dim + 2 * groups * states
+        inward = hidden * (wide + mixed + heads)
+        inside = mixed * (kernel + 1) + 3 * heads + wide
+        return inward + inside + wide * hidden
 
     def _norms(self, a: Attention) -> int:
         layers, hidden = self.number("layers"), self.number("hidden")
@@ -417,7 +441,7 @@ def _notes(config: Config, attention: Attention, file_bytes: int | None) -> tupl
         notes.append(
             f"{attention.stateful_layers} layers hold no KV cache"
             + ("" if attention.state else ", and the size of their state is not known")
-            + ("" if file_bytes else ": their weights are counted as if they were attention layers")
+            + ("" if file_bytes or attention.state else ", their weights are roughly counted")
         )
     if config.get("is_encoder_decoder"):
         notes.append("an encoder-decoder model: vLLM switches chunked prefill off by itself")

@@ -76,7 +76,7 @@ def layout(question):
         destroy_model_parallel()
         initialize_model_parallel(1, 1)  # anew: with experts there is one group more
         with torch.device("meta"):
-            initialize_model(vllm_config=config)
+            model = initialize_model(vllm_config=config)
         layers = get_layers_from_vllm_config(config, AttentionLayerBase)
         specs = {name: layer.get_kv_cache_spec(config) for name, layer in layers.items()}
         groups = kv_cache_utils.get_kv_cache_groups(config, specs)
@@ -89,6 +89,7 @@ def layout(question):
                 [type(g.kv_cache_spec).__name__, len(g.layer_names), g.kv_cache_spec.block_size]
                 for g in groups
             ],
+            "parameters": sum(weight.numel() for weight in model.parameters()),
             "page": groups[0].kv_cache_spec.page_size_bytes,
             "blocks": [one.num_blocks for one in made],
             "tokens": [kv_cache_utils.get_kv_cache_capacity(config, one)[0] for one in made],
