@@ -130,7 +130,7 @@ def start_of(url: str, size: int) -> bytes:
 
 
 def open_stream(url: str, shown: str, *, start: int, size: int | None) -> "RemoteStream":
-    with _explaining(url):
+    with _explaining(url, one_of_many=True):
         system, path = _system(url)
         how: dict[str, Any] = {"block_size": _AHEAD_BYTES, "cache_type": "readahead", "size": size}
         if size is None:
@@ -140,7 +140,7 @@ def open_stream(url: str, shown: str, *, start: int, size: int | None) -> "Remot
 
 def open_columns(url: str) -> IO[bytes]:
     """For pyarrow, which jumps about."""
-    with _explaining(url):
+    with _explaining(url, one_of_many=True):
         system, path = _system(url)
         file: IO[bytes] = system.open(path, "rb", block_size=_COLUMN_BYTES)
         return file
@@ -180,8 +180,8 @@ def _settings(scheme: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _explaining(url: str) -> Iterator[None]:
-    """What goes wrong before anything is read is about the place as a whole."""
+def _explaining(url: str, *, one_of_many: bool = False) -> Iterator[None]:
+    """What goes wrong while files are looked for is about the place, later about one of them."""
     shown = without_secrets(url)
     try:
         yield
@@ -199,14 +199,9 @@ def _explaining(url: str) -> Iterator[None]:
             ) from error
         raise explained(shown, error) from error
     except Exception as error:
-        raise _about_the_place(shown, error) from error
-
-
-def _about_the_place(shown: str, error: Exception) -> ChunkscopeError:
-    sentence = explained(shown, error)
-    if sentence.hint in (_ACCESS_HINT, _NETWORK_HINT):
-        return MissingError(sentence.message, hint=sentence.hint)
-    return sentence
+        said = explained(shown, error)
+        is_missing = not one_of_many and said.hint in (_ACCESS_HINT, _NETWORK_HINT)
+        raise (MissingError(said.message, hint=said.hint) if is_missing else said) from error
 
 
 def explained(shown: str, error: BaseException) -> InputError:

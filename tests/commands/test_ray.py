@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,73 @@ def test_a_piece_that_kills_its_workers_is_a_failure_and_the_others_count(
     assert [dataset.rows for dataset in profile.datasets] == [1, 2, 0, 4]
     (failed,) = profile.failures
     assert (failed.name, "died 2 times" in (failed.failure or "")) == ("2", True)
+
+
+class _Inline:
+    """As much of Ray as tasks need, in this process."""
+
+    class exceptions:  # noqa: N801
+        class RayError(Exception):
+            pass
+
+        class RayTaskError(RayError):
+            pass
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[int], bool]] = []
+        self.found: list[Any] = []
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
+
+    def remote(self, function: Any) -> Any:
+        def call(name: str, job: list[Any], places: list[int], *, by_reference: bool) -> Any:
+            self.asked.append((places, by_reference))
+            self.found.append(function(name, job, places, by_reference=by_reference))
+            return len(self.found) - 1
+
+        call.remote = call  # type: ignore[attr-defined]
+        call.options = lambda **_: call  # type: ignore[attr-defined]
+        return call
+
+    def wait(self, tasks: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        return tasks[:1], tasks[1:]
+
+    def get(self, task: int) -> Any:
+        return self.found[task]
+
+    def cancel(self, task: Any, *, force: bool) -> None:
+        pass
+
+
+def test_where_an_engine_differs_everything_is_counted_by_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from chunkscope.lengths.analyze import CountingRun, found
+    from chunkscope.lengths.parts import Checks, ProfilePart
+    from chunkscope.sources.pieces import Shard
+
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("prompt\nhello there\n")
+
+    with found(tmp_path, AnalyzeOptions(), Listener()) as work:
+        run = CountingRun(work.options, Listener())
+        counted = run.count(work.pieces)
+
+    def part(_: str, __: list[Any], places: list[int], *, by_reference: bool) -> ProfilePart:
+        made = work.part(Shard(number=1, of=1), places, [counted[p] for p in places], run)
+        checks = Checks(only_reference=by_reference or places == [1], sampled=places != [1])
+        return replace(made, checks=checks)
+
+    monkeypatch.setattr(on_ray, "count_pieces", part)
+    ray = _Inline()
+    profile = on_ray._Tasks(ray, on_ray._Job.of(work), Listener()).profile()
+    assert ray.asked == [([0], False), ([1], False), ([2], False), ([0], True), ([2], True)]
+    assert [dataset.rows for dataset in profile.datasets] == [1, 1, 1]
+    assert "everything was counted again with the reference" in profile.tokenizer.notes[-1]
 
 
 def test_tokenizers_travel_with_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

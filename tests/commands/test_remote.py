@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,26 @@ def test_web_addresses_are_read_in_pieces_and_keep_their_secrets(
         assert run.dataset[figure] == near.dataset[figure]
     assert few.dataset["format"] == "jsonl"  # by what it holds
     assert few.dataset["rows"] == 2
+
+
+def test_a_file_that_may_not_be_read_is_a_failure_and_the_others_count(
+    bucket: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    usual = s3fs.S3FileSystem.open
+
+    def guarded(self: Any, path: str, *words: Any, **more: Any) -> Any:
+        if path.endswith("more/few.csv"):
+            raise PermissionError("Access Denied")
+        return usual(self, path, *words, **more)
+
+    assert bucket
+    monkeypatch.setattr(s3fs.S3FileSystem, "open", guarded)
+    run = analyze(tmp_path, "s3://evals/**/few.csv")
+    few, denied = run.profile["datasets"]
+    assert (run.code, few["rows"], denied["rows"]) == (3, 2, 0)
+    assert denied["failure"].startswith("s3://evals/more/few.csv may not be read: Access Denied")
 
 
 def test_a_web_server_without_ranges_is_read_from_front_to_back(
