@@ -87,8 +87,15 @@ class EngineReport:
         return max((window.kv_use for window in self.windows), default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnosis(Artefact):
+    """What `doctor` answers.
+
+    >>> from chunkscope import doctor
+    >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-kv-bound.log")
+    <Diagnosis kv-bound, eager, client-bound>
+    """
+
     title: ClassVar = "diagnosis"
     schema: ClassVar = "chunkscope/doctor/1"
     made_by: ClassVar = "chunkscope doctor vllm.log"
@@ -101,6 +108,11 @@ class Diagnosis(Artefact):
     notes: tuple[str, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""
+
+    @property
+    def headline(self) -> str:
+        names = dict.fromkeys(symptom.rule for symptom in self.symptoms)
+        return ", ".join(names) or "nothing limits it"
 
     @property
     def symptoms(self) -> tuple[Symptom, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from chunkscope.artefacts.words import Name
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
 from chunkscope.diagnosis.diagnosis import Diagnosis, Difference, EngineReport, PredictedFit
@@ -37,8 +38,8 @@ NOTHING = Beside()
 
 def doctor(
     *sources: str | os.PathLike[str],
-    plan: Plan | None = None,
-    profile: Profile | None = None,
+    plan: Plan | Name | None = None,
+    profile: Profile | Name | None = None,
     gpu: str | None = None,
     model: str | None = None,
     seconds: float = 10.0,
@@ -47,9 +48,16 @@ def doctor(
 
     A source is the path of a log (`-`: standard input) or the address of a server.
 
-    >>> doctor("vllm.log").symptoms  # doctest: +SKIP
+    >>> found = doctor("tests/diagnosis/logs/vllm-0.28-cpu-does-not-fit.log")
+    >>> found.symptoms[0].title
+    'the KV cache is smaller than one request of max_model_len'
     """
-    beside = Beside(plan=plan, profile=profile, gpu=gpu, model=model)
+    beside = Beside(
+        plan=None if plan is None else Plan.given(plan),
+        profile=None if profile is None else Profile.given(profile),
+        gpu=gpu,
+        model=model,
+    )
     return examined([os.fspath(source) for source in sources], beside, seconds)
 
 
