@@ -7,11 +7,17 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 
+from chunkscope.tokenizers.tokenizer import Tokenizer
+
 PIECE = ("--piece-mib", "1")
 
 
 def write_large_input(folder: Path) -> Path:
-    """Lines and row groups in several pieces each, bad and blank lines, small files, a failure."""
+    """Lines and row groups in several pieces each, bad and blank lines, small files, a failure.
+
+    The tokenizer is prepared: its first run may count with another engine than those that follow.
+    """
+    assert Tokenizer().counting
     folder.mkdir(parents=True)
     chance = random.Random(1)
     words = ["alpha", "beta", "gamma", "delta", "naïve", "東京", "x = 1", "\u2028"]

@@ -32,6 +32,7 @@ from chunkscope.tokenizers.resolve import resolve
 RETRIES = 3  # of a task whose worker or node died
 _TASK_PIECES = 64
 _TASK_SHARE = 8  # small files go together up to this part of a piece
+_WORTH_BYTES = 16 << 20  # a worker counts so much at least that a prepared tokenizer pays
 _CONNECT_S = 5.0
 _GIVEN_TEMPLATE = "chat_template.given"
 
@@ -140,7 +141,8 @@ class _Worker:
         job: _Job = ray.get(ref)
         run = CountingRun(job.unpacked(), Listener(), threads=1)
         with _one_at_a_time():
-            run.prepare(sum(piece.bytes or 0 for piece in job.work.pieces) // cpus_of(ray))
+            total = sum(piece.bytes or 0 for piece in job.work.pieces)
+            run.prepare(max(_WORTH_BYTES, total // cpus_of(ray)))
         return job.work, run
 
 
