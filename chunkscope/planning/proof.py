@@ -10,7 +10,7 @@ from chunkscope.engine.flags import Off
 from chunkscope.engine.settings import NAMES, Settings
 from chunkscope.planning.plan import TriedSetting
 from chunkscope.planning.problem import NEAR, WORTH, WORTH_ROOM, Problem
-from chunkscope.planning.search import Trials, search, trials_of
+from chunkscope.planning.search import Trials, limits_used, search, trials_of
 
 OWN_NAME, POLICY_NAME, BEST_NAME = "vLLM's own", "length policy", "best found"
 
@@ -95,15 +95,27 @@ def _ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settin
 
 
 def _least(part: Trials, best: Settings, own: Settings, gain: float) -> tuple[float, str]:
-    """The least gain of all variations, on either host; one in which there is none ends it."""
+    """The least gain of all variations, on either host; one in which there is none ends it.
+
+    Where vLLM's own setting breaks a limit, one in which both keep all of them tells nothing.
+    """
     p, least, doubt = part.problem, gain, ""
+    mends = bool(p.slo) and not _keeps_limits(part, own)
     for how in p.requests.variations if p.requests else ():
-        found = part.varied(how).gain(best, own)
+        varied = part.varied(how)
+        if mends and _keeps_limits(varied, own) and _keeps_limits(varied, best):
+            continue
+        found = varied.gain(best, own)
         if found < least:
             least, doubt = found, how.title
         if least <= 0:
             break
     return least, doubt
+
+
+def _keeps_limits(trials: Trials, settings: Settings) -> bool:
+    runs = [trials.run(settings, host) for host in trials.hosts]
+    return all(run is not None and limits_used(run) <= 1 for run in runs)
 
 
 # -- the table -----------------------------------------------------------------------------------
