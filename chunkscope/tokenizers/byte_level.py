@@ -115,8 +115,9 @@ def _names_all_pairs(vocabulary: dict[str, int], pairs: list[tuple[str, str]]) -
 def merges(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Pairs in the order of their rank; old files write a pair as one string."""
     pairs = document["model"]["merges"]
-    split = (pair.split(" ", 1) if isinstance(pair, str) else pair for pair in pairs)
-    return [(left, right) for left, right in split]
+    if pairs and isinstance(pairs[0], str):
+        pairs = (pair.split(" ", 1) for pair in pairs)
+    return list(map(tuple, pairs))
 
 
 def _alphabet() -> dict[str, int]:

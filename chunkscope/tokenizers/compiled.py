@@ -24,11 +24,14 @@ class Compiled:
     `form` says what the reference is: "json" (tokenizers), "ranks" (tiktoken), "sentencepiece",
     or "transformers" for one that only exists as Python code. `pattern`, `added` and `nfc` go
     with a ranks file, which byte-level vocabularies in JSON have besides.
+
+    One that is not `prepared` has no files in its folder: its own library counts.
     """
 
     key: str
     folder: Path
     source: TokenizerFiles
+    prepared: bool = True
     form: Form = "json"
     special_added: int = 0
     pattern: str = ""

@@ -2,12 +2,14 @@
 
 transformers takes a second to import and, for some exports, does not count as the raw
 `tokenizer.json` does. Its view is therefore saved once; later runs load that and never import
-transformers.
+transformers. That takes several times as long as loading it: for the first few prompts it is used
+`as_served`, by its own library.
 """
 
 import gc
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -44,6 +46,9 @@ from chunkscope.tokenizers.files import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.probe import prove_loadable
 from chunkscope.tokenizers.references import (
+    by_tokenizers,
+    by_transformers,
+    keep_loaded,
     load_json,
     load_sentencepiece,
     load_tiktoken,
@@ -53,7 +58,8 @@ from chunkscope.tokenizers.references import (
 from chunkscope.tokenizers.relevant import build_index, build_rank_index
 from chunkscope.tokenizers.watch import Watch
 
-_LAYOUT = "5"  # raise when the files below change their meaning
+_SERVED = "served.json"  # what is known of one that was used and not prepared
+_LAYOUT = "6"  # raise when the files below change their meaning
 _CONTENT = "content"
 _MOST_BYTES = 2 << 30  # some sixty tokenizers
 
@@ -64,6 +70,29 @@ def digest(found: TokenizerFiles, memo: DigestMemo) -> str:
     if found.encoding:
         parts.append(f"{found.encoding}\0{version('tiktoken')}")
     return hashlib.sha256("\n".join([found.kind, *parts]).encode()).hexdigest()
+
+
+def as_served(
+    found: TokenizerFiles, content: str, *, trust_remote_code: bool = False
+) -> tuple[Compiled, bool]:
+    """What is known of it without preparing it, and whether its own library is loaded for that.
+
+    An earlier run may have left what is asked for, without the library.
+    """
+    key = _key(found, content)
+    folder = cache_folder() / "tokenizers" / key
+    with suppress(OSError, ValueError, TypeError):
+        known = _of_meta(orjson.loads(read_checked(folder / _SERVED)), folder, key, found)
+        if not known.remote_code or trust_remote_code:
+            return known, False
+    blank = Compiled(key=key, folder=folder, source=found, prepared=False)
+    with guarded(name := f"the tokenizer {found.name}"):
+        _prove(found)
+        load = partial(_LOADERS[found.kind], found, blank, trust_remote_code)
+        served = Watch(name).call(load)
+    with suppress(CannotWriteError):
+        write_checked(folder / _SERVED, orjson.dumps(_meta(served)), durable=False)
+    return served, True
 
 
 def compile_once(
@@ -119,6 +148,10 @@ def is_compiled(found: TokenizerFiles, content: str) -> bool:
     return (cache_folder() / "tokenizers" / _key(found, content) / "meta.json").is_file()
 
 
+def is_served(found: TokenizerFiles, content: str) -> bool:
+    return (cache_folder() / "tokenizers" / _key(found, content) / _SERVED).is_file()
+
+
 def _key(found: TokenizerFiles, content: str) -> str:
     packages = ("transformers", "tokenizers") if found.kind is TokenizerKind.HF else ()
     versions = [f"{package} {version(package)}" for package in packages]
@@ -145,6 +178,10 @@ def _read(folder: Path, key: str, found: TokenizerFiles) -> Compiled:
     meta = orjson.loads(read_checked(folder / "meta.json"))
     if meta.pop(_CONTENT) != _content(folder):
         raise ValueError(f"{folder} is not as it was written")
+    return _of_meta(meta, folder, key, found)
+
+
+def _of_meta(meta: dict[str, Any], folder: Path, key: str, found: TokenizerFiles) -> Compiled:
     meta["notes"] = tuple(meta["notes"])
     return Compiled(key=key, folder=folder, source=found, **meta)
 
@@ -166,27 +203,56 @@ def _digest_at(file: Path, *_stamp: int) -> str:
     return sha256_of_file(file)
 
 
+# -- loaders: each fills in what its library says of it ----------------------------------------
+
+
+def _auto_served(found: TokenizerFiles, blank: Compiled, remote_code: bool) -> Compiled:
+    """AutoTokenizer's, which vLLM serves: what it says is right by definition."""
+    served = auto.load_auto(found.files[0].parent, trust_remote_code=remote_code)
+    compiled = _of_auto(served, blank, remote_code)
+    keep_loaded(compiled, by_transformers(served))
+    return compiled
+
+
+def _of_auto(served: Any, blank: Compiled, remote_code: bool) -> Compiled:
+    return replace(
+        blank,
+        form="transformers",
+        special_added=served.num_special_tokens_to_add(),
+        chat_template=served.chat_template,
+        special_tokens=_texts(served.special_tokens_map),
+        remote_code=remote_code,
+    )
+
+
+def _tekken_served(_: TokenizerFiles, blank: Compiled, __: bool) -> Compiled:
+    served = replace(blank, form="ranks", special_added=1, mistral_chat=True)
+    reference(served)  # it is what it says it is
+    return served
+
+
+def _raw_served(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
+    added = load_json(found.files[0]).num_special_tokens_to_add(is_pair=False)
+    return replace(blank, special_added=added)
+
+
+def _tiktoken_served(_: TokenizerFiles, blank: Compiled, __: bool) -> Compiled:
+    served = replace(blank, form="ranks")
+    reference(served)
+    return served
+
+
 # -- builders: each fills in what is still blank -----------------------------------------------
 
 
 def _from_auto(found: TokenizerFiles, blank: Compiled, remote_code: bool) -> Compiled:
     """What AutoTokenizer makes of a folder, which is what vLLM serves."""
     served = auto.load_auto(found.files[0].parent, trust_remote_code=remote_code)
-    blank = replace(
-        blank,
-        chat_template=served.chat_template,
-        special_tokens=_texts(served.special_tokens_map),
-    )
-    only_code = replace(
-        blank,
-        form="transformers",
-        special_added=served.num_special_tokens_to_add(),
-        remote_code=remote_code,
-    )
+    only_code = _of_auto(served, blank, remote_code)
     backend = getattr(served, "backend_tokenizer", None)
     if backend is None:
         return only_code
-    compiled = _from_backend(backend, blank)
+    compiled = _from_backend(backend, replace(only_code, form="json", remote_code=False))
     texts = texts_for(compiled)[::4]  # AutoTokenizer's own call is slow, and this is one backend
     wanted = [len(ids) for ids in served(texts, add_special_tokens=True)["input_ids"]]
     counted = [n + compiled.special_added for n in reference(compiled).count(texts)]
@@ -207,6 +273,7 @@ def _from_backend(backend: Any, blank: Compiled) -> Compiled:
     backend.no_padding()
     write_atomically(blank.json_file, backend.to_str().encode())
     compiled = replace(blank, special_added=backend.num_special_tokens_to_add(is_pair=False))
+    keep_loaded(compiled, by_tokenizers(backend))
     return replace(compiled, **_as_ranks(compiled, backend.model))
 
 
@@ -295,6 +362,13 @@ def _texts(special: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_LOADERS = {
+    TokenizerKind.HF: _auto_served,
+    TokenizerKind.RAW: _raw_served,
+    TokenizerKind.TEKKEN: _tekken_served,
+    TokenizerKind.TIKTOKEN: _tiktoken_served,
+    TokenizerKind.SENTENCEPIECE: _from_sentencepiece,
+}
 _BUILDERS = {
     TokenizerKind.HF: _from_auto,
     TokenizerKind.RAW: _from_raw,

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import orjson
@@ -154,7 +155,12 @@ def _place(compiled: Compiled, engine: str, reference: str) -> Path:
     return cache_folder() / "tokenizers" / compiled.key / name
 
 
-def _common() -> Iterator[str]:
+@cache
+def _common() -> tuple[str, ...]:
+    return tuple(_all_common())
+
+
+def _all_common() -> Iterator[str]:
     yield ""
     yield from _SENTENCES
     yield from _code_points()

@@ -35,6 +35,8 @@ T = TypeVar("T")
 def settled_engine(compiled: Compiled) -> str | None:
     """The engine that counts, by the verdicts there are so far; None before they are made."""
     reference_version = reference_name(compiled)
+    if not compiled.prepared:
+        return reference_version
     for loader in (*QUICK_TO_LOAD, QUICK_TO_COUNT):
         verdict = conformance.known(compiled, loader.name, reference_version)
         if verdict is None:
@@ -86,7 +88,8 @@ class Counting:
         self._has_counted = False
         self._engine: CountingEngine | None = None
         self._trusted: list[tuple[Loader, CountingEngine]] = []  # all that counted in this run
-        self._choose((*QUICK_TO_LOAD, QUICK_TO_COUNT))
+        if compiled.prepared:
+            self._choose((*QUICK_TO_LOAD, QUICK_TO_COUNT))
         quick = any(loader is not QUICK_TO_COUNT for loader, _ in self._trusted)
         self._hand_over = _HandOver(expected_chars) if quick else None
 

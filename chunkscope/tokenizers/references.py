@@ -37,8 +37,14 @@ def reference(compiled: Compiled) -> Reference:
     """The library whose counts are right by definition. Loaded once per process."""
     place = f"{compiled.form} {compiled.folder}"
     if place not in _loaded:
-        _loaded[place] = _FORMS[compiled.form][1](compiled)
+        load = _FORMS[compiled.form][1] if compiled.prepared else source_reference
+        _loaded[place] = load(compiled)
     return _loaded[place]
+
+
+def keep_loaded(compiled: Compiled, loaded: Reference) -> None:
+    """It was loaded to see what it is: that need not be done again."""
+    _loaded[f"{compiled.form} {compiled.folder}"] = loaded
 
 
 def reference_name(compiled: Compiled) -> str:
@@ -58,7 +64,7 @@ def source_reference(compiled: Compiled) -> Reference:
         backend = load_json(source.files[0])
         backend.no_truncation()
         backend.no_padding()
-        return _by_tokenizers(backend)
+        return by_tokenizers(backend)
     if source.kind is TokenizerKind.SENTENCEPIECE:
         return _sentencepiece(compiled)
     if source.kind is TokenizerKind.TIKTOKEN:
@@ -115,10 +121,10 @@ def load_tiktoken(name: str) -> Any:
 
 
 def _json(compiled: Compiled) -> Reference:
-    return _by_tokenizers(load_json(compiled.json_file))
+    return by_tokenizers(load_json(compiled.json_file))
 
 
-def _by_tokenizers(tokenizer: Any) -> Reference:
+def by_tokenizers(tokenizer: Any) -> Reference:
     def count(texts: list[str]) -> Counts:
         encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [len(encoding) for encoding in encodings]  # len(e.ids) would copy every id
@@ -187,8 +193,10 @@ def load_sentencepiece(path: Path) -> Any:
 
 def _transformers(compiled: Compiled) -> Reference:
     folder = compiled.source.files[0].parent
-    tokenizer = auto.load_auto(folder, trust_remote_code=compiled.remote_code)
+    return by_transformers(auto.load_auto(folder, trust_remote_code=compiled.remote_code))
 
+
+def by_transformers(tokenizer: Any) -> Reference:
     def encode(texts: list[str], special: bool) -> Ids:
         return list(tokenizer(texts, add_special_tokens=special)["input_ids"]) if texts else []
 

@@ -8,14 +8,14 @@ from functools import partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import ChunkscopeError, InputError, StillRunning
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import TemplateRefused, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled
-from chunkscope.tokenizers.compiler import compile_once, digest, is_compiled
+from chunkscope.tokenizers.compiler import as_served, compile_once, digest, is_compiled, is_served
 from chunkscope.tokenizers.counting import Counting, settled_engine
 from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.mistral import ChatRefused, MistralChat
@@ -23,6 +23,11 @@ from chunkscope.tokenizers.references import reference, reference_name
 from chunkscope.tokenizers.rendering import Renderer
 from chunkscope.tokenizers.resolve import resolve
 from chunkscope.tokenizers.watch import Watch
+
+# Its own library counts this much in the time in which all is made ready for a faster engine.
+_LITTLE_BYTES = 8_000_000
+
+T = TypeVar("T")
 
 
 class Tokenizer:
@@ -56,6 +61,7 @@ class Tokenizer:
         self._on_compile = on_compile
         self._lock = threading.RLock()
         self._compiled: Compiled | None = None
+        self._is_new = False  # no earlier run has used it
         self._failure: ChunkscopeError | None = None
         self._counting: Counting | None = None
         self._mistral: MistralChat | None = None
@@ -63,27 +69,31 @@ class Tokenizer:
 
     @property
     def compiled(self) -> Compiled:
+        """What is known of it. One that is used for the first time, for little, is not prepared."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
             if self._compiled is None:
-                if not is_compiled(self._found, self.digest):
-                    self._on_compile(self.name)
-                try:
-                    self._compiled = compile_once(
-                        self._found, self.digest, trust_remote_code=self._remote_code
-                    )
-                except ChunkscopeError as error:  # the next dataset need not try again
-                    self._failure = error
-                    raise
+                if not self._is_little:
+                    return self._prepare()
+                self._compiled, self._is_new = self._tried(as_served)
             return self._compiled
+
+    @property
+    def _is_little(self) -> bool:
+        """Whether its own library has counted it before all else is made ready."""
+        is_ready = is_compiled(self._found, self.digest)
+        return 0 < self._expected < _LITTLE_BYTES and not (is_ready or self._exact)
 
     @property
     def counting(self) -> Counting:
         with self._lock, self._guarded():
             if self._counting is None:
+                compiled = self.compiled
+                if not compiled.prepared and not self._is_new:  # it is used a second time
+                    compiled = self._prepare()
                 load = partial(
-                    Counting, self.compiled, expected_chars=self._expected, exact=self._exact
+                    Counting, compiled, expected_chars=self._expected, exact=self._exact
                 )
                 try:
                     self._counting = Watch(f"the tokenizer {self.name}").call(load)
@@ -91,6 +101,19 @@ class Tokenizer:
                     self._failure = error
                     raise
             return self._counting
+
+    def _prepare(self) -> Compiled:
+        if not is_compiled(self._found, self.digest):
+            self._on_compile(self.name)
+        self._compiled = self._tried(compile_once)
+        return self._compiled
+
+    def _tried(self, make: Callable[..., T]) -> T:
+        try:
+            return make(self._found, self.digest, trust_remote_code=self._remote_code)
+        except ChunkscopeError as error:  # the next dataset need not try again
+            self._failure = error
+            raise
 
     @property
     def was_loaded(self) -> bool:
@@ -174,7 +197,9 @@ class Tokenizer:
         Its files, a given template, the day where the template prints it, and the engine: what a
         since barred engine counted is to be counted again.
         """
-        if not is_compiled(self._found, self.digest):
+        is_ready = is_compiled(self._found, self.digest)
+        was_used = self._is_little and is_served(self._found, self.digest)
+        if not (is_ready or was_used):
             return None
         if (engine := settled_engine(self.compiled)) is None:
             return None
