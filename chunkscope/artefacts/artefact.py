@@ -44,9 +44,11 @@ class Artefact:
         with codec.reading(f"the {cls.title}", cls.made_by):
             return cls._checked(plain(document))
 
-    def save(self, path: Name | None = None) -> None:
-        where = path_of(path or self.default_path)
-        codec.write_atomically(where, codec.dump(self.to_json()))
+    def save(self, path: Name | None = None) -> bytes:
+        """Write it; what was written comes back."""
+        data = codec.dump(self.to_json())
+        codec.write_atomically(path_of(path or self.default_path), data)
+        return data
 
     @classmethod
     def load(cls, path: Name | None = None) -> Self:

@@ -189,7 +189,8 @@ def analyze(
         bool, typer.Option("--trust-remote-code", help="Run code that a tokenizer brings.")
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Count again what was counted before.")
+        bool,
+        typer.Option("--no-cache", help="Count again what was counted before, and keep nothing."),
     ] = False,
     export_trace: Annotated[
         Path | None,
@@ -325,8 +326,10 @@ def analyze(
         else:
             profile = run(paths, options=options, listener=_listener(progress), export=export)
     profile = replace(profile, options={**profile.options, "command": _command()})
-    profile.save(output)
-    _print_profile(profile, as_json=as_json, output_format=output_format, longest=show_longest)
+    written = profile.save(output)
+    _print_profile(
+        profile, written, as_json=as_json, output_format=output_format, longest=show_longest
+    )
     show_notes(profile)
     if order is not None:
         console.say(f"wrote {order}: the rows of {paths[0]}, those that begin alike together")
@@ -353,7 +356,6 @@ def _analyze_shard(
     as_json: bool,
     unfit: Mapping[str, object],
 ) -> None:
-    from chunkscope.artefacts.codec import dump
     from chunkscope.artefacts.numbers import plural
     from chunkscope.lengths.analyze import analyze_shard
     from chunkscope.sources.pieces import Shard
@@ -366,9 +368,9 @@ def _analyze_shard(
     with console.scan_progress(quiet=quiet) as progress:
         part = analyze_shard(paths, shard, options=options, listener=_listener(progress))
     part = replace(part, options={**part.options, "command": _command()})
-    part.save(output)
+    written = part.save(output)
     if as_json:
-        console.emit(dump(part.to_json()))
+        console.emit(written)
     rows = sum(piece.dataset.rows for piece in part.pieces)
     for piece in part.pieces:
         if piece.dataset.failure:
@@ -436,17 +438,16 @@ def _listener(progress: console.ScanProgress) -> "Listener":
 
 
 def _print_profile(
-    profile: "Profile", *, as_json: bool, output_format: Format, longest: int
+    profile: "Profile", written: bytes, *, as_json: bool, output_format: Format, longest: int
 ) -> None:
+    """`written` is what its file says."""
     if as_json or output_format is Format.CSV:  # no place in it for sentences
         from chunkscope.report import sentences
 
         for said in sentences.left_out(profile):
             console.say(said)
     if as_json:
-        from chunkscope.artefacts.codec import dump
-
-        return console.emit(dump(profile.to_json()))
+        return console.emit(written)
     if output_format is not Format.TABLE:
         from chunkscope.report.markdown import profile_as_markdown
         from chunkscope.report.profile_csv import as_csv

@@ -187,8 +187,8 @@ class BlockHashes:
         """What they share, in figures and prompt for prompt; nothing if there are no prompts."""
         if not self._own:
             return None, None
-        prompts, hashes = self._compared()
         common = len(self._common or b"") // ID_BYTES
+        prompts, hashes = self._compared()
         self._tree = tree = PrefixTree(prompts)
         reuse = measure(prompts, tree, positions=self._positions, common_tokens=common, sent=sent)
         reuse = replace(reuse, beginnings=pack_beginnings(beginnings_of(prompts, hashes)))

@@ -174,13 +174,12 @@ class _Pass:
         except OSError as error:
             failed = _Dataset(self, Piece(source=source), None)
             return failed.result(cannot_read(source.path, error))
-        if sha256 is None:
-            return self._counted(source, None)
+        if sha256 is None or not self.options.use_cache:
+            return self._counted(source, sha256)
         entry, is_ready = self._entry(source, sha256), self._counting_key is not None
         # The cache does not have what prompts are made of, which an exported trace needs.
         asked = self.options.exact_check or self.export or self.options.order
-        look_up = self.options.use_cache and not asked
-        if look_up and (known := cache.load(source, entry)):
+        if not asked and (known := cache.load(source, entry)):
             lengths = known.profile.lengths
             self._advance(_Totals(lengths.count, lengths.total, source.bytes or 0))
             return known

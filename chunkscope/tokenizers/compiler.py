@@ -209,6 +209,7 @@ def _digest_at(file: Path, *_stamp: int) -> str:
 def _auto_served(found: TokenizerFiles, blank: Compiled, remote_code: bool) -> Compiled:
     """AutoTokenizer's, which vLLM serves: what it says is right by definition."""
     served = auto.load_auto(found.files[0].parent, trust_remote_code=remote_code)
+    served(["a"], add_special_tokens=True)  # one whose special tokens are not there panics now
     compiled = _of_auto(served, blank, remote_code)
     keep_loaded(compiled, by_transformers(served))
     return compiled
