@@ -4,16 +4,17 @@ Of each full block 64 bits are kept, which stand for its tokens and all before i
 many prompts share is hashed once. Memory ends at `MOST_BLOCKS`: what comes after is left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from chunkscope.lengths.beginnings import beginnings_of, pack_beginnings
-from chunkscope.lengths.measured_reuse import measure
+from chunkscope.lengths.measured_reuse import measure, nothing_shared
 from chunkscope.lengths.prefixes import Hashes, Ints, PrefixTree, PromptBlocks, stretched
 from chunkscope.lengths.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.lengths.sharing import Sharing
+from chunkscope.lengths.stretches import MOST_PROMPTS as MOST_KEPT
 from chunkscope.lengths.stretches import sharing_of
 from chunkscope.lengths.trace_export import TraceRows
 from chunkscope.tokenizers.engines import ID_BYTES
@@ -22,6 +23,9 @@ from chunkscope.tokenizers.shared_prefixes import Prefix
 MOST_BLOCKS = 3 << 20  # 50 million tokens
 MOST_PROMPTS = 1 << 18
 
+_BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
+_FEW_BYTES = 1 << 16  # of ids: a small dataset that shares nothing is never hashed
+_NO_HASHES: Hashes = np.zeros(0, np.uint64)
 _SPECIAL = b"\xff" * ID_BYTES  # stands for a token that every prompt begins with
 _FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
 
@@ -60,7 +64,9 @@ def hash_blocks(
 
 def _hash_row(row: bytes, blocks_before: int, hash_before: int) -> Hashes:
     """The same for one row: there are many beginnings, and a batch takes some time to set up."""
-    full = len(row) // (BLOCK_SIZE * ID_BYTES)
+    full = len(row) // _BLOCK_BYTES
+    if not full:
+        return _NO_HASHES
     ids = np.frombuffer(row, "<u4", full * BLOCK_SIZE).reshape(full, BLOCK_SIZE)
     places = np.arange(blocks_before, blocks_before + full, dtype=np.uint64)
     blocks = mixed(ids.astype(np.uint64) @ _FACTORS + mixed(places))
@@ -89,13 +95,16 @@ class BlockHashes:
         self._reads: list[bool] = []
         self._positions: list[int] = []
         self._blocks = 0
+        self._unhashed: list[tuple[_Beginning, bytes]] = []  # the last ones
+        self._unhashed_bytes = 0
+        self._firsts: set[bytes] = set()  # the first blocks of all prompts
+        self._any_alike = False  # two prompts have the same one
         self._common: bytes | None = None
         self._tree: PrefixTree | None = None
-        self._has_cut = False  # beginnings may then be nobody's
 
     @property
     def is_full(self) -> bool:
-        return self._blocks >= MOST_BLOCKS or len(self._own) >= MOST_PROMPTS
+        return self._blocks >= MOST_BLOCKS or len(self._tokens) >= MOST_PROMPTS
 
     def add(
         self,
@@ -118,7 +127,6 @@ class BlockHashes:
             both = zip(beginnings, ids, strict=True)
             ids = [(before.ids + own)[-most_tokens * ID_BYTES :] for before, own in both]
             beginnings = [self._beginning(None, 0)] * len(ids)
-            self._has_cut = True
         prompts = list(zip(beginnings, ids, strict=True))
         if self._trace is not None:
             for position, (before, own) in zip(positions, prompts, strict=True):
@@ -127,18 +135,31 @@ class BlockHashes:
                 return
         for before, own in prompts:
             self._narrow(before.ids, own)
-        hashes, full = hash_blocks(
-            [before.rest + own if before.rest else own for before, own in prompts],
-            blocks := [before.blocks for before in beginnings],
-            [before.last for before in beginnings],
-        )
-        self._hashes.append(hashes)
+            first = before.ids[:_BLOCK_BYTES] + own[: max(0, _BLOCK_BYTES - len(before.ids))]
+            if len(first) == _BLOCK_BYTES:
+                self._any_alike = self._any_alike or first in self._firsts
+                self._firsts.add(first)
         self._numbers += [before.number for before in beginnings]
-        self._own += full.tolist()
-        self._tokens += [(len(before.ids) + len(own)) // ID_BYTES for before, own in prompts]
+        tokens = [(len(before.ids) + len(own)) // ID_BYTES for before, own in prompts]
+        self._tokens += tokens
+        self._blocks += sum(length // BLOCK_SIZE for length in tokens)
         self._reads += [reads] * len(ids)
         self._positions += positions
-        self._blocks += len(hashes) + sum(blocks)
+        self._unhashed += prompts
+        self._unhashed_bytes += sum(map(len, ids))
+        if self._unhashed_bytes > _FEW_BYTES:
+            self._hash()
+
+    def _hash(self) -> None:
+        """Hash the blocks of the prompts that wait for it."""
+        hashes, full = hash_blocks(
+            [before.rest + own if before.rest else own for before, own in self._unhashed],
+            [before.blocks for before, _ in self._unhashed],
+            [before.last for before, _ in self._unhashed],
+        )
+        self._hashes.append(hashes)
+        self._own += full.tolist()
+        self._unhashed, self._unhashed_bytes = [], 0
 
     def _beginning(self, head: Prefix | None, special_tokens: int) -> _Beginning:
         key = (head, special_tokens)
@@ -185,9 +206,12 @@ class BlockHashes:
         self, sent: HowSent = AS_THEY_ARE
     ) -> tuple[PrefixReuse, Sharing] | tuple[None, None]:
         """What they share, in figures and prompt for prompt; nothing if there are no prompts."""
-        if not self._own:
+        if not self._tokens:
             return None, None
         common = len(self._common or b"") // ID_BYTES
+        if not self._any_alike and 1 < len(self._tokens) <= MOST_KEPT:
+            return nothing_shared(self._tokens, common_tokens=common, sent=sent)
+        self._hash()
         prompts, hashes = self._compared()
         self._tree = tree = PrefixTree(prompts)
         reuse = measure(prompts, tree, positions=self._positions, common_tokens=common, sent=sent)
@@ -197,30 +221,63 @@ class BlockHashes:
 
     def best_order(self) -> tuple[int, ...]:
         """The positions, those that begin alike one after the other; known once it was measured."""
-        if self._tree is None:
-            return ()
+        if self._tree is None:  # nothing is shared; those without a full block come first
+            pairs = sorted(zip(self._tokens, self._positions, strict=True), key=_has_block)
+            return tuple(position for _, position in pairs)
         return tuple(np.array(self._positions)[self._tree.depth_first()].tolist())
 
     def _compared(self) -> tuple[PromptBlocks, Hashes]:
         """The prompts by numbers of blocks, and the hash of each number."""
         shared, own = self._of_beginnings, np.array(self._own)
         all_hashes = np.concatenate([*shared, *self._hashes])
-        hashes, blocks = np.unique(all_hashes, return_inverse=True)
         self._hashes.clear()
         # Each prompt's blocks are two stretches of that: its beginning's, and its own.
         sizes = np.array([len(hashes) for hashes in shared])
-        starts = np.cumsum(own) - own + sizes.sum()
         beginnings = np.array(self._numbers)
-        stretches = np.stack((sizes[beginnings], own), axis=1)
-        begin = np.stack(((np.cumsum(sizes) - sizes)[beginnings], starts), axis=1)
-        blocks = blocks[stretched(begin.ravel(), stretches.ravel())]
-        if self._has_cut:
-            used, blocks = np.unique(blocks, return_inverse=True)
-            hashes = hashes[used]
+        before, begin = sizes[beginnings], (np.cumsum(sizes) - sizes)[beginnings]
+        starts = np.cumsum(own) - own + sizes.sum()
+        listed = _to_list(
+            before + own,
+            lambda rows, place: all_hashes[
+                np.where(place < before[rows], begin[rows], starts[rows] - before[rows]) + place
+            ],
+        )
+        of_beginning = np.minimum(before, listed)
+        of_own = listed - of_beginning
+        own_hashes = all_hashes[stretched(starts, of_own)]
+        hashes, numbers = np.unique(
+            np.concatenate((all_hashes[: sizes.sum()], own_hashes)), return_inverse=True
+        )
+        starts = np.cumsum(of_own) - of_own + sizes.sum()
+        places = np.stack((begin, starts), axis=1).ravel()
+        blocks = numbers[stretched(places, np.stack((of_beginning, of_own), axis=1).ravel())]
+        used = np.bincount(blocks, minlength=len(hashes)) > 0  # a beginning may be nobody's by now
+        blocks, hashes = (np.cumsum(used) - 1)[blocks], hashes[used]
         prompts = PromptBlocks(
             tokens=np.array(self._tokens),
-            full=stretches.sum(axis=1),
+            full=listed,
             reads=np.array(self._reads),
             blocks=blocks,
+            left_out=before + own - listed,
         )
         return prompts, hashes
+
+
+def _has_block(prompt: tuple[int, int]) -> bool:
+    return prompt[0] >= BLOCK_SIZE
+
+
+def _to_list(full: Ints, hash_at: Callable[[Ints, int], Hashes]) -> Ints:
+    """By prompt, how many of its blocks have to be looked at: all behind them only it has.
+
+    A block that no other prompt has is followed by such blocks only. To find one, the 1st, 2nd,
+    4th, 8th and so on are looked at.
+    """
+    listed = full.copy()
+    rows, place = np.arange(len(full)), 0
+    while len(full) > 1 and len(rows := rows[full[rows] > place]):
+        _, which, members = np.unique(hash_at(rows, place), return_inverse=True, return_counts=True)
+        is_shared = members[which] > 1
+        listed[rows[~is_shared]] = place + 1
+        rows, place = rows[is_shared], 2 * place + 1
+    return listed

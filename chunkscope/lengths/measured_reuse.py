@@ -7,7 +7,8 @@ import numpy as np
 
 from chunkscope.lengths.kv_curve import Load, OrderedPrompts, curve
 from chunkscope.lengths.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens
-from chunkscope.lengths.reuse import AS_THEY_ARE, HowSent, PrefixReuse
+from chunkscope.lengths.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixReuse
+from chunkscope.lengths.sharing import NOTHING, Sharing
 
 
 def measure(
@@ -43,3 +44,25 @@ def measure(
         running=load.running,
         output_tokens=sent.output_tokens,
     )
+
+
+def nothing_shared(
+    tokens: Sequence[int], *, common_tokens: int, sent: HowSent = AS_THEY_ARE
+) -> tuple[PrefixReuse, Sharing]:
+    """The same of prompts of which no two have the same first block, without looking at others."""
+    reuse = PrefixReuse(
+        prompts=len(tokens),
+        tokens=sum(tokens),
+        common_tokens=common_tokens,
+        cached_tokens=0,
+        best_order_cached_tokens=0,
+        sent_order_cached_tokens=0 if sent.longest_first else None,
+        working_set_tokens=sum(length // BLOCK_SIZE * BLOCK_SIZE for length in tokens),
+        unread_tokens=0,
+        groups=(),
+        capacities=(),
+        running=Load().running,
+        output_tokens=sent.output_tokens,
+    )
+    sharing = Sharing(lengths=tuple(tokens), ends=(NOTHING,) * len(tokens), stretches=())
+    return reuse, sharing.longest_first() if sent.longest_first else sharing

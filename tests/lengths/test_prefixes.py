@@ -1,6 +1,7 @@
 """Prefix reuse: the same figures as the rule written out token by token, block by block."""
 
 from collections import OrderedDict, deque
+from dataclasses import replace
 from itertools import pairwise, takewhile
 
 import numpy as np
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from chunkscope.lengths import block_hashes
 from chunkscope.lengths.block_hashes import BlockHashes
 from chunkscope.lengths.kv_curve import ONE_BY_ONE, Load, found_share, lru_cached_tokens
-from chunkscope.lengths.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens
+from chunkscope.lengths.measured_reuse import measure
+from chunkscope.lengths.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens, stretched
 from chunkscope.lengths.reuse import HowSent, PrefixGroup, PrefixReuse
+from chunkscope.lengths.stretches import sharing_of
 from chunkscope.tokenizers.shared_prefixes import Prefix
 
 Prompt = list[int]
@@ -252,3 +255,47 @@ def test_what_the_profile_keeps_of_prompts_finds_the_same(prompts, kv_blocks, ru
     load = Load(running=running, output_tokens=3)
     found = sum(brute_lru(prompts, kv_blocks, load)) / sum(map(len, prompts))
     assert found_share(sharing, 16 * kv_blocks, load) == pytest.approx(found)
+
+
+@given(families())
+def test_blocks_that_one_prompt_alone_has_need_no_numbers(prompts):
+    """As many as there are of a prompt's own behind the first one change no figure."""
+    whole = as_blocks(prompts)
+    members = np.bincount(whole.blocks, minlength=whole.distinct)
+    starts = np.cumsum(whole.full) - whole.full
+    alone = [
+        next((n for n in range(full) if members[whole.blocks[start + n]] == 1), full - 1) + 1
+        for start, full in zip(starts.tolist(), whole.full.tolist(), strict=True)
+    ]
+    listed = np.minimum(alone, whole.full)
+    blocks = whole.blocks[stretched(starts, listed)]
+    short = replace(
+        whole,
+        full=listed,
+        blocks=np.unique(blocks, return_inverse=True)[1],
+        left_out=whole.full - listed,
+    )
+    rows = range(len(prompts))
+    figures = [
+        measure(one, PrefixTree(one), positions=rows, common_tokens=0) for one in (whole, short)
+    ]
+    assert figures[0] == figures[1]
+    assert sharing_of(whole) == sharing_of(short)
+    assert PrefixTree(whole).depth_first().tolist() == PrefixTree(short).depth_first().tolist()
+
+
+def test_the_curve_is_left_out_where_next_to_nothing_can_be_found():
+    prompts = [[n] * 32 for n in range(1500)]
+    assert reuse([*prompts, prompts[0]]).capacities == ()
+    assert reuse([*prompts[:100], prompts[0]]).capacities != ()
+
+
+@given(families(), st.booleans())
+def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, longest_first):
+    sent = HowSent(longest_first=longest_first, output_tokens=3)
+    different = [[1000 + number, *prompt] for number, prompt in enumerate(prompts)]
+    quick, slow = collected(different), collected(different)
+    slow._any_alike = True
+    found, sharing = quick.measured(sent)
+    assert (found, sharing) == slow.measured(sent)
+    assert quick.best_order() == slow.best_order()
