@@ -17,6 +17,7 @@ from chunkscope.lengths.sharing import Sharing, block_paths
 RUNNING = 256  # vLLM's own max_num_seqs on most GPUs
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
 _MOST_PROMPTS = 100_000  # go through the caches: more would take longer than counting them
+_LEAST_FOUND = 0.001  # of the tokens: with less to be found, the size of a cache does not matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ def lru_cached_tokens(
     prompt that does not fit finds nothing.
     """
     computed = prompts.tokens + (load.output_tokens - 1)  # an answer's last token is not
-    blocks = np.maximum(computed // prompts.block_size, prompts.full)
+    blocks = np.maximum(computed // prompts.block_size, prompts.full + prompts.left_out)
     full = blocks.tolist()
     partial = (computed > blocks * prompts.block_size).tolist()  # found by nobody, while it runs
     kept = [0] * len(full)  # by prompt: the blocks there that it was the last to use
@@ -133,7 +134,8 @@ def curve(
     The best order is left out where the others find all in the smallest cache already.
     """
     prompts = in_file.prompts
-    if len(prompts.full) > _MOST_PROMPTS or not in_file.ideal_tokens:
+    least_found = max(1, _LEAST_FOUND * int(prompts.tokens.sum()))
+    if len(prompts.full) > _MOST_PROMPTS or in_file.ideal_tokens < least_found:
         return
     least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + prompts.block_size)
     lines = [_Line(ordered, load) for ordered in (in_file, as_sent) if ordered]

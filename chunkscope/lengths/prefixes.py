@@ -26,13 +26,15 @@ class PromptBlocks:
     """Prompts as rows of block numbers: the same number is the same block with the same past.
 
     The blocks of a trace may be larger than vLLM's, and the last one of a prompt shorter: it is
-    known as well.
+    known as well. Blocks that only one prompt has need no numbers: they can be left out behind the
+    first such block.
     """
 
     tokens: Ints  # by prompt
-    full: Ints  # by prompt: how many full blocks it has
+    full: Ints  # by prompt: how many full blocks it has here
     reads: NDArray[np.bool_]  # by prompt: whether it reads from the cache
     blocks: Ints  # of all prompts, one after the other
+    left_out: Ints | int = 0  # by prompt: how many more it has, which no other prompt has
     block_size: int = BLOCK_SIZE
 
     @property
@@ -49,8 +51,8 @@ class PromptBlocks:
         sizes = np.full(self.distinct, self.block_size)
         filled = self.full > 0
         last = self.blocks[(np.cumsum(self.full) - 1)[filled]]
-        rest = (self.tokens - (self.full - 1) * self.block_size)[filled]
-        sizes[last] = np.minimum(rest, self.block_size)
+        rest = self.tokens - (self.full - 1) * self.block_size
+        sizes[last] = np.minimum(rest, (self.left_out + 1) * self.block_size)[filled]
         return int(sizes.sum())
 
     def found(self, known: Ints) -> Ints:
@@ -69,6 +71,7 @@ class PromptBlocks:
             full=full,
             reads=self.reads[order],
             blocks=self.blocks[stretched(starts, full)],
+            left_out=self.left_out if isinstance(self.left_out, int) else self.left_out[order],
             block_size=self.block_size,
         )
 
