@@ -15,7 +15,9 @@ from chunkscope.tokenizers.engines import (
     QUICK_TO_LOAD,
     CountingEngine,
     Counts,
+    Ids,
     Loader,
+    pack,
 )
 from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.references import Reference, reference, reference_name, source_reference
@@ -83,6 +85,7 @@ class Counting:
         self._source: Reference | None = source_reference(compiled) if exact else None
         self._exact = exact
         self._watch = Watch(f"the tokenizer {compiled.source.name}")
+        self._odd_chars = 0  # that no fast engine was trusted with
         self._sample = RowSample()
         self._lock = threading.RLock()
         self._has_counted = False
@@ -225,18 +228,23 @@ class Counting:
         exceptions = verdict.exceptions()
         if not exceptions:
             return engine
-        return _guarded(engine, exceptions, self._count_few, self._ids_by_reference)
+        return _guarded(engine, exceptions, self._count_odd, self._odd_ids)
 
-    def _count_few(self, texts: list[str]) -> Counts:
-        """By the reference; a few texts are not worth loading all of it for."""
-        if sum(map(len, texts)) <= _FEW_CHARS:
-            counts = relevant.count(self.compiled, texts)
-            if counts is not None and None not in counts:
-                return [count for count in counts if count is not None]
-        return self.reference.count(texts)
+    def _count_odd(self, texts: list[str]) -> Counts:
+        few = self._few_ids(texts)
+        return self.reference.count(texts) if few is None else list(map(len, few))
 
-    def _ids_by_reference(self, texts: list[str]) -> list[bytes]:
-        return self.reference.id_bytes(texts)
+    def _odd_ids(self, texts: list[str]) -> list[bytes]:
+        few = self._few_ids(texts)
+        return self.reference.id_bytes(texts) if few is None else list(map(pack, few))
+
+    def _few_ids(self, texts: list[str]) -> Ids | None:
+        """By the reference: a few texts in all of a run are not worth loading all of it for."""
+        self._odd_chars += sum(map(len, texts))
+        if self._odd_chars > _FEW_CHARS:
+            return None
+        found = relevant.ids(self.compiled, texts) or [None]
+        return None if None in found else [ids for ids in found if ids is not None]
 
     def _bar(self, loader: Loader, *, strings: int, different: int) -> None:
         verdict = conformance.Agreement(agrees=False, strings=strings, different=different)

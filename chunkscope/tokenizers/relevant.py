@@ -65,16 +65,24 @@ def _write(folder: Path, rows: Iterable[tuple[str | bytes, int, bytes | None]]) 
 
 def count(compiled: Compiled, texts: list[str]) -> list[int | None] | None:
     """Counts by the reference, None for a text this cannot be done with; None if not at all."""
+    found = ids(compiled, texts)
+    if found is None:
+        return None
+    return [None if numbers is None else len(numbers) for numbers in found]
+
+
+def ids(compiled: Compiled, texts: list[str]) -> list[list[int] | None] | None:
+    """The ids, likewise."""
     if not (compiled.folder / INDEX_FILE).is_file():
         return None
-    counter = _count_json if compiled.form == "json" else _count_ranks
+    encode = _json_ids if compiled.form == "json" else _rank_ids
     try:
-        return counter(compiled, texts)
+        return encode(compiled, texts)
     except (sqlite3.Error, OSError, ValueError):  # a damaged index: the whole reference, then
         return None
 
 
-def _count_json(compiled: Compiled, texts: list[str]) -> list[int | None]:
+def _json_ids(compiled: Compiled, texts: list[str]) -> list[list[int] | None]:
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
 
@@ -87,8 +95,8 @@ def _count_json(compiled: Compiled, texts: list[str]) -> list[int | None]:
     vocabulary = {token: number for token, number, _ in found}
     tokenizer.model = BPE(vocabulary, _merges(found), **_settings(skeleton["model"]))
     encodings = tokenizer.encode_batch_fast(usable, add_special_tokens=False)
-    counts = dict(zip(usable, map(len, encodings), strict=True))
-    return [counts.get(text) for text in texts]
+    numbers = dict(zip(usable, (encoding.ids for encoding in encodings), strict=True))
+    return [numbers.get(text) for text in texts]
 
 
 def _between_added_tokens(skeleton: dict[str, Any]) -> Callable[[str], list[str]]:
@@ -121,7 +129,7 @@ def _settings(model: dict[str, Any]) -> dict[str, Any]:
     return {name: model[name] for name in names if model.get(name) is not None}
 
 
-def _count_ranks(compiled: Compiled, texts: list[str]) -> list[int | None]:
+def _rank_ids(compiled: Compiled, texts: list[str]) -> list[list[int] | None]:
     import regex
     import tiktoken
 
@@ -138,8 +146,8 @@ def _count_ranks(compiled: Compiled, texts: list[str]) -> list[int | None]:
         mergeable_ranks={token: rank for token, rank, _ in found},
         special_tokens={},
     )
-    counts = {text: len(encoding.encode_ordinary(text)) for text in usable}
-    return [counts.get(text) for text in texts]
+    numbers = {text: encoding.encode_ordinary(text) for text in usable}
+    return [numbers.get(text) for text in texts]
 
 
 def _substrings(pieces: Iterable[Any]) -> list[Any]:

@@ -92,9 +92,7 @@ class Tokenizer:
                 compiled = self.compiled
                 if not compiled.prepared and not self._is_new:  # it is used a second time
                     compiled = self._prepare()
-                load = partial(
-                    Counting, compiled, expected_chars=self._expected, exact=self._exact
-                )
+                load = partial(Counting, compiled, expected_chars=self._expected, exact=self._exact)
                 try:
                     self._counting = Watch(f"the tokenizer {self.name}").call(load)
                 except StillRunning as error:  # nor this
