@@ -1,11 +1,18 @@
 """What people run today to count tokens, written as each library documents it.
 
-    a    datasets.load_dataset + .map(batched, num_proc=2) with AutoTokenizer
-    b    orjson per line + tokenizers' encode_batch_fast, a thousand rows at a time
+    naive        a loop of AutoTokenizer.encode
+    map          datasets.load_dataset + .map(batched, num_proc=2) with AutoTokenizer
+    fast         orjson per line + tokenizers' encode_batch_fast, a thousand rows at a time
+    fastokens    orjson per line + fastokens' encode_batch_flat
+    gigatoken    gigatoken's own file reader
+    tokenizers1  orjson per line + encode_batch of tokenizers 1.0
+    chats        datasets.map with apply_chat_template, and the ids it gives
 
-Run as a whole command: python baselines.py a FILE FIELD TOKENIZER_DIR
+Run as a whole command: python baselines.py NAME FILE FIELD TOKENIZER_DIR
 
-Imports sit in the functions: a process pays only for what its own baseline needs.
+gigatoken and tokenizers 1.0 need an environment of their own: the latter goes by the same name as
+the tokenizers that transformers wants. Imports sit in the functions: a process pays only for what
+its own baseline needs.
 """
 
 from __future__ import annotations
@@ -13,16 +20,35 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 BATCH_ROWS = 1000
 MAP_PROCESSES = 2
 
+Lengths = Iterable[int]
 
-def with_datasets_map(path: Path, field: str, tokenizer_dir: Path) -> dict[str, float]:
+
+def naive(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(tokenizer_dir))
+    with path.open() as lines:
+        texts = [json.loads(line)[field] for line in lines]
+    return [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
+
+
+def with_map(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
+    return _mapped("json", path, tokenizer_dir, _count, field)
+
+
+def chats(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
+    return _mapped("parquet", path, tokenizer_dir, _count_chats, field)
+
+
+def _mapped(kind: str, path: Path, tokenizer_dir: Path, count: Any, field: str) -> Lengths:
     import numpy as np
     from datasets import load_dataset
     from transformers import AutoTokenizer
@@ -31,28 +57,21 @@ def with_datasets_map(path: Path, field: str, tokenizer_dir: Path) -> dict[str, 
     _tokenizer = AutoTokenizer.from_pretrained(str(tokenizer_dir), use_fast=True)
     # A fresh cache each time: a stored result would be timed otherwise.
     with tempfile.TemporaryDirectory(prefix="bench-datasets-") as cache:
-        data = load_dataset("json", data_files=str(path), split="train", cache_dir=cache)
+        data = load_dataset(kind, data_files=str(path), split="train", cache_dir=cache)
         # Ids are not kept, only their number: writing them would cost the baseline more.
         counted = data.map(
-            _count,
+            count,
             batched=True,
             num_proc=MAP_PROCESSES,
             remove_columns=data.column_names,
             fn_kwargs={"field": field},
         )
-        lengths = np.asarray(counted.with_format("numpy")["tokens"][:])
-    p50, p95 = np.percentile(lengths, [50, 95])
-    return {
-        "count": len(lengths),
-        "sum": int(lengths.sum()),
-        "p50": float(p50),
-        "p95": float(p95),
-        "max": int(lengths.max()),
-    }
+        lengths: list[int] = np.asarray(counted.with_format("numpy")["tokens"][:]).tolist()
+    return lengths
 
 
-# A global, and `_count` outside of any function, as in the library's own guide: a closure over the
-# tokenizer is pickled into every worker and cost 1.5 s (llama3.1) to 6 s (qwen3) more.
+# A global, and what uses it outside of any function, as in the library's own guide: a closure over
+# the tokenizer is pickled into every worker and cost 1.5 s (llama3.1) to 6 s (qwen3) more.
 _tokenizer: Any = None
 
 
@@ -61,30 +80,61 @@ def _count(batch: dict[str, list[str]], field: str) -> dict[str, list[int]]:
     return {"tokens": [len(row) for row in ids["input_ids"]]}
 
 
-def with_encode_batch_fast(path: Path, field: str, tokenizer_dir: Path) -> dict[str, float]:
+def _count_chats(batch: dict[str, list[Any]], field: str) -> dict[str, list[int]]:
+    made = _tokenizer.apply_chat_template(
+        batch[field], add_generation_prompt=True, return_dict=False
+    )
+    return {"tokens": [len(row) for row in made]}
+
+
+def fast(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    lengths: list[int] = []
     for texts in _batches(path, field):
-        encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        lengths += map(len, encoded)
-    # Sorted by hand: numpy's import alone is a fifth of this command on a small file.
-    lengths.sort()
-    return {
-        "count": len(lengths),
-        "sum": sum(lengths),
-        "p50": _percentile(lengths, 50),
-        "p95": _percentile(lengths, 95),
-        "max": lengths[-1],
-    }
+        yield from map(len, tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+
+
+def tokenizers1(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
+    tokenizer.truncation = tokenizer.padding = None
+    for texts in _batches(path, field):
+        yield from map(len, tokenizer.encode_batch(texts, add_special_tokens=False))
+
+
+def with_fastokens(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
+    from fastokens import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
+    for texts in _batches(path, field):
+        _, offsets = tokenizer.encode_batch_flat(texts, add_special_tokens=False)
+        edges = memoryview(offsets).cast("Q").tolist()
+        yield from (end - start for start, end in pairwise(edges))
+
+
+def with_gigatoken(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
+    import awkward
+    import gigatoken
+
+    tokenizer = gigatoken.Tokenizer(str(tokenizer_dir / "tokenizer.json"))
+    found = tokenizer.encode_files(gigatoken.JsonlFileSource([str(path)], field=field))
+    lengths: list[int] = awkward.num(found, axis=1).to_list()
+    return lengths
 
 
 def _batches(path: Path, field: str) -> Iterator[list[str]]:
     import orjson
 
+    if path.is_dir():  # of documents that are lists of rows
+        files = (orjson.loads(file.read_bytes()) for file in sorted(path.iterdir()))
+        rows = (row[field] for document in files for row in document)
+        while batch := list(islice(rows, BATCH_ROWS)):
+            yield batch
+        return
     with path.open("rb") as lines:
         while batch := [orjson.loads(line)[field] for line in islice(lines, BATCH_ROWS)]:
             yield batch
@@ -97,8 +147,16 @@ def _percentile(ordered: list[int], percent: int) -> float:
     return ordered[whole] + (following - ordered[whole]) * rest / 100
 
 
-Baseline = Callable[[Path, str, Path], dict[str, float]]
-BASELINES: dict[str, Baseline] = {"a": with_datasets_map, "b": with_encode_batch_fast}
+Baseline = Callable[[Path, str, Path], Lengths]
+BASELINES: dict[str, Baseline] = {
+    "naive": naive,
+    "map": with_map,
+    "fast": fast,
+    "fastokens": with_fastokens,
+    "gigatoken": with_gigatoken,
+    "tokenizers1": tokenizers1,
+    "chats": chats,
+}
 
 
 def main() -> None:
@@ -108,7 +166,16 @@ def main() -> None:
     parser.add_argument("field")
     parser.add_argument("tokenizer_dir", type=Path)
     options = parser.parse_args()
-    result = BASELINES[options.baseline](options.file, options.field, options.tokenizer_dir)
+    lengths = BASELINES[options.baseline](options.file, options.field, options.tokenizer_dir)
+    # Sorted by hand: numpy's import alone is a fifth of a command on a small file.
+    ordered = sorted(lengths)
+    result = {
+        "count": len(ordered),
+        "sum": sum(ordered),
+        "p50": _percentile(ordered, 50),
+        "p95": _percentile(ordered, 95),
+        "max": ordered[-1],
+    }
     print(json.dumps(result))
 
 

@@ -1,11 +1,15 @@
 """How long whole `chunkscope analyze` commands take, against what people run today.
 
-Example: python tests/benchmarks/bench_analyze.py --cases gsm8k,unique-15 --rounds 3
+Example: python tests/benchmarks/bench_analyze.py --cases first-run,small-files --rounds 3
 
-Every figure is a fresh process, from its start to its percentiles. Rounds are interleaved
-(chunkscope, a, b, again) and the least wall time is taken, so that the ratios hold on a shared
-machine though the seconds do not. A missed target is printed, never raised: it is a measurement.
-Counts that differ do stop the run: a fast wrong answer has no speed.
+Every figure is a fresh process, from its start to its percentiles, on a file that it has never
+seen: a copy is made for each round. Rounds are interleaved (chunkscope, then each peer, again), and
+the least wall and CPU time of each is taken: on a shared machine the ratio of CPU times holds
+though the seconds do not. A missed target is printed, never raised: it is a measurement. Counts
+that differ do stop the run: a fast wrong answer has no speed.
+
+`--peers PYTHON` is an environment with gigatoken, tokenizers 1.0, fastokens and orjson in it;
+without one, the cases that need it run without those peers.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -35,138 +39,120 @@ from . import corpora
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = Path(__file__).resolve().with_name("baselines.py")
-CASES = "few-shot,unique-15,gsm8k,unique-100"
-
+OF_THEIR_OWN = ("gigatoken", "tokenizers1")  # peers that need another environment
+LLAMA, QWEN, BERT = "llama3.1", "qwen3", "bert-minilm"
 SAMPLE_S = 0.02
-START_UP_ROUNDS = 7
-HELP_TARGET_S = 0.15
-CACHED_TARGET_S = 0.5
-PREFIXES_TARGET = 1.5  # times what counting alone takes
-UNIQUE_MB_MAX = 400
-# Between the 15 MB and the 100 MB case, the side on which a size is judged.
-LARGE_MB = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """Least ratios and most memory; None where none is set."""
+class Target:
+    """The most it may take: as a share of the best peer's time, in seconds, and in memory."""
 
-    ratio_a: float
-    ratio_b: float
+    ratio: float | None = None
+    seconds: float | None = None
     peak_gb: float | None = None
 
-
-FEW_SHOT = Targets(ratio_a=25, ratio_b=15)
-UNIQUE_SMALL = Targets(ratio_a=8, ratio_b=4)
-UNIQUE_LARGE = Targets(ratio_a=15, ratio_b=10, peak_gb=0.7)
-GSM8K = Targets(ratio_a=5, ratio_b=1)
+    def __str__(self) -> str:
+        parts = ((self.ratio, "x"), (self.seconds, " s"), (self.peak_gb, " GB"))
+        return ", ".join(f"<= {value:.3g}{unit}" for value, unit in parts if value is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     name: str
-    corpus: corpora.Corpus
-    targets: Targets
+    tokenizers: tuple[str, ...]
+    peers: tuple[str, ...]
+    target: Target
+    is_first_run: bool = False  # with a tokenizer that was never used
+    flags: tuple[str, ...] = ("--no-special-tokens",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What all commands must agree on."""
-
-    rows: int
-    tokens: int
-    longest: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One finished process; `peak_gb` is None where it was not sampled."""
-
-    wall_s: float
-    peak_gb: float | None
-    stdout: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One case with one tokenizer: least wall times, and the most memory of any round."""
-
-    tokenizer: str
-    case: Case
-    chunkscope_s: float
-    counting_s: float  # with --no-prefixes
-    a_s: float
-    b_s: float
-    first_run_s: float
-    cached_s: float
-    peak_gb: float | None
-
-    @property
-    def ratio_a(self) -> float:
-        return self.a_s / self.chunkscope_s
-
-    @property
-    def ratio_b(self) -> float:
-        return self.b_s / self.chunkscope_s
-
-    @property
-    def prefixes_ratio(self) -> float:
-        return self.chunkscope_s / self.counting_s
-
-    @property
-    def missed(self) -> list[str]:
-        """The targets this case did not reach; memory that was not measured is not reached."""
-        targets = self.case.targets
-        reached = {
-            "(a)": self.ratio_a >= targets.ratio_a,
-            "(b)": self.ratio_b >= targets.ratio_b,
-            "memory": targets.peak_gb is None
-            or (self.peak_gb is not None and self.peak_gb < targets.peak_gb),
-            "cached": self.cached_s < CACHED_TARGET_S,
-            "prefixes": self.prefixes_ratio <= PREFIXES_TARGET,
-        }
-        return [name for name, ok in reached.items() if not ok]
+CASES = (
+    Case(
+        name="first-run", tokenizers=(LLAMA, QWEN), peers=("naive",), target=Target(ratio=1.3),
+        is_first_run=True,
+    ),
+    Case(name="small-files", tokenizers=(LLAMA,), peers=("fast",), target=Target(ratio=1.0)),
+    Case(
+        name="unique-107", tokenizers=(LLAMA,), peers=("gigatoken", "tokenizers1", "fastokens"),
+        target=Target(ratio=0.9),
+    ),
+    Case(
+        name="unique-107", tokenizers=(QWEN,), peers=("gigatoken", "tokenizers1", "fastokens"),
+        target=Target(ratio=1.0),
+    ),
+    Case(
+        name="unique-400", tokenizers=(LLAMA,), peers=("gigatoken", "fastokens"),
+        target=Target(ratio=1.0, peak_gb=0.6),
+    ),
+    Case(
+        name="cjk-30", tokenizers=(LLAMA, QWEN), peers=("gigatoken", "fastokens"),
+        target=Target(ratio=1.0),
+    ),
+    Case(name="wordpiece-15", tokenizers=(BERT,), peers=("tokenizers1",), target=Target(ratio=1.3)),
+    Case(
+        name="chats-60", tokenizers=(QWEN, LLAMA), peers=("chats",), target=Target(seconds=2.5),
+        flags=(),
+    ),
+    Case(name="sample-data", tokenizers=("",), peers=(), target=Target(seconds=0.9), flags=()),
+    Case(name="few-shot", tokenizers=(LLAMA,), peers=("map",), target=Target(ratio=1 / 30)),
+    Case(name="unique-1000", tokenizers=(LLAMA,), peers=(), target=Target(seconds=8, peak_gb=0.66)),
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartUp:
-    help_s: float
-    python_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """How to run the commands: where things lie and how often."""
-
-    shared: Path
-    work: Path
-    rounds: int
-    baseline_rounds: int
+def corpus_of(name: str, shared: Path, work: Path) -> corpora.Corpus:
+    kind, _, size = name.partition("-")
+    match kind:
+        case "few":
+            return corpora.few_shot(shared, work)
+        case "first":
+            return corpora.gsm8k(shared)
+        case "small":
+            return corpora.small_files(shared, work)
+        case "chats":
+            return corpora.chats(int(size), shared, work)
+        case "cjk":
+            return corpora.cjk(int(size), work)
+        case "sample":
+            return corpora.sample_data(ROOT)
+    return corpora.unique(int(size), work)
 
 
 # --- running commands -----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One finished process tree; `peak_gb` is None where it was not sampled."""
+
+    wall_s: float
+    cpu_s: float
+    peak_gb: float | None
+    stdout: str
+
+
 def run(command: Sequence[str], env: Mapping[str, str], *, sample: bool = False) -> Run:
     """Run one command to its end; stop the benchmark if it fails."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), _cpu_s()
         process = subprocess.Popen(command, stdout=out, stderr=err, env=dict(env), cwd=ROOT)
         peak = PeakMemory(process.pid) if sample and sys.platform == "linux" else None
         # A wait without a time limit sleeps in the kernel: polling would round the wall time up.
         status = process.wait()
-        wall_s = time.perf_counter() - started
+        wall_s, cpu_s = time.perf_counter() - started, _cpu_s() - before
         peak_gb = peak.stop() if peak else None
         if status != 0:
-            raise SystemExit(f"exit status {status}: {' '.join(command)}\n\n{_tail(err)}")
+            err.seek(0)
+            said = err.read().decode(errors="replace")[-3000:]
+            raise SystemExit(f"exit status {status}: {' '.join(command)}\n\n{said}")
         out.seek(0)
-        return Run(wall_s=wall_s, peak_gb=peak_gb, stdout=out.read().decode())
+        return Run(wall_s=wall_s, cpu_s=cpu_s, peak_gb=peak_gb, stdout=out.read().decode())
 
 
-def _tail(file: Any) -> str:
-    file.seek(0)
-    text: str = file.read().decode(errors="replace")
-    return text[-3000:]
+def _cpu_s() -> float:
+    """Of all processes that have ended."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 class PeakMemory:
@@ -213,10 +199,7 @@ def _resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-# --- the commands ---------------------------------------------------------------------------
-
-
-def _env(**more: str) -> dict[str, str]:
+def environment(**more: str) -> dict[str, str]:
     # Offline, so that no command waits for a network that may not be there.
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     # An installed package has its bytecode; a checkout must be allowed to keep it too.
@@ -224,130 +207,183 @@ def _env(**more: str) -> dict[str, str]:
     return {**inherited, **offline, **more}
 
 
+# --- the commands ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
 class Commands:
-    """The three commands on one file with one tokenizer, and a cache folder of its own."""
+    """chunkscope and its peers on one corpus with one tokenizer, and a cache folder of its own."""
 
-    def __init__(self, bench: Bench, case: Case, tokenizer: str) -> None:
-        self._corpus = case.corpus
-        self._tokenizer_dir = bench.shared / "tokenizers" / tokenizer
-        self._profile = bench.work / f"profile-{tokenizer}-{case.name}.json"
-        # Emptied, so that the first run compiles the tokenizer as a user's first run does.
-        cache = bench.work / f"cache-{tokenizer}-{case.name}"
-        shutil.rmtree(cache, ignore_errors=True)
-        self._chunkscope_env = _env(CHUNKSCOPE_CACHE_DIR=str(cache))
-        self._agreed: Counts | None = None
+    corpus: corpora.Corpus
+    tokenizer: Path | None  # None: chunkscope's own
+    work: Path
+    peers_python: Path | None = None
+    flags: tuple[str, ...] = ("--no-special-tokens",)
+    agreed: tuple[int, int, int] | None = field(default=None, init=False)  # rows, tokens, longest
 
-    def chunkscope(self, *, cached: bool = False, prefixes: bool = True) -> Run:
-        corpus = self._corpus
-        command = [sys.executable, "-m", "chunkscope", "analyze", str(corpus.path)]
-        command += ["--field", corpus.field, "--tokenizer", str(self._tokenizer_dir)]
-        command += ["--no-special-tokens", "--json", "--output", str(self._profile)]
-        command += [] if cached else ["--no-cache"]
-        command += [] if prefixes else ["--no-prefixes"]
-        done = run(command, self._chunkscope_env, sample=True)
+    def __post_init__(self) -> None:
+        self.forget()
+
+    @property
+    def _cache(self) -> Path:
+        return self.work / "cache"
+
+    def forget(self) -> None:
+        """As on the day chunkscope was installed."""
+        shutil.rmtree(self._cache, ignore_errors=True)
+
+    def chunkscope(self, path: Path | None = None, *more: str) -> Run:
+        command = [sys.executable, "-m", "chunkscope", "analyze", str(path or self.corpus.path)]
+        command += ["--field", self.corpus.field] if self.corpus.field else []
+        command += ["--tokenizer", str(self.tokenizer)] if self.tokenizer else []
+        command += ["--json", "--output", str(self.work / "profile.json"), "--no-cache"]
+        env = environment(CHUNKSCOPE_CACHE_DIR=str(self._cache))
+        done = run([*command, *self.flags, *more], env, sample=True)
         tokens = json.loads(done.stdout)["overall"]["tokens"]
-        self._agree(
-            "chunkscope",
-            Counts(rows=tokens["count"], tokens=tokens["total"], longest=tokens["max"]),
-        )
+        self._agree("chunkscope", (tokens["count"], tokens["total"], tokens["max"]))
         return done
 
-    def baseline(self, name: str) -> Run:
-        corpus = self._corpus
-        command = [sys.executable, str(BASELINES), name, str(corpus.path), corpus.field]
-        done = run([*command, str(self._tokenizer_dir)], _env())
+    def peer(self, name: str, path: Path) -> Run:
+        python = self.peers_python if name in OF_THEIR_OWN else sys.executable
+        command = [str(python), str(BASELINES), name, str(path), self.corpus.field]
+        done = run([*command, str(self.tokenizer)], environment(PYTHONPATH=""))
         tokens = json.loads(done.stdout)
-        self._agree(
-            f"baseline ({name})",
-            Counts(rows=tokens["count"], tokens=tokens["sum"], longest=tokens["max"]),
-        )
+        self._agree(name, (tokens["count"], tokens["sum"], tokens["max"]))
         return done
 
-    def _agree(self, who: str, counts: Counts) -> None:
-        self._agreed = self._agreed or counts
-        if counts != self._agreed:
+    def _agree(self, who: str, counts: tuple[int, int, int]) -> None:
+        self.agreed = self.agreed or counts
+        if counts != self.agreed:
             raise SystemExit(
-                f"COUNTS DIFFER on {self._corpus.path} with {self._tokenizer_dir}:\n"
-                f"  before      {self._agreed}\n  {who:<11} {counts}"
+                f"COUNTS DIFFER on {self.corpus.path} with {self.tokenizer}: {who} has {counts} "
+                f"(rows, tokens, longest), before there were {self.agreed}"
             )
 
 
 # --- measuring ------------------------------------------------------------------------------
 
 
-def measure(bench: Bench, case: Case, tokenizer: str) -> Measured:
-    commands = Commands(bench, case, tokenizer)
-    first = commands.chunkscope()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One case with one tokenizer: least times, and the most memory of any round."""
+
+    case: Case
+    tokenizer: str
+    text_mb: float
+    ours: Run
+    peers: dict[str, Run]
+
+    @property
+    def best(self) -> str:
+        """The peer that used the least CPU time, which other people's load changes least."""
+        return min(self.peers, key=lambda name: self.peers[name].cpu_s, default="")
+
+    @property
+    def missed(self) -> list[str]:
+        """The targets that it did not reach."""
+        target, ours = self.case.target, self.ours
+        missed = []
+        if target.ratio and self.best and ours.wall_s > target.ratio * self._wall_s:
+            missed.append("wall")
+        if target.ratio and self.best and ours.cpu_s > target.ratio * self.peers[self.best].cpu_s:
+            missed.append("CPU")
+        if target.seconds and ours.wall_s > target.seconds:
+            missed.append("seconds")
+        if target.peak_gb and (ours.peak_gb is None or ours.peak_gb > target.peak_gb):
+            missed.append("memory")
+        return missed
+
+    @property
+    def _wall_s(self) -> float:
+        return min(peer.wall_s for peer in self.peers.values())
+
+    def cells(self) -> tuple[str, ...]:
+        ours, best = self.ours, self.peers.get(self.best)
+        ratios = ("", "")
+        if best:
+            ratios = f"{ours.wall_s / self._wall_s:.2f}x", f"{ours.cpu_s / best.cpu_s:.2f}x"
+        return (
+            self.case.name,
+            self.tokenizer or "default",
+            f"{self.text_mb:.1f}",
+            f"{ours.wall_s:.2f}",
+            f"{ours.cpu_s:.2f}",
+            "not measured" if ours.peak_gb is None else f"{ours.peak_gb:.2f}",
+            ", ".join(f"{n} {r.wall_s:.2f} / {r.cpu_s:.2f}" for n, r in self.peers.items()) or "-",
+            *ratios,
+            str(self.case.target),
+            f"missed: {', '.join(self.missed)}" if self.missed else "met",
+        )
+
+
+def measure(case: Case, tokenizer: str, options: argparse.Namespace) -> Measured:
+    corpus = corpus_of(case.name, options.shared, options.work)
+    known = options.shared / "tokenizers" / tokenizer if tokenizer else None
+    commands = Commands(
+        corpus=corpus, tokenizer=known, work=options.work, peers_python=options.peers,
+        flags=case.flags,
+    )  # fmt: skip
+    peers = [name for name in case.peers if options.peers or name not in OF_THEIR_OWN]
+    if not case.is_first_run:  # used once, prepared once
+        for _ in range(2):
+            commands.chunkscope()
     ours: list[Run] = []
-    counting: list[float] = []
-    theirs: dict[str, list[float]] = {"a": [], "b": []}
-    for number in range(bench.rounds):
-        ours.append(commands.chunkscope())
-        counting.append(commands.chunkscope(prefixes=False).wall_s)
-        if number < bench.baseline_rounds:
-            for name, walls in theirs.items():
-                walls.append(commands.baseline(name).wall_s)
-        _say(f"  round {number + 1}: {_round_text(ours, theirs)}")
+    theirs: dict[str, list[Run]] = {name: [] for name in peers}
+    for number in range(options.rounds):
+        if case.is_first_run:
+            commands.forget()
+        with unseen(corpus.path, options.work) as path:
+            ours.append(commands.chunkscope(path))
+            for name in peers:
+                theirs[name].append(commands.peer(name, path))
+        said = ", ".join(f"{n} {r[-1].wall_s:.2f} / {r[-1].cpu_s:.2f}" for n, r in theirs.items())
+        _say(f"  round {number + 1}: {ours[-1].wall_s:.2f} / {ours[-1].cpu_s:.2f} s; {said}")
     return Measured(
-        tokenizer=tokenizer,
         case=case,
-        chunkscope_s=min(done.wall_s for done in ours),
-        counting_s=min(counting),
-        a_s=min(theirs["a"]),
-        b_s=min(theirs["b"]),
-        first_run_s=first.wall_s,
-        cached_s=_cached_s(commands, bench.rounds),
-        peak_gb=max((done.peak_gb for done in ours if done.peak_gb is not None), default=None),
+        tokenizer=tokenizer,
+        text_mb=corpus.text_mb,
+        ours=least(ours),
+        peers={name: least(runs) for name, runs in theirs.items()},
     )
 
 
-def _round_text(ours: list[Run], theirs: dict[str, list[float]]) -> str:
-    baselines = (f"({name}) {walls[-1]:.2f}" for name, walls in theirs.items())
-    return f"chunkscope {ours[-1].wall_s:.2f} s, so far {', '.join(baselines)}"
+def least(runs: Sequence[Run]) -> Run:
+    peaks = [done.peak_gb for done in runs if done.peak_gb is not None]
+    return replace(
+        runs[0],
+        wall_s=min(done.wall_s for done in runs),
+        cpu_s=min(done.cpu_s for done in runs),
+        peak_gb=max(peaks, default=None),
+    )
 
 
-def _cached_s(commands: Commands, rounds: int) -> float:
-    commands.chunkscope(cached=True)
-    return min(commands.chunkscope(cached=True).wall_s for _ in range(rounds))
+class unseen:  # noqa: N801  (a context manager, used like a function)
+    """A copy of a file or folder that no command has met."""
 
+    def __init__(self, path: Path, work: Path) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="unseen-", dir=work)
+        self._copy = Path(self._folder.name) / path.name
+        copy: Any = shutil.copytree if path.is_dir() else shutil.copyfile
+        copy(path, self._copy)
 
-def measure_start_up() -> StartUp:
-    env = _env()
-    walls = [
-        (
-            run([sys.executable, "-m", "chunkscope", "--help"], env).wall_s,
-            run([sys.executable, "-c", "pass"], env).wall_s,
-        )
-        for _ in range(START_UP_ROUNDS)
-    ]
-    return StartUp(help_s=min(w[0] for w in walls), python_s=min(w[1] for w in walls))
+    def __enter__(self) -> Path:
+        return self._copy
 
-
-def make_case(name: str, shared: Path, work: Path) -> Case:
-    """The case of a name: few-shot, gsm8k, or unique-MB for any size up to 400."""
-    if name == "few-shot":
-        return Case(name=name, corpus=corpora.few_shot(shared, work), targets=FEW_SHOT)
-    if name == "gsm8k":
-        return Case(name=name, corpus=corpora.gsm8k(shared), targets=GSM8K)
-    kind, _, size = name.partition("-")
-    if kind != "unique" or not size.isdigit() or not 1 <= int(size) <= UNIQUE_MB_MAX:
-        raise SystemExit(f"no such case: {name}\n\nhint: {CASES}, or unique-MB up to 400")
-    targets = UNIQUE_LARGE if int(size) >= LARGE_MB else UNIQUE_SMALL
-    return Case(name=name, corpus=corpora.unique(int(size), work), targets=targets)
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
 
 
 # --- showing --------------------------------------------------------------------------------
 
 
 HEADER = (
-    "tokenizer", "case", "MB", "rows", "chunkscope s", "vs counting", "(a) s", "(b) s",
-    "vs (a)", "target", "vs (b)", "target", "peak GB", "target",
-    "first run s", "cached s", "targets",
+    "case", "tokenizer", "MB", "wall s", "CPU s", "peak GB", "peers, wall / CPU s", "wall ratio",
+    "CPU ratio", "target", "targets",
 )  # fmt: skip
 
 
 def table(measured: Sequence[Measured]) -> str:
-    rows = [HEADER, *(_cells(one) for one in measured)]
+    rows = [HEADER, *(one.cells() for one in measured)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
@@ -357,62 +393,17 @@ def table(measured: Sequence[Measured]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def _cells(one: Measured) -> tuple[str, ...]:
-    targets = one.case.targets
-    return (
-        one.tokenizer,
-        one.case.name,
-        f"{one.case.corpus.text_mb:.2f}",
-        str(one.case.corpus.rows),
-        f"{one.chunkscope_s:.2f}",
-        f"{one.prefixes_ratio:.2f}x",
-        f"{one.a_s:.2f}",
-        f"{one.b_s:.2f}",
-        f"{one.ratio_a:.1f}x",
-        f">= {targets.ratio_a:g}x",
-        f"{one.ratio_b:.1f}x",
-        f">= {targets.ratio_b:g}x",
-        "not measured" if one.peak_gb is None else f"{one.peak_gb:.2f}",
-        "-" if targets.peak_gb is None else f"< {targets.peak_gb:g}",
-        f"{one.first_run_s:.2f}",
-        f"{one.cached_s:.2f}",
-        f"missed: {', '.join(one.missed)}" if one.missed else "met",
-    )
-
-
-def notes(bench: Bench, cases: Sequence[Case], start_up: StartUp) -> str:
-    verdict = "met" if start_up.help_s < HELP_TARGET_S else "missed"
-    lines = [
-        f"`chunkscope --help` {start_up.help_s:.3f} s, target < {HELP_TARGET_S} s: {verdict}; "
-        f"`python -c pass` {start_up.python_s:.3f} s (least of {START_UP_ROUNDS}).",
-        "(a) datasets.load_dataset + .map(batched, num_proc=2) with AutoTokenizer; "
-        "(b) orjson + encode_batch_fast, 1000 rows at a time.",
-        f"Least wall time of {bench.rounds} interleaved rounds (baselines "
-        f"{bench.baseline_rounds}), whole commands in fresh processes.{_uneven(bench)}",
-        f"`vs counting`: with prefix reuse against --no-prefixes, target <= {PREFIXES_TARGET}x.",
-        "Special tokens are left out everywhere; rows, tokens and longest row agreed exactly.",
-        "chunkscope ran once before timing, on an empty cache folder: that is `first run s`, and "
-        "the compiled tokenizer it leaves is used by the timed runs (`--no-cache` ignores stored "
-        f"results only). `cached s` is a repeat from a stored result, target < {CACHED_TARGET_S}.",
-        "Peak GB: resident memory of chunkscope's whole process tree, sampled every "
-        f"{SAMPLE_S * 1000:.0f} ms in the timed rounds, the most of any.",
-        *(f"{case.name}: {case.corpus.note}." for case in cases),
-        _machine(),
-    ]
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _uneven(bench: Bench) -> str:
-    if bench.baseline_rounds >= bench.rounds:
-        return ""
-    return " The baselines' least is of fewer rounds: on a busy machine that flatters the ratios."
-
-
-def _machine() -> str:
+def notes(rounds: int) -> str:
     names = ("tokenizers", "transformers", "datasets", "splintr-rs", "fastokens", "orjson")
     packages = ", ".join(f"{name} {_version(name)}" for name in names)
     load = f", load {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
-    return f"{os.cpu_count()} cores{load}, Python {platform.python_version()}, {packages}."
+    lines = (
+        f"Least of {rounds} interleaved rounds, whole commands in fresh processes, each round on "
+        "files that none of them has met. Rows, tokens and the longest row agreed exactly.",
+        "Ratios are to the best peer: the least wall time, and the least CPU time, of any.",
+        f"{os.cpu_count()} cores{load}, Python {platform.python_version()}, {packages}.",
+    )
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _version(package: str) -> str:
@@ -427,35 +418,33 @@ def _say(line: str) -> None:
 
 
 def _options() -> argparse.Namespace:
+    names = ",".join(dict.fromkeys(case.name for case in CASES))
     parser = argparse.ArgumentParser(description="Time whole chunkscope commands, as ratios.")
-    parser.add_argument("--tokenizer", nargs="+", default=["llama3.1"], metavar="NAME")
-    parser.add_argument("--cases", default=CASES, help=f"default {CASES}; unique-MB up to 400")
+    parser.add_argument("--cases", default=names, help=f"default {names}")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--baseline-rounds", type=int, help="default: as many as --rounds")
+    parser.add_argument("--peers", type=Path, help="the Python of an environment with other peers")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument(
         "--work", type=Path, default=Path(tempfile.gettempdir()) / "chunkscope-bench"
     )
     parser.add_argument("--markdown", type=Path, help="write the table there too")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.shared, options.work = options.shared.resolve(), options.work.resolve()
+    options.work.mkdir(parents=True, exist_ok=True)
+    return options
 
 
 def main() -> None:
     options = _options()
-    bench = Bench(
-        shared=options.shared.resolve(),
-        work=options.work.resolve(),
-        rounds=max(1, options.rounds),
-        baseline_rounds=max(1, min(options.rounds, options.baseline_rounds or options.rounds)),
-    )
-    bench.work.mkdir(parents=True, exist_ok=True)
-    cases = [make_case(name, bench.shared, bench.work) for name in options.cases.split(",")]
+    wanted = options.cases.split(",")
+    if unknown := set(wanted) - {case.name for case in CASES}:
+        raise SystemExit(f"no such case: {', '.join(sorted(unknown))}")
     measured: list[Measured] = []
-    for case in cases:
-        for tokenizer in options.tokenizer:
-            _say(f"{case.name}, {case.corpus.text_mb:.1f} MB, {tokenizer}")
-            measured.append(measure(bench, case, tokenizer))
-    text = f"{table(measured)}\n\n{notes(bench, cases, measure_start_up())}\n"
+    for case in (case for case in CASES if case.name in wanted):
+        for tokenizer in case.tokenizers:
+            _say(f"{case.name}, {tokenizer or 'default'}")
+            measured.append(measure(case, tokenizer, options))
+    text = f"{table(measured)}\n\n{notes(options.rounds)}\n"
     print(text, end="")
     if options.markdown:
         options.markdown.write_text(text)

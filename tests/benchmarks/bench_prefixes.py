@@ -10,9 +10,7 @@ target is printed, never raised: it is a measurement.
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 if __name__ == "__main__" and not __package__:
@@ -21,50 +19,22 @@ if __name__ == "__main__" and not __package__:
     __package__ = "benchmarks"
 
 from . import corpora
-from .bench_analyze import PREFIXES_TARGET, UNIQUE_LARGE, Bench, Case, Commands
+from .bench_analyze import Commands, Run, least
 
 MEMORY_TARGET_GB = 0.5
+PREFIXES_TARGET = 1.5  # times what counting alone takes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """The least of some rounds; the most memory of any."""
-
-    wall_s: float
-    cpu_s: float
-    peak_gb: float
-
-
-def cost(commands: Commands, *, prefixes: bool) -> Cost:
-    before = _cpu_s()
-    done = commands.chunkscope(prefixes=prefixes)
-    return Cost(wall_s=done.wall_s, cpu_s=_cpu_s() - before, peak_gb=done.peak_gb or 0.0)
-
-
-def _cpu_s() -> float:
-    """Of all processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def least(costs: list[Cost]) -> Cost:
-    return Cost(
-        wall_s=min(cost.wall_s for cost in costs),
-        cpu_s=min(cost.cpu_s for cost in costs),
-        peak_gb=max(cost.peak_gb for cost in costs),
-    )
-
-
-def report(corpus: corpora.Corpus, with_them: Cost, alone: Cost) -> str:
+def report(corpus: corpora.Corpus, with_them: Run, alone: Run) -> str:
     wall, cpu = with_them.wall_s / alone.wall_s, with_them.cpu_s / alone.cpu_s
     missed = [] if wall <= PREFIXES_TARGET else ["time"]
-    missed += [] if with_them.peak_gb < MEMORY_TARGET_GB else ["memory"]
+    peak_gb = with_them.peak_gb or 0.0
+    missed += [] if peak_gb < MEMORY_TARGET_GB else ["memory"]
     return (
         f"{corpus.name}: {corpus.rows:,} prompts, {corpus.text_mb:.0f} MB: "
         f"{with_them.wall_s:.2f} s against {alone.wall_s:.2f} s counting alone, {wall:.2f} times "
         f"(CPU {with_them.cpu_s:.2f} against {alone.cpu_s:.2f} s, {cpu:.2f} times); "
-        f"{with_them.peak_gb:.2f} GB; "
-        + (f"missed: {', '.join(missed)}" if missed else "within the targets")
+        f"{peak_gb:.2f} GB; " + (f"missed: {', '.join(missed)}" if missed else "within the targets")
     )
 
 
@@ -75,18 +45,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokenizer", default="llama3.1")
     given = parser.parse_args()
-    bench = Bench(shared=given.shared, work=given.work, rounds=given.rounds, baseline_rounds=0)
     for shuffled in (False, True):
         corpus = corpora.mmlu(given.shared, given.work, shuffled=shuffled)
-        commands = Commands(
-            bench, Case(name=corpus.name, corpus=corpus, targets=UNIQUE_LARGE), given.tokenizer
-        )
-        commands.chunkscope()  # compiles the tokenizer
+        tokenizer = (given.shared / "tokenizers" / given.tokenizer).resolve()
+        commands = Commands(corpus=corpus, tokenizer=tokenizer, work=given.work)
+        commands.chunkscope()  # prepares the tokenizer
         rounds = [
-            (cost(commands, prefixes=True), cost(commands, prefixes=False))
+            (commands.chunkscope(), commands.chunkscope(None, "--no-prefixes"))
             for _ in range(given.rounds)
         ]
-        with_them, alone = (least([*costs]) for costs in zip(*rounds, strict=True))
+        with_them, alone = (least(costs) for costs in zip(*rounds, strict=True))
         print(report(corpus, with_them, alone), flush=True)
 
 

@@ -3,6 +3,10 @@
     few_shot    what an evaluation harness sends: long shared prefixes, short questions
     unique      documents that repeat nothing, so that only the tokenizer's own speed shows
     gsm8k       the questions alone, where start-up is most of the time
+    small_files 2,000 JSON documents of some questions each
+    cjk         Japanese, Chinese and Korean sentences of manuals and translations
+    chats       conversations of several turns in a parquet file
+    sample_data the folder that comes with chunkscope
 
 Run alone to build them: python corpora.py WORK_DIR few_shot unique_15 unique_100
 """
@@ -106,6 +110,81 @@ def gsm8k(shared: Path) -> Corpus:
         text_bytes=sum(sizes),
         note="test questions without their answers",
     )
+
+
+def sample_data(root: Path) -> Corpus:
+    path = root / "sample_data"
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return Corpus(
+        name="sample_data", path=path, field="", rows=0, text_bytes=size, note="files as they are"
+    )
+
+
+def small_files(shared: Path, work: Path) -> Corpus:
+    """Three of GSM8K's training questions in each of 2,000 files."""
+    path, rng = work / "small_files", random.Random(SEED)
+    rows = _json_lines(shared / "data" / "gsm8k" / "train.jsonl")
+    drawn = [rng.sample(rows, 3) for _ in range(2000)]
+    if not path.is_dir():
+        path.mkdir(parents=True)
+        for number, some in enumerate(drawn):
+            (path / f"{number:04}.json").write_text(json.dumps(some))
+    return Corpus(
+        name="small_files",
+        path=path,
+        field="question",
+        rows=3 * len(drawn),
+        text_bytes=sum(len(row["question"].encode()) for some in drawn for row in some),
+        note="three questions a file",
+    )
+
+
+def cjk(mb: int, work: Path) -> Corpus:
+    """Rows of sentences drawn at random, each as it is in a manual page or a translation."""
+
+    def made() -> _Text:
+        rng = random.Random(SEED)
+        files = [path for path in _system_files() if _kind(path) == "non-English"]
+        text = "\n".join(part for path in files for part in _paragraphs(path))
+        sentences = re.split(r"(?<=[\u3002\uff01\uff1f\n])", text)
+        sentences = [s for s in dict.fromkeys(sentences) if len(_CJK.findall(s)) * 2 > len(s) > 8]
+        rows: list[str] = []
+        size = 0
+        while size < mb * 1_000_000:
+            rows.append("".join(rng.choices(sentences, k=rng.randint(5, 60))))
+            size += len(rows[-1].encode())
+        return _Text(rows=rows, note=f"{len(sentences)} sentences, drawn with repetition")
+
+    return _stored(f"cjk_{mb}", work, made)
+
+
+_CJK = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+
+
+def chats(mb: int, shared: Path, work: Path) -> Corpus:
+    """Conversations of one to six turns: questions and answers of GSM8K, each pair once or more."""
+    path = work / f"chats_{mb}.parquet"
+    rng, size = random.Random(SEED), 0
+    rows = _json_lines(shared / "data" / "gsm8k" / "train.jsonl")
+    made: list[list[dict[str, str]]] = []
+    while size < mb * 1_000_000:
+        turns = rng.sample(rows, rng.randint(1, 6))
+        messages = [
+            {"role": role, "content": turn[part]}
+            for turn in turns
+            for role, part in (("user", "question"), ("assistant", "answer"))
+        ][:-1]
+        made.append(messages)
+        size += sum(len(message["content"].encode()) for message in messages)
+    if not path.is_file():
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"messages": made}), path)
+    return Corpus(
+        name=path.stem, path=path, field="messages", rows=len(made), text_bytes=size,
+        note="GSM8K's training questions as turns",
+    )  # fmt: skip
 
 
 def _stored(name: str, work: Path, make: Callable[[], _Text]) -> Corpus:
