@@ -242,7 +242,8 @@ class _Chats:
                 continue
             made.append(one)
             positions.append(prompts.positions[row])
-            chats.append(plain_text(conversation.messages))
+            if self.direct:
+                chats.append(plain_text(conversation.messages))
             if outputs is not None and prompts.outputs is not None:
                 outputs.append(prompts.outputs[row])
             self.tally.media_rows += bool(conversation.media)

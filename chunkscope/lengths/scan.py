@@ -119,7 +119,8 @@ class _Pass:
         self.fresh: list[tuple[str, Counted]] = []
         self._memo = memo
         self._progress = progress
-        self._counting_key: str | None = None
+        self._known_key: str | None = None  # by which results of earlier runs are known
+        self._fresh_key: str | None = None  # and those of this one
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(threads, "count")
         self.counted_by = CountedBy(tokenizer=tokenizer, options=options, pool=self._pool)
@@ -176,7 +177,9 @@ class _Pass:
             return failed.result(cannot_read(source.path, error))
         if sha256 is None or not self.options.use_cache:
             return self._counted(source, sha256)
-        entry, is_ready = self._entry(source, sha256), self._counting_key is not None
+        self._known_key = self._known_key or self.tokenizer.counting_key
+        # Of a tokenizer that was never used, only lengths that came with the data can be there.
+        entry = self._entry(source, sha256, self._known_key or "")
         # The cache does not have what prompts are made of, which an exported trace needs.
         asked = self.options.exact_check or self.export or self.options.order
         if not asked and (known := cache.load(source, entry)):
@@ -186,20 +189,20 @@ class _Pass:
         counted = self._counted(source, sha256)
         if counted.error or not cache.is_unchanged(source, before):
             return counted
-        if not is_ready and not counted.brought_its_lengths:
-            # A tokenizer that is used for the first time has its key only now.
-            entry, is_ready = self._entry(source, sha256), self._counting_key is not None
-        if is_ready or counted.brought_its_lengths:
-            self.fresh.append((entry, counted))
+        if not counted.brought_its_lengths:
+            # A tokenizer that was just prepared counts with another engine than earlier runs.
+            self._fresh_key = self._fresh_key or self.tokenizer.counting_key
+            if self._fresh_key is None:
+                return counted
+            entry = self._entry(source, sha256, self._fresh_key)
+        self.fresh.append((entry, counted))
         return counted
 
-    def _entry(self, source: Source, sha256: str) -> str:
-        """Of a tokenizer that is not ready, only lengths that came with the data can be there."""
-        self._counting_key = self._counting_key or self.tokenizer.counting_key
+    def _entry(self, source: Source, sha256: str, counting_key: str) -> str:
         results = results_file(source)  # what a run's settings were changes what is counted
         beside = self._memo.sha256(results) if results else ""
         asked = self.options.of_dataset(source.name).cache_key()
-        return cache.key(source, sha256 + beside, self._counting_key or "", asked)
+        return cache.key(source, sha256 + beside, counting_key, asked)
 
     def _counted(self, source: Source, sha256: str | None) -> Counted:
         """Its pieces, one after the other: after one that failed nothing is read."""

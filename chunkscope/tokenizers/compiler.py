@@ -90,8 +90,11 @@ def as_served(
         _prove(found)
         load = partial(_LOADERS[found.kind], found, blank, trust_remote_code)
         served = Watch(name).call(load)
-    with suppress(CannotWriteError):
+    try:
         write_checked(folder / _SERVED, orjson.dumps(_meta(served)), durable=False)
+    except CannotWriteError as error:
+        do_without_cache()
+        say(f"{error.message}; going on without the cache")
     return served, True
 
 
