@@ -1,4 +1,4 @@
-"""What vLLM's log says: sizes it found, the phase it is in, and what it died of.
+"""What vLLM's log says of an engine of ours: the phase it is in, and what it died of.
 
 The lines differ by version; each pattern names the versions it was read in (0.10.2 to 0.32.0).
 """
@@ -7,13 +7,6 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-# "GPU KV cache size: 2,097,152 tokens"; 0.30+ names the device, 0.32 may add " + host".
-KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
-CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.,]+)x")
-# 0.10.2 "... 14.9889 GiB and", 0.11+ "... GiB memory and", rounded since 0.16.
-WEIGHTS = re.compile(r"Model loading took ([\d.]+) GiB")
-KV_GIB = re.compile(r"Available KV cache memory: ([\d.]+) GiB")
-GRAPHS = re.compile(r"Graph capturing finished in \d+ secs, took ([\d.]+) GiB")
 # What an engine does before it is ready, by the last line that tells. Bars end in a return.
 STARTING = {
     "loading weights": re.compile(
@@ -56,33 +49,6 @@ ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)
 VALUE_ERROR = re.compile(r"Value error, (.+?)(?: \[type=|$)", re.MULTILINE)
 # What the parent process raises when a child of its died: true, and no cause.
 CONSEQUENCES = ("Engine core initialization failed", "EngineDeadError", "EngineCore encountered")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """vLLM's own account of where memory went; None for what this version does not print."""
-
-    kv_cache_tokens: int | None
-    kv_concurrency: float | None
-    weights_gib: float | None
-    kv_cache_gib: float | None
-    cuda_graphs_gib: float | None
-
-
-def sizes_in(log: str) -> Sizes:
-    tokens = _last(KV_TOKENS, log)
-    return Sizes(
-        kv_cache_tokens=int(tokens) if tokens is not None else None,
-        kv_concurrency=_last(CONCURRENCY, log),
-        weights_gib=_last(WEIGHTS, log),
-        kv_cache_gib=_last(KV_GIB, log),
-        cuda_graphs_gib=_last(GRAPHS, log),
-    )
-
-
-def _last(pattern: re.Pattern[str], log: str) -> float | None:
-    found = pattern.findall(log)
-    return float(found[-1].replace(",", "")) if found else None
 
 
 def doing_in(log: str) -> str | None:

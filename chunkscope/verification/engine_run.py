@@ -10,13 +10,13 @@ from typing import Any
 from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
 from chunkscope.costs.gpus import GIB
+from chunkscope.engine.log.facts import EngineFacts
+from chunkscope.engine.log.reader import facts_in
 from chunkscope.engine.logs import (
     Cause,
-    Sizes,
     Status,
     cause_in,
     last_lines,
-    sizes_in,
 )
 from chunkscope.errors import MissingError
 from chunkscope.simulation.slo import Slo
@@ -246,7 +246,7 @@ def _run(
     log_text: str = "",
     log: Path | None = None,
 ) -> Run:
-    sizes = sizes_in(log_text)
+    facts = facts_in(log_text)
     blocks, size = record.engine.get("num_gpu_blocks"), record.engine.get("block_size")
     return Run(
         setting=setting.name,
@@ -259,9 +259,9 @@ def _run(
         took_s=round(time.monotonic() - record.begun, 3),
         start_s=record.start_s,
         engine=record.engine,
-        workers=_workers(record, sizes),
-        kv_cache_tokens=sizes.kv_cache_tokens or (blocks * size if blocks and size else None),
-        kv_concurrency=sizes.kv_concurrency,
+        workers=_workers(record, facts),
+        kv_cache_tokens=facts.kv_cache_tokens or (blocks * size if blocks and size else None),
+        kv_concurrency=facts.kv_concurrency,
         repeats=tuple(record.repeats),
         figures=median_of(record.repeats) if record.repeats else None,
         distribution=distribution_of(record.answers),
@@ -270,7 +270,7 @@ def _run(
     )
 
 
-def _workers(record: EngineRecord, logged: Sizes) -> tuple[WorkerMemory, ...]:
+def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, ...]:
     """What each worker says of itself, else what the log says of the first."""
     peaks = {memory["rank"]: memory for memory in record.memory}
     return tuple(
@@ -281,7 +281,7 @@ def _workers(record: EngineRecord, logged: Sizes) -> tuple[WorkerMemory, ...]:
             weights_gib=_gib(worker.get("weights_bytes")) or logged.weights_gib,
             profiled_activation_gib=_gib(worker.get("profiled_activation_bytes")),
             non_torch_gib=_gib(worker.get("non_torch_bytes")),
-            cuda_graphs_gib=logged.cuda_graphs_gib or _gib(worker.get("cuda_graphs_bytes")),
+            cuda_graphs_gib=logged.graphs_gib or _gib(worker.get("cuda_graphs_bytes")),
             kv_cache_gib=_gib(worker.get("kv_cache_bytes")) or logged.kv_cache_gib,
         )
         for worker in record.workers

@@ -2,7 +2,8 @@
 
 import pytest
 
-from chunkscope.engine.logs import Status, cause_in, doing_in, sizes_in
+from chunkscope.engine.log.reader import facts_in
+from chunkscope.engine.logs import Status, cause_in, doing_in
 
 V24 = """
 (EngineCore pid=1) INFO 11-15 05:48:35 [gpu_model_runner.py:5255] Model loading took 3.02 GiB memory and 0.677729 seconds
@@ -16,19 +17,19 @@ V10 = "Model loading took 14.9889 GiB and 1.234567 seconds"
 
 
 def test_sizes_of_0_24_stand_on_lines_of_their_own() -> None:
-    found = sizes_in(V24)
+    found = facts_in(V24)
     assert (found.kv_cache_tokens, found.kv_concurrency) == (4_599_264, 1796.59)
-    assert (found.weights_gib, found.kv_cache_gib, found.cuda_graphs_gib) == (3.02, 122.81, 0.42)
+    assert (found.weights_gib, found.kv_cache_gib, found.graphs_gib) == (3.02, 122.81, 0.42)
 
 
 def test_sizes_of_0_28_share_a_line() -> None:
-    found = sizes_in(V28)
+    found = facts_in(V28)
     assert (found.kv_cache_tokens, found.kv_concurrency) == (262_144, 64.0)
     assert found.weights_gib is None
 
 
 def test_weights_of_0_10_have_four_decimals() -> None:
-    assert sizes_in(V10).weights_gib == 14.9889
+    assert facts_in(V10).weights_gib == 14.9889
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.engine.logs import cause_in, doing_in, last_lines, sizes_in
+from chunkscope.engine.log.reader import facts_in
+from chunkscope.engine.logs import cause_in, doing_in, last_lines
 from chunkscope.simulation.trace import read_trace
 from tests.fuzz.helpers import Explore, changed, damaged, fine
 from tests.fuzz.test_formats import survives
@@ -86,7 +87,7 @@ def test_the_log_of_an_engine(explore: Explore) -> None:
     def check(data: bytes) -> None:
         text = data.decode(errors="replace")
         with fine():
-            sizes_in(text)
+            facts_in(text)
             doing_in(text)
             last_lines(text)
             for started in (True, False):

@@ -106,6 +106,14 @@ class _Life:
         )
 
 
+def facts_in(text: str) -> EngineFacts:
+    """What the last engine in a log says of itself."""
+    reader = LogReader()
+    reader.feed(text.encode("utf-8", "replace").split(b"\n"))
+    lives = reader.reading().lives
+    return lives[-1].facts if lives else EngineFacts()
+
+
 class LogReader:
     """Feed it lines; ask it at any time."""
 
