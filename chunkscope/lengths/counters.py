@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _BATCH_CHARS = 1 << 20
 _BATCH_ROWS = 2000
 _MOST_ON_THEIR_WAY = 4
-_MOST_CHAT_CHARS = 1 << 29  # of a chunk: it holds one row of any size, or many small ones
 _MOST_RENDERED = 1  # chunks at a time; each is larger than a batch of texts
 # Of a prompt that is compared with others: no model reads a longer one, and its ids would take more
 # memory than everything else.
@@ -231,7 +230,7 @@ class _Chats:
 
     def _take(self) -> None:
         prompts, future = self.on_their_way.popleft()
-        texts_or_ids: list[Any] = self.texts.counting.awaited(future, _MOST_CHAT_CHARS)
+        texts_or_ids: list[Any] = self.texts.counting.awaited(future, _chars(prompts.items))
         positions: list[int] = []
         made: list[Any] = []
         chats: list[str] = []
@@ -264,6 +263,12 @@ class _Chats:
         self.texts.finish()
         if self.direct:
             self.tally.engines = (f"mistral-common {version('mistral-common')}",)
+
+
+def _chars(chats: list[Conversation]) -> int:
+    """About how much they say."""
+    said = [message.get("content") for chat in chats for message in chat.messages]
+    return sum(len(text) if isinstance(text, str) else _BATCH_CHARS for text in said)
 
 
 class _WrappedTexts(_Chats):

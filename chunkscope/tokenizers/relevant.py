@@ -88,6 +88,9 @@ def _json_ids(compiled: Compiled, texts: list[str]) -> list[list[int] | None]:
 
     skeleton = orjson.loads((compiled.folder / SKELETON_FILE).read_bytes())
     tokenizer = Tokenizer.from_str(orjson.dumps(skeleton).decode())
+    with suppress(Exception):  # it has no vocabulary to encode with
+        # A pattern that never ends does so here, where it lets other threads run.
+        tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     plain = _between_added_tokens(skeleton)
     pieces = {text: _pieces(tokenizer, plain(text)) for text in texts}
     usable = [text for text in texts if pieces[text] is not None]
