@@ -75,7 +75,7 @@ def _first_usable(place: str | None, shared: bool) -> Path:
 
 def _refuse_what_others_write(folder: Path) -> None:
     """Parents do not matter: who replaces the folder owns what is there instead."""
-    if sys.platform == "win32":
+    if not hasattr(os, "geteuid"):  # Windows gives each user a folder of their own
         return
     _refuse(folder, folder.stat())
     if folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH):  # else nobody gets further

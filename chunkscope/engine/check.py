@@ -277,7 +277,8 @@ def model_folder(model: ModelShape | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="chunkscope-") as temporary:
         folder = Path(temporary)
-        (folder / "config.json").write_text(json.dumps(config_of(name)))
+        config = json.dumps(config_of(name))
+        (folder / "config.json").write_text(config, encoding="utf-8")
         yield folder
 
 

@@ -173,10 +173,10 @@ def _answer(function: Callable[[Any], Any], question: bytes) -> bytes:
 
 def _limit(limits: Limits | None) -> None:
     """The kernel ends the process when it has computed for so long; memory is not to be had."""
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
         return
-    import resource
-
     signal.setitimer(signal.ITIMER_PROF, limits.seconds if limits else 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_DATA)

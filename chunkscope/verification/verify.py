@@ -1,5 +1,6 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,7 @@ def verify(
     >>> verify("reports/example/plan.json", "reports/example/profile.json")  # doctest: +SKIP
     """
     plan, profile = Plan.given(plan), Profile.given(profile)
+    _need_process_groups()
     options, report = options or VerifyOptions(), report or Report()
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
@@ -134,6 +136,15 @@ def verify(
         bursts=bursts_for(_max_model_len(plan)),
     )
     return Rows(verification, plan, shape, job, report).measure(settings)
+
+
+def _need_process_groups() -> None:
+    """An engine is many processes, and none of them may be left when it dies."""
+    if not hasattr(os, "killpg"):
+        raise MissingError(
+            "verify starts engines in process groups, which this system does not have",
+            hint="run it on Linux, or in WSL; `--endpoint URL` measures a server from here",
+        )
 
 
 def verify_endpoint(

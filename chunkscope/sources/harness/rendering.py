@@ -152,11 +152,19 @@ def _run(python: str, folder: Path, timeout_s: float) -> int | Literal["timeout"
     except subprocess.TimeoutExpired:
         return "timeout"
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        _end(child)
         if child.stdin:
             child.stdin.close()
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """With all that it started, where there are process groups."""
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+    child.wait()
 
 
 def _outcome(folder: Path) -> dict[str, Any]:
