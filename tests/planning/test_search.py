@@ -155,13 +155,14 @@ def test_the_table_shows_what_was_tried_and_marks_the_choice():
 
 
 def test_a_finalist_must_gain_in_every_variation():
-    """4,096 tokens a step gain over 3 % with the outputs assumed, and lose with shorter ones."""
-    made = advised(MIXED)
+    """512 requests at once gain over 3 % with the outputs assumed, and lose with longer ones."""
+    lengths = range(50, 1_050)
+    made = advised(lengths, gpu="a100-80gb")
     assert made.settings.given() == {}
-    assert "max_num_batched_tokens 4,096 would gain +3." in made.advice
-    assert "with outputs half as long), is not worth setting" in made.advice
-    known = advised(MIXED, max_output=256)
-    assert known.settings.max_num_batched_tokens == 4_096, "nothing to vary where it is known"
+    assert "max_num_batched_tokens 8,192, max_num_seqs 512 would gain +4." in made.advice
+    assert "with outputs twice as long), is not worth setting" in made.advice
+    known = advised(lengths, gpu="a100-80gb", max_output=256)
+    assert known.settings.max_num_seqs == 512, "nothing to vary where it is known"
 
 
 def test_latency_runs_fewer_requests_where_the_cache_would_make_them_wait():
