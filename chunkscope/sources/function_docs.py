@@ -16,6 +16,9 @@ _TYPES = {
 }
 
 
+_JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object")
+
+
 def as_tool(doc: Any) -> Any:
     """
     >>> as_tool({"name": "a.b", "parameters": {"type": "dict", "properties": {}}})["function"]
@@ -30,11 +33,14 @@ def as_tool(doc: Any) -> Any:
 
 
 def _schema(schema: Any, depth: int = 20) -> Any:
+    """A type that is not known is a string; of a float that is said twice more."""
     if not isinstance(schema, dict) or not depth:
         return schema
-    made = dict(schema)
-    if isinstance(kind := made.get("type"), str):
-        made["type"] = _TYPES.get(kind, kind)
+    kind = schema.get("type", "string")
+    made = {**schema, "type": kind if kind in _JSON_TYPES else _TYPES.get(str(kind), "string")}
+    if kind == "float":
+        said = f"{schema.get('description', '')} This is a float type value."
+        made |= {"format": "float", "description": said}
     if isinstance(parts := made.get("properties"), dict):
         made["properties"] = {name: _schema(part, depth - 1) for name, part in parts.items()}
     if "items" in made:

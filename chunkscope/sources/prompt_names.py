@@ -27,7 +27,7 @@ _NOT_PROMPT = re.compile(
     "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation"
     "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
     "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
-    "|template|bot|assistant|gpt)s?"
+    "|template|bot|assistant|gpt|truth)s?"
 )
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)

@@ -156,6 +156,21 @@ def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
     assert list(written) == ["type", "function", *tool]
 
 
+def test_types_of_other_languages_become_json_schema() -> None:
+    """As the leaderboard itself writes them: its files hold Boolean, "" and no type at all."""
+    kinds = {"a": "Boolean", "b": "", "c": "HashMap", "d": "float", "e": "array"}
+    properties = {name: {"type": kind, "description": "d."} for name, kind in kinds.items()}
+    properties["e"]["items"] = {"type": "tuple"}
+    doc = {"name": "f", "parameters": {"type": "dict", "properties": properties | {"g": {}}}}
+    (tool,) = conversation([USER], {"function": [doc]}).tools or ()
+    made = tool["function"]["parameters"]["properties"]
+    assert [made[name]["type"] for name in "abcdeg"] == [
+        *("string", "string", "object", "number", "array", "string"),
+    ]
+    assert made["d"]["description"] == "d. This is a float type value."
+    assert made["e"]["items"] == {"type": "array"}
+
+
 def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
     given = [{"function": {"strict": False, "name": "f"}, "defer_loading": True}]
     (written,) = conversation([USER], {"tools": given}).tools or ()
