@@ -19,6 +19,8 @@ def memory(
     gpu: options.GpuName = None,
     gpu_memory: options.GpuMemory = None,
     tp: options.Parallel = 1,
+    dp: options.Replicas = 1,
+    ep: options.ByExpert = False,
     max_num_batched_tokens: Tokens = None,
     max_num_seqs: Tokens = None,
     max_model_len: Annotated[
@@ -49,6 +51,8 @@ def memory(
         gpu,
         gpu_memory=gpu_memory,
         tp=tp,
+        dp=dp,
+        ep=ep,
         vllm_version=vllm_version,
         entry=entry,
         task=task,

@@ -39,6 +39,12 @@ GpuMemory = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Memory of the GPU, such as 80GiB.")
 ]
 Parallel = Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")]
+Replicas = Annotated[
+    int, typer.Option(metavar="N", help="Replicas in data parallel, each of --tp GPUs.")
+]
+ByExpert = Annotated[
+    bool, typer.Option("--ep", help="Whole experts on each GPU (expert parallel), not parts.")
+]
 VllmVersion = Annotated[
     str | None,
     typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),

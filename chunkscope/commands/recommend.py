@@ -36,6 +36,8 @@ def recommend(
     gpu: options.GpuName = None,
     gpu_memory: options.GpuMemory = None,
     tp: options.Parallel = 1,
+    dp: options.Replicas = 1,
+    ep: options.ByExpert = False,
     vllm_version: options.VllmVersion = None,
     policy: Annotated[
         Basis, typer.Option(help="Set what is predicted to pay, or what the length rule says.")
@@ -106,6 +108,8 @@ def recommend(
         gpu=gpu or (_gpu_here() if gpu_memory is None else None),
         gpu_memory=gpu_memory,
         tp=tp,
+        dp=dp,
+        ep=ep,
         vllm_version=vllm_version,
         policy=policy,
         mode=mode,

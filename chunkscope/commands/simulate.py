@@ -46,6 +46,9 @@ def simulate(
     max_num_active_seqs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Fewer at once than places (vLLM 0.31).")
     ] = None,
+    data_parallel_size: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Replicas, instead of the plan's.")
+    ] = None,
     kv_cache_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Instead of the memory model's.")
     ] = None,
@@ -110,6 +113,7 @@ def simulate(
                     max_num_seqs=max_num_seqs,
                     long_prefill_token_threshold_adaptive=long_prefill_token_threshold_adaptive,
                     max_num_active_seqs=max_num_active_seqs,
+                    data_parallel_size=data_parallel_size,
                 ),
                 kv_cache_tokens=kv_cache_tokens,
                 vllm_version=vllm_version,

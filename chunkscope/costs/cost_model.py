@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from chunkscope.artefacts.schema import plain
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.gpus import Gpu, card_titled
+from chunkscope.costs.parallel import ALONE, Parallel
 from chunkscope.costs.step_time import (
     ASSUMED_HOST,
     FITTED_ON,
@@ -15,6 +16,7 @@ from chunkscope.costs.step_time import (
     StepModel,
     launch_s,
     roofline,
+    with_exchange,
 )
 from chunkscope.errors import InputError, MissingError
 
@@ -36,6 +38,8 @@ class CostTarget:
     gpu: Gpu
     tp: int
     vllm: str
+    parallel: Parallel = ALONE  # `tp` is its tensor's
+    exchange_s: tuple[float, float] = (0.0, 0.0)  # of a step and of each token in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         )
     return CostModel(
         source=CostSource.ROOFLINE,
-        step=step,
+        step=with_exchange(step, target.parallel, target.exchange_s),
         gpu=target.gpu.title,
         model=target.work.name,
         vllm=None,

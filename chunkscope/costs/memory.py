@@ -18,6 +18,7 @@ from chunkscope.artefacts.labels import Label
 from chunkscope.costs.gpus import GIB, Gpu
 from chunkscope.costs.kv_groups import KvLayout, kv_layout
 from chunkscope.costs.models.shape import BLOCK_TOKENS, BYTES, ModelShape
+from chunkscope.costs.parallel import ALONE, Parallel
 
 
 class Runner(StrEnum):
@@ -108,6 +109,7 @@ class MemoryModel:
     runner: Runner
     counts_graphs: bool
     tp: int = 1
+    parallel: Parallel = ALONE  # `tp` is its tensor's
     logprobs: bool = False
     cuda_graphs: bool = True
     caches_prefixes: bool = True
@@ -195,9 +197,12 @@ class MemoryModel:
         kind = f", {q.method} {q.bits:g}-bit" if q else ", 16-bit"
         if shape.file_bytes is not None:
             kind = ", the size of the weight files"
+        gpus = self.parallel.gpus
         split = f", split over {self.tp} GPUs" if self.tp > 1 else ""
+        if self.parallel.data > 1:
+            split = f"; replicas on {gpus} GPUs share the experts" if shape.experts else split
         note = f"{shape.parameters.total / 1e9:,.2f} billion parameters{kind}{split}"
-        return _line("weights", shape.weight_bytes / self.tp, Label.PREDICTED, note)
+        return _line("weights", self.parallel.weight_bytes(shape), Label.PREDICTED, note)
 
     def _forward_bytes(self, budget: int) -> int:
         return budget * self.shape.activation_bytes_per_token(self.tp)
@@ -224,10 +229,13 @@ class MemoryModel:
         return _line("activation", size, Label.PREDICTED, note)
 
     def _experts(self, budget: int) -> MemoryLine:
-        per_token = self.shape.workspace_bytes_per_token(self.tp)
-        tokens = min(budget, self.expert_tokens or budget)
+        parallel = self.parallel
+        per_token = self.shape.workspace_bytes_per_token(1 if parallel.by_expert else parallel.gpus)
+        every = budget * parallel.data  # the replicas' tokens are gathered
+        tokens = min(every, self.expert_tokens or every)
         note = f"{tokens:,} tokens x {per_token / 1024:,.0f} KiB, which the experts' kernel keeps"
-        return _line("experts", tokens * per_token, Label.PREDICTED, note)
+        label = Label.PREDICTED if parallel.gpus == 1 else Label.ASSUMED
+        return _line("experts", tokens * per_token, label, note)
 
     def _sampler(self, budget: int, seqs: int, context: int) -> MemoryLine:
         """Only what the sampler needs beyond the step's activations: they are not held together."""
@@ -238,7 +246,7 @@ class MemoryModel:
         return _line("sampler", beyond, Label.ASSUMED, f"{note}, beyond the activations")
 
     def _overhead(self) -> MemoryLine:
-        several = PARALLEL_OVERHEAD_BYTES if self.tp > 1 else 0
+        several = PARALLEL_OVERHEAD_BYTES if self.parallel.gpus > 1 else 0
         note = "CUDA context and buffers: 0.30 GiB, from an H200 with vLLM 0.24"
         if several:
             note += "; 0.70 GiB for communication, not measured"

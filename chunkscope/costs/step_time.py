@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.models.shape import Attention, ModelShape
+from chunkscope.costs.parallel import ALONE, UNMEASURED, Parallel
 
 FITTED_ON = (
     "one H200 and its host, Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B, Qwen3-30B-A3B and "
@@ -311,9 +312,27 @@ class StepModel:
         return tokens / self.seconds(tokens=tokens)
 
 
-def step_model(shape: ModelShape, gpu: Gpu, tp: int = 1) -> StepModel | None:
+def step_model(shape: ModelShape, gpu: Gpu, parallel: Parallel = ALONE) -> StepModel | None:
     """None where the GPU's speed is not known."""
-    return roofline(model_work(shape, tp), gpu, tp)
+    step = roofline(model_work(shape, parallel.tensor), gpu, parallel.tensor)
+    return with_exchange(step, parallel, parallel.exchange_s(shape, gpu)) if step else None
+
+
+def with_exchange(
+    step: StepModel, parallel: Parallel, exchange_s: tuple[float, float]
+) -> StepModel:
+    """What more than one GPU changes; each reads experts for the tokens of all replicas."""
+    if parallel.gpus == 1:
+        return step
+    every_s, per_token_s = exchange_s
+    return replace(
+        step,
+        fixed_s=step.fixed_s + every_s,
+        per_token_s=step.per_token_s + per_token_s,
+        experts_s=step.experts_s / parallel.data,
+        expert_share=chosen(step.expert_share, parallel.data),
+        origin=f"{step.origin}; {UNMEASURED}: what GPUs tell each other is assumed",
+    )
 
 
 def launch_s(work: ModelWork) -> float:

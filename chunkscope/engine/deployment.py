@@ -7,6 +7,7 @@ from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.kv_groups import KvKind
 from chunkscope.costs.memory import Memory, MemoryModel
 from chunkscope.costs.models.shape import BYTES, ModelShape
+from chunkscope.costs.parallel import ALONE, UNMEASURED, Parallel
 from chunkscope.engine.choices import Entry
 from chunkscope.engine.flags import (
     BY_NAME,
@@ -68,9 +69,11 @@ class Deployment:
             full,
             long_prefill_token_threshold_adaptive=adapts or None,
             max_num_active_seqs=None if active == full.max_num_seqs else active,
+            data_parallel_size=None if full.data_parallel_size == 1 else full.data_parallel_size,
+            enable_expert_parallel=full.enable_expert_parallel or None,
         )
 
-    def memory_model(self, tp: int = 1) -> MemoryModel | None:
+    def memory_model(self, parallel: Parallel = ALONE) -> MemoryModel | None:
         """None without a model or a GPU."""
         if self.shape is None or self.gpu is None:
             return None
@@ -80,7 +83,8 @@ class Deployment:
             gpu=self.gpu,
             runner=runner,
             counts_graphs=self.release.counts_graphs(runner),
-            tp=tp,
+            tp=parallel.tensor,
+            parallel=parallel,
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
             expert_tokens=self.release.expert_tokens,
@@ -91,7 +95,7 @@ class Deployment:
     def memory(self, settings: Settings = OWN, *, longest: int | None = None) -> Memory | None:
         """Where every GiB goes under these settings; no prompt has more than `longest` tokens."""
         s = self.effective(settings)
-        model = self.memory_model(s.tensor_parallel_size or 1)
+        model = self.memory_model(s.parallel)
         budget, seqs, share = s.max_num_batched_tokens, s.max_num_seqs, s.gpu_memory_utilization
         if model is None or budget is None or seqs is None or share is None:
             return None
@@ -101,9 +105,9 @@ class Deployment:
             budget=budget, seqs=seqs, utilization=share, chunk=chunk, context=s.max_model_len
         )
 
-    def requests_of(self, tokens: int, memory: Memory, tp: int = 1) -> int:
-        """How many decoding requests of that many tokens the KV cache holds at once."""
-        model = self.memory_model(tp)
+    def requests_of(self, tokens: int, memory: Memory, parallel: Parallel = ALONE) -> int:
+        """How many decoding requests of that many tokens the KV cache of a GPU holds at once."""
+        model = self.memory_model(parallel)
         if model is None:
             return 0
         layout = model.kv_layout
@@ -118,7 +122,7 @@ class Deployment:
 
     def _grouped(self, s: Settings, tokens: int) -> dict[str, Any]:
         """Nothing where all layers keep all tokens, or it is not known what they keep."""
-        model, context = self.memory_model(s.tensor_parallel_size or 1), s.max_model_len
+        model, context = self.memory_model(s.parallel), s.max_model_len
         if model is None or context is None or model.kv_layout.is_plain:
             return {}
         layout, step = model.kv_layout, s.max_num_batched_tokens or 1
@@ -127,6 +131,17 @@ class Deployment:
             "kv_cache_blocks": layout.blocks_with(tokens, context=context, step=step),
             "kv_groups": layout.groups,
         }
+
+    def unmeasured(self, settings: Settings = OWN) -> tuple[str, ...]:
+        """What is said of several GPUs."""
+        parallel = settings.parallel
+        if parallel.gpus == 1:
+            return ()
+        said = f"{UNMEASURED}: memory and times on {parallel.gpus} follow from how vLLM splits a "
+        said += "model, and from assumptions on what communication takes"
+        if parallel.data > 1 and self.shape and self.shape.experts:
+            said += "; the replicas' steps, which wait for each other, are simulated each by itself"
+        return (said,)
 
     def uncovered(self, settings: Settings = OWN) -> tuple[str, ...]:
         """What the simulated scheduler does otherwise than vLLM's, with this model."""
@@ -174,6 +189,9 @@ class Deployment:
             f"long_prefill_token_threshold ({threshold}) is negative": threshold < 0,
             f"max_model_len ({context}) is over the model's limit ({limit})": _over(context, limit),
             f"gpu_memory_utilization ({share}) is not in (0, 1]": not 0 < share <= 1,
+            "data_parallel_size is for vllm serve: vLLM's LLM class starts one replica": (
+                s.parallel.data > 1 and self.entry is Entry.LLM
+            ),
             "max_model_len, max_num_batched_tokens and max_num_seqs must be at least 1": any(
                 _over(1, value) for value in (context, budget, seqs, active)
             ),

@@ -76,6 +76,12 @@ FLAGS = (
         since=(0, 31, 0),
     ),
     Flag(name="max_num_active_seqs", spelling="--max-num-active-seqs", since=(0, 31, 0)),
+    Flag(name="data_parallel_size", spelling="--data-parallel-size"),
+    Flag(
+        name="enable_expert_parallel",
+        spelling="--enable-expert-parallel",
+        off_spelling="--no-enable-expert-parallel",
+    ),
     # Known, and never emitted: refused by every V1 engine while they existed, then removed.
     Flag(
         name="max_num_partial_prefills",

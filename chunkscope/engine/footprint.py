@@ -10,6 +10,7 @@ from chunkscope.costs.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.model_kind import kind_of, unlike_measured
 from chunkscope.costs.models import ModelShape, find_model
+from chunkscope.costs.parallel import Parallel
 from chunkscope.engine.choices import Entry, KvCacheType, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
@@ -45,7 +46,7 @@ class Footprint:
 
     def requests_of(self, tokens: int) -> int:
         """How many requests of that many tokens, answer included, the KV cache holds at once."""
-        return self.deployment.requests_of(tokens, self.memory, self.tp)
+        return self.deployment.requests_of(tokens, self.memory, self.settings.parallel)
 
     @property
     def requests(self) -> dict[int, int]:
@@ -78,7 +79,8 @@ class Footprint:
         note = self.deployment.release.note
         unlike = unlike_measured(self.shape)
         said = [text for text in (note, unlike) if text]
-        return (*said, *doubts(self.gpu), *self.shape.notes)
+        several = self.deployment.unmeasured(self.settings)
+        return (*said, *doubts(self.gpu), *several, *self.shape.notes)
 
     def to_json(self) -> dict[str, Any]:
         memory = self.memory
@@ -110,6 +112,8 @@ def memory(
     *,
     gpu_memory: str | None = None,
     tp: int = 1,
+    dp: int = 1,
+    ep: bool = False,
     vllm_version: str | None = None,
     entry: Entry | str = Entry.SERVE,
     task: Task | str = Task.GENERATE,
@@ -130,6 +134,7 @@ def memory(
     entry, task = one_of(Entry, entry, "entry"), one_of(Task, task, "task")
     shape = model if isinstance(model, ModelShape) else find_model(model)
     shape.check_parallel(tp)
+    Parallel(tensor=tp, data=dp, by_expert=ep).check(shape)
     if not isinstance(gpu, Gpu):
         gpu = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)
     deployment = Deployment(
@@ -148,6 +153,8 @@ def memory(
             long_prefill_token_threshold=long_prefill_token_threshold,
             gpu_memory_utilization=gpu_memory_utilization,
             tensor_parallel_size=tp,
+            data_parallel_size=dp,
+            enable_expert_parallel=ep,
         )
     )
     if settings.max_model_len is None:

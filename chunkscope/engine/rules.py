@@ -9,7 +9,7 @@ not its default, it schedules one token too many.
 from dataclasses import dataclass
 
 from chunkscope.engine.flags import LONE_PROMPT_IS_CAPPED, Release, at
-from chunkscope.engine.settings import UNUSUAL, EngineArgs
+from chunkscope.engine.settings import SINCE_0_31, EngineArgs
 from chunkscope.errors import UsageError
 
 # Chunking off and a prompt over what is left of the budget: is the queue stopped, or is the prompt
@@ -30,6 +30,9 @@ HAS_FAIR_SHARES = (((0, 10, 2), False), ((0, 31, 0), True))
 # keep what a step needs that is still running?
 WINDOW_CAPS_ADMISSION = (((0, 10, 2), False), ((0, 24, 0), True))
 KEEPS_WINDOW_OF_RUNNING_STEP = (((0, 10, 2), False), ((0, 28, 0), True))
+# Replicas: does the next request go to the one with the fewest, and waiting ones count more only
+# where the KV cache is full? Before, a waiting one counted as four.
+COUNTS_REQUESTS_OF_REPLICAS = (((0, 10, 2), False), ((0, 28, 0), True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class Rules:
     has_fair_shares: bool = False
     window_caps_admission: bool = True
     keeps_window_of_running_step: bool = True
+    counts_requests_of_replicas: bool = True
 
 
 def rules_of(release: Release) -> Rules:
@@ -61,6 +65,7 @@ def rules_of(release: Release) -> Rules:
         has_fair_shares=at(HAS_FAIR_SHARES, version),
         window_caps_admission=at(WINDOW_CAPS_ADMISSION, version),
         keeps_window_of_running_step=at(KEEPS_WINDOW_OF_RUNNING_STEP, version),
+        counts_requests_of_replicas=at(COUNTS_REQUESTS_OF_REPLICAS, version),
     )
 
 
@@ -82,7 +87,7 @@ def check_args(args: EngineArgs, rules: Rules) -> None:
         raise UsageError(f"watermark must be in [0, 1), not {args.watermark}")
     if args.watermark and not rules.has_watermark:
         raise UsageError("this vLLM version has no watermark")
-    for name in UNUSUAL:
+    for name in SINCE_0_31:
         if getattr(args, name) and not rules.has_fair_shares:
             raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
     if not 1 <= args.most_running <= args.max_num_seqs:

@@ -9,6 +9,7 @@ from typing import Any
 
 from chunkscope.costs.kv_groups import KvGroup
 from chunkscope.costs.models.shape import BLOCK_TOKENS
+from chunkscope.costs.parallel import Parallel
 from chunkscope.errors import UsageError
 
 Value = int | float | bool
@@ -26,6 +27,8 @@ class Settings:
     tensor_parallel_size: int | None = None
     long_prefill_token_threshold_adaptive: bool | None = None
     max_num_active_seqs: int | None = None
+    data_parallel_size: int | None = None
+    enable_expert_parallel: bool | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -49,6 +52,14 @@ class Settings:
         """
         return Settings.of({**other.given(), **self.given()})
 
+    @property
+    def parallel(self) -> Parallel:
+        return Parallel(
+            tensor=self.tensor_parallel_size or 1,
+            data=self.data_parallel_size or 1,
+            by_expert=bool(self.enable_expert_parallel),
+        )
+
     def at_budget(self, budget: int) -> "Settings":
         """Another budget, and no more requests than it has tokens.
 
@@ -67,7 +78,8 @@ class Settings:
 
 NAMES = tuple(field.name for field in fields(Settings))
 # Where one of these is not set, vLLM's own is to do without: nobody needs to hear of it.
-UNUSUAL = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
+SINCE_0_31 = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
+UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

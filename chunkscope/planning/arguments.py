@@ -462,4 +462,6 @@ def _usual_reasons(p: Problem) -> Reasons:
         reasons["enable_prefix_caching"] = Reasoned(text=text)
     if p.tp > 1:
         reasons["tensor_parallel_size"] = Reasoned(text=f"--tp {p.tp}")
+    reasons["data_parallel_size"] = Reasoned(text=f"--dp {p.parallel.data}")
+    reasons["enable_expert_parallel"] = Reasoned(text="--ep")
     return reasons

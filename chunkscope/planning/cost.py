@@ -32,6 +32,6 @@ def cost(trials: Trials, settings: Settings, price_per_hour: float | None) -> Co
         least_hours=hours * min(ratios),
         most_hours=hours * max(ratios),
         varied=tuple(title for title, _ in varied),
-        gpus=p.tp,
+        gpus=p.parallel.gpus,
         price_per_hour=price_per_hour,
     )

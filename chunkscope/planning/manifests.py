@@ -121,7 +121,7 @@ def _filled(template: str, plan: Plan, **parts: object) -> str:
         version=dotted(plan.release.version),
         entrypoint=json.dumps(SERVE),
         words=_interpolated([_folder(plan) or model_of(plan), *plan.cli_args()]),
-        gpus=plan.inputs.tp,
+        gpus=plan.inputs.tp * plan.settings.parallel.data,
         **parts,
     )
 

@@ -50,7 +50,7 @@ def _does_not_fit(p: Problem, memory: Memory) -> InputError:
     shape, gpu = p.deployment.shape, p.deployment.gpu
     if shape is None or gpu is None:
         raise AssertionError("memory is known only with a model and a GPU")
-    many = f"{p.tp} x " if p.tp > 1 else ""
+    many = f"{p.parallel.gpus} x " if p.parallel.gpus > 1 else ""
     if memory.kv_cache_tokens:
         need = p.need * shape.kv_bytes_per_token(p.tp) / GIB
         why = (

@@ -313,7 +313,8 @@ class Plan(Artefact):
         the usual length. More only wait in the engine's queue; fewer leave it idle.
         """
         full = self.deployment.effective(self.settings)
-        allowed = full.max_num_active_seqs or full.max_num_seqs
+        replicas, allowed = full.parallel.data, full.max_num_active_seqs or full.max_num_seqs
+        allowed = allowed * replicas if allowed else None
         held = self.capacity.p50 if self.capacity else None
         if self.forecast is not None and self.forecast.most_running is not None:
             held = self.forecast.most_running

@@ -40,6 +40,8 @@ SHARED = (
     "enable_prefix_caching",
     "gpu_memory_utilization",
     "tensor_parallel_size",
+    "data_parallel_size",
+    "enable_expert_parallel",
 )
 
 
@@ -86,10 +88,11 @@ def predict(
     there = plan.deployment
     if options.vllm_version:
         there = replace(there, release=release(options.vllm_version))
-    cost = cost_model(_target(plan, there.release), calibration)
+    settings, lowered = _settings(plan, options, there)
+    settings.parallel.check(plan.model)
+    cost = cost_model(_target(plan, there.release, settings), calibration)
     if plan.model is not None:
         cost = replace(cost, kind=kind_of(plan.model))
-    settings, lowered = _settings(plan, options, there)
     bench = _Bench(there=there, kv_cache_tokens=options.kv_cache_tokens)
     asked = bench.args(settings)
     if options.find_rate:
@@ -111,7 +114,13 @@ def predict(
         vllm=there.release.text,
         workload=replace(info, concurrency=concurrency),
         runs=(),
-        warnings=(*cost.warnings, *there.uncovered(settings), *notes, *lowered),
+        warnings=(
+            *cost.warnings,
+            *there.unmeasured(settings),
+            *there.uncovered(settings),
+            *notes,
+            *lowered,
+        ),
         version=__version__,
     )
     if options.sweep:
@@ -247,12 +256,19 @@ class _Bench:
         return max(1, memory.kv_cache_tokens)
 
 
-def _target(plan: Plan, running: Release) -> CostTarget | None:
+def _target(plan: Plan, running: Release, settings: Settings) -> CostTarget | None:
     """None where the plan knows no model or no GPU."""
     if plan.model is None or plan.gpu is None:
         return None
-    tp = plan.inputs.tp
-    return CostTarget(work=model_work(plan.model, tp), gpu=plan.gpu, tp=tp, vllm=running.text)
+    parallel = settings.parallel
+    return CostTarget(
+        work=model_work(plan.model, parallel.tensor),
+        gpu=plan.gpu,
+        tp=parallel.tensor,
+        vllm=running.text,
+        parallel=parallel,
+        exchange_s=parallel.exchange_s(plan.model, plan.gpu),
+    )
 
 
 def _settings(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from chunkscope.costs.memory import Memory
+from chunkscope.costs.parallel import Parallel
 from chunkscope.costs.step_time import StepModel, step_model
 from chunkscope.engine.choices import Objective, Task
 from chunkscope.engine.deployment import OWN, Deployment
@@ -55,20 +56,29 @@ class Problem:
         return self.deployment.effective(self.base).max_model_len or round_up(self.need)
 
     @property
+    def parallel(self) -> Parallel:
+        return self.base.parallel
+
+    @property
     def tp(self) -> int:
-        return self.base.tensor_parallel_size or 1
+        return self.parallel.tensor
 
     @cached_property
     def own(self) -> Settings:
         """What vLLM takes by itself, at the context that is set."""
-        shared = Settings(max_model_len=self.base.max_model_len, tensor_parallel_size=self.tp)
+        shared = Settings(
+            max_model_len=self.base.max_model_len,
+            tensor_parallel_size=self.tp,
+            data_parallel_size=self.base.data_parallel_size,
+            enable_expert_parallel=self.base.enable_expert_parallel,
+        )
         return self.deployment.effective(shared)
 
     @cached_property
     def step(self) -> StepModel | None:
         """None without a model, or where the GPU's speed is not known."""
         shape, gpu = self.deployment.shape, self.deployment.gpu
-        return step_model(shape, gpu, self.tp) if shape and gpu else None
+        return step_model(shape, gpu, self.parallel) if shape and gpu else None
 
     @property
     def knows_memory(self) -> bool:

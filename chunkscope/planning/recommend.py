@@ -12,6 +12,7 @@ from chunkscope.costs.gpus import Gpu, doubts, find_gpu
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.model_kind import unlike_measured
 from chunkscope.costs.models import ModelShape, find_model
+from chunkscope.costs.parallel import Parallel
 from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
@@ -52,6 +53,8 @@ def recommend(
     gpu: str | Gpu | None = None,
     gpu_memory: str | None = None,
     tp: int = 1,
+    dp: int = 1,
+    ep: bool = False,
     vllm_version: str | None = None,
     mode: Mode | str | None = None,
     cuts: Cuts = DEFAULT_CUTS,
@@ -97,6 +100,7 @@ def recommend(
         shape.check_parallel(tp)
     elif tp < 1:
         raise UsageError(f"--tp must be at least 1, not {tp}")
+    _check_replicas(Parallel(tensor=tp, data=dp, by_expert=ep), shape, entry)
     output = _output(chosen, task, max_output)
     lengths = together(chosen)
     limits = read_slo(slo)
@@ -112,7 +116,12 @@ def recommend(
             gpu=card,
             logprobs=task is Task.LOGLIKELIHOOD,
         ),
-        base=Settings.of({"max_model_len": max_model_len, "tensor_parallel_size": tp}),
+        base=Settings(
+            max_model_len=max_model_len,
+            tensor_parallel_size=tp,
+            data_parallel_size=dp if dp > 1 else None,
+            enable_expert_parallel=ep or None,
+        ),
         asked_context=max_model_len is not None,
         task=task,
         objective=objective,
@@ -194,6 +203,15 @@ def _check_options(
         )
     if max_output is not None and max_output < 1:
         raise UsageError(f"--max-output must be at least 1, not {max_output}")
+
+
+def _check_replicas(parallel: Parallel, shape: ModelShape | None, entry: Entry) -> None:
+    parallel.check(shape)
+    if parallel.data > 1 and entry is Entry.LLM:
+        raise UsageError(
+            "--dp is for `vllm serve`: vLLM's LLM class starts one replica",
+            hint="leave out --dp, or choose --entry serve",
+        )
 
 
 def _check_limits(p: Problem, arrivals: str | None, *, is_ruled: bool) -> None:
@@ -375,6 +393,7 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
     if shape and (unlike := unlike_measured(shape)):
         found.append(unlike)
     found += doubts(gpu) if gpu else ()
+    found += p.deployment.unmeasured(p.base)
     found += p.deployment.uncovered(p.base) if p.requests else ()
     return (*found, *(shape.notes if shape else ()))
 
@@ -385,7 +404,7 @@ def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
 
     def at_once(length: float) -> int:
         tokens = min(round(length) + p.output_tokens, p.context)
-        return p.deployment.requests_of(tokens, memory, p.tp)
+        return p.deployment.requests_of(tokens, memory, p.parallel) * p.parallel.data
 
     return Capacity(
         p50=at_once(p.lengths.percentile(50) or 0),

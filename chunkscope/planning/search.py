@@ -153,7 +153,8 @@ def searched(p: Problem) -> int:
     if p.slo:
         return MOST_REQUESTS
     mean = max(1, round(p.lengths.mean or 0) + p.output_tokens)
-    return max(2 * (p.own.max_num_seqs or 0), FEWEST_SEARCHED, SEARCH_TOKENS // mean)
+    running = (p.own.max_num_seqs or 0) * p.parallel.data
+    return max(2 * running, FEWEST_SEARCHED, SEARCH_TOKENS // mean)
 
 
 def search(trials: Trials, start: Settings) -> Settings:

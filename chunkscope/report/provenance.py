@@ -74,7 +74,8 @@ def _of_plan(plan: Plan) -> Iterator[Fact]:
     if plan.model is not None:
         yield "model", f"{plan.model.load_name} ({plan.model.source})"
     if plan.gpu is not None:
-        each = f"{inputs.tp} x " if inputs.tp > 1 else ""
+        many = inputs.tp * plan.settings.parallel.data
+        each = f"{many} x " if many > 1 else ""
         yield "GPU", f"{each}{plan.gpu.title}, {plan.gpu.memory_gib:,.1f} GiB ({plan.gpu.source})"
     yield "from the profile", inputs.profile_digest
     yield from ((f"with {profile.path}", profile.sha256) for profile in inputs.profiles)

@@ -14,6 +14,7 @@ from chunkscope.simulation.blocks import clipped
 from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.policies import make_policy
+from chunkscope.simulation.replicas import Replica, Sent, distribute
 from chunkscope.simulation.request_checks import check_requests
 from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, TimelineStep
@@ -44,18 +45,25 @@ def run_setting(
     """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else."""
     check_args(args, c.rules)
     check_requests(c.requests, args, c.rules)
-    policy = make_policy(c.policy, args, c.rules)
-    scheduler = (FastScheduler if fast else Scheduler)(args, c.rules, policy, c.step.reach)
     states = _states(c, args.block_size)
-    for state in states:
-        state.priority = policy.priority_of(state)
     has_blocks_in_common = args.enable_prefix_caching and not c.prompt_logprobs
     together = read_together(c.requests, c.stretches) if has_blocks_in_common else 0.0
     graphed_tokens = min(c.step.graphed_tokens, 2 * args.max_num_seqs)
     model = replace(c.step.sharing(together), graphed_tokens=graphed_tokens)
-    clock, log = Clock(model, states[0].arrival_s), _Log(watch=watch)
-    _run(scheduler, Arrivals(states, c.concurrency), clock, log)
-    return _result(c, args, states, clock, log)
+    kind, engines = FastScheduler if fast else Scheduler, []
+    for number in range(args.parallel.data):
+        policy = make_policy(c.policy, args, c.rules)
+        scheduler = kind(args, c.rules, policy, c.step.reach)
+        clock, log = Clock(model, states[0].arrival_s), _Log(watch=0 if number else watch)
+        engines.append(_Engine(number, scheduler, clock, log))
+    for state in states:
+        state.priority = engines[0].scheduler.policy.priority_of(state)
+    if len(engines) == 1:
+        for _ in engines[0].steps(Arrivals(states, c.concurrency)):
+            pass
+    else:
+        distribute(states, engines, c.rules, c.concurrency)
+    return _result(c, args, states, engines)
 
 
 def _states(c: Circumstances, block_size: int) -> list[RequestState]:
@@ -85,10 +93,22 @@ class _Log:
     timeline: list[TimelineStep] = field(default_factory=list)
 
 
-def _run(scheduler: Scheduler, coming: Arrivals, clock: Clock, log: _Log) -> None:
+class _Engine(Replica):
+    """The only one, or one of several in data parallel."""
+
+    def __init__(self, number: int, scheduler: Scheduler, clock: Clock, log: _Log) -> None:
+        super().__init__(number, scheduler, clock)
+        self.log = log
+
+    def steps(self, coming: Arrivals | None = None) -> Iterator[None]:
+        return _run(self.scheduler, coming or self.sent, self.clock, self.log, self.flying)
+
+
+def _run(
+    scheduler: Scheduler, coming: Arrivals | Sent, clock: Clock, log: _Log, flying: deque[Step]
+) -> Iterator[None]:
     """With async scheduling a step is launched before the one before is asked for its result."""
     lag = int(scheduler.args.async_scheduling)
-    flying: deque[Step] = deque()
     while coming or flying or scheduler.has_requests():
         for request in coming.due(clock.now):
             scheduler.add_request(request)
@@ -110,6 +130,7 @@ def _run(scheduler: Scheduler, coming: Arrivals, clock: Clock, log: _Log) -> Non
             coming.ended(len(done.ended), clock.now)
         if isinstance(scheduler, FastScheduler) and scheduler.num_steps >= log.watch:
             _coast(scheduler, flying, coming, clock, log)
+        yield
 
 
 def _finish(step: Step, clock: Clock, scheduler: Scheduler, log: _Log) -> None:
@@ -120,7 +141,11 @@ def _finish(step: Step, clock: Clock, scheduler: Scheduler, log: _Log) -> None:
 
 
 def _coast(
-    scheduler: FastScheduler, flying: deque[Step], coming: Arrivals, clock: Clock, log: _Log
+    scheduler: FastScheduler,
+    flying: deque[Step],
+    coming: Arrivals | Sent,
+    clock: Clock,
+    log: _Log,
 ) -> None:
     """Steps in which the same requests go on decoding, until something happens or one comes."""
     most = 0 if any(step.ended for step in flying) else scheduler.steps_alike()
@@ -176,37 +201,41 @@ def _result(
     c: Circumstances,
     args: EngineArgs,
     states: Sequence[RequestState],
-    clock: Clock,
-    log: _Log,
+    engines: Sequence[_Engine],
 ) -> SimulatedRun:
-    first, ends = states[0].arrival_s, clock.ends
-    waits = [ends[state.first_step] - state.arrival_s for state in states]
-    stays = [ends[state.last_step] - state.arrival_s for state in states]
+    first, log = states[0].arrival_s, engines[0].log
+    clocks = [engine.clock for engine in engines if engine.clock.ends]
+    gaps = [gap for clock in clocks for gap in clock.gaps]
+    every = [engine.clock.ends for engine in engines]
+    waits = [every[state.replica][state.first_step] - state.arrival_s for state in states]
+    stays = [every[state.replica][state.last_step] - state.arrival_s for state in states]
     ttft, e2e = (spread([(one, 1) for one in times]) for times in (waits, stays))
     if ttft is None or e2e is None:
         raise AssertionError("a run without requests")
     return SimulatedRun(
         args=args,
         policy=c.policy,
-        makespan_s=ends[-1] - first,
+        makespan_s=max(clock.ends[-1] for clock in clocks) - first,
         ttft_s=ttft,
-        itl_s=spread(clock.gaps),
+        itl_s=spread(gaps),
         e2e_s=e2e,
         requests=len(states),
         input_tokens=sum(state.num_prompt_tokens for state in states),
         output_tokens=sum(state.max_tokens for state in states),
-        steps=len(ends),
-        slowest_step_s=clock.slowest_s,
+        steps=sum(len(clock.ends) for clock in clocks),
+        slowest_step_s=max(clock.slowest_s for clock in clocks),
         chunked_prompts=sum(state.chunks > 1 for state in states),
         most_chunks=max(state.chunks for state in states),
-        preemptions=log.preemptions,
+        preemptions=sum(engine.log.preemptions for engine in engines),
         cached_tokens=sum(state.num_cached_tokens for state in states),
-        kv_peak_tokens=round(log.peak_blocks * args.tokens_per_block),
-        timeline=tuple(_timed(log, ends, first)),
-        slo=slo_found(c.slo, _times(states, waits, stays), clock.gaps) if c.slo else None,
+        kv_peak_tokens=round(
+            max(engine.log.peak_blocks for engine in engines) * args.tokens_per_block
+        ),
+        timeline=tuple(_timed(log, engines[0].clock.ends, first)),
+        slo=slo_found(c.slo, _times(states, waits, stays), gaps) if c.slo else None,
         backlog=_backlog(states, waits) if c.concurrency is None else None,
-        most_running=log.most_running,
-        gpu_s=clock.gpu_s,
+        most_running=sum(engine.log.most_running for engine in engines),
+        gpu_s=max(clock.gpu_s for clock in clocks),
     )
 
 

@@ -12,7 +12,8 @@ class RequestState:
         "admission", "arrival_s", "born", "caught_up", "chunks", "first_step", "id", "last_step",
         "max_tokens", "most_computed", "num_cached_tokens", "num_computed_tokens",
         "num_preemptions", "num_prompt_tokens", "num_scheduled", "num_skipped_blocks",
-        "num_tokens", "path", "priority", "run", "scheduled_at", "skips_cache", "tracked",
+        "num_tokens", "path", "priority", "replica", "run", "scheduled_at", "skips_cache",
+        "tracked",
     )  # fmt: skip
 
     def __init__(
@@ -29,6 +30,7 @@ class RequestState:
         self.max_tokens = request.output_tokens
         self.arrival_s = request.arrival_s
         self.priority = priority
+        self.replica = 0  # that it was sent to
         self.skips_cache = skips_cache  # prompt_logprobs: reads nothing from the prefix cache
         self.path = path  # leading blocks that other requests have too
         self.num_tokens = self.num_prompt_tokens

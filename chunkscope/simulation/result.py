@@ -175,6 +175,7 @@ class Simulation(Artefact):
             *("command", "assumed", "host", "graphed_tokens"),
             *("slo", "backlog", "goodput_per_s", "concurrency", "rate", "same_as", "order"),
             *("most_running", "gpu_s", "max_num_active_seqs", "kv_cache_blocks", "kv_groups"),
+            *("data_parallel_size", "enable_expert_parallel"),
             *("experts_s", "expert_share", "reach", "mixed", "kind"),
         }
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from chunkscope.costs.gpus import Gpu, find_gpu
 from chunkscope.costs.models.shape import ModelShape
+from chunkscope.costs.parallel import Parallel
 from chunkscope.costs.step_time import StepModel, step_model
 from chunkscope.engine.choices import Task
 from chunkscope.engine.deployment import Deployment
@@ -52,7 +53,7 @@ def with_prediction(
     )
     settings = Settings.of(run.engine)
     memory = there.memory(settings, longest=workload.longest)
-    model = there.memory_model(settings.tensor_parallel_size or 1)
+    model = there.memory_model(settings.parallel)
     if memory is None or model is None:
         return run
     budget, seqs = run.engine["max_num_batched_tokens"], run.engine["max_num_seqs"]
@@ -119,7 +120,7 @@ def _step(shape: ModelShape, machine: Machine, workload: Workload) -> StepModel 
     if not any(request.arrival_s for request in workload.requests):
         return ANY_STEP
     gpu = _gpu(machine)
-    return step_model(shape, gpu, machine.gpus or 1) if gpu else None
+    return step_model(shape, gpu, Parallel(tensor=machine.gpus or 1)) if gpu else None
 
 
 def _gpu(machine: Machine | None) -> Gpu | None:

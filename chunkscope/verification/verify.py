@@ -105,6 +105,11 @@ def verify(
     name = model or (plan.model and plan.model.load_name)
     if not name:
         raise UsageError("which model? The plan names none", hint="pass --model PATH_OR_ID")
+    if (replicas := plan.settings.parallel.data) > 1:
+        raise UsageError(
+            f"the plan is for {replicas} replicas, and an engine of its own is one",
+            hint="measure a server that runs them with --endpoint, or plan without --dp",
+        )
     workload, prompts = workload_for(plan, profile, options)
     settings = settings_of(
         plan,

@@ -81,7 +81,12 @@ def _problem(
         lengths=together(datasets),
         output_tokens=inputs.output.tokens,
         deployment=there,
-        base=Settings(max_model_len=min(contexts, default=None), tensor_parallel_size=inputs.tp),
+        base=Settings(
+            max_model_len=min(contexts, default=None),
+            tensor_parallel_size=inputs.tp,
+            data_parallel_size=wanted.data_parallel_size,
+            enable_expert_parallel=wanted.enable_expert_parallel,
+        ),
         task=inputs.task,
         objective=inputs.objective,
         slo=inputs.slo,
@@ -125,8 +130,10 @@ def _as_planned(same: bool) -> str:
 
 def _same_gpus(wanted: Settings, found: Settings) -> Verdict:
     """The plan is about so many; the simulator's step times are theirs."""
-    planned, used = wanted.tensor_parallel_size, found.tensor_parallel_size
+    planned, used = wanted.parallel.gpus, found.parallel.gpus
     values = {"promised_value": planned, "found_value": used}
+    if wanted.parallel != found.parallel and planned == used:
+        return _told("tensor_parallel_size", False, "split as planned", "split otherwise")
     return _told("tensor_parallel_size", used == planned, f"{planned}", f"{used}", **values)
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def show_footprint(found: Footprint, console: "Console") -> None:
-    s, gpus = found.settings, f"{found.tp} x " if found.tp > 1 else ""
+    s, many = found.settings, found.settings.parallel.gpus
+    gpus = f"{many} x " if many > 1 else ""
     where = f"{found.shape.name} on {gpus}{found.gpu.title}"
     vllm = f"vLLM {found.deployment.release.text}, --entry {found.deployment.entry}"
     console.print(Text(f"{where}, {vllm} (predicted, not measured)"), style="bold")
@@ -57,8 +58,11 @@ def _requests(found: Footprint) -> Table:
 def _verdict(found: Footprint) -> list[str]:
     if found.refusals:
         return [f"This does not run: {why}." for why in found.refusals]
-    allowed = found.settings.max_num_seqs or 0
-    fits = found.requests_of(found.context)
+    allowed, replicas = found.settings.max_num_seqs or 0, found.settings.parallel.data
+    fits, each = found.requests_of(found.context), f" on each of {replicas} replicas"
+    each = each if replicas > 1 else ""
     if fits >= allowed:
-        return [f"It runs, and holds all {allowed:,} requests even if each is as long as may be."]
-    return [f"It runs: {fits:,} of the longest requests at once, and never more than {allowed:,}."]
+        many = f"{allowed:,} requests{each}"
+        return [f"It runs, and holds all {many} even if each is as long as may be."]
+    many = f"{fits:,} of the longest requests at once"
+    return [f"It runs: {many}, and never more than {allowed:,}{each}."]
