@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from chunkscope.lengths.on_ray import analyze_on_ray, count_pieces
 from chunkscope.lengths.scan import Listener
 from tests.commands.helpers import analyze
 from tests.large_input import PIECE, comparable, write_large_input
+from tests.processes import PATIENCE_S
 from tests.remote_servers import s3_server, upload
 
 # What Ray leaves open or warns of is not ours.
@@ -212,6 +215,28 @@ def test_tokenizers_travel_with_the_work(tmp_path: Path, monkeypatch: pytest.Mon
         assert there.chat_template.read_text() == "{{ messages }}"
 
 
+PREPARING = """
+from chunkscope import AnalyzeOptions
+from chunkscope.lengths.analyze import CountingRun
+from chunkscope.lengths.on_ray import _one_at_a_time
+from chunkscope.lengths.scan import Listener
+run = CountingRun(AnalyzeOptions(), Listener(preparing=print))
+with _one_at_a_time():
+    run.prepare(1 << 30)
+"""
+
+
+def test_a_node_prepares_the_tokenizer_once_for_all_its_workers(tmp_path: Path) -> None:
+    env = {**os.environ, "CHUNKSCOPE_CACHE_DIR": str(tmp_path)}
+    workers = [
+        subprocess.Popen([sys.executable, "-c", PREPARING], env=env, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [worker.communicate(timeout=PATIENCE_S)[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0]
+    assert sorted(map(bool, said)) == [False, True]
+
+
 def test_a_worker_keeps_its_tokenizer_from_task_to_task() -> None:
     assert on_ray._worker("a") is on_ray._worker("a")
     assert on_ray._worker("a") is not on_ray._worker("b")
@@ -234,7 +259,7 @@ def test_what_ray_cannot_do_is_said(
 
 
 def test_without_ray_it_is_said_how_to_get_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     run = analyze(place, "evals/few.csv", "--ray")
     assert run.code == 4
     assert "pip install 'chunkscope[ray]'" in run.err
