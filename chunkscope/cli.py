@@ -61,8 +61,8 @@ def _past_typer(command: Callable[P, None]) -> Callable[P, None]:
 
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # rich is slow to load, and --help is often typed
     pretty_exceptions_enable=False,
     help="How long evaluation prompts really are, and the vLLM settings that follow.\n\n"
@@ -93,7 +93,9 @@ def _version(wanted: bool) -> None:
 def _common(
     _version_wanted: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        typer.Option(
+            "--version", "-V", help="Print the version.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass

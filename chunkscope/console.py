@@ -122,6 +122,10 @@ def is_terminal() -> bool:
 class ScanProgress:
     """How far a scan is, told to nobody: the base of who tells it. Called from several threads."""
 
+    def preparing(self, name: str) -> None:
+        """A tokenizer is compiled and checked before anything can be counted."""
+        say(f"preparing the tokenizer {name} (once; later runs start at once)")
+
     def begin(self, total_bytes: int) -> None:
         """What there is to read is known; 0 where it is not."""
 
@@ -145,22 +149,37 @@ class _ScanBar(ScanProgress):
         )
 
         self._bar = Progress(
-            TextColumn("counting"),
-            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),  # what the others leave of the line
             TextColumn("{task.fields[done]}"),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
             console=err(),
             transient=True,
+            expand=True,
         )
+        self._total: int | None = None
+        self._task = self._bar.add_task("counting", total=None, done="")
+
+    def preparing(self, name: str) -> None:
+        said = f"preparing the tokenizer {printable(name)}, once"
+        self._bar.update(self._task, description=said, total=None)  # it moves, and tells no end
+        self._bar.start()
 
     def begin(self, total_bytes: int) -> None:
-        self._task = self._bar.add_task("", total=total_bytes or None, done="")
+        self._total = total_bytes or None
+        self._bar.reset(self._task, total=self._total)
         self._bar.start()
 
     def at(self, *, rows: int, tokens: int, bytes_read: int) -> None:
         done = f"{rows:,} rows  {tokens:,} tokens"
-        self._bar.update(self._task, completed=bytes_read, done=done)
+        self._bar.update(
+            self._task,
+            description="counting",
+            total=self._total,
+            completed=bytes_read,
+            done=done,
+        )
 
     def stop(self) -> None:
         self._bar.stop()

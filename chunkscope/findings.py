@@ -44,6 +44,14 @@ class Findings:
             return None
         return self.verification.plan_digest == self.digests["plan.json"]
 
+    @property
+    def simulation_is_of_this_profile(self) -> bool | None:
+        """None when one is missing, or nobody knows whose requests were simulated."""
+        digest = self.simulation.workload.profile_digest if self.simulation else None
+        if self.profile is None or digest is None:
+            return None
+        return digest == self.digests["profile.json"]
+
     def to_json(self) -> dict[str, Any]:
         """All of them as one document. What is not there is null, as is what follows from it."""
         parts = {
@@ -59,6 +67,7 @@ class Findings:
             "digests": dict(sorted(self.digests.items())),
             "plan_is_of_this_profile": self.plan_is_of_this_profile,
             "verification_is_of_this_plan": self.verification_is_of_this_plan,
+            "simulation_is_of_this_profile": self.simulation_is_of_this_profile,
             **{name: part.to_json() if part else None for name, part in parts.items()},
         }
 

@@ -15,7 +15,7 @@ PACKAGE = Path(chunkscope.__file__).parent
 # Each part may import from the layers above it in this list, never from its own or those below.
 LAYERS = [
     {"_version", "errors"},
-    {"console"},
+    {"console", "network"},
     {"artefacts"},
     {"sources", "costs"},
     {"tokenizers", "engine"},

@@ -341,7 +341,8 @@ def analyze(
 
 
 def end(profile: "Profile", output: Path, *, skip_bad_rows: bool) -> None:
-    console.say(f"\nwrote {output}; next: chunkscope recommend")
+    where = "" if output == PROFILE else f" {shlex.quote(str(output))}"
+    console.say(f"\nwrote {output}; next: chunkscope recommend{where}")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise typer.Exit(InputError.exit_code)
 
@@ -430,7 +431,7 @@ def _listener(progress: console.ScanProgress) -> "Listener":
 
     return Listener(
         skipped=_show_skipped,
-        preparing=_preparing,
+        preparing=progress.preparing,
         recounting=_recounting,
         running=console.say,
         progress=progress,
@@ -545,10 +546,6 @@ def _show_trace(export: "TraceExport", file: Path, profile: "Profile") -> None:
         f"--dataset-path {shlex.quote(str(file))} --num-prompts {trace.requests} "
         f"--timed-trace-chunk-hash-size {size} --timed-trace-sec-multiplier 0.001"
     )
-
-
-def _preparing(name: str) -> None:
-    console.say(f"preparing the tokenizer {name} (once; later runs start at once)")
 
 
 def _recounting(engine: str) -> None:

@@ -1,5 +1,6 @@
 """`chunkscope report`."""
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,7 +69,7 @@ def report(
         return
     if form is ReportFormat.HTML:
         output = output or folder / PAGE
-    _deliver(_made(form, findings, comparison), output, form)
+    _deliver(_made(form, findings, comparison), output, form, folder)
 
 
 def _form_of(output: Path | None) -> ReportFormat | None:
@@ -105,12 +106,13 @@ def _show(findings: "Findings", comparison: "Comparison | None") -> None:
         console.show(lambda out: show_findings(findings, out))
 
 
-def _deliver(data: bytes, output: Path | None, form: ReportFormat) -> None:
+def _deliver(data: bytes, output: Path | None, form: ReportFormat, folder: Path) -> None:
     from chunkscope.artefacts.codec import write_atomically
 
     if output is None:
         console.emit(data)
         return
     write_atomically(output, data)
-    after = "open it in a browser" if form is ReportFormat.HTML else "chunkscope gate"
+    gate = "chunkscope gate" if folder == REPORTS else f"chunkscope gate {shlex.quote(str(folder))}"
+    after = "open it in a browser" if form is ReportFormat.HTML else gate
     console.say(f"\nwrote {output} ({len(data) / 1e6:.1f} MB); next: {after}")

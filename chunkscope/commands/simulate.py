@@ -1,5 +1,6 @@
 """`chunkscope simulate`."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,7 +133,7 @@ def simulate(
     simulation = replace(simulation, command=console.command())
     simulation.save(output)
     _print(simulation, as_json=as_json)
-    console.say(f"\nwrote {output}; next: {_next(sweep=sweep or find_rate)}")
+    console.say(f"\nwrote {output}; next: {_next(plan, sweep=sweep or find_rate)}")
 
 
 def _print(simulation: "Simulation", *, as_json: bool) -> None:
@@ -148,5 +149,7 @@ def _print(simulation: "Simulation", *, as_json: bool) -> None:
         console.say(f"note: {line}")
 
 
-def _next(*, sweep: bool) -> str:
-    return "chunkscope verify" if sweep else "chunkscope simulate --sweep, or chunkscope verify"
+def _next(plan: Path, *, sweep: bool) -> str:
+    of_it = "" if plan == shared.PLAN else f" {shlex.quote(str(plan))}"
+    verify = f"chunkscope verify{of_it}"
+    return verify if sweep else f"chunkscope simulate{of_it} --sweep, or {verify}"

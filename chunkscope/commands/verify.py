@@ -154,7 +154,8 @@ def verify(
     _show(verification, as_json=as_json)
     for line in (*_doubts(loaded[0], verification), *_other_tokenizer(*loaded, model)):
         console.say(f"note: {line}")
-    console.say(f"\nwrote {output}; next: chunkscope report")
+    folder = "" if output.parent == shared.REPORTS else f" {shlex.quote(str(output.parent))}"
+    console.say(f"\nwrote {output}; next: chunkscope report{folder}")
     _fail_if_the_plan_failed(verification)
 
 

@@ -337,6 +337,15 @@ class Plan(Artefact):
         """The same settings started another way: defaults that differ there are spelled out."""
         return self.deployment.started_as(entry, self.settings)
 
+    def instead(self, settings: Settings) -> "Plan":
+        """The same plan with other arguments, to write those down."""
+        given = settings.given()
+        arguments = (
+            replace(a, value=given.get(a.name, a.default), set=a.name in given)
+            for a in self.arguments
+        )
+        return replace(self, arguments=tuple(arguments))
+
     def cli_args(self) -> list[str]:
         """Words for `vllm serve MODEL ...`."""
         return command_line(self.settings_for(Entry.SERVE), self.release.version)

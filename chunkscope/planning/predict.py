@@ -27,7 +27,7 @@ from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.rates import FEWEST_REQUESTS, UNIT_RATE, find_rate
 from chunkscope.simulation.request_checks import check_requests
-from chunkscope.simulation.result import Simulation, WorkloadInfo
+from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import around, knee, pareto, points, run_all
 from chunkscope.simulation.trace import read_trace
@@ -123,9 +123,10 @@ def predict(
         ),
         version=__version__,
     )
-    if options.sweep:
-        return _swept(simulation, circumstances, asked, bench, options, starting)
     common = Settings.of({name: getattr(settings, name) for name in SHARED})
+    if options.sweep:
+        named = {options.name: asked, **({DEFAULT: bench.args(common)} if plan.gpu else {})}
+        return _swept(simulation, circumstances, named, bench, options, starting)
     others = {DEFAULT: common, **({LENGTH_POLICY: plan.rule.over(common)} if plan.rule else {})}
     beside = {name: bench.args(other) for name, other in others.items() if plan.gpu}
     if options.find_rate:
@@ -206,19 +207,36 @@ def _finding_rates(options: SimulateOptions, args: EngineArgs) -> SimulateOption
 def _swept(
     simulation: Simulation,
     c: Circumstances,
-    asked: EngineArgs,
+    named: dict[str, EngineArgs],
     bench: "_Bench",
     options: SimulateOptions,
     starting: Callable[[int], Callable[[], None]],
 ) -> Simulation:
-    chosen = tuple(bench.args(one) for one in points(asked))
+    """Budgets and thresholds around what was asked for, and that itself beside vLLM's own."""
+    asked = named[options.name]
+    tried = [bench.args(one) for one in points(asked)]
+    tried += [args for args in named.values() if args not in tried and _takes(c, args)]
+    chosen = tuple(dict.fromkeys(tried))
     runs = run_all(c, chosen, advance=starting(len(chosen)))
     if options.timeline:
         watched = run_setting(c, asked, watch=options.timeline)
-        others = (run for run in runs if run.args != watched.args)
-        runs = (*others, replace(watched, setting=options.name))
+        runs = (*(run for run in runs if run.args != asked), watched)
+    names = {args: [n for n, a in named.items() if a == args] for args in named.values()}
+    runs = tuple(_titled(run, names.get(run.args, [])) for run in runs)
     front = pareto(runs)
     return replace(simulation, runs=runs, pareto=front, knee=knee(runs, front))
+
+
+def _takes(c: Circumstances, args: EngineArgs) -> bool:
+    try:
+        check_requests(c.requests, args)
+    except InputError:
+        return False
+    return True
+
+
+def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:
+    return replace(run, setting=names[0], same_as=tuple(names[1:])) if names else run
 
 
 # -- the engine --------------------------------------------------------------------------------
@@ -378,6 +396,7 @@ def _of_profile(plan: Plan, profile: Profile, options: SimulateOptions, args: En
     )
     info = WorkloadInfo(
         source="the profile",
+        profile_digest=profile_digest(profile),
         requests=len(workload.requests),
         seed=workload.seed,
         arrivals=workload.arrivals,

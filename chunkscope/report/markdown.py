@@ -67,10 +67,13 @@ def comparison_as_markdown(comparison: Comparison) -> str:
 def _verdict(findings: Findings) -> Iterator[str]:
     summary, plan = summarize(findings), findings.plan
     yield f"## chunkscope: {text(summary.headline)}"
+    if summary.mixed:
+        yield "\n".join(f"> **Mixed data:** {text(line)}  " for line in summary.mixed)
     basis = f"**{summary.basis}** {text(summary.basis_text)}" if summary.basis else ""
     yield "  \n".join(filter(None, (text(summary.title), basis)))
     if plan is not None:
-        yield f"```sh\n{printable(' '.join(plan.cli_args())) or '# nothing to set'}\n```"
+        words = summary.arguments.replace(sentences.NOTHING_TO_SET, "# nothing to set")
+        yield f"```sh\n{printable(words)}\n```"
     said = (*summary.why, *summary.gains, *filter(None, (summary.refused,)))
     if said:
         yield _list(said)
@@ -139,7 +142,7 @@ def _simulated(simulated: Tradeoff) -> Iterator[str]:
     yield f"### Simulated\n\nNot measured. Step times: {text(simulated.source)}."
     rows = [
         [
-            text(point.setting) + (" (best)" if point.best else ""),
+            text(point.setting) + (f" ({point.mark})" if point.mark else ""),
             *map(point.shown, figures),
         ]
         for point in simulated.points

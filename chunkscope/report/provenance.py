@@ -98,8 +98,11 @@ def _of_simulation(simulation: Simulation) -> Iterator[Fact]:
         yield "command", shlex.join(simulation.command)
     yield "for vLLM", simulation.vllm
     yield "step times", simulation.cost_model.step.origin
-    said = asdict(simulation.workload).items()
-    yield "workload", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in said)
+    said = {name: value for name, value in asdict(simulation.workload).items() if value is not None}
+    if digest := said.pop("profile_digest", None):
+        yield "from the profile", digest
+    told = (f"{name.replace('_', ' ')} {value}" for name, value in said.items())
+    yield "workload", ", ".join(told)
 
 
 def _of_verification(verification: Verification) -> Iterator[Fact]:

@@ -163,13 +163,13 @@ def forecast(plan: "Plan") -> str | None:
         done = f"{lead}: all done in {seconds(said.makespan_s)}{gaps}"
         return f"{done}; vLLM's own setting would not run."
     parts = [
-        _instead("all done in", said.makespan_s, said.default_makespan_s),
-        _instead("longest gap between tokens", said.longest_gap_s, said.default_longest_gap_s),
+        instead("all done in", said.makespan_s, said.default_makespan_s),
+        instead("longest gap between tokens", said.longest_gap_s, said.default_longest_gap_s),
     ]
     return f"{lead}, against vLLM's own setting: {'; '.join(filter(None, parts))}."
 
 
-def _instead(what: str, mine: float | None, other: float | None) -> str:
+def instead(what: str, mine: float | None, other: float | None) -> str:
     if mine is None or other is None:
         return ""
     if seconds(mine) == seconds(other):
@@ -261,8 +261,8 @@ def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:
     name = setting(other)
     if run.backlog or other.backlog:
         gaps = (one.itl_s.p99 if one.itl_s else None for one in (run, other))
-        first = _instead("p95 time to first token", run.ttft_s.p95, other.ttft_s.p95)
-        return f"Against {name}: {'; '.join(filter(None, (first, _instead('p99 gap', *gaps))))}."
+        first = instead("p95 time to first token", run.ttft_s.p95, other.ttft_s.p95)
+        return f"Against {name}: {'; '.join(filter(None, (first, instead('p99 gap', *gaps))))}."
     shorter = 1 - run.makespan_s / other.makespan_s
     if abs(shorter) < WORTH:
         return f"The makespan is within {WORTH:.0%} of that with {name}: no difference there."

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import gib, number, plural
 from chunkscope.costs.gpus import GIB
-from chunkscope.engine.choices import Basis, Mode
+from chunkscope.engine.choices import Basis
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
+from chunkscope.report.answer import Answer, answer
 from chunkscope.report.runs import fate
 from chunkscope.verification.outcomes import against
 from chunkscope.verification.result import Run, Verification
@@ -20,7 +21,7 @@ from chunkscope.verification.result import Run, Verification
 class Summary:
     """`basis` is how the gains are known; None where there is no verdict yet.
 
-    `overruled` says what to do instead of the plan that the headline names, by what was measured.
+    `overruled` says why the answer is not the plan's, by what was measured.
     """
 
     title: str
@@ -31,21 +32,31 @@ class Summary:
     basis: Label | None = None
     basis_text: str = ""
     overruled: str | None = None
+    answer: Answer | None = None  # None without a plan
+    mixed: tuple[str, ...] = ()  # artefacts that are not of the same data
     cautions: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> str:
+        """Those to use: the plan's, or of what did better than it."""
+        return sentences.arguments(self.answer.plan) if self.answer else ""
 
 
 def summarize(findings: Findings) -> Summary:
     plan, verification = findings.plan, measurements(findings)
     basis = _basis(plan, verification)
+    found = answer(plan, verification) if plan else None
     return Summary(
         title=_title(findings),
-        headline=_headline(findings),
+        headline=found.headline if found else _headline(findings),
         why=tuple(_why(plan)) if plan else (),
         gains=tuple(_gains(plan, verification)),
         refused=sentences.refused(plan) if plan else None,
         basis=basis,
         basis_text=_basis_text(plan, verification, basis),
-        overruled=_overruled(verification) if plan and verification else None,
+        overruled=found.overruled if found else None,
+        answer=found,
+        mixed=tuple(_mixed(findings)),
         cautions=tuple(_cautions(findings)),
     )
 
@@ -66,9 +77,7 @@ def _title(findings: Findings) -> str:
 
 
 def _headline(findings: Findings) -> str:
-    plan, verification, profile = findings.plan, findings.verification, findings.profile
-    if plan:
-        return verdict(plan) + _but(measurements(findings))
+    verification, profile = findings.verification, findings.profile
     if verification:
         said, _, _ = (verification.verdict or "").partition(": ")
         return said or "Measured, without a plan to judge"
@@ -77,34 +86,6 @@ def _headline(findings: Findings) -> str:
         half, longest = number(lengths.percentile(50)), number(lengths.max)
         return f"Half of the prompts are at most {half} tokens long, the longest is {longest}"
     return "Simulated, without a plan to judge"
-
-
-def _but(verification: Verification | None) -> str:
-    """What was measured goes before what was planned."""
-    if verification is None:
-        return ""
-    if verification.better:
-        return f", but {verification.better} did better"
-    flags = "flag" if len(verification.can_go) == 1 else "flags"
-    return f", but the {flags} can go" if verification.can_go else ""
-
-
-def verdict(plan: Plan) -> str:
-    """What to do: what the evidence says, or the mode of the length rule as an order."""
-    if plan.basis is Basis.EVIDENCE:
-        return plan.advice.split(": ")[0]
-    match plan.mode:
-        case Mode.OFF:
-            return "Chunking off"
-        case Mode.CONSERVATIVE | Mode.AGGRESSIVE:
-            return f"{plan.mode.value.capitalize()} chunking{_chunk_end(plan)}"
-
-
-def _chunk_end(plan: Plan) -> str:
-    """What ends a chunk: a threshold that is set, else the budget of a step."""
-    if plan.threshold and plan.settings.long_prefill_token_threshold:
-        return f", threshold {plan.threshold:,} tokens"
-    return f", {number(plan.chunks.size)} tokens a step" if plan.chunks.size else ""
 
 
 # -- why, and what it brings ---------------------------------------------------------------------
@@ -228,22 +209,17 @@ def measured_on(verification: Verification) -> str:
     return f"on {where}{engine}{weights}, {sent}"
 
 
-def _overruled(verification: Verification) -> str | None:
-    better = verification.run(verification.better) if verification.better else None
-    if verification.can_go:
-        left_out = ", ".join(verification.can_go)
-        return f"On the engine vLLM's default did as well as this plan: leave out {left_out}."
-    if better is None:
-        return None
-    words = " ".join(f"{name}={value}" for name, value in better.args.items()) or "vLLM's own"
-    return f"On the engine {better.setting} did better than this plan. Its arguments: {words}"
-
-
-def _cautions(findings: Findings) -> Iterator[str]:
+def _mixed(findings: Findings) -> Iterator[str]:
+    """Artefacts that do not belong together: the page would compare what cannot be compared."""
     if findings.plan_is_of_this_profile is False:
         yield "The plan was made from another profile than this one: run `chunkscope recommend`."
     if findings.verification_is_of_this_plan is False:
         yield "The measurements belong to another plan than this one: run `chunkscope verify`."
+    if findings.simulation_is_of_this_profile is False:
+        yield "The simulation ran the requests of another profile: run `chunkscope simulate`."
+
+
+def _cautions(findings: Findings) -> Iterator[str]:
     if findings.profile is not None:
         yield from _bad_data(findings.profile)
     if findings.plan is not None:

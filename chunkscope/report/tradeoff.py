@@ -20,7 +20,8 @@ MOST_STEPS = 200  # more would be thinner than a pixel
 class Point:
     """One simulated setting. `best`: no other is better on both axes of the trade-off.
 
-    An experiment is a policy that vLLM has no arguments for.
+    `named` is the plan, or vLLM's own setting. An experiment is a policy that vLLM has no
+    arguments for.
     """
 
     setting: str
@@ -28,7 +29,16 @@ class Point:
     run: SimulatedRun
     best: bool = False
     knee: bool = False
+    named: bool = False
+    fastest: bool = False
+    smoothest: bool = False
     experiment: bool = False
+
+    @property
+    def mark(self) -> str:
+        """Why one would choose it: most settings of a sweep are a compromise like others."""
+        marks = {"fastest": self.fastest, "smoothest": self.smoothest, "knee": self.knee}
+        return ", ".join(name for name, is_so in marks.items() if is_so)
 
     def shown(self, figure: Figure) -> str:
         value = figure.of(self.run)
@@ -81,6 +91,8 @@ class Tradeoff:
                 "y": self.up.of(point.run),
                 "best": point.best,
                 "knee": point.knee,
+                "named": point.named,
+                "details": point.details,
             }
             for point in self.points
             if self.has_tradeoff and self.up.of(point.run) is not None
@@ -113,6 +125,7 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
     runs, cost = simulation.runs, simulation.cost_model
     names = setting_names(runs)
     across, up = axes(runs)
+    swept = bool(simulation.pareto)
     watched = next((at for at, run in enumerate(runs) if run.timeline), None)
     return Tradeoff(
         source=_source(cost.source, cost.step.origin),
@@ -123,6 +136,9 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
                 run=run,
                 best=at in simulation.pareto,
                 knee=at == simulation.knee,
+                named=bool(run.setting),
+                fastest=swept and at == _least(across, runs),
+                smoothest=swept and at == _least(up, runs),
                 experiment=not DESCRIBED[run.policy].runs_in_vllm,
             )
             for at, (run, name) in enumerate(zip(runs, names, strict=True))
@@ -134,6 +150,11 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
         timeline_of=names[watched] if watched is not None else "",
         warnings=simulation.warnings,
     )
+
+
+def _least(figure: Figure, runs: Sequence[SimulatedRun]) -> int | None:
+    values = {at: value for at, run in enumerate(runs) if (value := figure.of(run)) is not None}
+    return min(values, key=lambda at: values[at], default=None)
 
 
 def _sentences(simulation: Simulation, names: Sequence[str]) -> Iterator[str]:
@@ -155,10 +176,7 @@ def _source(source: str, origin: str) -> str:
 
 def setting_names(runs: Sequence[SimulatedRun]) -> list[str]:
     """What tells the settings apart: the step budget, and as much else as is needed."""
-    names = [
-        " = ".join((run.setting, *run.same_as)) if run.setting else ", ".join(_details(run))
-        for run in runs
-    ]
+    names = [sentences.settings(run) if run.setting else ", ".join(_details(run)) for run in runs]
     several = {name for name, times in Counter(names).items() if times > 1}
     return [
         ", ".join(_details(run, with_seqs=True)) if name in several else name

@@ -148,6 +148,7 @@ class WorkloadInfo:
     left_out: int = 0
     order: SendOrder | None = None  # None where the requests brought it along
     concurrency: int | None = None  # requests that the client keeps under way; None: all
+    profile_digest: str | None = None  # None: not of a profile, or by an older version
 
     @property
     def sent(self) -> str:
@@ -177,6 +178,7 @@ class Simulation(Artefact):
             *("most_running", "gpu_s", "max_num_active_seqs", "kv_cache_blocks", "kv_groups"),
             *("data_parallel_size", "enable_expert_parallel"),
             *("experts_s", "expert_share", "reach", "mixed", "kind"),
+            "profile_digest",
         }
     )
 

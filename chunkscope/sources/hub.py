@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
+from chunkscope.network import hub_problem
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source, first_line
 from chunkscope.sources.reader import RestartingReader
 
 _SPEC = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^:@]+))?(?:@(?P<split>.+))?")
 _BATCH_ROWS = 256
-_CONNECT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,29 +110,12 @@ def _datasets() -> Any:
 
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
-    if not datasets.config.HF_HUB_OFFLINE and not _hub_answers(datasets.config.HF_ENDPOINT):
+    if not datasets.config.HF_HUB_OFFLINE and hub_problem(datasets.config.HF_ENDPOINT):
         import huggingface_hub.constants
 
         datasets.config.HF_HUB_OFFLINE = True
         huggingface_hub.constants.HF_HUB_OFFLINE = True
     return datasets
-
-
-def _hub_answers(endpoint: str) -> bool:
-    """Can we connect at all? Behind a proxy only the library itself can tell."""
-    import socket
-    import urllib.request
-    from urllib.parse import urlsplit
-
-    if urllib.request.getproxies():
-        return True
-    where = urlsplit(endpoint)
-    port = where.port or (80 if where.scheme == "http" else 443)
-    try:
-        socket.create_connection((where.hostname or "", port), timeout=_CONNECT_S).close()
-    except (OSError, UnicodeError):
-        return False
-    return True
 
 
 def _repo_path(repo: str) -> str:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from chunkscope.errors import MissingError
+from chunkscope.network import expect_hub
 from chunkscope.tokenizers.files import (
     ANY_VOCABULARY,
     HF_FILES,
@@ -60,6 +61,7 @@ def _downloaded(repo: str, revision: str | None) -> Path:
             f"the tokenizer of {repo} is not in the local cache, and HF_HUB_OFFLINE is set",
             hint="download it once with a network, or pass a local folder as --tokenizer",
         )
+    expect_hub()
     from huggingface_hub import snapshot_download
 
     try:
@@ -74,7 +76,7 @@ def _downloaded(repo: str, revision: str | None) -> Path:
 def _not_found(repo: str) -> MissingError:
     return MissingError(
         f"no tokenizer called {repo}: not a file here, not in the local cache, and the hub "
-        "could not be asked or does not have it",
+        "does not have it",
         hint="check the spelling and the network (HF_TOKEN for gated models), or pass a local "
         "folder with a tokenizer.json as --tokenizer",
     )

@@ -75,16 +75,20 @@ def judge(figure: Figure, run: Run, against: Run) -> Outcome:
 
 def against(mine: Run, other: Run, *, said: Figure | None = None) -> str:
     """What is better, what is worse, and what makes no difference; not what is `said` already."""
-    figures = [figure for figure in ASKED_OF_A_SETTING if figure is not said]
-    judged = [(figure, _outcome(figure, mine, other)) for figure in figures]
+    found = [pair for pair in judged(mine, other) if pair[0] is not said]
     parts = [
-        f"{word}: {', '.join(_difference(figure, mine, other) for figure in found)}"
+        f"{word}: {', '.join(difference(figure, mine, other) for figure in figures)}"
         for word in (Outcome.BETTER, Outcome.WORSE)
-        if (found := [figure for figure, outcome in judged if outcome is word])
+        if (figures := [figure for figure, outcome in found if outcome is word])
     ]
-    if any(outcome is Outcome.TIE for _, outcome in judged):
+    if any(outcome is Outcome.TIE for _, outcome in found):
         parts.append("a tie in all else" if parts or said else "a tie in every figure")
     return f"Against {other.setting}, {'; '.join(parts) or 'nothing to compare'}."
+
+
+def judged(mine: Run, other: Run) -> list[tuple[Figure, Outcome]]:
+    """What people ask of a setting, each with how it turned out."""
+    return [(figure, _outcome(figure, mine, other)) for figure in ASKED_OF_A_SETTING]
 
 
 def _outcome(figure: Figure, mine: Run, other: Run) -> Outcome:
@@ -94,7 +98,7 @@ def _outcome(figure: Figure, mine: Run, other: Run) -> Outcome:
     return Outcome.TIE if is_little and found is not Outcome.UNKNOWN else found
 
 
-def _difference(figure: Figure, mine: Run, other: Run) -> str:
+def difference(figure: Figure, mine: Run, other: Run) -> str:
     by = change(value(other, figure), value(mine, figure))
     by = f" ({by})" if by else ""
     return f"{figure.title} {shown(figure, mine)} instead of {shown(figure, other)}{by}"

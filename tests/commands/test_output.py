@@ -6,14 +6,18 @@ import json
 import os
 import pty
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 import chunkscope
+from chunkscope import console
 from tests.commands.helpers import (
     Run,
     analyze,
@@ -23,6 +27,7 @@ from tests.commands.helpers import (
     prompts,
     write_jsonl,
 )
+from tests.commands.helpers import chunkscope as chunkscope_here
 from tests.processes import PATIENCE_S, started
 
 ODD_NAMES = (
@@ -325,6 +330,76 @@ def test_each_command_ends_with_the_next_step(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
     run = analyze(tmp_path, "a.jsonl")
     assert run.err.endswith("wrote reports/profile.json; next: chunkscope recommend\n")
+
+
+def test_the_next_step_names_the_file_that_was_just_written(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    (tmp_path / "my plans").mkdir()
+    run = analyze(tmp_path, "a.jsonl", "-o", "other.json")
+    assert run.err.endswith("wrote other.json; next: chunkscope recommend other.json\n")
+    words = ("recommend", "other.json", "-m", "qwen2.5-1.5b", "--gpu", "l4")
+    run = chunkscope_here(tmp_path, *words, "-o", "my plans/plan.json")
+    again = "chunkscope recommend other.json -m qwen2.5-1.5b --gpu l4 -o 'my plans/plan.json'"
+    assert f"$({again} --emit vllm-args)" in run.err
+    simulate = ("simulate", "my plans/plan.json", "--profile", "other.json", "-o", "s.json")
+    run = chunkscope_here(tmp_path, *simulate)
+    assert run.err.endswith(
+        "wrote s.json; next: chunkscope simulate 'my plans/plan.json' --sweep, or chunkscope verify "
+        "'my plans/plan.json'\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "."])
+def test_data_where_a_profile_is_wanted_is_told_apart(tmp_path: Path, name: str) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts(3))
+    (tmp_path / "a.json").write_text('[{"prompt": "one"}]')
+    (tmp_path / "a.csv").write_text("prompt\none\n")
+    run = chunkscope_here(tmp_path, "recommend", name)
+    assert run.code == 3
+    assert run.err == (
+        f"error: {name} is data, not a profile\n\nhint: count it first: `chunkscope analyze {name}`, "
+        "then `chunkscope recommend`\n"
+    )
+
+
+def test_short_options_for_help_and_the_version(tmp_path: Path) -> None:
+    assert chunkscope_here(tmp_path, "-V").out == chunkscope_here(tmp_path, "--version").out
+    assert chunkscope_here(tmp_path, "-h").out == chunkscope_here(tmp_path, "--help").out
+    assert "Measure how long" in chunkscope_here(tmp_path, "analyze", "-h").out
+
+
+def test_a_shell_can_complete_commands_and_options(tmp_path: Path) -> None:
+    assert "--install-completion" in chunkscope_here(tmp_path, "--help").out
+    asked = {"_CHUNKSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "chunkscope sim"}
+    program = [sys.executable, "-c", "from chunkscope.cli import app; app(prog_name='chunkscope')"]
+    done = subprocess.run(
+        program,
+        env=environment(**asked, COMP_CWORD="1"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["simulate"]
+
+
+def test_the_bar_says_what_is_prepared_and_uses_the_width_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = Console(file=io.StringIO(), force_terminal=True, width=130)
+    monkeypatch.setattr(console, "err", lambda: wide)
+    bar = console._ScanBar()
+    bar.preparing("org/name")
+    (task,) = bar._bar.tasks
+    assert task.description == "preparing the tokenizer org/name, once"
+    assert task.total is None, "it moves without an end"
+    bar.begin(1_000)
+    bar.at(rows=5, tokens=70, bytes_read=500)
+    (task,) = bar._bar.tasks
+    assert (task.description, task.completed, task.total) == ("counting", 500, 1_000)
+    with wide.capture() as shown:
+        wide.print(bar._bar.get_renderable())
+    bar.stop()
+    assert cell_len(Text.from_ansi(shown.get()).plain.splitlines()[0]) > 120
 
 
 def test_a_long_name_gives_way_to_the_figures(

@@ -1,8 +1,10 @@
 """The page in a real browser: it draws, sorts, filters, copies, prints, and asks nobody."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from chunkscope.findings import load_findings
@@ -335,6 +337,18 @@ def test_the_copy_button_copies_what_is_shown(show: Opener, everything: Path) ->
     assert page.locator("pre.form:visible").inner_text().strip() == copied.strip()
 
 
+def test_where_another_row_did_better_its_arguments_are_copied(
+    show: Opener, tmp_path: Path
+) -> None:
+    verified = examples.verification(better="default", verdict="vLLM's default is better.")
+    path = made(tmp_path, found=examples.profile(), verified=verified)
+    page = show(path, permissions=["clipboard-read", "clipboard-write"]).page
+    assert page.inner_text("h1").startswith("Keep vLLM's default")
+    page.click("#copy")
+    page.wait_for_function("document.getElementById('copied').textContent === 'copied'")
+    assert page.evaluate("navigator.clipboard.readText()") == "--max-model-len 23552"
+
+
 def test_without_a_clipboard_the_text_is_copied_the_old_way(show: Opener, everything: Path) -> None:
     page = show(everything, permissions=["clipboard-read", "clipboard-write"]).page
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(); }")
@@ -384,6 +398,104 @@ CONTRAST = """() => {
     return [where, (high + 0.05) / (low + 0.05)];
   }).filter(([where, ratio]) => ratio < 4.5);
 }"""
+
+
+# -- for everybody -----------------------------------------------------------------------------
+
+WIDTHS = (390, 768, 1024, 1440)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All there can be, with a sweep that has the plan and is of other data."""
+    folder = tmp_path_factory.mktemp("swept")
+    simulated = examples.simulation()
+    runs = (*simulated.runs, examples.simulated(8_192, 43.0, 0.36, setting="default"))
+    runs = (replace(runs[0], setting="plan"), *runs[1:])
+    work = replace(simulated.workload, profile_digest="of another")
+    simulated = replace(simulated, runs=runs, workload=work)
+    verified = examples.verification()
+    return made(folder, found=examples.profile(), verified=verified, simulated=simulated)
+
+
+@pytest.mark.parametrize("media", ["light", "dark", "print"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_axe_finds_nothing_against_wcag_aa(
+    show: Opener, everything: Path, swept: Path, width: int, media: str
+) -> None:
+    for path in (everything, swept):
+        page = show(path, width=width, color_scheme="dark" if media == "dark" else "light").page
+        page.evaluate(
+            "document.querySelectorAll('details').forEach((part) => { part.open = true })"
+        )
+        if media == "print":
+            page.emulate_media(media="print")
+        found = Axe().run(page).response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+
+
+@pytest.mark.parametrize("width", [1024, 1440])
+def test_on_a_desk_no_table_needs_to_be_scrolled(
+    show: Opener, everything: Path, swept: Path, width: int
+) -> None:
+    for path in (everything, swept):
+        wide = show(path, width=width).page.eval_on_selector_all(
+            ".scroll:not(details *)",
+            "all => all.filter((s) => s.scrollWidth > s.clientWidth).length",
+        )
+        assert wide == 0
+
+
+def test_on_a_phone_the_sections_are_all_there_and_tables_can_be_scrolled_by_keys(
+    show: Opener, everything: Path
+) -> None:
+    page = show(everything, width=390).page
+    for link in page.locator("nav a").all():
+        box = link.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    table = page.locator("#measured .scroll").first
+    table.focus()
+    assert table.evaluate("box => document.activeElement === box")
+    assert table.evaluate("box => getComputedStyle(box).backgroundImage").count("gradient") == 4
+
+
+def test_the_plan_and_vllms_own_are_points_of_the_trade_off(show: Opener, swept: Path) -> None:
+    page = show(swept).page
+    named = page.locator("#tradeoff g[aria-label=text] text").all_text_contents()
+    assert {"plan", "vLLM's own"} <= set(named)
+    assert page.locator("#tradeoff g[aria-label=dot] path").count() == 2
+    bold = page.locator("#simulated tr.best th").all_inner_texts()
+    assert len(bold) == 4
+    assert "knee" in bold[1]
+
+
+def test_every_tick_has_a_label_of_its_own(show: Opener, everything: Path, tmp_path: Path) -> None:
+    close = [examples.simulated(2**n, 1_100 + 12.5 * n, 0.9 / n) for n in range(9, 15)]
+    near = made(tmp_path, simulated=examples.simulation(runs=tuple(close), pareto=(), knee=None))
+    for path in (everything, near):
+        same = show(path).page.eval_on_selector_all(
+            "g[aria-label='x-axis tick label'], #tradeoff g[aria-label='y-axis tick label']",
+            """all => all.map((axis) => [...axis.querySelectorAll("text")].map(t => t.textContent))
+                .filter((labels) => new Set(labels).size < labels.length)""",
+        )
+        assert same == []
+
+
+def test_a_page_of_mixed_data_says_so_at_the_top(show: Opener, swept: Path) -> None:
+    page = show(swept, width=1024).page
+    said = page.locator("#verdict .overruled")
+    assert "This page mixes artefacts of different data." in said.inner_text()
+    assert "The simulation ran the requests of another profile" in said.inner_text()
+    box = said.bounding_box()
+    assert box is not None
+    assert box["y"] < 400
+
+
+def test_without_scripts_that_is_said(show: Opener, everything: Path) -> None:
+    page = show(everything, java_script_enabled=False).page
+    assert "Scripts are off" in page.inner_text("main")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

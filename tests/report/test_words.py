@@ -13,14 +13,15 @@ from chunkscope.engine.logs import Status
 from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
+from chunkscope.report.answer import verdict
 from chunkscope.report.markdown import as_markdown
 from chunkscope.report.memory_bill import bills
 from chunkscope.report.page import render
 from chunkscope.report.provenance import origins
-from chunkscope.report.summary import against, summarize, verdict
+from chunkscope.report.summary import summarize
 from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.simulation.result import Backlog
-from chunkscope.verification.outcomes import Outcome, judge, shown, spread
+from chunkscope.verification.outcomes import Outcome, against, judge, shown, spread
 from tests.plans import SHORT
 from tests.report import examples
 from tests.report.examples import repeated, run, worker
@@ -55,7 +56,7 @@ def test_measurements_of_another_plan_do_not_count(tmp_path: Path) -> None:
     replace(examples.verification(), plan_digest="of another").save(folder / "verify.json")
     summary = summarize(load_findings(folder))
     assert summary.basis is Label.PREDICTED
-    assert any("belong to another plan" in caution for caution in summary.cautions)
+    assert any("belong to another plan" in line for line in summary.mixed)
 
 
 def test_a_plan_of_another_profile_is_called_out(tmp_path: Path) -> None:
@@ -63,20 +64,21 @@ def test_a_plan_of_another_profile_is_called_out(tmp_path: Path) -> None:
     examples.profile(examples.dataset("other", examples.lengths(50, 10, 0.1, 1))).save(
         folder / "profile.json"
     )
-    assert any(
-        "another profile" in caution for caution in summarize(load_findings(folder)).cautions
-    )
+    assert any("another profile" in line for line in summarize(load_findings(folder)).mixed)
 
 
 def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
     verified = examples.verification(better="default", verdict="default is better than the plan.")
     folder = examples.write(tmp_path, found=examples.profile(), verified=verified)
     summary = summarize(load_findings(folder))
-    assert summary.headline.endswith(", but default did better")
-    assert summary.overruled == (
-        "On the engine default did better than this plan. Its arguments: max_model_len=23552"
+    assert summary.headline == "Keep vLLM's default"
+    assert summary.overruled is not None
+    assert summary.overruled.startswith("The plan said: Aggressive chunking, ")
+    assert summary.overruled.endswith(
+        "On the engine vLLM's default did better. Copy gives what did better: --max-model-len 23552"
     )
-    assert "> On the engine default did better" in as_markdown(load_findings(folder))
+    assert "On the engine vLLM's default did better" in as_markdown(load_findings(folder))
+    assert summary.arguments == "--max-model-len 23552"
 
 
 def test_flags_that_can_go_are_said_beside_the_verdict(tmp_path: Path) -> None:
@@ -84,12 +86,13 @@ def test_flags_that_can_go_are_said_beside_the_verdict(tmp_path: Path) -> None:
     verified = examples.verification(can_go=("max_num_batched_tokens",), verdict=said)
     folder = examples.write(tmp_path, found=examples.profile(), verified=verified)
     summary = summarize(load_findings(folder))
-    assert summary.headline.endswith(", but the flag can go")
-    assert summary.overruled == (
-        "On the engine vLLM's default did as well as this plan: leave out max_num_batched_tokens."
+    assert summary.headline.startswith("Set max_model_len 33,792")
+    assert summary.overruled is not None
+    assert summary.overruled.endswith(
+        "On the engine vLLM's default did as well: leave out max_num_batched_tokens."
     )
     assert [line for line in summary.gains if "Against default" in line] == [said]
-    assert "> On the engine vLLM's default did as well" in as_markdown(load_findings(folder))
+    assert "On the engine vLLM's default did as well" in as_markdown(load_findings(folder))
 
 
 def test_measurements_alone_have_a_short_headline(tmp_path: Path) -> None:
@@ -109,7 +112,7 @@ def test_the_headline_names_what_ends_a_chunk(tmp_path: Path) -> None:
         return replace(plan, threshold=7_000, arguments=tuple(changed.values()))
 
     set_one, of_budget = threshold(7_000, set=True), threshold(0, set=False)
-    assert verdict(set_one) == "Aggressive chunking, threshold 7,000 tokens"
+    assert verdict(set_one) == "Aggressive chunking, at most 7,000 tokens each"
     size = f"{plan.chunks.size:,}"
     assert verdict(of_budget) == f"Aggressive chunking, {size} tokens a step"
 

@@ -12,6 +12,7 @@ from chunkscope.costs.models.config import shape_from_config
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.costs.models.table import MODELS, KnownModel
 from chunkscope.errors import InputError, MissingError
+from chunkscope.network import expect_hub
 
 INDEX = "model.safetensors.index.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -151,11 +152,13 @@ def _download(hub_id: str) -> Path:
         from huggingface_hub import hf_hub_download
     except ImportError:
         raise MissingError(f"{hub_id} is not in the local cache", hint=_suggest(hub_id)) from None
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() not in ("1", "true", "yes", "on"):
+        expect_hub()
     try:
         return Path(hf_hub_download(hub_id, "config.json"))
     except Exception as error:  # the hub's library raises its own, requests' and httpx' errors
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise MissingError(
-            f"the config.json of {hub_id} could not be had from the hub: {reason}",
+            f"the config.json of {hub_id} could not be downloaded: {reason}",
             hint=_suggest(hub_id),
         ) from error

@@ -54,12 +54,13 @@ def view(
     datasets = findings.profile.datasets if findings.profile else ()
     runs = verification.runs if verification else ()
     running = [run for run in runs if run.ok]
+    summary = summarize(findings)
     return {
         "version": __version__,
-        "summary": summarize(findings),
+        "summary": summary,
         "tiles": list(_tiles(findings)),
         "plan": findings.plan,
-        "forms": list(_forms(findings.plan)) if findings.plan else [],
+        "forms": list(_forms(summary.answer.plan)) if summary.answer else [],
         "profile": findings.profile,
         "lengths": sentences.prompts(findings.profile) if findings.profile else "",
         "drawn": len(drawn(findings.profile)) if findings.profile else 0,
@@ -193,7 +194,7 @@ def _bill_rows(found: Bills) -> Iterator[list[Cell]]:
     """One row per bill: setting, label, each part, KV tokens."""
     peaks = any(bill.peak_gib is not None for bill in found.bills)
     last = ("most held", "KV tokens") if peaks else ("KV tokens",)
-    yield [Cell(text=title) for title in ("setting", "", *found.parts, *last)]
+    yield [Cell(text=title) for title in ("setting", "known", *found.parts, *last)]
     for bill in found.bills:
         if bill.fate and not bill.parts:
             yield [Cell(text=bill.setting), Cell(text=f"{bill.fate}: not measured", kind="bad")]

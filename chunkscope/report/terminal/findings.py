@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 def show_findings(findings: Findings, console: "Console") -> None:
     summary = summarize(findings)
-    console.print(Text(f"{summary.headline}: {summary.title}"), style="bold")
+    console.print(Text(summary.headline), style="bold")
+    console.print(Text(summary.title))
+    for line in summary.mixed:
+        console.print(Text(f"Mixed data: {line}"), style="bold")
     for sentence in _sentences(summary):
         console.print(sentence)
     if findings.profile is not None:
         console.print(Text(_lengths(findings.profile)))
     if findings.plan is not None:
         console.print()
-        console.print(Text(sentences.arguments(findings.plan), overflow="fold"))
+        console.print(Text(summary.arguments, overflow="fold"))
     if findings.verification is not None and findings.verification.runs:
         console.print()
         console.print(_measured(findings.verification))
@@ -90,8 +93,8 @@ def _simulated(simulated: Tradeoff) -> Table:
     headings = (*(figure.heading for figure in figures), "")
     table = figure_table("simulated, not measured", headings, gap=1, wrap=True)
     for point in simulated.points:
-        mark = "the knee" if point.knee else "best" if point.best else ""
-        table.add_row(escape(point.setting), *map(point.shown, figures), mark)
+        name = f"{point.setting}: {point.details}" if point.named else point.setting
+        table.add_row(escape(name), *map(point.shown, figures), point.mark)
     return table
 
 

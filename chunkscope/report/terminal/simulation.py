@@ -228,6 +228,8 @@ def _sweep_table(simulation: Simulation) -> Table:
 
 def _marks(simulation: Simulation, place: int) -> Iterator[str]:
     run = simulation.runs[place]
+    if run.setting:
+        yield sentences.settings(run)
     if place in simulation.pareto:
         yield "* knee" if place == simulation.knee else "*"
     if run.slo and not run.slo.is_met:

@@ -53,7 +53,7 @@ function curves(figure, words) {
             labelAnchor: "center",
             labelArrow: "none",
             ticks,
-            tickFormat: seconds,
+            tickFormat: secondsTick,
             tickSize: 0,
           }),
           Plot.axisY({ label: null, ticks: [0, 50, 90, 95, 99, 100], tickFormat: (p) => `${p} %`, tickSize: 0 }),

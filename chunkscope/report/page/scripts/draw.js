@@ -3,10 +3,14 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
+// Ticks are round numbers: with digits enough each has a label of its own, and no longer one.
+const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 6 });
+const shortTick = (n) => compact.format(n);
 const gib = (value) => `${value < 10 ? value.toFixed(2) : value.toFixed(1)} GiB`;
-const seconds = (value) =>
-  value < 1 ? `${+(value * 1000).toPrecision(3)} ms` : `${+value.toPrecision(3)} s`;
+const secondsTo = (digits) => (value) =>
+  value < 1 ? `${+(value * 1000).toPrecision(digits)} ms` : `${+value.toPrecision(digits)} s`;
+const seconds = secondsTo(3);
+const secondsTick = secondsTo(6);
 const cut = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
 // Of a setting the value at its end says most: max-num-batched-tokens=2048.
 const squeeze = (text, room) =>
@@ -25,6 +29,11 @@ function redraw(place) {
   const width = Math.max(240, Math.floor(place.clientWidth));
   place.dataset.width = width;
   place.replaceChildren(...[drawn.get(place)(width)].flat().filter(Boolean));
+  // One image with one name: the parts of a chart say nothing by themselves.
+  for (const chart of place.querySelectorAll("svg[aria-label]")) {
+    chart.setAttribute("role", "img");
+    for (const part of chart.children) part.setAttribute("aria-hidden", "true");
+  }
 }
 
 const watcher = new ResizeObserver((entries) => {

@@ -5,6 +5,7 @@ const MARK_COLOURS = {
   max_num_batched_tokens: "var(--faint)",
   max_model_len: "var(--bad)",
 };
+const MARK_INKS = { long_prefill_token_threshold: "var(--c2-ink)" }; // words need more contrast
 let shown = 0;
 
 function lengthAxis(width) {
@@ -38,7 +39,7 @@ function markRules(withLabels) {
       dx: right ? -4 : 4,
       dy: -14 * (data.marks.length - row),
       lineAnchor: "top",
-      fill: colour,
+      fill: MARK_INKS[mark.kind] || colour,
       stroke: "var(--card)",
       strokeWidth: 4,
     });
@@ -62,7 +63,7 @@ function histogram(width) {
       y: { nice: true },
       marks: [
         Plot.axisX({ ticks: lengthAxis(width).ticks, tickFormat: tokensAt, label: null }),
-        Plot.axisY({ ticks: 4, label: "prompts", tickFormat: (n) => short.format(n), tickSize: 0 }),
+        Plot.axisY({ ticks: 4, label: "prompts", tickFormat: shortTick, tickSize: 0 }),
         Plot.gridY({ ticks: 4, stroke: LINE, strokeOpacity: 1 }),
         Plot.rectY(filled, {
           x1: "low",

@@ -156,7 +156,7 @@ function barChart(width, rows) {
         Plot.axisX({
           label: null,
           ticks: width < 500 ? 2 : 4,
-          tickFormat: (n) => short.format(n),
+          tickFormat: shortTick,
           tickSize: 0,
         }),
         Plot.axisY({ tickSize: 0, tickFormat: (name) => squeeze(name, room) }),

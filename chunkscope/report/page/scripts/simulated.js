@@ -6,9 +6,11 @@ function tradeoff(width) {
   return tradeoffPlot(width, points, readable(points, bare.scale("x"), bare.scale("y"), width));
 }
 
-/* Names that do not cover one another: the knee's first, then from the ends inwards. */
+/* Names that do not cover one another: the plan's first, the knee's, then from the ends inwards. */
 function readable(points, x, y, width) {
-  const order = [...points].sort((a, b) => b.knee - a.knee || Math.abs(b.y) - Math.abs(a.y));
+  const order = [...points].sort(
+    (a, b) => b.named - a.named || b.knee - a.knee || Math.abs(b.y) - Math.abs(a.y),
+  );
   const kept = [];
   for (const point of order) {
     const across = x.apply(point.x),
@@ -56,14 +58,14 @@ function tradeoffPlot(width, points, named) {
           labelArrow: "none",
           ticks: width < 500 ? 4 : 6,
           tickSize: 0,
-          tickFormat: (n) => short.format(n),
+          tickFormat: shortTick,
         }),
         Plot.axisY({
           label: data.axes.y,
           labelArrow: "none",
           ticks,
           tickSize: 0,
-          tickFormat: seconds,
+          tickFormat: secondsTick,
         }),
         Plot.gridX({ stroke: LINE, strokeOpacity: 1, ticks: width < 500 ? 4 : 6 }),
         Plot.gridY({ stroke: LINE, strokeOpacity: 1, ticks }),
@@ -75,6 +77,10 @@ function tradeoffPlot(width, points, named) {
           stroke: "var(--c1)",
           strokeWidth: 1.6,
         }),
+        Plot.dot(
+          points.filter((p) => p.named),
+          { ...place, r: 7, symbol: "diamond2", fill: "var(--c2)", stroke: "var(--card)", strokeWidth: 1.5 },
+        ),
         Plot.dot(
           points.filter((p) => p.knee),
           { ...place, r: 9, stroke: "var(--c2)", strokeWidth: 2 },
@@ -97,7 +103,8 @@ function tradeoffPlot(width, points, named) {
           points,
           Plot.pointer({
             ...place,
-            title: (p) => `${p.setting}\n${data.axes.x}: ${seconds(p.x)}\n${data.axes.y}: ${seconds(p.y)}`,
+            title: (p) =>
+              `${p.setting}${p.named ? ` (${p.details})` : ""}\n${data.axes.x}: ${seconds(p.x)}\n${data.axes.y}: ${seconds(p.y)}`,
           }),
         ),
       ],
@@ -128,7 +135,7 @@ function ratesChart(key, limit, words) {
         y: { type: "log", inset: 8 },
         marks: [
           Plot.axisX({ label: "requests per second", labelAnchor: "center", labelArrow: "none", tickSize: 0 }),
-          Plot.axisY({ label: words, labelArrow: "none", ticks, tickSize: 0, tickFormat: seconds }),
+          Plot.axisY({ label: words, labelArrow: "none", ticks, tickSize: 0, tickFormat: secondsTick }),
           Plot.gridX({ stroke: LINE, strokeOpacity: 1 }),
           Plot.gridY({ stroke: LINE, strokeOpacity: 1, ticks }),
           ...(limits[limit] ? [Plot.ruleY([limits[limit]], { stroke: BAD, strokeDasharray: "5,4" })] : []),
@@ -200,7 +207,7 @@ function timeline(width) {
             labelArrow: "none",
             ticks: 4,
             tickSize: 0,
-            tickFormat: (n) => short.format(n),
+            tickFormat: shortTick,
           }),
           Plot.gridY({ stroke: LINE, strokeOpacity: 1, ticks: 4 }),
           Plot.rectY(data.timeline, { ...stacked, insetLeft: 0.5, insetRight: 0.5 }),

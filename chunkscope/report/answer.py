@@ -1,0 +1,180 @@
+"""What to change, what that brings and what it costs: the first screen, before any detail.
+
+What was measured goes before what was planned: where another row did better, or vLLM's default as
+well, that row is the answer, and its arguments are those to copy.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chunkscope.artefacts.figures import MAKESPAN
+from chunkscope.artefacts.numbers import as_written, change, duration, money, plural
+from chunkscope.engine.choices import Basis, Mode
+from chunkscope.engine.settings import Settings
+from chunkscope.planning.plan import Plan
+from chunkscope.report import sentences
+from chunkscope.verification.outcomes import Outcome, difference, judged, ratio
+from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import goal_of
+
+DEFAULT, PLAN = "default", "plan"
+MOST = 3  # figures that got worse, on the first screen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """`plan` has the arguments to use: those of the plan, or of what did better than it."""
+
+    headline: str
+    brings: str
+    costs: str
+    plan: Plan
+    overruled: str | None = None
+
+
+def answer(plan: Plan, verification: Verification | None) -> Answer:
+    ours = verification.run(PLAN) if verification else None
+    if verification is None or ours is None:
+        return _predicted(plan)
+    if (best := verification.run(verification.better or "")) is not None:
+        return _better(plan, verification, best, ours)
+    if verification.can_go:
+        return _can_go(plan, verification)
+    default = verification.run(DEFAULT)
+    if not ours.ok or default is None or default is ours or not default.ok:
+        return _kept(plan, verification)
+    return Answer(
+        headline=verdict(plan) + _gain(plan, verification, ours, default),
+        brings=_instead(plan, verification, ours, default, "vLLM's default"),
+        costs=_worse(ours, default),
+        plan=plan,
+    )
+
+
+# -- measured ------------------------------------------------------------------------------------
+
+
+def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> Answer:
+    winner = plan.instead(Settings.of(best.args))
+    is_default = DEFAULT in (best.setting, *best.same_as)
+    named = "vLLM's default" if is_default else best.setting
+    if is_default:
+        headline = f"Keep vLLM's default{_gain(plan, verification, best, ours, ' over the plan')}"
+    else:
+        over = verification.run(DEFAULT)
+        headline = f"Set {_listed(winner.settings)}"
+        headline += _gain(plan, verification, best, over) if over is not None and over.ok else ""
+    return Answer(
+        headline=headline,
+        brings=_instead(plan, verification, best, ours, "the plan") or f"{named} runs.",
+        costs=_worse(best, ours),
+        plan=winner,
+        overruled=f"The plan said: {verdict(plan)}. On the engine {named} did better. Copy gives "
+        f"what did better: {sentences.arguments(winner)}",
+    )
+
+
+def _can_go(plan: Plan, verification: Verification) -> Answer:
+    left = {n: v for n, v in plan.settings.given().items() if n not in verification.can_go}
+    winner = plan.instead(Settings.of(left))
+    flags = ", ".join(verification.can_go)
+    return Answer(
+        headline=f"Set {_listed(winner.settings)}" if left else "Change nothing",
+        brings="On the engine vLLM's default did as well as the plan.",
+        costs="Nothing.",
+        plan=winner,
+        overruled=f"The plan said: {verdict(plan)}. On the engine vLLM's default did as well: "
+        f"leave out {flags}.",
+    )
+
+
+def _kept(plan: Plan, verification: Verification) -> Answer:
+    """The plan is vLLM's default, or there is nothing to hold it against."""
+    said = verification.verdict or "There is no verdict yet."
+    brings = said[:1].upper() + said[1:].split(". Against ")[0].rstrip(".") + "."
+    costs = "Nothing: it is vLLM's default." if not plan.settings.given() else _hours(plan)
+    return Answer(headline=verdict(plan), brings=brings, costs=costs, plan=plan)
+
+
+def _gain(plan: Plan, v: Verification, run: Run, other: Run, over: str = "") -> str:
+    """How much more is done in the same time, where that is what counts."""
+    if goal_of(plan.inputs.objective, v.workload.arrivals, plan.inputs.slo) is not MAKESPAN:
+        return ""
+    times = ratio(other, run, MAKESPAN)
+    return f": {change(1, times)} throughput{over}" if times is not None and times > 1 else ""
+
+
+def _instead(plan: Plan, v: Verification, run: Run, other: Run, name: str) -> str:
+    goal = goal_of(plan.inputs.objective, v.workload.arrivals, plan.inputs.slo)
+    said = difference(goal, run, other)
+    return f"{said[0].upper()}{said[1:]}, measured against {name}." if run.ok and other.ok else ""
+
+
+def _worse(run: Run, other: Run) -> str:
+    found = [f for f, outcome in judged(run, other) if outcome is Outcome.WORSE]
+    if not found:
+        return "Nothing that was measured got worse."
+    said = "; ".join(difference(figure, run, other) for figure in found[:MOST])
+    more = f"; {len(found) - MOST} more figures below" if len(found) > MOST else ""
+    return f"{said[0].upper()}{said[1:]}{more}."
+
+
+# -- predicted -----------------------------------------------------------------------------------
+
+
+def _predicted(plan: Plan) -> Answer:
+    _, _, rest = plan.advice.partition(": ")
+    brings = rest if plan.basis is Basis.EVIDENCE and rest else (sentences.forecast(plan) or "")
+    gain = re.match(r"\+[\d.]+ ?% throughput", brings)
+    return Answer(
+        headline=verdict(plan) + (f": {gain[0]}" if gain else ""),
+        brings=f"{brings[:1].upper()}{brings[1:]}" or "Nobody knows without a model and a GPU.",
+        costs=" ".join(_costs(plan)),
+        plan=plan,
+    )
+
+
+def _costs(plan: Plan) -> Iterator[str]:
+    said = plan.forecast
+    ours, own = (said.longest_gap_s, said.default_longest_gap_s) if said else (None, None)
+    if ours and own and ours > own * 1.01:
+        yield sentences.instead("Longest gap between tokens", ours, own) + "."
+    if plan.refused.prompts:
+        yield f"{plural(plan.refused.prompts, 'prompt')} refused or cut."
+    yield _hours(plan)
+
+
+def _hours(plan: Plan) -> str:
+    found = plan.cost
+    if found is None:
+        return "Not known."
+    price = found.price_per_hour
+    paid = f", {money(found.hours * found.gpus * price)}" if price is not None else ""
+    gpus = f" on {found.gpus} GPUs" if found.gpus > 1 else ""
+    return f"The run takes {duration(found.hours)}{gpus}{paid} (predicted)."
+
+
+# -- what is set ---------------------------------------------------------------------------------
+
+
+def verdict(plan: Plan) -> str:
+    """What to do: what the evidence says, or the mode of the length rule as an order."""
+    if plan.basis is Basis.EVIDENCE:
+        return plan.advice.split(": ")[0]
+    match plan.mode:
+        case Mode.OFF:
+            return "Chunking off"
+        case Mode.CONSERVATIVE | Mode.AGGRESSIVE:
+            return f"{plan.mode.value.capitalize()} chunking{_chunk_end(plan)}"
+
+
+def _chunk_end(plan: Plan) -> str:
+    """What ends a chunk: a threshold that is set, else the budget of a step."""
+    if plan.threshold and plan.settings.long_prefill_token_threshold:
+        return f", at most {plan.threshold:,} tokens each"
+    return f", {plan.chunks.size:,} tokens a step" if plan.chunks.size else ""
+
+
+def _listed(settings: Settings) -> str:
+    return ", ".join(f"{name} {as_written(value)}" for name, value in settings.given().items())

@@ -1,0 +1,68 @@
+"""A hub that does not answer costs seconds and one sentence, not minutes of retries."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from chunkscope import network
+from tests.commands.helpers import chunkscope
+from tests.conftest import REPOSITORY
+
+PROFILE = REPOSITORY / "reports" / "example" / "profile.json"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """It takes connections, and says nothing."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_hub_that_says_nothing_is_waited_for_once(monkeypatch, silent: str) -> None:
+    assert network.PATIENCE_S == 5
+    monkeypatch.setattr(network, "PATIENCE_S", 0.05)
+    assert network.hub_problem(silent)
+
+
+def test_any_answer_is_an_answer() -> None:
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        assert network.hub_problem(f"http://127.0.0.1:{server.server_port}") is None
+
+
+@pytest.mark.parametrize(
+    "place", ["http://127.0.0.1:9", "https://no-such-host.invalid", "nonsense"]
+)
+def test_a_place_where_nobody_is_has_a_reason(place: str) -> None:
+    assert network.hub_problem(place)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("analyze", "a.jsonl", "--tokenizer", "nobody/nothing"),
+        ("recommend", PROFILE, "--model", "nobody/nothing", "--gpu", "h100"),
+    ],
+    ids=["a tokenizer", "a model"],
+)
+def test_a_command_says_it_in_one_sentence(tmp_path, monkeypatch, words) -> None:
+    (tmp_path / "a.jsonl").write_text('{"prompt": "one"}\n')
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    run = chunkscope(tmp_path, *words)
+    assert run.code == 4
+    assert run.err.splitlines()[0].startswith("error: the hub (127.0.0.1:9) cannot be reached: ")
+    assert "Retry" not in run.err
