@@ -133,7 +133,7 @@ def simulate(
     simulation = replace(simulation, command=console.command())
     simulation.save(output)
     _print(simulation, as_json=as_json)
-    console.say(f"\nwrote {output}; next: {_next(plan, sweep=sweep or find_rate)}")
+    console.say(f"\nwrote {output}; next: {_next(plan, profile, sweep=sweep or find_rate)}")
 
 
 def _print(simulation: "Simulation", *, as_json: bool) -> None:
@@ -149,7 +149,9 @@ def _print(simulation: "Simulation", *, as_json: bool) -> None:
         console.say(f"note: {line}")
 
 
-def _next(plan: Path, *, sweep: bool) -> str:
-    of_it = "" if plan == shared.PLAN else f" {shlex.quote(str(plan))}"
+def _next(plan: Path, profiles: list[Path] | None, *, sweep: bool) -> str:
+    words = [] if plan == shared.PLAN else [str(plan)]
+    words += [word for file in profiles or () for word in ("--profile", str(file))]
+    of_it = f" {shlex.join(words)}" if words else ""
     verify = f"chunkscope verify{of_it}"
     return verify if sweep else f"chunkscope simulate{of_it} --sweep, or {verify}"

@@ -385,5 +385,5 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
         reach=other.reach,
         host=assumed_host(work),
         origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
-        "taken to be like that one",
+        "assumed to be like that one",
     )

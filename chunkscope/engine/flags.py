@@ -255,17 +255,21 @@ def release(version: str | None = None) -> Release:
             hint=f"give --vllm-version between {dotted(OLDEST)} and {dotted(NEWEST)}",
         )
     newer = parsed[:2] > NEWEST[:2]
-    note = f"vLLM {text} is newer than {dotted(NEWEST)}: taken to behave like it" if newer else None
+    note = (
+        f"vLLM {text} is newer than {dotted(NEWEST)}: assuming that it behaves alike"
+        if newer
+        else None
+    )
     return Release(version=parsed, text=text, note=note)
 
 
 def _installed_release() -> Release:
     installed = installed_version()
     if installed is None:
-        note = f"no vLLM is installed here: taken to be {dotted(NEWEST)}, the newest known"
+        note = f"no vLLM is installed here: assuming {dotted(NEWEST)} (newest known)"
         return Release(version=NEWEST, text=dotted(NEWEST), note=note)
     if installed.startswith(("0.0", "0.1.dev")):  # built from source without a tag
-        note = f"vLLM {installed} is a development build: taken to behave like {dotted(NEWEST)}"
+        note = f"vLLM {installed} is a development build: assuming {dotted(NEWEST)}"
         return Release(version=NEWEST, text=installed, note=note)
     return release(installed)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.numbers import by, share
 from chunkscope.costs.memory import Memory
 from chunkscope.engine.choices import Basis, Mode, Objective, Task
 from chunkscope.engine.deployment import OWN
@@ -137,7 +138,7 @@ def _with_safe_logprobs(p: Problem) -> tuple[Problem, Settings, Reasons]:
 
 def _proven_reasons(p: Problem, proof: Proof, decision: Decision) -> Reasons:
     text, reasons = p.deployment.release.text, {}
-    gain = f"{_percent(proof.gain)} {GAINS}" if proof.gain is not None else ""
+    gain = f"{by(proof.gain)} {GAINS}" if proof.gain is not None else ""
     for name in ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"):
         own, chosen, best = (getattr(s, name) for s in (proof.own, proof.chosen, proof.best))
         if chosen != own:
@@ -151,7 +152,7 @@ def _proven_reasons(p: Problem, proof: Proof, decision: Decision) -> Reasons:
             little = "not sure enough" if proof.doubt else "too little"
             reasons[name] = Reasoned(text=f"{said}{_shaky(proof)}, {little} to set it")
         elif own:
-            said = f"vLLM {text} takes {own:,} by itself, and nothing that was tried is better"
+            said = f"vLLM {text} takes {own:,} by itself, and nothing beats it here"
             reasons[name] = Reasoned(text=said)
     threshold = decision.threshold
     if threshold and not proof.chosen.long_prefill_token_threshold:
@@ -169,8 +170,8 @@ def _no_threshold(p: Problem, proof: Proof, threshold: int) -> Reasoned:
         return Reasoned(text=f"{said} could")
     with_it = replace(proof.own, long_prefill_token_threshold=threshold)
     gain = proof.trials.seconds(proof.own) / proof.trials.seconds(with_it) - 1
-    said = f"the policy's {threshold:,} would bring {_percent(gain)} {GAINS}"
-    return Reasoned(text=f"{said}: under {WORTH:.0%} vLLM's own stays", label=Label.PREDICTED)
+    said = f"the policy's {threshold:,} would bring {by(gain)} {GAINS}"
+    return Reasoned(text=f"{said}; under {share(WORTH)} vLLM's own stays", label=Label.PREDICTED)
 
 
 def _changed(own: Settings, chosen: Settings) -> dict[str, Value]:
@@ -178,16 +179,8 @@ def _changed(own: Settings, chosen: Settings) -> dict[str, Value]:
     return {name: value for name, value in after.items() if before.get(name) != value}
 
 
-def _percent(gain: float | None) -> str:
-    """
-    >>> _percent(0.0312), _percent(-0.0001)
-    ('+3.1%', '+0.0%')
-    """
-    return f"{round(gain or 0.0, 3) + 0.0:+.1%}"
-
-
 def _shaky(proof: Proof) -> str:
-    return f" ({_percent(proof.least)} with {proof.doubt})" if proof.doubt else ""
+    return f" ({by(proof.least)} with {proof.doubt})" if proof.doubt else ""
 
 
 def _advice(proof: Proof) -> str:
@@ -195,13 +188,14 @@ def _advice(proof: Proof) -> str:
     if changed and proof.gain is None:
         return f"Set {_named(changed)}: vLLM's own setting does not fit this GPU."
     if changed:
-        worst = f", at least {_percent(proof.least)} with {proof.doubt}" if proof.doubt else ""
-        return f"Set {_named(changed)}: {_percent(proof.gain)} {GAINS}{worst}."
+        worst = f", at least {by(proof.least)} with {proof.doubt}" if proof.doubt else ""
+        return f"Set {_named(changed)}: {by(proof.gain)} {GAINS}{worst}."
     other = _changed(proof.own, proof.best)
     if not other or proof.gain is None:
         return f"Change nothing: {_nearest(proof)}."
-    said = f"{_named(other)} would gain {_percent(proof.gain)}{_shaky(proof)}"
-    return f"Change nothing: the best alternative, {said}, is not worth setting."
+    but = f", but {by(proof.least)} with {proof.doubt}" if proof.doubt else " only"
+    said = f"the best alternative, {_named(other)}, would gain {by(proof.gain)}{but}"
+    return f"Change nothing: {said} (simulated, not measured)."
 
 
 def _nearest(proof: Proof) -> str:
@@ -210,9 +204,10 @@ def _nearest(proof: Proof) -> str:
     others = [row for row in proof.rows if row.name != OWN_NAME]
     fastest = min(others, key=lambda row: row.makespan_s, default=None)
     if fastest is None or fastest.makespan_s >= own:
-        return "no setting that was tried is faster than vLLM's own"
-    gain = _percent(own / fastest.makespan_s - 1)
-    return f"the best alternative, {fastest.name}, would gain {gain} {GAINS}"
+        return "nothing beats vLLM's default here"
+    gain = own / fastest.makespan_s - 1
+    but = ", but not in every case that was tried" if gain >= WORTH else ""
+    return f"the best alternative, {fastest.name}, would gain {by(gain)} {GAINS}{but}"
 
 
 def _named(changed: dict[str, Value]) -> str:

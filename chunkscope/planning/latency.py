@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.numbers import by
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
@@ -52,7 +53,7 @@ def smooth(p: Problem, *, cap: int | None) -> Smooth:
             why = f"with {2 * running:,}, preempted requests would wait {gap:,.1f} s (simulated)"
         else:
             gain = trials.seconds(first) / trials.seconds(found) - 1
-            why = f"{gain:+.0%} throughput over {first.max_num_seqs:,} requests at once (simulated)"
+            why = f"{by(gain)} throughput over {first.max_num_seqs:,} requests at once (simulated)"
         seqs = Argument.chosen("max_num_seqs", running, p.own.max_num_seqs, why, Label.PREDICTED)
     gaps = [_ms(_longest_gap(trials, one)) for one in (found, p.own)]
     said = f"the longest gap between tokens is {gaps[0]} instead of {gaps[1]} (simulated)"

@@ -122,13 +122,13 @@ def decide(
 
 def _mode(longest: int, p95: float, cuts: Cuts) -> tuple[Mode, str]:
     if longest < cuts.off_below:
-        return Mode.OFF, f"the longest prompt has {longest:,} tokens, under {cuts.off_below:,}"
+        return Mode.OFF, f"the longest prompt has {longest:,} tokens (limit {cuts.off_below:,})"
     if p95 < cuts.conservative_threshold:
         return Mode.CONSERVATIVE, (
-            f"the longest prompt has {longest:,} tokens (>= {cuts.off_below:,}), "
-            f"but p95 is {p95:,.0f}, under {cuts.conservative_threshold:,}"
+            f"the longest prompt has {longest:,} tokens (limit {cuts.off_below:,}), "
+            f"but p95 only {p95:,.0f} (limit {cuts.conservative_threshold:,})"
         )
-    return Mode.AGGRESSIVE, f"p95 is {p95:,.0f} tokens, not under {cuts.conservative_threshold:,}"
+    return Mode.AGGRESSIVE, f"p95 is {p95:,.0f} tokens (limit {cuts.conservative_threshold:,})"
 
 
 def _threshold(mode: Mode, p95: float, cuts: Cuts) -> int | None:

@@ -387,7 +387,7 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
         found += [shared] if shared else []
         if p.requests.sent_in is SendOrder.LONGEST:
             why = "as asked" if p.requests.order else "as lm-eval sends its tasks together"
-            found.append(f"requests are taken to be sent longest first, {why}")
+            found.append(f"assuming that requests are sent longest first, {why}")
     if shape and (doubt := tokenizer_doubt(profile.tokenizer, shape)):
         found.append(doubt)
     if shape and (unlike := unlike_measured(shape)):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from chunkscope.artefacts.numbers import share
 from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.lengths.profile import DatasetProfile, together
 from chunkscope.lengths.reuse_together import reuse_together
@@ -49,7 +50,7 @@ def shared_sentence(
     found = reuse_together([dataset.prefixes for dataset in datasets if dataset.prefixes])
     tokens = max(1, sum(dataset.lengths.total for dataset in datasets))
     read, unread = found.cached_tokens / tokens, found.unread_tokens / tokens
-    what = f"{read or unread:.0%} of the prompts' tokens are those of an earlier prompt"
+    what = f"{share(read or unread)} of the prompts' tokens are those of an earlier prompt"
     if shared_prefix is not None:
         what = f"all prompts begin with the same {shared_prefix:,} tokens, as asked"
         read, unread = float(shared_prefix > 0), 0.0

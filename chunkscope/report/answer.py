@@ -166,14 +166,15 @@ def verdict(plan: Plan) -> str:
         case Mode.OFF:
             return "Chunking off"
         case Mode.CONSERVATIVE | Mode.AGGRESSIVE:
-            return f"{plan.mode.value.capitalize()} chunking{_chunk_end(plan)}"
+            return _chunks(plan)
 
 
-def _chunk_end(plan: Plan) -> str:
+def _chunks(plan: Plan) -> str:
     """What ends a chunk: a threshold that is set, else the budget of a step."""
     if plan.threshold and plan.settings.long_prefill_token_threshold:
-        return f", at most {plan.threshold:,} tokens each"
-    return f", {plan.chunks.size:,} tokens a step" if plan.chunks.size else ""
+        return f"Cap prefill chunks at {plan.threshold:,} tokens"
+    size = plan.chunks.size
+    return f"Read prompts in chunks of up to {size:,} tokens" if size else "Leave chunking on"
 
 
 def _listed(settings: Settings) -> str:

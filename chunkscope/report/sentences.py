@@ -180,11 +180,12 @@ def instead(what: str, mine: float | None, other: float | None) -> str:
 def length_rule(plan: "Plan") -> str:
     """The policy's word as what it is: a description of the data, each part explained."""
     said = plan.decision
-    threshold = f", threshold {said.threshold:,}" if said.threshold else ""
-    prompts = {"disabled": "no prompt is", "selective": "some prompts are"}
-    rate = f"{prompts.get(said.chunks.rate, 'every prompt is')} over it"
-    over = f" ({rate})" if said.threshold else ""
-    return f"By lengths alone the rule says {said.mode}{threshold}{over}: {said.reason}."
+    what = "switch chunking off"
+    if said.threshold:
+        prompts = {"disabled": "no prompt is", "selective": "some prompts are"}
+        rate = f"{prompts.get(said.chunks.rate, 'every prompt is')} longer"
+        what = f"cap chunks at {said.threshold:,} tokens ({said.mode}: {rate})"
+    return f"By lengths alone the rule would {what}, because {said.reason}."
 
 
 def preemptions(plan: "Plan") -> str | None:
@@ -265,9 +266,9 @@ def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:
         return f"Against {name}: {'; '.join(filter(None, (first, instead('p99 gap', *gaps))))}."
     shorter = 1 - run.makespan_s / other.makespan_s
     if abs(shorter) < WORTH:
-        return f"The makespan is within {WORTH:.0%} of that with {name}: no difference there."
+        return f"All requests take as long as with {name}, within {share(WORTH)}."
     word = "shorter" if shorter > 0 else "longer"
-    return f"The makespan is {abs(shorter):.0%} {word} than with {name}."
+    return f"All requests take {share(abs(shorter))} {word} than with {name}."
 
 
 def kept(run: "SimulatedRun") -> str:

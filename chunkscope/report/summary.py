@@ -96,7 +96,7 @@ def _why(plan: Plan) -> Iterator[str]:
         yield plan.advice
         yield sentences.length_rule(plan)
     else:
-        yield f"Because {plan.decision.reason}."
+        yield f"{plan.decision.reason[0].upper()}{plan.decision.reason[1:]}."
     for reason in plan.adjustments:
         yield f"But {reason.text}."
     limit = next((a for a in plan.arguments if a.name == "long_prefill_token_threshold"), None)

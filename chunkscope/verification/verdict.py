@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_P99, MAKESPAN, TIGHTEST_LIMIT, Figure
-from chunkscope.artefacts.numbers import NOT_MEASURED
+from chunkscope.artefacts.numbers import NOT_MEASURED, by, share
 from chunkscope.engine.choices import Objective
 from chunkscope.planning.problem import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
@@ -101,7 +101,7 @@ def _nothing_to_set(plan: Run, others: Sequence[Run], goal: Figure) -> str:
 
 def _tie(plan: Run, default: Run, goal: Figure) -> str:
     flags = list(_own_args(plan))
-    enough = f"{WORTH_ROOM:.0%} of it" if goal is TIGHTEST_LIMIT else f"{WORTH:.0%}"
+    enough = f"{share(WORTH_ROOM)} of it" if goal is TIGHTEST_LIMIT else share(WORTH)
     why = "within the spread" if is_tie(plan, default, goal) else f"less than {enough}"
     return (
         f"The {'flag' if len(flags) == 1 else 'flags'} can go: {goal.title} "
@@ -132,8 +132,11 @@ def _beside(run: Run, plan: Run, goal: Figure) -> str:
         return f"{run.setting} is a tie ({_change(run, plan, goal)}, within the spread)"
     if goal is TIGHTEST_LIMIT:
         return f"{run.setting} uses {_said(run, goal)}"
-    word = "longer" if found > 1 else "shorter"
-    return f"{run.setting} takes {abs(found - 1):.1%} {word}"
+    if goal is not MAKESPAN:
+        word = "longer" if found > 1 else "shorter"
+        return f"{run.setting}: {goal.title} {share(abs(found - 1))} {word}"
+    word = "slower" if found > 1 else "faster"
+    return f"{run.setting} is {share(abs(found - 1))} {word}"
 
 
 def _advice(best: Run, plan: Run, goal: Figure) -> str:
@@ -150,7 +153,7 @@ def _to_use(run: Run) -> str:
 
 
 def _change(run: Run, other: Run, goal: Figure) -> str:
-    return f"{round((ratio(run, other, goal) or 1) - 1, 3) + 0.0:+.1%}"  # never -0.0%
+    return by((ratio(run, other, goal) or 1) - 1)
 
 
 def _said(run: Run, goal: Figure) -> str:
@@ -158,5 +161,5 @@ def _said(run: Run, goal: Figure) -> str:
     if found is None:
         return NOT_MEASURED
     if goal is TIGHTEST_LIMIT:
-        return f"{found:.0%}"  # over 100 % it is broken
+        return f"{found:.0%}".replace("%", " %")  # over 100 % it is broken
     return f"{found:,.2f} s" if found >= 1 else f"{found * 1000:,.1f} ms"

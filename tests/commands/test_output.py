@@ -343,10 +343,9 @@ def test_the_next_step_names_the_file_that_was_just_written(tmp_path: Path) -> N
     assert f"$({again} --emit vllm-args)" in run.err
     simulate = ("simulate", "my plans/plan.json", "--profile", "other.json", "-o", "s.json")
     run = chunkscope_here(tmp_path, *simulate)
-    assert run.err.endswith(
-        "wrote s.json; next: chunkscope simulate 'my plans/plan.json' --sweep, or chunkscope verify "
-        "'my plans/plan.json'\n"
-    )
+    of_it = "'my plans/plan.json' --profile other.json"
+    after = f"chunkscope simulate {of_it} --sweep, or chunkscope verify {of_it}"
+    assert run.err.endswith(f"wrote s.json; next: {after}\n")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "."])
@@ -356,10 +355,8 @@ def test_data_where_a_profile_is_wanted_is_told_apart(tmp_path: Path, name: str)
     (tmp_path / "a.csv").write_text("prompt\none\n")
     run = chunkscope_here(tmp_path, "recommend", name)
     assert run.code == 3
-    assert run.err == (
-        f"error: {name} is data, not a profile\n\nhint: count it first: `chunkscope analyze {name}`, "
-        "then `chunkscope recommend`\n"
-    )
+    hint = f"count it first: `chunkscope analyze {name}`, then `chunkscope recommend`"
+    assert run.err == f"error: {name} is data, not a profile\n\nhint: {hint}\n"
 
 
 def test_short_options_for_help_and_the_version(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def memory_table(memory: Memory) -> Table:
     table.add_row(
         "KV cache", f"{memory.kv_cache_gib:.2f}", f"predicted: {memory.kv_cache_tokens:,} tokens"
     )
-    of = f"of {memory.total_gib:.1f} GiB, which vLLM may use to {memory.requested_gib:.1f}"
+    of = f"of {memory.total_gib:.1f} GiB; vLLM may use {memory.requested_gib:.1f}"
     table.add_row("all together", f"{memory.requested_gib:.2f}", of, style="bold")
     return table
 
