@@ -107,10 +107,10 @@ def change(old: float | None, new: float | None) -> str:
 def by(part: float | None) -> str:
     """How much more or less, as a part of what it was.
 
-    >>> by(0.0312), by(-0.209), by(-0.00001), by(None)
+    >>> by(0.0312), by(-0.209), by(-0.0004), by(None)
     ('+3.1 %', '-21 %', '0 %', '0 %')
     """
-    part = round(part or 0.0, 4)
+    part = round(part or 0.0, 3)
     return f"{'+' if part > 0 else '-' if part < 0 else ''}{share(abs(part))}"
 
 

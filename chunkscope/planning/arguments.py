@@ -18,7 +18,7 @@ from chunkscope.planning.memory_fit import with_room
 from chunkscope.planning.plan import Argument
 from chunkscope.planning.policy import Decision
 from chunkscope.planning.problem import LADDER, WORTH, Problem, round_up
-from chunkscope.planning.proof import OWN_NAME, Proof, weigh
+from chunkscope.planning.proof import BEST_NAME, OWN_NAME, Proof, weigh
 from chunkscope.planning.search import Trials, trials_of
 
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
@@ -191,11 +191,10 @@ def _advice(proof: Proof) -> str:
         worst = f", at least {by(proof.least)} with {proof.doubt}" if proof.doubt else ""
         return f"Set {_named(changed)}: {by(proof.gain)} {GAINS}{worst}."
     other = _changed(proof.own, proof.best)
-    if not other or proof.gain is None:
+    if not other or not proof.doubt:
         return f"Change nothing: {_nearest(proof)}."
-    but = f", but {by(proof.least)} with {proof.doubt}" if proof.doubt else " only"
-    said = f"the best alternative, {_named(other)}, would gain {by(proof.gain)}{but}"
-    return f"Change nothing: {said} (simulated, not measured)."
+    but = f"{by(proof.gain)} {GAINS}, but {by(proof.least)} with {proof.doubt}"
+    return f"Change nothing: the best alternative, {_named(other)}, would gain {but}."
 
 
 def _nearest(proof: Proof) -> str:
@@ -207,7 +206,10 @@ def _nearest(proof: Proof) -> str:
         return "nothing beats vLLM's default here"
     gain = own / fastest.makespan_s - 1
     but = ", but not in every case that was tried" if gain >= WORTH else ""
-    return f"the best alternative, {fastest.name}, would gain {by(gain)} {GAINS}{but}"
+    name = fastest.name
+    if name == BEST_NAME:
+        name = _named(_changed(proof.own, proof.best))
+    return f"the best alternative, {name}, would gain {by(gain)} {GAINS}{but}"
 
 
 def _named(changed: dict[str, Value]) -> str:

@@ -229,7 +229,7 @@ def _swept(
 
 def _takes(c: Circumstances, args: EngineArgs) -> bool:
     try:
-        check_requests(c.requests, args)
+        check_requests(c.requests, args, c.rules)
     except InputError:
         return False
     return True

@@ -23,7 +23,7 @@ MOST = 3  # figures that got worse, on the first screen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class FinalAnswer:
     """`plan` has the arguments to use: those of the plan, or of what did better than it."""
 
     headline: str
@@ -33,7 +33,7 @@ class Answer:
     overruled: str | None = None
 
 
-def answer(plan: Plan, verification: Verification | None) -> Answer:
+def answer(plan: Plan, verification: Verification | None) -> FinalAnswer:
     ours = verification.run(PLAN) if verification else None
     if verification is None or ours is None:
         return _predicted(plan)
@@ -44,7 +44,7 @@ def answer(plan: Plan, verification: Verification | None) -> Answer:
     default = verification.run(DEFAULT)
     if not ours.ok or default is None or default is ours or not default.ok:
         return _kept(plan, verification)
-    return Answer(
+    return FinalAnswer(
         headline=verdict(plan) + _gain(plan, verification, ours, default),
         brings=_instead(plan, verification, ours, default, "vLLM's default"),
         costs=_worse(ours, default),
@@ -55,7 +55,7 @@ def answer(plan: Plan, verification: Verification | None) -> Answer:
 # -- measured ------------------------------------------------------------------------------------
 
 
-def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> Answer:
+def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> FinalAnswer:
     winner = plan.instead(Settings.of(best.args))
     is_default = DEFAULT in (best.setting, *best.same_as)
     named = "vLLM's default" if is_default else best.setting
@@ -65,7 +65,7 @@ def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> Ans
         over = verification.run(DEFAULT)
         headline = f"Set {_listed(winner.settings)}"
         headline += _gain(plan, verification, best, over) if over is not None and over.ok else ""
-    return Answer(
+    return FinalAnswer(
         headline=headline,
         brings=_instead(plan, verification, best, ours, "the plan") or f"{named} runs.",
         costs=_worse(best, ours),
@@ -75,11 +75,11 @@ def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> Ans
     )
 
 
-def _can_go(plan: Plan, verification: Verification) -> Answer:
+def _can_go(plan: Plan, verification: Verification) -> FinalAnswer:
     left = {n: v for n, v in plan.settings.given().items() if n not in verification.can_go}
     winner = plan.instead(Settings.of(left))
     flags = ", ".join(verification.can_go)
-    return Answer(
+    return FinalAnswer(
         headline=f"Set {_listed(winner.settings)}" if left else "Change nothing",
         brings="On the engine vLLM's default did as well as the plan.",
         costs="Nothing.",
@@ -89,12 +89,12 @@ def _can_go(plan: Plan, verification: Verification) -> Answer:
     )
 
 
-def _kept(plan: Plan, verification: Verification) -> Answer:
+def _kept(plan: Plan, verification: Verification) -> FinalAnswer:
     """The plan is vLLM's default, or there is nothing to hold it against."""
     said = verification.verdict or "There is no verdict yet."
     brings = said[:1].upper() + said[1:].split(". Against ")[0].rstrip(".") + "."
     costs = "Nothing: it is vLLM's default." if not plan.settings.given() else _hours(plan)
-    return Answer(headline=verdict(plan), brings=brings, costs=costs, plan=plan)
+    return FinalAnswer(headline=verdict(plan), brings=brings, costs=costs, plan=plan)
 
 
 def _gain(plan: Plan, v: Verification, run: Run, other: Run, over: str = "") -> str:
@@ -123,11 +123,11 @@ def _worse(run: Run, other: Run) -> str:
 # -- predicted -----------------------------------------------------------------------------------
 
 
-def _predicted(plan: Plan) -> Answer:
+def _predicted(plan: Plan) -> FinalAnswer:
     _, _, rest = plan.advice.partition(": ")
     brings = rest if plan.basis is Basis.EVIDENCE and rest else (sentences.forecast(plan) or "")
     gain = re.match(r"\+[\d.]+ ?% throughput", brings)
-    return Answer(
+    return FinalAnswer(
         headline=verdict(plan) + (f": {gain[0]}" if gain else ""),
         brings=f"{brings[:1].upper()}{brings[1:]}" or "Nobody knows without a model and a GPU.",
         costs=" ".join(_costs(plan)),

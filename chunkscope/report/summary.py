@@ -11,7 +11,7 @@ from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
-from chunkscope.report.answer import Answer, answer
+from chunkscope.report.answer import FinalAnswer, answer
 from chunkscope.report.runs import fate
 from chunkscope.verification.outcomes import against
 from chunkscope.verification.result import Run, Verification
@@ -32,7 +32,7 @@ class Summary:
     basis: Label | None = None
     basis_text: str = ""
     overruled: str | None = None
-    answer: Answer | None = None  # None without a plan
+    answer: FinalAnswer | None = None  # None without a plan
     mixed: tuple[str, ...] = ()  # artefacts that are not of the same data
     cautions: tuple[str, ...] = ()
 

@@ -499,7 +499,7 @@ def few_shot_profile(shared: int, *, unread: int = 0):
 @pytest.mark.parametrize(
     ("made", "options", "said"),
     [
-        (few_shot_profile(300), {}, "75% of the prompts' tokens are those of an earlier prompt: "),
+        (few_shot_profile(300), {}, "75 % of the prompts' tokens are those of an earlier prompt: "),
         (few_shot_profile(10), {}, None),
         (few_shot_profile(0, unread=300), {}, "; vLLM reads them again"),
         (few_shot_profile(300), {"task": Task.LOGLIKELIHOOD}, "; vLLM reads them again"),

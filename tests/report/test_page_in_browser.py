@@ -532,7 +532,7 @@ def test_it_prints_whole_and_on_white(show: Opener, hundred: Path) -> None:
 def test_the_numbers_are_there_without_javascript(show: Opener, everything: Path) -> None:
     page = show(everything, java_script_enabled=False).page
     text = page.inner_text("body")
-    for figure in ("Aggressive chunking", "--max-model-len 33792", "911,104", "out of memory"):
+    for figure in ("Cap prefill chunks", "--max-model-len 33792", "911,104", "out of memory"):
         assert figure in text
 
 

@@ -31,7 +31,7 @@ from tests.report.examples import repeated, run, worker
 
 def test_a_plan_that_nobody_ran_is_predicted(tmp_path: Path) -> None:
     summary = summarize(load_findings(examples.write(tmp_path, found=examples.profile())))
-    assert summary.headline.startswith("Aggressive chunking, ")
+    assert summary.headline.startswith("Cap prefill chunks at ")
     assert summary.title == "llama-3.1-8b on NVIDIA H200"
     assert summary.basis is Label.PREDICTED
     assert (
@@ -73,7 +73,7 @@ def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
     summary = summarize(load_findings(folder))
     assert summary.headline == "Keep vLLM's default"
     assert summary.overruled is not None
-    assert summary.overruled.startswith("The plan said: Aggressive chunking, ")
+    assert summary.overruled.startswith("The plan said: Cap prefill chunks at ")
     assert summary.overruled.endswith(
         "On the engine vLLM's default did better. Copy gives what did better: --max-model-len 23552"
     )
@@ -112,9 +112,9 @@ def test_the_headline_names_what_ends_a_chunk(tmp_path: Path) -> None:
         return replace(plan, threshold=7_000, arguments=tuple(changed.values()))
 
     set_one, of_budget = threshold(7_000, set=True), threshold(0, set=False)
-    assert verdict(set_one) == "Aggressive chunking, at most 7,000 tokens each"
+    assert verdict(set_one) == "Cap prefill chunks at 7,000 tokens"
     size = f"{plan.chunks.size:,}"
-    assert verdict(of_budget) == f"Aggressive chunking, {size} tokens a step"
+    assert verdict(of_budget) == f"Read prompts in chunks of up to {size} tokens"
 
 
 def test_what_is_better_comes_before_what_is_worse() -> None:

@@ -23,7 +23,7 @@ def test_a_plan_that_ties_with_the_default_need_not_be_set() -> None:
     assert (found.better, found.can_go) == (None, ("max_num_batched_tokens",))
     assert found.verdict == (
         "The flag can go: time for all requests 10.00 s with max_num_batched_tokens and 10.05 s "
-        "with vLLM's default (-0.5%, within the spread). Against default, a tie in all else."
+        "with vLLM's default (-0.5 %, within the spread). Against default, a tie in all else."
     )
 
 
@@ -33,7 +33,7 @@ def test_less_than_three_per_cent_is_a_tie_however_steady_the_repeats() -> None:
     steady = run("plan", 10.0, 9.99, 10.01)
     found = verdict(steady, little)
     assert found.can_go
-    assert "10.25 s with vLLM's default (-2.4%, less than 3%)" in found.verdict
+    assert "10.25 s with vLLM's default (-2.4 %, less than 3 %)" in found.verdict
     assert verdict(steady, enough).can_go == ()
 
 
@@ -55,7 +55,7 @@ def test_a_plan_that_wins_is_kept_and_what_it_costs_is_said() -> None:
     assert (found.better, found.can_go) == (None, ())
     assert found.verdict.startswith(
         "Keep the plan: time for all requests 10.00 s instead of 12.50 s with vLLM's default "
-        "(-20.0%); off: out of memory. Against default, better: output tokens per second"
+        "(-20 %); off: out of memory. Against default, better: output tokens per second"
     )
     assert "worse: median gap between tokens 10.0 ms instead of 5.00 ms" in found.verdict
 
@@ -66,7 +66,7 @@ def test_a_plan_that_loses_is_told_so_with_the_arguments_to_use() -> None:
     assert (found.better, found.can_go) == ("default", ())
     assert found.verdict.startswith(
         "vLLM's default is better than the plan: time for all requests 9.00 s instead of 10.00 s "
-        "(-10.0%). It needs no flag. Against plan, better: "
+        "(-10 %). It needs no flag. Against plan, better: "
     )
     assert "longest gap between tokens 200 ms instead of 40.0 ms (+400 %)" in found.verdict
 
@@ -91,8 +91,8 @@ def test_a_plan_that_is_the_default_changes_nothing() -> None:
     found = verdict(own, run("off", 12.0, 11.9, 12.1))
     assert (found.better, found.can_go) == (None, ())
     assert found.verdict == (
-        "Change nothing: the plan is vLLM's default, time for all requests 10.00 s; off takes "
-        "20.0% longer."
+        "Change nothing: the plan is vLLM's default, time for all requests 10.00 s; off is "
+        "20 % slower."
     )
     assert verdict(own, run("off", 9.0, 8.9, 9.1)).better == "off"
 
@@ -101,8 +101,8 @@ def test_a_plan_that_is_the_default_changes_nothing() -> None:
     ("other", "why"),
     [
         pytest.param(run("off", 9.8, 9.7, 9.95), "off is a tie", id="the spreads overlap"),
-        pytest.param(run("off", 9.75, 9.74, 9.76), "off takes 2.5% shorter", id="less than 3 %"),
-        pytest.param(run("off", 12.0, 11.9, 12.1), "off takes 20.0% longer", id="slower"),
+        pytest.param(run("off", 9.75, 9.74, 9.76), "off is 2.5 % faster", id="less than 3 %"),
+        pytest.param(run("off", 12.0, 11.9, 12.1), "off is 20 % slower", id="slower"),
         pytest.param(failed("off"), "off: out of memory", id="it did not run"),
         pytest.param(failed("default"), "default: out of memory", id="the default did not run"),
     ],
@@ -191,7 +191,7 @@ def test_a_plan_that_keeps_limits_the_default_breaks_stays_though_it_is_slower()
     found = by_limits(kept, using(run("default", 10.0, 9.9, 10.1), 3.16, 3.0, 3.2))
     assert (found.better, found.can_go) == (None, ())
     assert found.verdict.startswith(
-        "Keep the plan: use of the tightest limit (100 % keeps it) 84% instead of 316% with "
+        "Keep the plan: use of the tightest limit (100 % keeps it) 84 % instead of 316 % with "
         "vLLM's default"
     )
     assert "worse: time for all requests 12.0 s instead of 10.0 s (+20 %)" in found.verdict
@@ -209,4 +209,4 @@ def test_a_row_with_more_room_is_better_than_the_plan() -> None:
         using(PLAN, 1.3, 1.2, 1.4), using(run("default", 20.0, 19.0, 21.0), 0.5, 0.5, 0.5)
     )
     assert found.better == "default"
-    assert "50% instead of 130%" in found.verdict
+    assert "50 % instead of 130 %" in found.verdict
