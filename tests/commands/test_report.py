@@ -40,7 +40,7 @@ def test_the_page_goes_beside_the_artefacts_and_a_summary_to_the_terminal(place:
     run = report(place)
     assert run.returncode == 0, run.stderr
     assert (place / "reports" / "report.html").read_text().startswith("<!DOCTYPE html>")
-    assert run.stdout.startswith("Aggressive chunking, ")
+    assert run.stdout.startswith("Cap prefill chunks at ")
     for words in (
         "Measured on NVIDIA H200, vLLM 0.24.0, dummy weights",
         " ".join(Plan.load(place / "reports" / "plan.json").cli_args()),
@@ -55,7 +55,7 @@ def test_the_page_goes_beside_the_artefacts_and_a_summary_to_the_terminal(place:
 
 def test_markdown_and_json_go_to_stdout_and_nothing_else_does(place: Path) -> None:
     markdown = report(place, "--format", "md")
-    assert markdown.stdout.startswith("## chunkscope: Aggressive chunking")
+    assert markdown.stdout.startswith("## chunkscope: Cap prefill chunks at ")
     assert markdown.stderr == ""
     joined = json.loads(report(place, "--format", "json").stdout)
     assert joined["schema"] == "chunkscope/report/1"
