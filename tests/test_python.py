@@ -107,6 +107,9 @@ def test_options_take_names_days_and_single_words(tmp_path: Path) -> None:
     )
     assert [(d.name, d.field) for d in profile.datasets] == [("mine", "question")]
     assert chunkscope.VerifyOptions(against="off").against == ("off",)
+    (tmp_path / "shots.txt").write_text("Answer this.")
+    (file,) = AnalyzeOptions(prefix_files=tmp_path / "shots.txt").prefix_files
+    assert file.content == "Answer this."
 
 
 def test_emit_is_what_the_command_prints() -> None:

@@ -7,6 +7,7 @@ exceptions are listed here, each with its reason.
 
 import datetime
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -54,6 +55,11 @@ class AnalyzeOptions:
                 object.__setattr__(self, name, path_of(given))
         if isinstance(self.chat_date, str):
             object.__setattr__(self, "chat_date", day(self.chat_date))
+        given_files: Any = self.prefix_files
+        is_one = isinstance(given_files, str | os.PathLike | PrefixFile)
+        files = (given_files,) if is_one else tuple(given_files)
+        made = [f if isinstance(f, PrefixFile) else PrefixFile.given(os.fspath(f)) for f in files]
+        object.__setattr__(self, "prefix_files", tuple(made))
         for name in ("include", "exclude", "names"):
             object.__setattr__(self, name, several(getattr(self, name)))
 

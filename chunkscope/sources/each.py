@@ -20,9 +20,10 @@ class EachSelection(Selection):
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         positions: list[int] = []
         records: list[Any] = []
+        answers = self.output.key if self.output else None
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
-                made = list(spread(record, self.lists))
+                made = list(spread(record, self.lists, answers))
             except UnusableError as error:
                 problems.bad(position, str(error))
                 continue
@@ -50,8 +51,8 @@ def each(lists: Sequence[FieldPath], one: Selection, *notes: str) -> EachSelecti
     )
 
 
-def spread(record: Any, lists: Sequence[FieldPath]) -> Iterator[Any]:
-    """The record once for each element, which stands where the list was.
+def spread(record: Any, lists: Sequence[FieldPath], answers: str | None = None) -> Iterator[Any]:
+    """The record once for each element, which stands where the list was, beside its answer.
 
     >>> list(spread({"doc": "d", "q": ["a", "b"]}, [FieldPath.to("q")]))
     [{'doc': 'd', 'q': 'a'}, {'doc': 'd', 'q': 'b'}]
@@ -63,8 +64,13 @@ def spread(record: Any, lists: Sequence[FieldPath]) -> Iterator[Any]:
     elements = path.get(record)
     if not isinstance(elements, list):
         raise UnusableError(f'field "{path.text}" is {describe(elements)}, not a list')
-    for element in elements:
-        yield from spread(_with(record, path.steps, element), lists[1:])
+    beside = record.get(answers) if answers != path.key else None
+    paired = beside if isinstance(beside, list) and len(beside) == len(elements) else None
+    for place, element in enumerate(elements):
+        one = _with(record, path.steps, element)
+        if paired is not None:
+            one = {**one, answers: paired[place]}
+        yield from spread(one, lists[1:], answers if paired is None else None)
 
 
 def spread_head(head: Sequence[Any], lists: Sequence[FieldPath]) -> list[Any]:

@@ -154,8 +154,8 @@ def _need_process_groups() -> None:
 
 def verify_endpoint(
     url: str,
-    plan: Plan,
-    profile: Profile,
+    plan: Plan | Name,
+    profile: Profile | Name,
     *,
     model: str | None = None,
     key: str | None = None,
@@ -165,6 +165,7 @@ def verify_endpoint(
     """One row: the server as it is. The key is sent to it and kept nowhere."""
     from chunkscope.verification.endpoint.session import measure_endpoint
 
+    plan, profile = Plan.given(plan), Profile.given(profile)
     options, report = options or VerifyOptions(), report or Report()
     workload, prompts = workload_for(plan, profile, options)
     machine, subject, run = measure_endpoint(

@@ -405,6 +405,9 @@ def test_every_instruction_of_l_eval_is_a_prompt_after_its_document(tmp_path: Pa
     run = analyze(tmp_path, "leval.jsonl")
     assert run.dataset["histogram"] == analyze(tmp_path, "sent.jsonl").dataset["histogram"]
     assert 'one prompt for each of "instructions", after "input"' in run.err
+    answered = analyze(tmp_path, "leval.jsonl", "--output-field", "outputs")
+    assert answered.dataset["output_tokens"]["count"] == 6
+    assert answered.dataset["output_tokens"]["max"] == 1
 
 
 # --- one prompt each, nulls, lists and objects -------------------------------------------------
