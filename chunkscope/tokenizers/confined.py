@@ -181,4 +181,6 @@ def _limit(limits: Limits | None) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = limits.memory if limits else most
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)  # there may be less to begin with
     resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
