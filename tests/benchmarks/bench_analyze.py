@@ -324,8 +324,8 @@ def measure(case: Case, tokenizer: str, options: argparse.Namespace) -> Measured
         flags=case.flags,
     )  # fmt: skip
     peers = [name for name in case.peers if options.peers or name not in OF_THEIR_OWN]
-    if not case.is_first_run:  # used once, prepared once
-        for _ in range(2):
+    if not case.is_first_run:  # with little text it is used once before it is prepared
+        for _ in range(1 if corpus.text_mb > 8 else 2):
             commands.chunkscope()
     ours: list[Run] = []
     theirs: dict[str, list[Run]] = {name: [] for name in peers}
