@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from chunkscope.errors import StillRunning
 
@@ -31,12 +31,18 @@ class Watch:
     def __init__(self, what: str) -> None:
         self._what = what
         self._before = _resident_bytes()
+        self._awaited: dict[Future[Any], int] = {}  # memory is everybody's: all that is on its way
         self.gave_up = False
 
     def result(self, future: "Future[T]", chars: int) -> T:
         """What a job with so many characters makes. StillRunning when it takes too much."""
-        seconds = SECONDS + chars / CHARS_A_SECOND
-        memory = MEMORY + MEMORY_PER_CHAR * chars
+        self._awaited[future] = chars
+        try:
+            return self._result(future, SECONDS + chars / CHARS_A_SECOND)
+        finally:
+            del self._awaited[future]
+
+    def _result(self, future: "Future[T]", seconds: float) -> T:
         began, computed = time.monotonic(), time.process_time()
         while True:
             try:
@@ -50,6 +56,7 @@ class Watch:
             if waited > seconds and busy:
                 self.gave_up = True
                 raise StillRunning(f"{self._what} takes longer than {seconds:.0f} s", hint=_HINT)
+            memory = MEMORY + MEMORY_PER_CHAR * sum(list(self._awaited.values()))
             if _resident_bytes() - self._before > memory:
                 self.gave_up = True
                 gib = memory / (1 << 30)
