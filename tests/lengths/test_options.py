@@ -66,7 +66,7 @@ NOTHING = Profile(
 ONLY_IN_PYTHON = {"prefix"}
 # What the command line has besides: how the result is shown and kept, and a tokenizer by its model.
 SHOWN = {"paths", "model", "skip_bad_rows", "as_json", "quiet", "output_format", "output"}
-SHOWN |= {"export_trace", "trace_block", "shard", "ray"}
+SHOWN |= {"export_trace", "trace_block", "shard", "ray", "_shared_cache"}
 
 
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> AnalyzeOptions:
