@@ -399,13 +399,13 @@ def test_a_file_that_vanishes_after_it_was_found_is_said(
 ) -> None:
     write_jsonl(tmp_path / "data" / "stays.jsonl", prompts())
     goes = write_jsonl(tmp_path / "data" / "goes.jsonl", prompts())
-    opening = readers.open_bytes
+    opening = readers.open_raw
 
-    def vanish(place: Any, **how: Any) -> Any:
+    def vanish(*place: Any, **how: Any) -> Any:
         goes.unlink(missing_ok=True)
-        return opening(place, **how)
+        return opening(*place, **how)
 
-    monkeypatch.setattr(readers, "open_bytes", vanish)
+    monkeypatch.setattr(readers, "open_raw", vanish)
     run = analyze(tmp_path, "data", "--no-cache")
     assert run.code == 3
     assert "error: goes: data/goes.jsonl is gone" in run.err
@@ -418,15 +418,15 @@ def test_a_file_that_grows_while_it_is_read_counts_as_it_was(
     """Its last line may be half written, which is nobody's mistake; and it is not remembered."""
     log = write_jsonl(tmp_path / "log.jsonl", prompts(4))
     whole = log.read_bytes()
-    opening = readers.open_bytes
+    opening = readers.open_raw
 
-    def grow(place: Any, **how: Any) -> Any:
-        stream = opening(place, **how)
+    def grow(*place: Any, **how: Any) -> Any:
+        stream = opening(*place, **how)
         log.write_bytes(whole + b'{"prompt": "added"}\n' * 3)
         return stream
 
     log.write_bytes(whole[:-5])
-    monkeypatch.setattr(readers, "open_bytes", grow)
+    monkeypatch.setattr(readers, "open_raw", grow)
     first = analyze(tmp_path, "log.jsonl")
     assert (first.code, first.dataset["rows"]) == (0, 3)
     monkeypatch.undo()
