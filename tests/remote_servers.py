@@ -1,5 +1,6 @@
 """Real servers on this machine for files on other machines: an S3 server, and a web server."""
 
+import gc
 import logging
 import os
 import threading
@@ -40,6 +41,7 @@ def s3_environment(address: str, **more: str) -> Iterator[None]:
             del os.environ[name]
         yield
     s3fs.S3FileSystem.clear_instance_cache()
+    gc.collect()  # what its library left open is closed here, not in somebody else's test
 
 
 def upload(folder: Path, bucket: str) -> None:

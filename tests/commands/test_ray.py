@@ -1,5 +1,6 @@
 """`analyze --ray` on a real cluster of several nodes: the same profile, whatever dies."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -49,6 +50,7 @@ def cluster(place: Path) -> Iterator[Any]:
         cluster.wait_for_nodes()
         yield cluster
         cluster.shutdown()
+        gc.collect()  # what Ray left open is closed here, not in somebody else's test
 
 
 @pytest.fixture
