@@ -453,4 +453,4 @@ def test_more_requests_than_the_memory_model_allows_break_the_promise(place):
     commit(place, plan, max_num_seqs=2_560, max_num_batched_tokens=4_096)
     verdict = about(place, "memory")
     assert not verdict.kept
-    assert (verdict.found_value, verdict.promised_value) == (4_608, 23_552)
+    assert (verdict.found_value, verdict.promised_value) == (4_880, 23_552)
