@@ -38,12 +38,12 @@ def test_the_readme_is_short_and_shows_commands_and_their_output() -> None:
     assert len(BLOCKS) >= 10
 
 
-def test_every_page_of_the_manual_is_run_and_shown() -> None:
+def test_every_page_of_the_manual_is_run_and_shown(checkout: Path) -> None:
     assert {path.name for path in GUIDE.iterdir()} == {path.name for path in DOCUMENTS[1:]}
     for path in DOCUMENTS[1:]:
-        done = in_bash(f"chunkscope help {path.stem}", REPOSITORY)
+        done = in_bash(f"chunkscope help {path.stem}", checkout)
         assert done.stdout == path.read_text()
-        assert path.stem in in_bash("chunkscope help", REPOSITORY).stdout
+        assert path.stem in in_bash("chunkscope help", checkout).stdout
 
 
 COMMANDS = sorted(

@@ -54,7 +54,14 @@ def in_bash(line: str, checkout: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", here + line],
         cwd=checkout / "log" if "results/" in line else checkout,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(REPOSITORY)},
+        env={
+            **os.environ,
+            "COLUMNS": "80",
+            "NO_COLOR": "1",
+            "PYTHONPATH": str(REPOSITORY),
+            # A user's first run, and a second: which engine counts depends on that.
+            "CHUNKSCOPE_CACHE_DIR": str(checkout / "cache"),
+        },
         capture_output=True,
         text=True,
         check=False,
