@@ -6,6 +6,7 @@ import pytest
 
 from chunkscope.engine.check import CheckAnswer
 from chunkscope.engine.choices import Objective, SendOrder, Target, Task
+from chunkscope.engine.settings import UNUSUAL
 from chunkscope.errors import InputError
 from chunkscope.gating.promises import as_good, settings
 from chunkscope.gating.verdict import Verdict
@@ -85,6 +86,19 @@ def test_a_default_spelled_out_is_equal_to_one_left_out(place):
     assert about(place, "max_num_batched_tokens", EQUAL).kept
     commit(place, plan)
     assert about(place, "max_num_batched_tokens", EQUAL).found == "8,192 (default)"
+
+
+def test_what_is_unusual_is_spoken_of_only_where_it_is_set(place):
+    plan = prepare(place, vllm_version="0.32")
+    commit(place, plan)
+    told = place.gate(f'{ARGS}must_be = "equal"')
+    assert told.kept
+    assert not {verdict.subject for verdict in told.verdicts} & set(UNUSUAL)
+    commit(place, plan, max_num_active_seqs=4)
+    broken = about(place, "max_num_active_seqs", EQUAL)
+    assert (broken.kept, broken.promised, broken.found) == (False, "left to vLLM", "4")
+    commit(place, plan, data_parallel_size=1)
+    assert place.gate(f'{ARGS}must_be = "equal"').kept, "one replica is what there is anyway"
 
 
 # -- as good: the memory model holds it, and the simulation is within 3 % ------------------------
