@@ -68,12 +68,15 @@ def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
     assert command.make_context(name, spelled_out(words))
 
 
-def test_gpus_and_models_can_be_found() -> None:
+def test_gpus_and_models_can_be_found(checkout: Path) -> None:
     from chunkscope.costs.gpus import TABLE
     from chunkscope.costs.models.table import MODELS
 
-    assert not [name for name in (*TABLE, *MODELS) if f"`{name}`" not in TEXTS["recommend"]]
     assert "H100" in README
+    for command, names in (("chunkscope gpus", TABLE), ("chunkscope models", MODELS)):
+        assert f"`{command}`" in README
+        shown = in_bash(command, checkout).stdout.split()
+        assert not [name for name in names if name not in shown]
 
 
 @pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])

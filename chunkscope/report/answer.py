@@ -70,8 +70,8 @@ def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> Fin
         brings=_instead(plan, verification, best, ours, "the plan") or f"{named} runs.",
         costs=_worse(best, ours),
         plan=winner,
-        overruled=f"The plan said: {verdict(plan)}. On the engine {named} did better. Copy gives "
-        f"what did better: {sentences.arguments(winner)}",
+        overruled=f"The plan said: {verdict(plan)}. On the engine {named} did better: use "
+        f"{sentences.arguments(winner)}",
     )
 
 

@@ -75,7 +75,7 @@ def test_a_better_row_is_said_beside_the_verdict(tmp_path: Path) -> None:
     assert summary.overruled is not None
     assert summary.overruled.startswith("The plan said: Cap prefill chunks at ")
     assert summary.overruled.endswith(
-        "On the engine vLLM's default did better. Copy gives what did better: --max-model-len 23552"
+        "On the engine vLLM's default did better: use --max-model-len 23552"
     )
     assert "On the engine vLLM's default did better" in as_markdown(load_findings(folder))
     assert summary.arguments == "--max-model-len 23552"
