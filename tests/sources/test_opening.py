@@ -9,8 +9,9 @@ import zstandard
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES
+from chunkscope.sources.byte_stream import FileStream
 from chunkscope.sources.encodings import looks_binary
-from chunkscope.sources.opening import open_bytes, spooled
+from chunkscope.sources.opening import open_bytes, spooled, unwrapped
 from tests.sources.helpers import read
 
 PACKERS = {
@@ -178,7 +179,8 @@ def test_a_vanished_file_is_an_input_error(tmp_path):
 
 def test_a_stream_is_opened_like_a_file_and_left_open():
     raw = io.BytesIO(gzip.compress(b"text"))
-    stream = open_bytes(raw, shown="-")
+    kept = FileStream(raw, "-", keep_open=True)
+    stream = unwrapped(kept, "-", encoding="utf-8", text=True)
     assert stream.read() == b"text"
     stream.close()
     assert not raw.closed
