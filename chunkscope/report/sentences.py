@@ -29,6 +29,10 @@ RULE_WORDS = (
     "always on). Benefit, by the longest prompt: skip under 1K tokens, optional under 2K, consider "
     "under 4K, recommended under 8K, then required."
 )
+# A run waits for the host if it takes so many times what the GPU computes. Repeats of such runs
+# differed by so much from their median (reports/h200/qwen2.5-1.5b-mixed).
+WAITS = 1.15
+HOST_SPREAD = (-0.18, 0.29)
 NOTHING_CHANGED = "Nothing that was compared changed."
 
 
@@ -217,8 +221,20 @@ def simulated(simulation: "Simulation") -> Iterator[str]:
         yield "This is what vLLM does by itself: there is nothing to compare it with."
     for other in others:
         yield _against(first, other)
+    yield from _waiting_for_python(first)
     yield from overload(simulation, [setting(run) for run in runs])
     yield from (kept(run) for run in runs if run.slo)
+
+
+def _waiting_for_python(run: "SimulatedRun") -> Iterator[str]:
+    """A range instead of a number: where the host is the limit, repeats differ."""
+    if run.gpu_s is None or run.backlog is not None or run.makespan_s < WAITS * run.gpu_s:
+        return
+    least, most = (run.makespan_s * (1 + off) for off in HOST_SPREAD)
+    yield (
+        f"The GPU waits for the engine's Python in {share(1 - run.gpu_s / run.makespan_s)} of this "
+        f"time: expect {seconds(least)} to {seconds(most)}, as repeats of such runs differed so."
+    )
 
 
 def overload(simulation: "Simulation", names: Sequence[str]) -> Iterator[str]:

@@ -1,17 +1,24 @@
 """Chunks, refusals, capacity and forecasts are told in the same words wherever they are told."""
 
 import io
+import json
+import re
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from chunkscope.costs.gpus import find_gpu
+from chunkscope.costs.models import find_model
+from chunkscope.costs.step_time import step_model
 from chunkscope.findings import Findings, load_findings
 from chunkscope.planning.plan import Cost, Forecast, Plan, Refused
 from chunkscope.report import sentences
 from chunkscope.report.summary import summarize
 from chunkscope.report.terminal.findings import show_findings
 from chunkscope.report.terminal.plan import show_plan
+from chunkscope.simulation.simulate import simulate
+from tests.h200 import FOLDER
 from tests.report import examples
 
 
@@ -104,3 +111,23 @@ def test_what_the_run_will_cost_is_told_with_its_range(found: Findings) -> None:
     assert "5,000 tokens in, 700 out (256 each, assumed) and 3.00 h on 4 GPUs (predicted" in said
     assert "90.0 min to 4.50 h with another draw" in said
     assert said.endswith("At 2.50 per GPU and hour that is 30.00 (15.00 to 45.00).")
+
+
+def test_where_the_host_is_the_limit_a_range_is_shown():
+    """The range is that of the measured repeats: nobody made it up."""
+    spreads = []
+    for run in json.loads((FOLDER / "qwen2.5-1.5b-mixed" / "verify.json").read_text())["runs"]:
+        spreads += [repeat["makespan_s"] / run["makespan_s"] - 1 for repeat in run["repeats"]]
+    assert (min(spreads), max(spreads)) == pytest.approx(sentences.HOST_SPREAD, abs=0.01)
+    small, large = (
+        simulate(
+            [(64, 64)] * 200,
+            {"max_num_batched_tokens": 8_192, "max_num_seqs": 256, "kv_cache_tokens": 1_000_000},
+            step_model(find_model(model), find_gpu("h200")),
+        )
+        for model in ("qwen2.5-1.5b", "qwen3-32b")
+    )
+    said = " ".join(sentences.simulated(small))
+    assert "waits for the engine's Python" in said
+    assert re.search(r"expect [\d.]+ m?s to [\d.]+ m?s", said)
+    assert "Python" not in " ".join(sentences.simulated(large))
