@@ -73,7 +73,8 @@ def fit_steps(
     found = data.best()
     step = _step(data, found, origin, host)
     if work is not None:
-        step = replace(step, reach=work.other.reach, expert_share=work.other.expert_share)
+        # Steps are recorded with all that is before a token, windows or not: so they are simulated.
+        step = replace(step, expert_share=work.other.expert_share)
     error = float(np.median(np.abs(data.predicted(found) / data.seconds - 1)))
     return StepFit(
         step=step,

@@ -10,7 +10,7 @@ from chunkscope.costs.cost_model import CostSource, CostTarget, cost_model
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
 from chunkscope.costs.step_fit import fit_steps
-from chunkscope.costs.step_time import ASSUMED_HOST, Host, StepModel, model_work, roofline
+from chunkscope.costs.step_time import ASSUMED_HOST, FAR, Host, StepModel, model_work, roofline
 from chunkscope.errors import InputError, MissingError
 from chunkscope.verification.calibration_steps import COLUMNS, _steps, bursts_for, joined
 
@@ -321,3 +321,11 @@ def test_context_that_neighbours_share_counts_as_much_as_it_takes():
     rows = _steps([repeat], counts_as=0.62)
     assert [row[COLUMNS.index("decode_context_tokens")] for row in rows] == [620, 1_240]
     assert [row[COLUMNS.index("duration_s")] for row in rows] == [0.01, 0.02]
+
+
+def test_steps_that_were_recorded_without_windows_are_simulated_without():
+    """A probe counts all that is before a token: a window must not be taken off once more."""
+    work = model_work(find_model("gemma-2-9b"))
+    assert work.other.reach.window == 4_096
+    fit = fit_steps(calibration().steps, "test", work=work)
+    assert fit.step.reach == FAR
