@@ -19,7 +19,7 @@ COMMANDS = (
     f"report {EXAMPLE}",
     f"report {MEASURED}",
 )
-WIDTH, HEIGHT = 1120, 1440
+WIDTH, HEIGHT = 1120, 1240
 
 
 def main() -> None:
