@@ -22,9 +22,14 @@ COMMON = {
     "num_key_value_heads": 2,
     "head_dim": 64,
     "max_position_embeddings": 8_192,
-    "tie_word_embeddings": True,
+    "tie_word_embeddings": False,  # vLLM does not tie all that say so
 }
-GEMMA = {**COMMON, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 64}
+GEMMA = {
+    **COMMON,
+    "tie_word_embeddings": True,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 64,
+}
 LATENT = {
     "kv_lora_rank": 512,
     "q_lora_rank": None,
@@ -132,7 +137,6 @@ CONFIGS = {
         **DELTA_NET,
         "architectures": ["Qwen3NextForCausalLM"],
         "model_type": "qwen3_next",
-        "tie_word_embeddings": False,
         "num_hidden_layers": 8,
     },
     "nemotron-h": {
@@ -140,7 +144,6 @@ CONFIGS = {
         **MAMBA,
         "architectures": ["NemotronHForCausalLM"],
         "model_type": "nemotron_h",
-        "tie_word_embeddings": False,
         "num_hidden_layers": 13,
         "hybrid_override_pattern": "M-M-M*-M-M-M*",
     },
