@@ -88,7 +88,7 @@ def as_served(
     blank = Compiled(key=key, folder=folder, source=found, prepared=False)
     with guarded(name := f"the tokenizer {found.name}"):
         _prove(found)
-        load = partial(_LOADERS[found.kind], found, blank, trust_remote_code)
+        load = partial(_auto_served, found, blank, trust_remote_code)
         served = Watch(name).call(load)
     try:
         write_checked(folder / _SERVED, orjson.dumps(_meta(served)), durable=False)
@@ -206,7 +206,7 @@ def _digest_at(file: Path, *_stamp: int) -> str:
     return sha256_of_file(file)
 
 
-# -- loaders: each fills in what its library says of it ----------------------------------------
+# -- as it is served ---------------------------------------------------------------------------
 
 
 def _auto_served(found: TokenizerFiles, blank: Compiled, remote_code: bool) -> Compiled:
@@ -227,23 +227,6 @@ def _of_auto(served: Any, blank: Compiled, remote_code: bool) -> Compiled:
         special_tokens=_texts(served.special_tokens_map),
         remote_code=remote_code,
     )
-
-
-def _tekken_served(_: TokenizerFiles, blank: Compiled, __: bool) -> Compiled:
-    served = replace(blank, form="ranks", special_added=1, mistral_chat=True)
-    reference(served)  # it is what it says it is
-    return served
-
-
-def _raw_served(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
-    added = load_json(found.files[0]).num_special_tokens_to_add(is_pair=False)
-    return replace(blank, special_added=added)
-
-
-def _tiktoken_served(_: TokenizerFiles, blank: Compiled, __: bool) -> Compiled:
-    served = replace(blank, form="ranks")
-    reference(served)
-    return served
 
 
 # -- builders: each fills in what is still blank -----------------------------------------------
@@ -366,13 +349,6 @@ def _texts(special: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_LOADERS = {
-    TokenizerKind.HF: _auto_served,
-    TokenizerKind.RAW: _raw_served,
-    TokenizerKind.TEKKEN: _tekken_served,
-    TokenizerKind.TIKTOKEN: _tiktoken_served,
-    TokenizerKind.SENTENCEPIECE: _from_sentencepiece,
-}
 _BUILDERS = {
     TokenizerKind.HF: _from_auto,
     TokenizerKind.RAW: _from_raw,
