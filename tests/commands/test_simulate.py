@@ -156,7 +156,10 @@ def test_a_sweep_marks_the_front_and_names_the_knee(folder: Path) -> None:
     assert "* knee" in run.stdout
     assert "The knee is" in " ".join(run.stdout.split())
     found = Simulation.load(folder / "simulation.json")
-    assert len(found.runs) == 11
+    assert len(found.runs) == 12, "eleven points, and the plan, whose threshold is none of them"
+    assert {"plan", "default"} <= {
+        name for run in found.runs for name in (run.setting, *run.same_as)
+    }
     assert found.knee in found.pareto
 
 
