@@ -42,7 +42,8 @@ def loaded(found: TokenizerFiles) -> None:
 
 def _loader(found: TokenizerFiles, file: Path) -> Callable[[Path], object]:
     if found.kind is TokenizerKind.RAW or file.name == "tokenizer.json":
-        return load_json
+        # Also written, as it is next: with one id of a thousand million that takes all memory.
+        return lambda path: load_json(path).to_str()
     if found.kind is TokenizerKind.TEKKEN or file.name == "tekken.json":
         return load_tekken
     return load_sentencepiece if ".model" in file.name else Path.exists

@@ -83,6 +83,7 @@ def test_a_tokenizer_json(explore: Explore, tmp_path: Path) -> None:
         (odd(merges=[["x", "qq"]]),),  # a merge outside the vocabulary
         (odd(vocab=[["a", 1]]),),
         (odd(vocab={}),),
+        (odd(vocab={**SMALL["model"]["vocab"], "a": 10**9}),),  # a list of so many is written
         ({**SMALL, "added_tokens": [5]},),
         (5,),
     ]

@@ -163,6 +163,14 @@ def test_a_tokenizer_that_takes_much_memory_to_load(
         probe.prove_loadable(raw(file))
 
 
+def test_a_vocabulary_that_takes_all_memory_to_be_written(tmp_path: Path) -> None:
+    content = document(splitting(WORDS))
+    content["model"]["vocab"]["a"] = 10**9
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    with pytest.raises(OverLimit, match="the tokenizer t takes"):
+        probe.prove_loadable(raw(tmp_path / "t.json"))
+
+
 def test_what_is_wrong_in_another_way_is_for_who_loads_it(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("[" * 9)
     probe.prove_loadable(raw(tmp_path / "t.json"))
