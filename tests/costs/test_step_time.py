@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
+from chunkscope.costs.parallel import Parallel
 from chunkscope.costs.step_time import READ_AGAIN, Reach, step_model
 from tests.h200 import FOLDER
 
@@ -50,7 +51,7 @@ def test_a_step_over_the_graphs_size_is_launched_by_the_host():
 def test_a_slower_gpu_takes_longer_and_more_gpus_less():
     model = find_model("llama-3.1-8b")
     fast, slow = (step_model(model, find_gpu(name)) for name in ("h200", "l4"))
-    two = step_model(model, find_gpu("h200"), tp=2)
+    two = step_model(model, find_gpu("h200"), Parallel(tensor=2))
     assert two.seconds(tokens=2_048) < fast.seconds(tokens=2_048) < slow.seconds(tokens=2_048)
 
 

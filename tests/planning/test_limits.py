@@ -8,7 +8,7 @@ from rich.console import Console
 
 from chunkscope.engine.choices import Basis, Mode, Objective
 from chunkscope.engine.flags import release
-from chunkscope.engine.settings import UNUSUAL, Settings
+from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan, TriedSetting
@@ -61,13 +61,16 @@ def test_a_limit_is_mended_also_where_shorter_outputs_would_not_break_it():
     assert made.advice.startswith("Set ")
 
 
-@pytest.mark.parametrize(("version", "tried"), [("0.30", set()), ("0.31", set(UNUSUAL))])
+NEW = {"long_prefill_token_threshold_adaptive", "max_num_active_seqs"}
+
+
+@pytest.mark.parametrize(("version", "tried"), [("0.30", set()), ("0.31", NEW)])
 def test_what_0_31_brought_is_tried_where_it_is_known(version, tried):
     """Against limits only, and set only where it beats the same without it."""
     start = Settings(max_num_batched_tokens=8_192, max_num_seqs=256)
     trials = FakeTrials(version)
     search(trials, start)
-    assert {name for one in trials.seen for name in UNUSUAL if getattr(one, name)} == tried
+    assert {name for one in trials.seen for name in NEW if getattr(one, name)} == tried
 
 
 class FakeTrials(Trials):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.numbers import by
 from chunkscope.engine.choices import Entry, Mode, Objective, Task
 from chunkscope.engine.settings import Settings
 from chunkscope.lengths.profile import Profile
@@ -27,7 +28,7 @@ def test_the_plan_carries_what_it_gains_over_vllms_own_setting():
     assert made.settings.max_num_seqs > 256, "an L4 holds more of them than vLLM's own 256"
     reason = made.argument("max_num_seqs").reason
     assert "simulated, not measured" in reason
-    assert f"{forecast.gain:+.1%}" in reason
+    assert f"{by(forecast.gain)} throughput" in reason
     assert f"{forecast.gain:+.1%}" in made.advice, "one number for one thing"
     assert made.argument("max_num_seqs").label is Label.PREDICTED
 
@@ -124,7 +125,7 @@ def test_a_threshold_that_ties_is_not_set_and_the_reason_says_so():
     assert made.settings.given() == {}
     reason = made.argument("long_prefill_token_threshold").reason
     assert "the policy's 2,303 would bring" in reason
-    assert "under 3% vLLM's own stays" in reason
+    assert "under 3 % vLLM's own stays" in reason
 
 
 def test_short_prompts_get_no_context_that_could_cut_answers():
