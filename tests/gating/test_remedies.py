@@ -106,8 +106,8 @@ def test_every_broken_promise_ends_with_a_command(planned, budget, command):
     ).removeprefix("chunkscope ")
     assert result.broken
     assert {v.if_intended.removeprefix("chunkscope ") for v in result.broken} == {told}
-    lines = [line.strip() for line in shown(result).splitlines()]
-    assert lines[-1].removeprefix("chunkscope ").split()[0] == told.split()[0]
+    # Wrapped where the folder of the test has a long name.
+    assert "".join(shown(result).split()).endswith("".join(told.split()))
 
 
 def test_a_sample_is_counted_whole_by_the_command_that_is_said(place):
