@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.figures import FIGURES, Figure
 from chunkscope.artefacts.numbers import change
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.verification.outcomes import Outcome, judge, shown, value
 from chunkscope.verification.result import Run
 

@@ -133,7 +133,7 @@ def _measured_gains(verification: Verification) -> Iterator[str]:
 
 def failure(run: Run) -> str:
     """
-    >>> from chunkscope.engine.logs import Status
+    >>> from chunkscope.engine.log.fate import Status
     >>> failure(Run(setting="off", args={}, status=Status.TIMEOUT, started="", took_s=9.0))
     'off: timed out.'
     """

@@ -11,13 +11,13 @@ from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.log.facts import EngineFacts
-from chunkscope.engine.log.reader import facts_in
-from chunkscope.engine.logs import (
+from chunkscope.engine.log.fate import (
     Cause,
     Status,
     cause_in,
     last_lines,
 )
+from chunkscope.engine.log.reader import facts_in
 from chunkscope.errors import MissingError
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload

@@ -10,7 +10,7 @@ from chunkscope.artefacts.figures import QUANTILES, Group, in_group
 from chunkscope.artefacts.notebook import html_table
 from chunkscope.artefacts.numbers import gib, seconds
 from chunkscope.artefacts.schema import plain
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.engine.settings import Value
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from chunkscope.commands.verify import _doubts
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.lengths.sharing import Stretch
 from chunkscope.report.terminal.verification import show_verification
 from chunkscope.verification.result import Machine

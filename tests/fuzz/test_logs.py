@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from chunkscope.engine.log.fate import cause_in, doing_in, last_lines
 from chunkscope.engine.log.reader import facts_in
-from chunkscope.engine.logs import cause_in, doing_in, last_lines
 from chunkscope.simulation.trace import read_trace
 from tests.fuzz.helpers import Explore, changed, damaged, fine
 from tests.fuzz.test_formats import survives

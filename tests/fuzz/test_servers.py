@@ -9,7 +9,7 @@ import orjson
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.endpoint.stream import Events, Received

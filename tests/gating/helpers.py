@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.engine.choices import Basis, Task
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge

@@ -14,7 +14,7 @@ import orjson
 from chunkscope.costs.cost_model import CostModel, CostSource
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import Basis, ChunkPolicy, Task
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.findings import Findings, load_findings
 from chunkscope.lengths.block_hashes import BlockHashes

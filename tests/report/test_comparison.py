@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.findings import Findings, load_findings
 from chunkscope.report.comparison import Comparison, Part, compare
 from chunkscope.verification.outcomes import Outcome

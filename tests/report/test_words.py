@@ -9,7 +9,7 @@ import pytest
 from chunkscope.artefacts.figures import ACTIVATION, FIGURES, ITL_MAX, MAKESPAN
 from chunkscope.artefacts.labels import Label
 from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan

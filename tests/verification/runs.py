@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from chunkscope.engine.choices import Task
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,

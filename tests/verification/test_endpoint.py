@@ -13,7 +13,7 @@ from aiohttp import web
 
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint

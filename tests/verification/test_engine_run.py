@@ -8,7 +8,7 @@ import pytest
 
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload

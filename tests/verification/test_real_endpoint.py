@@ -18,7 +18,7 @@ import pytest
 
 from chunkscope.console import VerifyProgress
 from chunkscope.engine.choices import Task
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError, MissingError
 from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.recommend import recommend

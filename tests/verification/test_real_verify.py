@@ -19,7 +19,7 @@ import pytest
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.models import find_model
 from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.logs import STARTING, Status
+from chunkscope.engine.log.fate import STARTING, Status
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError
 from chunkscope.verification.result import Predicted, Verification
 from tests.verification.runs import failed, run, verification

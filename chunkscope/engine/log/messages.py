@@ -169,7 +169,7 @@ MESSAGES = (
 BY_NAME = {message.name: message for message in MESSAGES}
 _COMPILED = {message.name: re.compile(message.pattern) for message in MESSAGES}
 _ENGINE = re.compile(r"(?:Engine (\d+): |(\d+) Engines Aggregated: )$")
-TROUBLE = "trouble"  # lines for `endings.py`, which wants them whole
+TROUBLE = "trouble"  # lines for `trouble.py`, which wants them whole
 _TROUBLE_SIGNS = (
     "ut of memory",
     "OutOfMemoryError",

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.sources.base import printable
 from chunkscope.verification.endpoint import metrics

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
-from chunkscope.engine.logs import Status
+from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Request, Workload

@@ -2,8 +2,8 @@
 
 import pytest
 
+from chunkscope.engine.log.fate import Status, cause_in, doing_in
 from chunkscope.engine.log.reader import facts_in
-from chunkscope.engine.logs import Status, cause_in, doing_in
 
 V24 = """
 (EngineCore pid=1) INFO 11-15 05:48:35 [gpu_model_runner.py:5255] Model loading took 3.02 GiB memory and 0.677729 seconds
