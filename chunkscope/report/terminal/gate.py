@@ -27,27 +27,23 @@ def show_gate(result: GateResult, console: "Console") -> None:
 
 
 def show_broken(result: GateResult, console: "Console") -> None:
-    """In full, and what to run; what follows from something stale stands below it."""
-    for cause, verdicts in _by_cause(result.broken).items():
+    """In full, and what to run once for all that it mends; what rests on something stale first."""
+    for (cause, _), verdicts in _together(result.broken).items():
         console.print()
         if cause:
             console.print(Text(printable(f"{cause}. This follows:")))
         for verdict in verdicts:
             console.print(Text(printable(f"{verdict.title}: {verdict.told}")))
-            if not cause:
-                _advise(verdict, console)
-        if cause:
-            _advise(verdicts[0], console)
+        _advise(verdicts[0], console)
 
 
-def _by_cause(broken: Sequence[Verdict]) -> dict[str, list[Verdict]]:
-    """Those that follow from something stale first."""
-    causes = dict.fromkeys(verdict.because for verdict in broken if verdict.because)
-    return {
-        cause: verdicts
-        for cause in (*causes, "")
-        if (verdicts := [verdict for verdict in broken if verdict.because == cause])
-    }
+def _together(broken: Sequence[Verdict]) -> dict[tuple[str, str], list[Verdict]]:
+    """By what they rest on, else by the command that accepts them."""
+    found: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in sorted(broken, key=lambda verdict: not verdict.because):
+        command = "" if verdict.because else verdict.if_intended
+        found.setdefault((verdict.because, command), []).append(verdict)
+    return found
 
 
 def _advise(verdict: Verdict, console: "Console") -> None:
