@@ -1,6 +1,5 @@
 """`chunkscope verify`."""
 
-import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -109,6 +108,7 @@ def verify(
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
+    from chunkscope.verification.endpoint.server import key_for
     from chunkscope.verification.rows import Report
     from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
@@ -145,7 +145,7 @@ def verify(
                 endpoint,
                 *loaded,
                 model=model,
-                key=_key_for(endpoint),
+                key=key_for(endpoint),
                 options=options,
                 report=report,
             )
@@ -216,14 +216,6 @@ def _tell_failure(measured: "Measured") -> None:
         console.say(f"  | {line}")
     if run.log:
         console.say(f"  (the end of {run.log})")
-
-
-def _key_for(endpoint: str) -> str | None:
-    """Everybody's key for OpenAI is not sent to whatever host is named, and never in the clear."""
-    own = os.environ.get("CHUNKSCOPE_API_KEY")
-    if own or not endpoint.startswith("https://"):
-        return own
-    return os.environ.get("OPENAI_API_KEY")
 
 
 def _show(verification: "Verification", *, as_json: bool) -> None:

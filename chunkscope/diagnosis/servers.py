@@ -4,7 +4,6 @@ Counters are exact; a log has rates over windows. Running, waiting and KV use ar
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,14 @@ from chunkscope.engine.log.timeline import LogWindow
 from chunkscope.errors import MissingError
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
-from chunkscope.verification.endpoint.server import Connection, Server, meet, parse_address, scrape
+from chunkscope.verification.endpoint.server import (
+    Connection,
+    Server,
+    key_for,
+    meet,
+    parse_address,
+    scrape,
+)
 
 _READINGS = 60  # at most, over the whole time
 _RUNNING = ("vllm:num_requests_running",)
@@ -44,7 +50,7 @@ async def _watch(addresses: Sequence[str], seconds: float) -> list[ServerReading
 
 
 async def _read(address: str, seconds: float) -> ServerReading:
-    async with Connection(address, os.environ.get("CHUNKSCOPE_API_KEY")) as connection:
+    async with Connection(address, key_for(address)) as connection:
         server = await meet(connection, None)
         if server.metrics is None:
             raise MissingError(

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.console import VerifyProgress
+from chunkscope.diagnosis.doctor import doctor
 from chunkscope.engine.choices import Task
 from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError, MissingError
@@ -321,6 +322,22 @@ def test_a_server_that_dies_in_the_middle_is_a_result(bare):
     assert (run.status, run.phase) == (Status.DIED, "measuring")
     assert "of 60 answers" in run.message
     bare.process.wait(15)
+
+
+def test_the_doctor_watches_a_server_at_work(bare, installed, monkeypatch):
+    monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
+    sent = workload(*[200] * 40, output=200)
+    at_work = threading.Thread(target=measure, args=(bare, sent), kwargs={"repeats": 1})
+    at_work.start()
+    seen = []
+    while at_work.is_alive():
+        seen += doctor(bare.url, seconds=1).engines
+    at_work.join()
+    assert {engine.facts.kv_cache_tokens for engine in seen} == {KV_BYTES // KV_BYTES_PER_TOKEN}
+    assert {engine.facts.version for engine in seen} == {installed[0]}
+    assert KEY not in repr(seen)
+    assert max(engine.peak_running for engine in seen) > 0
+    assert sum(engine.output_tokens for engine in seen) > 0
 
 
 def test_the_command_measures_a_server_and_keeps_no_key(bare, tmp_path):

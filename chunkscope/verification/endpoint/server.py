@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 import hashlib
+import os
 import re
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -59,6 +60,14 @@ def parse_address(url: str) -> str:
     if parts.query or parts.fragment:
         raise UsageError(f"--endpoint {shown!r} must end before its ? or #", hint=hint)
     return f"{parts.scheme}://{parts.netloc}{_ENDPOINT.sub('', parts.path)}"
+
+
+def key_for(address: str) -> str | None:
+    """Everybody's key for OpenAI is not sent to whatever host is named, and never in the clear."""
+    own = os.environ.get("CHUNKSCOPE_API_KEY")
+    if own or not address.startswith("https://"):
+        return own
+    return os.environ.get("OPENAI_API_KEY")
 
 
 def _without_secrets(url: str) -> str:
