@@ -64,6 +64,7 @@ async def _read(address: str, seconds: float) -> ServerReading:
             read = await scrape(connection)
             if read is not None:
                 readings.append((time.monotonic() - begun, read))
+        server = replace(server, model=connection.safe(server.model))
     return _reading(address, server, readings)
 
 
