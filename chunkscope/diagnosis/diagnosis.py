@@ -16,7 +16,8 @@ from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts
 class Symptom:
     """One thing that limited an engine.
 
-    `effect` orders them: the share of its time, or 1 where it ended the engine.
+    `effect` only orders them: the share of its time where that is known, 1 where it ended the
+    engine, and a rank by judgement for what was merely set.
     """
 
     rule: str

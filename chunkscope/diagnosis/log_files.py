@@ -3,6 +3,7 @@
 import codecs
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from chunkscope.engine.log.lines import split
@@ -31,7 +32,8 @@ def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
         raise InputError(f"{name} is a folder", hint="name the log itself, such as vllm.log")
     raw = FileStream(stdin_bytes(), shown, keep_open=True) if name == STDIN else None
     plain = decompressed(raw or open_raw(Path(name), shown), shown)
-    with _opened(plain, shown) as stream:
+    wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
+    with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:
         start = stream.peek(1 << 16)
         if b"\0" in start:
             raise InputError(f"{shown} is no log: it is binary")
@@ -55,20 +57,6 @@ def _fed(stream: ByteStream, reader: LogReader) -> tuple[str, ...]:
     return tuple(cut)
 
 
-class _opened:  # noqa: N801  (it reads like a function)
-    """A stream of UTF-8, closed at the end: PowerShell writes UTF-16."""
-
-    def __init__(self, raw: ByteStream, shown: str) -> None:
-        wide = raw.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        self._stream = as_utf8(raw, shown, "utf-8") if wide else raw
-
-    def __enter__(self) -> ByteStream:
-        return self._stream
-
-    def __exit__(self, *ignored: object) -> None:
-        self._stream.close()
-
-
 def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:
     if not reader.lines:
         return InputError(f"{shown} is empty")
@@ -90,8 +78,11 @@ def growing(path: Path, *, every_s: float = 1.0) -> Iterator[list[bytes]]:
             if not data:
                 yield []
                 time.sleep(every_s)
+                if not path.exists():
+                    return
                 if path.stat().st_size < file.tell():  # begun anew, as logrotate does
                     file.seek(0)
+                    rest = b""
                 continue
             *lines, rest = (rest + data).split(b"\n")
             yield lines

@@ -276,16 +276,16 @@ def _starved(patient: Patient) -> Symptom | None:
 
 
 def _preempted(patient: Patient) -> Symptom | None:
-    count, requests = patient.preemptions, patient.finished or patient.life.engines
-    if not count or count / max(1, requests) < _STORM:
+    count, requests = patient.preemptions, patient.finished
+    if not count or (requests and count / requests < _STORM):
         return None
     return _symptom(
         "preemptions",
         "requests were preempted and read their prompts again",
-        [f"{count:,} preemptions" + (f", {requests:,} requests" if patient.finished else "")],
+        [f"{count:,} preemptions" + (f", {requests:,} requests" if requests else "")],
         (),
         f"lower {_SEQS} so that fewer share the KV cache, or give it more room",
-        min(1.0, count / max(1, requests)),
+        count / (requests or count),
     )
 
 

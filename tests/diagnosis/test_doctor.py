@@ -7,9 +7,10 @@ import pytest
 
 import chunkscope
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
-from chunkscope.diagnosis.doctor import NOTHING, Beside, doctor, reports_of
+from chunkscope.diagnosis.doctor import NOTHING, Beside, doctor, report_of, reports_of
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.diagnosis.rules import RULES
+from chunkscope.diagnosis.servers import ServerReading
 from chunkscope.engine.log.reader import LogReader
 from chunkscope.errors import InputError, UsageError
 from tests.engine.test_log_reader import START, TROUBLES, periodic, stamped
@@ -149,6 +150,20 @@ def test_long_prompts_that_make_answers_wait() -> None:
     even = [step.format(p=1, t=256, ms="12.00"), step.format(p=0, t=0, ms="10.00")]
     assert rules(report(BEGUN, *slow)) == ["prefill-bound"]
     assert rules(report(BEGUN, *even)) == []
+
+
+@pytest.mark.parametrize(
+    ("preemptions", "finished", "expected"),
+    [(30, 100, ["preemptions"]), (3, None, ["preemptions"]), (1, 100, []), (0, 100, [])],
+)
+def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> None:
+    reader = LogReader()
+    reader.feed(line.encode() for line in (BEGUN, *well_used()))
+    (life,) = reader.reading().lives
+    reading = ServerReading(
+        address="http://x", life=life, preemptions=preemptions, finished=finished
+    )
+    assert rules(report_of(life, "http://x", NOTHING, reading)) == expected
 
 
 @pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])

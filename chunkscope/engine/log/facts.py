@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 from chunkscope.engine.serve_flags import Effect, flags_by_name
@@ -68,7 +68,6 @@ class EngineFacts:
 _KINDS: dict[str, type] = {
     name: get_args(hint)[0] for name, hint in get_type_hints(EngineFacts).items()
 }
-NAMES = tuple(field.name for field in fields(EngineFacts))
 
 
 def values_of(said: Mapping[str, str]) -> dict[str, Any]:

@@ -8,16 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from chunkscope.engine.log import messages
 from chunkscope.engine.log.facts import EngineFacts, arguments_in, config_facts, values_of
 from chunkscope.engine.log.lines import LogClock, LogLine, peeled
-from chunkscope.engine.log.messages import (
-    ARGUMENTS,
-    BY_NAME,
-    STARTED,
-    TROUBLE,
-    engine_of,
-    named,
-)
 from chunkscope.engine.log.steps import StepTally
 from chunkscope.engine.log.timeline import LogWindow, Timeline
 from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts, TroubleReader
@@ -120,7 +113,6 @@ class LogReader:
     def __init__(self) -> None:
         self.lines = 0
         self.understood = 0
-        self.unknown: dict[str, int] = {}
         self._silent: dict[bytes, int] = {}  # places, and how often they said nothing
         self._lives: list[_Life] = []
         self._clock = LogClock()
@@ -135,7 +127,7 @@ class LogReader:
             if place is not None and silent.get(place, 0) >= _ENOUGH:
                 silent[place] += 1
                 continue
-            name = named(raw)
+            name = messages.named(raw)
             if name is not None and not any(sign in raw for sign in PASSED_OVER):
                 self._take(name, peeled(raw, self.lines))
             elif place is not None:
@@ -147,32 +139,32 @@ class LogReader:
             lives=tuple(life.closed() for life in self._lives),
             lines=self.lines,
             understood=self.understood,
-            unknown={**unknown, **self.unknown},
+            unknown=unknown,
         )
 
     def _take(self, name: str, line: LogLine) -> None:
         at = self._clock.since_first(line.at)
-        said = {} if name == TROUBLE else BY_NAME[name].parse(line.text)
-        if name != TROUBLE and not said:
+        said = {} if name == messages.TROUBLE else messages.BY_NAME[name].parse(line.text)
+        if name != messages.TROUBLE and not said:
             return
         self.understood += 1
         life = self._life(name, line, at)
         life.last_line = line.number
         match name:
-            case "periodic":
-                engine = engine_of(line.text)
+            case messages.PERIODIC:
+                engine = messages.engine_of(line.text)
                 timeline = life.timelines.setdefault(engine, Timeline(engine))
                 timeline.add(said, at, line.number)
-            case "step":
+            case messages.STEP:
                 life.steps.add(said, line.number)
-            case "refused_prompt":
+            case messages.REFUSED_PROMPT:
                 life.refused.add(said, line.number)
-            case "trouble":
+            case messages.TROUBLE:
                 life.trouble.add(line.text, line.number, serving=bool(life.timelines))
-            case "arguments":
+            case messages.ARGUMENTS:
                 life.arguments |= arguments_in(said["arguments"])
                 life.said_at["arguments"] = line.number
-            case "started":
+            case messages.STARTED:
                 life.started.add(line.process)
                 facts = values_of({"version": said["version"]}) | config_facts(said["config"])
                 life.learn(facts, line.number)
@@ -183,9 +175,9 @@ class LogReader:
         """The engine that a line is of: a new one where one begins that had begun before."""
         now = self._lives[-1] if self._lives else None
         again = now is not None and (
-            (name == STARTED and (line.process in now.started) and now.ready)
-            or (name == STARTED and bool(now.trouble.found))
-            or (name == ARGUMENTS and bool(now.started))
+            (name == messages.STARTED and (line.process in now.started) and now.ready)
+            or (name == messages.STARTED and bool(now.trouble.found))
+            or (name == messages.ARGUMENTS and bool(now.started))
         )
         if now is None or again:
             now = _Life(first_line=line.number, began_s=at)
