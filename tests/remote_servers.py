@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.request import Request, urlopen
 
 KEY = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 
@@ -23,8 +24,10 @@ def s3_server() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    with s3_environment(f"http://{host}:{port}"):
-        yield f"http://{host}:{port}"
+    address = f"http://{host}:{port}"
+    with s3_environment(address):
+        yield address
+    urlopen(Request(f"{address}/moto-api/reset", method="POST")).close()  # kept by the process
     server.stop()
 
 
