@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
+    from chunkscope.planning.policy import Decision, activation
     from chunkscope.planning.recommend import recommend
     from chunkscope.simulation.result import Simulation
     from chunkscope.simulation.simulate import simulate
@@ -33,6 +34,7 @@ __all__ = [
     "AnalyzeOptions",
     "ChunkscopeError",
     "DatasetProfile",
+    "Decision",
     "Diagnosis",
     "Footprint",
     "GateResult",
@@ -42,6 +44,7 @@ __all__ = [
     "Simulation",
     "Verification",
     "VerifyOptions",
+    "activation",
     "analyze",
     "doctor",
     "gate",
@@ -55,6 +58,7 @@ _HOMES = {
     "AnalyzeOptions": "lengths.options",
     "ChunkscopeError": "errors",
     "DatasetProfile": "lengths.profile",
+    "Decision": "planning.policy",
     "Diagnosis": "diagnosis.diagnosis",
     "Footprint": "engine.footprint",
     "GateResult": "gating.verdict",
@@ -64,6 +68,7 @@ _HOMES = {
     "Simulation": "simulation.result",
     "Verification": "verification.result",
     "VerifyOptions": "verification.verify",
+    "activation": "planning.policy",
     "analyze": "lengths.analyze",
     "doctor": "diagnosis.doctor",
     "gate": "gating.check",

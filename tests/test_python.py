@@ -12,7 +12,7 @@ import pytest
 import chunkscope
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.choices import Target, Task
-from chunkscope.errors import UsageError
+from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.emit import emit
 from chunkscope.sources.selection import SelectOptions
@@ -92,6 +92,19 @@ def test_so_it_is_everywhere(ask: Any) -> None:
     with pytest.raises(UsageError) as caught:
         ask()
     assert caught.value.hint
+
+
+def test_activation_is_the_decision_of_the_plan_for_the_same_prompts(tmp_path: Path) -> None:
+    profile, plan = chunkscope.Profile.load(PROFILE), chunkscope.Plan.load(PLAN)
+    assert chunkscope.activation(profile) == chunkscope.activation(str(PROFILE)) == plan.decision
+    write_jsonl(tmp_path / "short.jsonl", [{"prompt": "a b c"}])
+    short = chunkscope.activation(chunkscope.analyze(tmp_path / "short.jsonl"))
+    assert (short.mode, short.threshold) == ("off", None)
+    assert "limit 1,000" in short.reason
+    with pytest.raises(ChunkscopeError, match="chunkscope/plan"):
+        chunkscope.activation(PLAN)
+    with pytest.raises(ChunkscopeError, match=r"nowhere\.json"):
+        chunkscope.activation(tmp_path / "nowhere.json")
 
 
 def test_options_take_names_days_and_single_words(tmp_path: Path) -> None:

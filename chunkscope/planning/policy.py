@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, isfinite
 
+from chunkscope.artefacts.words import Name
 from chunkscope.engine.choices import Mode
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import Profile
 
 
 class Rate(StrEnum):
@@ -73,9 +75,13 @@ class Chunks:
     longest: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Decision:
-    """The mode for one set of prompts, and the number that decided it."""
+    """The mode for one set of prompts, and the number that decided it.
+
+    >>> decide(LengthHistogram.of([10, 50, 90]))
+    <Decision off: the longest prompt has 90 tokens (limit 1,000)>
+    """
 
     mode: Mode
     threshold: int | None
@@ -87,6 +93,27 @@ class Decision:
     chunks: Chunks
     tier: Tier
     forced: bool = False
+
+    def __repr__(self) -> str:
+        over = "" if self.threshold is None else f", chunk over {self.threshold:,} tokens"
+        return f"<Decision {self.mode}{over}: {self.reason}>"
+
+
+def activation(profile: Profile | Name, cuts: Cuts = DEFAULT_CUTS) -> Decision:
+    """Whether prompts like these should be prefilled in chunks, from which length on, and why.
+
+    The decision alone, from lengths: `recommend` weighs it against a model and a GPU. The profile
+    may be the file it was saved to.
+
+    >>> decision = activation("reports/example/profile.json")
+    >>> decision
+    <Decision aggressive, chunk over 2,303 tokens: p95 is 2,880 tokens (limit 2,048)>
+    >>> decision.mode.value, decision.threshold
+    ('aggressive', 2303)
+    >>> activation("reports/example/profile.json", Cuts(off_below=30_000)).mode.value
+    'off'
+    """
+    return decide(Profile.given(profile).overall, cuts)
 
 
 def decide(
