@@ -23,7 +23,7 @@ LAYERS = [
     {"simulation"},
     {"planning"},
     {"verification"},
-    {"diagnosis"},
+    {"diagnosis", "reference"},
     {"findings"},
     {"gating"},
     {"report"},
