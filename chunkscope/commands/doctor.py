@@ -119,8 +119,8 @@ def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis"
     from rich.live import Live
 
     from chunkscope.diagnosis.doctor import put_together, reports_of
-    from chunkscope.diagnosis.log_files import growing
     from chunkscope.engine.log.reader import LogReader
+    from chunkscope.planning.log_files import growing
     from chunkscope.report.terminal.diagnosis import live_view
 
     if len(sources) != 1 or not Path(sources[0]).is_file():

@@ -39,6 +39,10 @@ def recommend(
     dp: options.Replicas = 1,
     ep: options.ByExpert = False,
     vllm_version: options.VllmVersion = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="vLLM's log of it: measured, not predicted."),
+    ] = None,
     policy: Annotated[
         Basis, typer.Option(help="Set what is predicted to pay, or what the length rule says.")
     ] = Basis.EVIDENCE,
@@ -132,6 +136,7 @@ def recommend(
         slo=slo,
         arrivals=arrivals,
         concurrency=concurrency,
+        log=log,
     )
     several = _files(profiles) if profiles and len(profiles) > 1 else ()
     inputs = replace(plan.inputs, command=console.command(), profiles=several)

@@ -78,6 +78,7 @@ class Memory:
     unprofiled_gib: float
     runner: Runner
     kv_cache_blocks: int | None = None  # None in plans that were made before it was counted
+    kv_cache_label: Label | None = None  # None: predicted
 
     @property
     def kv_cache_gib(self) -> float:

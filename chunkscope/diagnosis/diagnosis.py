@@ -101,6 +101,7 @@ class Diagnosis(Artefact):
     schema: ClassVar = "chunkscope/doctor/1"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
+    added_later: ClassVar = frozenset({"device"})
 
     engines: tuple[EngineReport, ...]
     lines: int

@@ -9,7 +9,6 @@ from chunkscope.artefacts.words import Name
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
 from chunkscope.diagnosis.diagnosis import Diagnosis, Difference, EngineReport, PredictedFit
-from chunkscope.diagnosis.log_files import read_log
 from chunkscope.diagnosis.phases import phases
 from chunkscope.diagnosis.rules import Patient, examine
 from chunkscope.diagnosis.servers import ServerReading, watch
@@ -20,6 +19,7 @@ from chunkscope.engine.log.facts import EngineFacts
 from chunkscope.engine.log.reader import EngineLife, EngineLog, LogReader
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.lengths.profile import Profile
+from chunkscope.planning.log_files import read_log
 from chunkscope.planning.plan import Plan
 
 

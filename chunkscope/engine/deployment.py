@@ -18,6 +18,7 @@ from chunkscope.engine.flags import (
     at,
     dotted,
 )
+from chunkscope.engine.measured import MeasuredFit
 from chunkscope.engine.rules import rules_of
 from chunkscope.engine.settings import EngineArgs, Settings
 
@@ -35,6 +36,7 @@ class Deployment:
     logprobs: bool = False
     cuda_graphs: bool = True
     eight_bit_kv: bool = False  # --kv-cache-dtype fp8
+    measured: MeasuredFit | None = None  # of an engine here, by its log
 
     def effective(self, settings: Settings = OWN) -> Settings:
         """What the engine ends up with: what is set, else what vLLM takes by itself.
@@ -101,9 +103,15 @@ class Deployment:
             return None
         caps = (s.long_prefill_token_threshold, budget, longest)
         chunk = min(cap for cap in caps if cap)
-        return model.memory(
+        bill = model.memory(
             budget=budget, seqs=seqs, utilization=share, chunk=chunk, context=s.max_model_len
         )
+        fit = self.measured
+        if fit is None or fit.settings.parallel != s.parallel:
+            return bill
+        predicting = replace(self, measured=None, cuda_graphs=fit.cuda_graphs)
+        at_log = predicting.memory(fit.settings)
+        return fit.applied(bill, s, at_log=at_log, model=model) if at_log else bill
 
     def requests_of(self, tokens: int, memory: Memory, parallel: Parallel = ALONE) -> int:
         """How many decoding requests of that many tokens the KV cache of a GPU holds at once."""
@@ -200,6 +208,9 @@ class Deployment:
                 off and at(OFF_SWITCH, version) is Off.IGNORED
             ),
         }
+        if self.measured and (failed := self.measured.failed_as(s)):
+            where = f"{self.measured.log}, line {failed.line:,}"
+            rules[f"it did not fit when it was tried: {failed.why} ({where})"] = True
         unknown = (name for name in s.given() if not BY_NAME[name].known_to(version))
         rules |= {f"{name} is not known to vLLM {dotted(version)}": True for name in unknown}
         return tuple(rule for rule, broken in rules.items() if broken)

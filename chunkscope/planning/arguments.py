@@ -199,7 +199,9 @@ def _advice(proof: Proof) -> str:
 
 def _nearest(proof: Proof) -> str:
     """The fastest of the table's other rows: all that was tried is about as fast, or slower."""
-    own = next(row.makespan_s for row in proof.rows if row.name == OWN_NAME)
+    own = next((row.makespan_s for row in proof.rows if row.name == OWN_NAME), None)
+    if own is None:
+        return "nothing that was tried runs"  # `recommend` says why
     others = [row for row in proof.rows if row.name != OWN_NAME]
     fastest = min(others, key=lambda row: row.makespan_s, default=None)
     if fastest is None or fastest.makespan_s >= own:

@@ -18,6 +18,7 @@ from chunkscope.costs.models.shape import ModelShape
 from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Target, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import Release, command_line
+from chunkscope.engine.measured import MeasuredFit
 from chunkscope.engine.settings import UNUSUAL, Settings, Value
 from chunkscope.planning.policy import Chunks, Cuts, Decision
 from chunkscope.simulation.slo import Slo, SloFound
@@ -227,7 +228,7 @@ class Plan(Artefact):
             *("command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"),
             *("slo", "arrivals", "concurrency"),
             *("cost", "most_running", "profiles", "too_long"),
-            *("kv_cache_blocks", "state", "normed", *UNUSUAL),
+            *("kv_cache_blocks", "kv_cache_label", "measured", "state", "normed", *UNUSUAL),
         }
     )
 
@@ -257,6 +258,7 @@ class Plan(Artefact):
     tried: tuple[TriedSetting, ...] = ()
     rule: Settings | None = None  # what the length policy would set
     cost: Cost | None = None  # None where nothing could be simulated
+    measured: MeasuredFit | None = None  # None: memory is predicted
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -296,6 +298,7 @@ class Plan(Artefact):
             shape=self.model,
             gpu=self.gpu,
             logprobs=self.inputs.task is Task.LOGLIKELIHOOD,
+            measured=self.measured,
         )
 
     @property
@@ -357,7 +360,7 @@ class Plan(Artefact):
     def _document(self) -> dict[str, Any]:
         """The figures people look for first, then everything."""
         later = [] if self.advice else ["basis", "advice", "tried"]
-        later += [name for name in ("rule", "cost") if getattr(self, name) is None]
+        later += [name for name in ("rule", "cost", "measured") if getattr(self, name) is None]
         parts = {name: getattr(self, name) for name in _PARTS if name not in later}
         refused = self.refused
         return {
@@ -401,7 +404,7 @@ _ADDED = {
     "inputs": ("command", "profiles", "shared_prefix", "order", "slo", "arrivals", "concurrency"),
     "refused": ("too_long",),
     "forecast": ("most_running",),
-    "memory": ("kv_cache_blocks",),
+    "memory": ("kv_cache_blocks", "kv_cache_label"),
     "rule": UNUSUAL,
 }
 
@@ -439,8 +442,6 @@ def _memory_summary(memory: Memory) -> dict[str, Any]:
         for name, line in (dict.fromkeys(_GIB_LINES) | known).items()
     }
     kv_cache = {"kv_cache_gib": memory.kv_cache_gib, "kv_cache_tokens": memory.kv_cache_tokens}
-    left = {
-        name: figure(value, Label.PREDICTED, "what is left for it")
-        for name, value in kv_cache.items()
-    }
+    label = memory.kv_cache_label or Label.PREDICTED
+    left = {name: figure(value, label, "what is left for it") for name, value in kv_cache.items()}
     return lines | left

@@ -99,7 +99,9 @@ class Problem:
 
     def fits(self, settings: Settings = OWN) -> bool:
         """Would vLLM start, and survive its prompt_logprobs? Unknown counts as yes."""
-        memory = self.memory(settings)
+        memory, fit = self.memory(settings), self.deployment.measured
+        if fit and fit.failed_as(self.deployment.effective(settings.over(self.base))):
+            return False
         return memory is None or memory.holds(self.context)
 
 

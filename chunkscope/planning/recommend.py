@@ -22,6 +22,13 @@ from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile, 
 from chunkscope.planning import emit  # noqa: F401  (so that the plan can be written down)
 from chunkscope.planning.arguments import Settled, rule_settings, settle
 from chunkscope.planning.cost import cost
+from chunkscope.planning.engine_log import (
+    engine_lives,
+    logged_model,
+    logged_version,
+    measured_in,
+    told,
+)
 from chunkscope.planning.latency import worst_step
 from chunkscope.planning.plan import (
     ASKED,
@@ -72,11 +79,13 @@ def recommend(
     slo: str | None = None,
     arrivals: str | None = None,
     concurrency: int | None = None,
+    log: str | os.PathLike[str] | None = None,
 ) -> Plan:
     """Choose mode and engine arguments for the prompts of a profile.
 
     Without a model there is no limit to cap at and no memory model; without a GPU neither, and
-    vLLM's own choices are not known. The profile may be the file it was saved to.
+    vLLM's own choices are not known. The profile may be the file it was saved to. What the `log` of
+    an engine there says of memory goes before what is predicted; it names version and model, too.
 
     >>> plan = recommend("reports/example/profile.json", mode="aggressive", task="loglikelihood")
     >>> plan
@@ -94,6 +103,9 @@ def recommend(
     entry, policy = one_of(Entry, entry, "entry"), one_of(Basis, policy, "policy")
     _check_options(objective, max_itl_ms, max_output, price_per_hour)
     chosen = chosen_datasets(profile, dataset)
+    lives = engine_lives(log) if log is not None else ()
+    if lives:
+        vllm_version, model = vllm_version or logged_version(lives), model or logged_model(lives)
     shape = model if isinstance(model, ModelShape) else find_model(model) if model else None
     card = gpu if isinstance(gpu, Gpu) else find_gpu(gpu, memory=gpu_memory)
     if shape is not None:
@@ -127,6 +139,10 @@ def recommend(
         objective=objective,
         max_itl_ms=max_itl_ms,
     )
+    if lives and log is not None:
+        fit = measured_in(lives, log, problem.deployment, problem.base)
+        problem = replace(problem, deployment=replace(problem.deployment, measured=fit))
+        shared_prefix = _found_again(problem, shared_prefix)
     _check_room(problem)
     _refused(problem)  # an error where no prompt is served: nothing could be tried
     if problem.step is not None:
@@ -174,6 +190,7 @@ def _plan(
         model=p.deployment.shape,
         gpu=p.deployment.gpu,
         memory=settled.memory,
+        measured=p.deployment.measured,
         capacity=_capacity(p, settled.memory),
         step=_step(p, settled.settings),
         forecast=_forecast(settled, trials) if trials and not p.is_open else None,
@@ -298,6 +315,14 @@ def profile_digest(profile: Profile) -> str:
     return profile.digest()
 
 
+def _found_again(p: Problem, asked: int | None) -> int | None:
+    """As many tokens at the start of every prompt as the log's prefix cache found on average."""
+    rate = p.deployment.measured.hit_rate if p.deployment.measured else None
+    if asked is not None or rate is None or p.task is Task.LOGLIKELIHOOD:
+        return asked
+    return round(rate * (p.lengths.mean or 0))
+
+
 # -- the result --------------------------------------------------------------------------------
 
 
@@ -345,6 +370,12 @@ def _check_result(p: Problem, settled: Settled) -> None:
             hint="take a larger GPU, more of them with --tp, or a quantized checkpoint",
         )
     refusals = p.deployment.refusals(settled.settings)
+    fit = p.deployment.measured
+    if refusals and fit and fit.failed_as(p.deployment.effective(settled.settings)):
+        raise InputError(
+            f"no setting is left that did not fail before: {refusals[0]}",
+            hint="take a larger GPU, more of them with --tp, or a quantized checkpoint",
+        )
     if refusals:
         text = p.deployment.release.text
         raise AssertionError(f"vLLM {text} would refuse this plan: {refusals[0]}")
@@ -392,6 +423,7 @@ def _warnings(p: Problem, output: Output, profile: Profile) -> tuple[str, ...]:
         found.append(doubt)
     if shape and (unlike := unlike_measured(shape)):
         found.append(unlike)
+    found += [told(p.deployment.measured)] if p.deployment.measured else []
     found += doubts(gpu) if gpu else ()
     found += p.deployment.unmeasured(p.base)
     found += p.deployment.uncovered(p.base) if p.requests else ()

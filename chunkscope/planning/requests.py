@@ -52,7 +52,7 @@ def shared_sentence(
     read, unread = found.cached_tokens / tokens, found.unread_tokens / tokens
     what = f"{share(read or unread)} of the prompts' tokens are those of an earlier prompt"
     if shared_prefix is not None:
-        what = f"all prompts begin with the same {shared_prefix:,} tokens, as asked"
+        what = f"all prompts are taken to begin with the same {shared_prefix:,} tokens"
         read, unread = float(shared_prefix > 0), 0.0
     if max(read, unread) < _WORTH_SAYING:
         return None

@@ -81,10 +81,11 @@ def _of_plan(plan: Plan, setting: str) -> Iterator[Bill]:
     if memory is None:
         return
     parts = {line.name.replace("cuda_graphs", "CUDA graphs"): line.gib for line in memory.lines}
+    parts["overhead"] += parts.pop("correction", 0.0)
     parts["KV cache"] = max(0.0, memory.kv_cache_gib)
     yield Bill(
         setting=setting,
-        label=Label.PREDICTED,
+        label=memory.kv_cache_label or Label.PREDICTED,
         parts={name: gib for name, gib in parts.items() if gib > 0},
         kv_cache_tokens=memory.kv_cache_tokens,
     )

@@ -50,8 +50,9 @@ class LoggedCase:
     at_once: int = 1
     prompt: int = 256
     output: int = 64
+    longer: int = 0  # by so many tokens each prompt is longer than the one before
+    pause_s: float = 0.0  # after each `at_once`
     more: tuple[tuple[str, Any], ...] = ()  # fields of a request
-    starts: bool = True
 
 
 CASES = {
@@ -62,9 +63,19 @@ CASES = {
     "loglikelihood": LoggedCase(
         sent=24, at_once=24, prompt=512, output=1, more=(("prompt_logprobs", 1),)
     ),
-    "does-not-fit": LoggedCase(kv_tokens=512, starts=False),
+    "preemptions": LoggedCase(kv_tokens=2_048, sent=24, at_once=24, prompt=100, output=500),
+    "replay": LoggedCase(
+        args=("--enable-logging-iteration-details", "--enable-log-requests"),
+        sent=12,
+        at_once=4,
+        prompt=300,
+        output=12,
+        longer=50,
+        pause_s=5.0,
+    ),
+    "does-not-fit": LoggedCase(kv_tokens=512),
 }
-STARTED_S = 240
+STARTED_S = 900  # a machine may be busy
 
 
 class LoggedServer:
@@ -72,7 +83,7 @@ class LoggedServer:
 
     def __init__(self, python: str, case: LoggedCase, folder: Path) -> None:
         (folder / "config.json").write_text(json.dumps(CONFIG))
-        self.log = folder / "serve.log"
+        self.log, self.metrics = folder / "serve.log", ""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -113,6 +124,13 @@ class LoggedServer:
                 time.sleep(0.5)
         return False
 
+    def counted(self) -> str:
+        """What /metrics says of the engine, in small: counters and gauges, no histograms."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as reply:
+            text = reply.read().decode()
+        kept = re.compile(r"vllm:(?!.*_(?:bucket|sum|count|created))")
+        return "".join(f"{line}\n" for line in text.splitlines() if kept.match(line))
+
     def send(self, prompt: list[int], output: int, more: dict[str, Any]) -> int:
         """The HTTP status."""
         body = {"model": "tiny", "prompt": prompt, "max_tokens": output, "ignore_eos": True, **more}
@@ -129,20 +147,28 @@ class LoggedServer:
             return error.code
 
 
-def run(python: str, case: LoggedCase, folder: Path) -> str:
-    """The log of one case, as it was written."""
+def run(python: str, case: LoggedCase, folder: Path) -> tuple[str, str]:
+    """The log of one case, as it was written, and the server's metrics at its end."""
     with LoggedServer(python, case, folder) as server:
         if server.wait() and case.sent:
             prompts = [
-                [(7 * place + 13 * at) % 1_000 + 10 for at in range(case.prompt)]
+                [
+                    (7 * place + 13 * at) % 1_000 + 10
+                    for at in range(case.prompt + place * case.longer)
+                ]
                 for place in range(case.sent)
             ]
             with ThreadPoolExecutor(case.at_once) as pool:
-                sent = [pool.submit(server.send, p, case.output, dict(case.more)) for p in prompts]
+                sent = []
+                for place, prompt in enumerate(prompts):
+                    if case.pause_s and place and place % case.at_once == 0:
+                        time.sleep(case.pause_s)
+                    sent.append(pool.submit(server.send, prompt, case.output, dict(case.more)))
             codes = [one.result() for one in sent]
             print(sorted(set(codes)), flush=True)
             _wait_for_idle(server.log)
-    return server.log.read_text(encoding="utf-8", errors="replace")
+            server.metrics = server.counted()
+    return server.log.read_text(encoding="utf-8", errors="replace"), server.metrics
 
 
 def _wait_for_idle(log: Path) -> None:
@@ -177,8 +203,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) / "tiny"
             folder.mkdir()
-            log = small(run(python, CASES[name], folder), folder)
+            raw, metrics = run(python, CASES[name], folder)
+        log = small(raw, folder)
         (target / f"{name}.log").write_text(log, encoding="utf-8")
+        (target / f"{name}.metrics").write_text(metrics, encoding="utf-8")
         print(name, len(log), flush=True)
 
 

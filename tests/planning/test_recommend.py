@@ -504,7 +504,7 @@ def few_shot_profile(shared: int, *, unread: int = 0):
         (few_shot_profile(10), {}, None),
         (few_shot_profile(0, unread=300), {}, "; vLLM reads them again"),
         (few_shot_profile(300), {"task": Task.LOGLIKELIHOOD}, "; vLLM reads them again"),
-        (few_shot_profile(300), {"shared_prefix": 64}, "begin with the same 64 tokens, as asked: "),
+        (few_shot_profile(300), {"shared_prefix": 64}, "begin with the same 64 tokens: "),
         (few_shot_profile(300), {"shared_prefix": 0}, None),
     ],
 )
@@ -524,3 +524,8 @@ def test_the_plan_says_that_requests_are_sent_longest_first(options, said):
     plan = recommend(given, model="qwen3-8b", gpu="h200", **options)
     assert plan.inputs.order is SendOrder.LONGEST
     assert any(f"longest first, {said}" in line for line in plan.warnings)
+
+
+def test_a_context_that_was_asked_for_and_fits_no_setting() -> None:
+    with pytest.raises(InputError, match="no setting fits: one request of 131,072 tokens"):
+        advised([100] * 50, gpu="l4", max_model_len=131_072)

@@ -17,6 +17,7 @@ _CONFIG = {
     "data_parallel_size": "data_parallel_size",
     "quantization": "quantization",
     "kv_cache_dtype": "kv_cache_dtype",
+    "device_config": "device",
     "enforce_eager": "enforce_eager",
     "enable_prefix_caching": "enable_prefix_caching",
     "enable_chunked_prefill": "enable_chunked_prefill",
@@ -36,6 +37,7 @@ class EngineFacts:
     dtype: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str | None = None
+    device: str | None = None  # "cuda", "cpu"
     attention_backend: str | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.artefacts.figures import Figure
+from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import gib, number, plural, share
 from chunkscope.engine.choices import Target
 from chunkscope.errors import ChunkscopeError
@@ -116,11 +117,13 @@ def _memory_tiles(findings: Findings) -> Iterator[Tile]:
     if run is not None and run.activation_peak_gib is not None:
         yield Tile(title="activation peak", value=gib(run.activation_peak_gib), note="measured")
     elif memory is not None:
-        yield Tile(title="activations", value=gib(memory.line("activation").gib), note="predicted")
+        line = memory.line("activation")
+        yield Tile(title="activations", value=gib(line.gib), note=line.label)
     if run is not None and run.kv_cache_tokens is not None:
         yield Tile(title="KV cache tokens", value=number(run.kv_cache_tokens), note="measured")
     elif memory is not None:
-        yield Tile(title="KV cache tokens", value=number(memory.kv_cache_tokens), note="predicted")
+        label = memory.kv_cache_label or Label.PREDICTED
+        yield Tile(title="KV cache tokens", value=number(memory.kv_cache_tokens), note=label)
 
 
 def _forms(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import number
 from chunkscope.costs.memory import Memory
 from chunkscope.costs.model_kind import kind_of
@@ -40,9 +41,9 @@ def memory_table(memory: Memory) -> Table:
     table.add_column("")
     for line in memory.lines:
         table.add_row(line.name, f"{line.gib:.2f}", escape(f"{line.label}: {line.note}"))
-    table.add_row(
-        "KV cache", f"{memory.kv_cache_gib:.2f}", f"predicted: {memory.kv_cache_tokens:,} tokens"
-    )
+    label = memory.kv_cache_label or Label.PREDICTED
+    left = f"{label}: {memory.kv_cache_tokens:,} tokens"
+    table.add_row("KV cache", f"{memory.kv_cache_gib:.2f}", left)
     of = f"of {memory.total_gib:.1f} GiB; vLLM may use {memory.requested_gib:.1f}"
     table.add_row("all together", f"{memory.requested_gib:.2f}", of, style="bold")
     return table

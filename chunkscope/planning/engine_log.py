@@ -1,0 +1,195 @@
+"""The log of an engine that ran here -> what it measured, for a plan of the same model and GPU."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from chunkscope.artefacts.numbers import share
+from chunkscope.costs.models.find import built_in
+from chunkscope.engine.deployment import Deployment
+from chunkscope.engine.flags import Version, release
+from chunkscope.engine.log.facts import EngineFacts
+from chunkscope.engine.log.reader import EngineLife, LogReader
+from chunkscope.engine.log.trouble import Trouble
+from chunkscope.engine.measured import FailedStart, MeasuredFit
+from chunkscope.engine.settings import Settings
+from chunkscope.errors import InputError, UsageError
+from chunkscope.planning.log_files import read_log
+
+_WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model
+_DEVICE_OFF = 0.05
+_GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
+_RECOUNTED_UNTIL = (0, 26, 999)  # requests that wait are counted again in the hit rate
+_GRAPHS_IN_PEAK: Version = (0, 27, 0)  # since then the activation peak holds their estimate
+_NOT_ITS_FAULT = (Trouble.NO_FREE_MEMORY, Trouble.DIED)
+
+
+def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineLife, ...]:
+    reader = LogReader()
+    read_log(os.fspath(log), reader)
+    lives = reader.reading().lives
+    if not any(life.facts.version for life in lives):
+        raise InputError(
+            f"{log} does not say which vLLM wrote it",
+            hint="give a log from the engine's start on, at level INFO",
+        )
+    return lives
+
+
+def logged_version(lives: Sequence[EngineLife]) -> str | None:
+    return _last(lives).version
+
+
+def logged_model(lives: Sequence[EngineLife]) -> str:
+    """Its name or its folder, where one of them is known here."""
+    said = _last(lives).model or ""
+    name = Path(said).name
+    if said and Path(said).is_dir():
+        return said
+    if name and built_in(name) is not None:
+        return name
+    raise UsageError(
+        f"the log's model is called {name or 'nothing'}, which is not known here",
+        hint="say what it is: --model llama-3.1-8b, or a folder with its config.json",
+    )
+
+
+def measured_in(
+    lives: Sequence[EngineLife], log: str | os.PathLike[str], there: Deployment, base: Settings
+) -> MeasuredFit:
+    """UsageError where the log is of another model, GPU, version or number of GPUs."""
+    name = Path(os.fspath(log)).name
+    for life in lives:
+        _check(life.facts, name, there, base)
+    fits = [life for life in lives if life.facts.kv_cache_tokens or _held(life)]
+    if not fits and not any(life.trouble for life in lives):
+        raise InputError(
+            f"{name} does not say how large the KV cache is, nor that it did not fit",
+            hint="give a log from the engine's start on, at level INFO",
+        )
+    life = fits[-1] if fits else lives[-1]
+    facts, settings = life.facts, _settings(life, there)
+    given = any(name in life.arguments for name in _GIVEN_SIZES)
+    return MeasuredFit(
+        log=name,
+        settings=settings,
+        cuda_graphs=not facts.enforce_eager,
+        kv_cache_tokens=None if given else facts.kv_cache_tokens or _held(life),
+        weights_gib=facts.weights_gib,
+        activation_gib=_peak(facts, there),
+        graphs_gib=_graphs(facts, there),
+        hit_rate=_hit_rate(life, there.release.version),
+        failed=tuple(
+            FailedStart(settings=_settings(one, there), why=one.trouble.kind, line=one.trouble.line)
+            for one in lives
+            if one.trouble and one.trouble.kind not in _NOT_ITS_FAULT
+        ),
+    )
+
+
+def told(fit: MeasuredFit) -> str:
+    """What was taken from the log, in a sentence."""
+    parts = {
+        "KV cache": f"{fit.kv_cache_tokens:,} tokens" if fit.kv_cache_tokens else None,
+        "weights": _gib(fit.weights_gib),
+        "activation": _gib(fit.activation_gib),
+        "CUDA graphs": _gib(fit.graphs_gib),
+        "prefix hits": share(fit.hit_rate) if fit.hit_rate is not None else None,
+    }
+    known = [f"{name} {value}" for name, value in parts.items() if value]
+    known += [f"did not fit: {one.why} (line {one.line:,})" for one in fit.failed]
+    return f"measured, in {fit.log}: {', '.join(known)}"
+
+
+def _gib(value: float | None) -> str | None:
+    return f"{value:.2f} GiB" if value is not None else None
+
+
+def _last(lives: Sequence[EngineLife]) -> EngineFacts:
+    return next(life.facts for life in reversed(lives) if life.facts.version)
+
+
+def _settings(life: EngineLife, there: Deployment) -> Settings:
+    facts = life.facts
+    said = {
+        "max_model_len": facts.max_model_len,
+        "max_num_batched_tokens": facts.max_num_batched_tokens,
+        "gpu_memory_utilization": facts.utilization,
+        "enable_prefix_caching": facts.enable_prefix_caching,
+        "tensor_parallel_size": facts.tensor_parallel_size,
+        "data_parallel_size": facts.data_parallel_size,
+    }
+    return there.effective(Settings.of(said).over(Settings.of(life.arguments)))
+
+
+def _held(life: EngineLife) -> int | None:
+    """What vLLM said would have fitted, where one request of max_model_len did not."""
+    trouble = life.trouble
+    if trouble is None or trouble.kind is not Trouble.CONTEXT_TOO_LONG:
+        return None
+    longest = trouble.figures.get("longest")
+    return round(longest) if longest else None
+
+
+def _peak(facts: EngineFacts, there: Deployment) -> float | None:
+    if facts.activation_gib is None or there.release.version < _GRAPHS_IN_PEAK:
+        return facts.activation_gib
+    return max(0.0, facts.activation_gib - (facts.graph_estimate_gib or 0.0))
+
+
+def _graphs(facts: EngineFacts, there: Deployment) -> float | None:
+    """What was set aside for them, where this version does that; else what they took."""
+    model = there.memory_model()
+    counted = model is not None and model.counts_graphs
+    return facts.graph_estimate_gib if counted else facts.graphs_gib
+
+
+def _hit_rate(life: EngineLife, version: Version) -> float | None:
+    """Where caching was on, and this version counts each request once."""
+    rates = [w.hit_rate for w in life.windows if w.hit_rate is not None and not w.idle]
+    waited = any(window.waiting for window in life.windows)
+    if not rates or life.facts.enable_prefix_caching is False:
+        return None
+    return None if waited and version <= _RECOUNTED_UNTIL else rates[-1]
+
+
+# -- is it of the same? --------------------------------------------------------------------------
+
+
+def _check(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> None:
+    mine, its = there.release, release(facts.version) if facts.version else None
+    if its and its.version[:2] != mine.version[:2]:
+        raise UsageError(f"{name} is of vLLM {its.text}, and the plan is for {mine.text}")
+    if facts.device not in (None, "cuda"):
+        raise UsageError(f"{name} is of an engine on a {facts.device}, not on a GPU")
+    parallel, asked = base.parallel, facts.tensor_parallel_size or 1
+    if asked != parallel.tensor or (facts.data_parallel_size or 1) != parallel.data:
+        raise UsageError(
+            f"{name} is of an engine with --tp {asked} and --dp {facts.data_parallel_size or 1}",
+            hint="give the same to plan for it",
+        )
+    if (facts.pipeline_parallel_size or 1) > 1:
+        raise UsageError(f"{name} is of an engine in pipeline stages, which plans do not have")
+    if facts.kv_cache_dtype not in (None, "auto", facts.dtype):
+        raise UsageError(f"{name} is of an engine with a KV cache in {facts.kv_cache_dtype}")
+    _check_sizes(facts, name, there, base)
+
+
+def _check_sizes(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> None:
+    bill = there.memory(base)
+    if bill is None or there.shape is None or there.gpu is None:
+        raise UsageError(
+            "--log is of a model on a GPU: both are needed",
+            hint="name them: --model llama-3.1-8b --gpu h200",
+        )
+    device = facts.device_gib
+    if device and abs(device / bill.total_gib - 1) > _DEVICE_OFF:
+        card = f"{there.gpu.title} has {bill.total_gib:,.1f}"
+        raise UsageError(f"{name} is of a GPU with {device:,.1f} GiB, and the {card}")
+    weights, predicted = facts.weights_gib, bill.line("weights").gib
+    if weights and abs(weights - predicted) > max(_WEIGHTS_OFF_GIB, _WEIGHTS_OFF * predicted):
+        raise UsageError(
+            f"{name} is of another model: its weights take {weights:,.1f} GiB, those of "
+            f"{there.shape.name} {predicted:,.1f}",
+            hint="is it another precision? name the checkpoint that was served",
+        )

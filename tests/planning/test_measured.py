@@ -1,0 +1,183 @@
+"""What an engine's log measured goes before what the memory model predicts."""
+
+from pathlib import Path
+
+import pytest
+
+from chunkscope.artefacts.labels import Label
+from chunkscope.engine.settings import Settings
+from chunkscope.errors import InputError, UsageError
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.predict import SimulateOptions, predict
+from tests.engine.test_log_reader import PERIODIC, stamped
+from tests.plans import FITTING, LONG, advised, profile
+
+CONTEXT = 16_384
+START = (
+    "Initializing a V1 LLM engine (v{version}) with config: model='models/llama-3.1-8b', "
+    "dtype=torch.bfloat16, max_seq_len=16384, tensor_parallel_size=1, data_parallel_size=1, "
+    "enforce_eager=False, kv_cache_dtype=auto, device_config=cuda, enable_prefix_caching=True, "
+    "enable_chunked_prefill=True"
+)
+# As one H200 said it (vLLM 0.24.0), but for the arguments.
+FITTED = (
+    "Model loading took 15.0 GiB and 1.607526 seconds",
+    "Available KV cache memory: 112.28 GiB",
+    "GPU KV cache size: 919,824 tokens",
+    "Graph capturing finished in 5 secs, took 0.98 GiB",
+)
+ARGS = "non-default args: {'model': 'models/llama-3.1-8b', 'max_model_len': 16384"
+BUDGET = "Chunked prefill is enabled with max_num_batched_tokens=8192."
+
+
+def written(folder: Path, *lines: str, args: str = "", version: str = "0.24.0") -> Path:
+    start = START.format(version=version)
+    path = folder / "vllm.log"
+    said = (f"{ARGS}{args}}}", BUDGET, start, *lines)
+    path.write_text("".join(f"{stamped(line)}\n" for line in said), encoding="utf-8")
+    return path
+
+
+def planned(log: Path, lengths=FITTING, **options) -> Plan:
+    return advised(lengths, log=log, max_model_len=CONTEXT, **options)
+
+
+def test_the_kv_cache_is_the_logs_at_its_own_setting(tmp_path: Path) -> None:
+    plan = planned(written(tmp_path, *FITTED))
+    assert plan.memory is not None
+    assert plan.memory.kv_cache_tokens == 919_824
+    assert plan.memory.kv_cache_label is Label.MEASURED
+    weights, graphs = plan.memory.line("weights"), plan.memory.line("cuda_graphs")
+    assert (weights.gib, weights.label) == (pytest.approx(15.0), Label.MEASURED)
+    assert (graphs.gib, graphs.label) == (pytest.approx(0.98), Label.MEASURED)
+    spent = sum(line.gib for line in plan.memory.lines if line.profiled)
+    assert spent + plan.memory.kv_cache_gib == pytest.approx(plan.memory.requested_gib, abs=1e-6)
+    assert any(note.startswith("measured, in vllm.log: KV cache 919,824") for note in plan.warnings)
+
+
+def test_elsewhere_the_model_is_off_by_as_much(tmp_path: Path) -> None:
+    there = planned(written(tmp_path, *FITTED)).deployment
+    predicting = advised(FITTING, max_model_len=CONTEXT).deployment
+
+    def tokens(deployment, budget: int) -> int:
+        bill = deployment.memory(Settings(max_num_batched_tokens=budget, max_model_len=CONTEXT))
+        assert bill is not None
+        assert budget == 8_192 or bill.kv_cache_label is None
+        return bill.kv_cache_tokens
+
+    off = {size: tokens(predicting, size) - tokens(there, size) for size in (2_048, 8_192, 32_768)}
+    assert off[8_192] != 0
+    assert max(off.values()) - min(off.values()) <= 16  # a block
+
+
+def test_the_activation_peak_stands_for_all_that_vllm_profiles(tmp_path: Path) -> None:
+    peak = "Memory profiling takes 3.0 seconds. torch peak memory increase: 1.25GiB; "
+    bill = planned(written(tmp_path, *FITTED, peak)).memory
+    assert bill is not None
+    assert (bill.line("activation").gib, bill.line("activation").label) == (1.25, Label.MEASURED)
+    assert bill.line("sampler").gib == 0
+    assert bill.kv_cache_tokens == 919_824
+
+
+def test_a_size_that_was_given_is_no_measurement(tmp_path: Path) -> None:
+    log = written(tmp_path, *FITTED, args=", 'kv_cache_memory_bytes': 1073741824")
+    bill = planned(log).memory
+    assert bill is not None
+    assert bill.kv_cache_label is None
+    assert bill.kv_cache_tokens != 919_824
+    assert bill.line("weights").label is Label.MEASURED
+
+
+def test_a_setting_that_ran_out_of_memory_is_not_advised_again(tmp_path: Path) -> None:
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB. GPU 0 has a"
+    plan = planned(written(tmp_path, oom))
+    assert plan.settings.max_num_batched_tokens is not None
+    assert plan.settings.max_num_batched_tokens < 8_192
+    assert "does not fit" in plan.advice
+    (refusal,) = plan.deployment.refusals(Settings(max_model_len=CONTEXT))
+    assert refusal.startswith("it did not fit when it was tried: out of memory at the start")
+
+
+def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:
+    said = (
+        "To serve at least one request with the model's max seq len (16384), (2.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (1.00 GiB). Based on the "
+        "available memory, the estimated maximum model length is 8192."
+    )
+    plan = advised([100] * 50, log=written(tmp_path, said))
+    assert plan.memory is not None
+    assert plan.settings.max_model_len == 8_192
+    with pytest.raises(InputError, match="no setting fits"):
+        advised(LONG, log=written(tmp_path, said), max_model_len=CONTEXT)
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(0, 0.125), (3, None)])
+def test_a_hit_rate_counts_where_nobody_was_counted_twice(tmp_path, waiting, expected) -> None:
+    line = PERIODIC.format(prompt=9.0, running=2, waiting=waiting, kv=1.0)
+    plan = planned(written(tmp_path, *FITTED, line))
+    assert plan.measured is not None
+    assert plan.measured.hit_rate == expected
+    mean = sum(FITTING) / len(FITTING)
+    assert plan.inputs.shared_prefix == (round(0.125 * mean) if expected else None)
+
+
+def test_the_plan_keeps_it_and_the_simulation_uses_it(tmp_path: Path) -> None:
+    plan = planned(written(tmp_path, *FITTED))
+    plan.save(tmp_path / "plan.json")
+    again = Plan.load(tmp_path / "plan.json")
+    assert again.measured == plan.measured
+    found = predict(again, profile(data=FITTING), SimulateOptions(requests=20))
+    assert found.runs[0].args.kv_cache_tokens == 919_824
+
+
+def test_the_log_names_version_and_model(tmp_path: Path) -> None:
+    log = written(tmp_path, *FITTED, version="0.20.1")
+    plan = planned(log, model=None, vllm_version=None)
+    assert (plan.release.version, plan.model.name) == ((0, 20, 1), "llama-3.1-8b")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "options", "said"),
+    [
+        ("(v0.24.0)", "(v0.28.0)", {}, "is of vLLM 0.28.0, and the plan is for 0.24.0"),
+        ("15.0 GiB", "29.0 GiB", {}, "of another model: its weights take 29.0 GiB"),
+        ("", "", {"model": "qwen3-30b-a3b"}, "of another model"),
+        ("tensor_parallel_size=1", "tensor_parallel_size=2", {}, "--tp 2"),
+        ("device_config=cuda", "device_config=cpu", {}, "on a cpu"),
+        ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "KV cache in fp8"),
+        ("", "", {"gpu": None, "gpu_memory": None}, "both are needed"),
+        ("models/llama-3.1-8b", "models/mine", {"model": None}, "is called mine"),
+    ],
+)
+def test_a_log_of_something_else_is_refused(tmp_path, old, new, options, said) -> None:
+    log = written(tmp_path, *FITTED)
+    log.write_text(log.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    with pytest.raises(UsageError, match=said):
+        planned(log, **options)
+
+
+def test_another_gpu_is_refused(tmp_path: Path) -> None:
+    account = (
+        "Free memory on device (78.1/79.2 GiB) on startup. Desired GPU memory utilization is (0.9, "
+        "71.3 GiB). Actual usage is 15.0 GiB for weight, 1.2 GiB for peak activation"
+    )
+    with pytest.raises(UsageError, match=r"a GPU with 79\.2 GiB, and the NVIDIA H200 has 139\.8"):
+        planned(written(tmp_path, *FITTED, account))
+
+
+def test_a_log_without_the_start_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(stamped(FITTED[2]), encoding="utf-8")
+    with pytest.raises(InputError, match="does not say which vLLM wrote it"):
+        planned(path)
+    with pytest.raises(InputError, match="nor that it did not fit"):
+        planned(written(tmp_path))
+
+
+@pytest.mark.shared
+def test_the_log_of_a_real_run(shared: Path) -> None:
+    log = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
+    plan = planned(log)
+    assert plan.memory is not None
+    assert plan.memory.kv_cache_tokens == 919_824
+    assert plan.memory.kv_cache_gib == pytest.approx(112.28, abs=0.01)  # as it says, too
