@@ -46,6 +46,8 @@ class ChatTemplate:
         self.date = date
         environment, self._template, tree = _compile(source)
         environment.globals["strftime_now"] = self._strftime_now
+        # One dict: Jinja looks through a chain of them for each rendering otherwise.
+        self._template.globals = dict(self._template.globals)
         self.uses_date = _names(tree, "strftime_now")
         self.uses_tools = _names(tree, "tools")
         self.content_format: ContentFormat = "openai" if _loops_over_content(tree) else "string"
@@ -173,9 +175,10 @@ def _environment() -> "jinja2.Environment":
     """The environment transformers renders chat templates in, setting by setting."""
     import jinja2
     from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(
+    from chunkscope.tokenizers.sandbox import Sandbox
+
+    environment = Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[_generation_tag(), loopcontrols]
     )
 
