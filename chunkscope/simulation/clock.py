@@ -2,7 +2,6 @@
 
 from collections import deque
 
-from chunkscope.costs.step_time import StepModel
 from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.step import Step
 
@@ -11,12 +10,12 @@ class Clock:
     """`gpu_s`: what the GPU computed in all; where all requests come at once, as long as the run
     would take with a host that takes no time."""
 
-    def __init__(self, model: StepModel, start: float) -> None:
+    def __init__(self, pipeline: Pipeline, start: float) -> None:
         self.now = start
         self.ends: list[float] = []  # of each step
         self.gaps: list[tuple[float, int]] = []  # between tokens, and how many
         self.slowest_s = self.gpu_s = 0.0
-        self._pipeline = Pipeline(model, start)
+        self._pipeline = pipeline
         self._launched: deque[float] = deque()  # when, of steps that are not finished
 
     def launch(self, step: Step) -> None:

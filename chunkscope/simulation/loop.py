@@ -13,6 +13,7 @@ from chunkscope.simulation.arrivals import Arrivals
 from chunkscope.simulation.blocks import clipped
 from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.fast_scheduler import FastScheduler
+from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.replicas import Replica, Sent, distribute
 from chunkscope.simulation.request_checks import check_requests
@@ -40,9 +41,17 @@ class Circumstances:
 
 
 def run_setting(
-    c: Circumstances, args: EngineArgs, *, watch: int = 0, fast: bool = True
+    c: Circumstances,
+    args: EngineArgs,
+    *,
+    watch: int = 0,
+    fast: bool = True,
+    pipeline: Pipeline | None = None,
 ) -> SimulatedRun:
-    """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else."""
+    """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else.
+
+    A `pipeline` of one's own says how long steps take: that of reference/ computes them.
+    """
     check_args(args, c.rules)
     check_requests(c.requests, args, c.rules)
     states = _states(c, args.block_size)
@@ -54,7 +63,8 @@ def run_setting(
     for number in range(args.parallel.data):
         policy = make_policy(c.policy, args, c.rules)
         scheduler = kind(args, c.rules, policy, c.step.reach)
-        clock, log = Clock(model, states[0].arrival_s), _Log(watch=0 if number else watch)
+        start, log = states[0].arrival_s, _Log(watch=0 if number else watch)
+        clock = Clock(pipeline or Pipeline(model, start), start)
         engines.append(_Engine(number, scheduler, clock, log))
     for state in states:
         state.priority = engines[0].scheduler.policy.priority_of(state)

@@ -1,0 +1,123 @@
+"""Attention of a batch that holds pieces of several requests: each looks at its own past alone.
+
+All that a model does to one token at a time (projections, experts, the head) it does to the whole
+batch at once, which is what makes a chunk beside decodes cheap. Only attention has to know who is
+who, so only attention is replaced: piece by piece, with the keys and values of that request, by the
+function that the model would have called. A loop, because it is exact for every model and can be
+read; fast engines have one kernel for all pieces.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from chunkscope.errors import InputError
+from chunkscope.reference.batch import PackedBatch, Piece
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "chunkscope_pieces"
+KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+
+
+@contextmanager
+def by_piece(model: Any) -> Iterator[str]:
+    """A transformers model whose attention takes a `PackedBatch`, for as long as this lasts.
+
+    What it attended with before, "sdpa" or "eager", is what `batch_attention` calls.
+    """
+    from transformers import AttentionInterface
+
+    config, before = model.config.get_text_config(), model.config._attn_implementation
+    unknown = {*(getattr(config, "layer_types", None) or ())} - KNOWN_LAYERS
+    AttentionInterface.register(NAME, batch_attention)
+    model.set_attn_implementation(NAME)
+    try:
+        if unknown or config._attn_implementation != NAME:
+            raise not_taken(model, f"layers of {', '.join(sorted(unknown))}" if unknown else "")
+        yield "eager" if before == "eager" else "sdpa"
+    finally:
+        model.set_attn_implementation(before)
+
+
+def not_taken(model: Any, has: str = "") -> InputError:
+    why = f"it has {has}" if has else "its attention cannot be exchanged"
+    return InputError(
+        f"the reference engine does not run {type(model).__name__}: {why}",
+        hint="it runs models with full or sliding attention: Llama, Qwen, Mistral, Gemma, GPT-2",
+    )
+
+
+def batch_attention(
+    module: Any,
+    query: "torch.Tensor",
+    key: "torch.Tensor",
+    value: "torch.Tensor",
+    attention_mask: Any,  # noqa: ARG001  (None: transformers makes no mask for a name like ours)
+    *,
+    batch: PackedBatch | None = None,
+    attends_by: str = "sdpa",
+    **options: Any,
+) -> "tuple[torch.Tensor, None]":
+    """Called by every layer with the queries, keys and values of the batch: [1, heads, tokens, .]
+
+    The keys and values are kept with their requests; a piece's queries see those of its request.
+    """
+    import torch
+
+    if batch is None:
+        raise not_taken(module)
+    attend, window = _function(module, attends_by), _window(module)
+    found = []
+    for piece in batch.pieces:
+        keys, values = piece.request.keep(
+            module.layer_idx, piece.start, key[:, :, piece.in_batch], value[:, :, piece.in_batch]
+        )
+        oldest = max(0, piece.start - window + 1) if window else 0
+        mask = _mask(piece, oldest, window, query, is_eager=attends_by == "eager")
+        seen = keys[:, :, oldest:], values[:, :, oldest:]
+        found.append(attend(module, query[:, :, piece.in_batch], *seen, mask, **options)[0])
+    return torch.cat(found, dim=1), None
+
+
+def _mask(
+    piece: Piece, oldest: int, window: int | None, query: "torch.Tensor", *, is_eager: bool
+) -> "torch.Tensor | None":
+    """Each token sees all earlier pieces, as far as its window goes, and its own up to itself.
+
+    None where that goes without saying: of one token, and (but not to "eager") of a first piece.
+    """
+    import torch
+
+    count = piece.end - piece.start
+    fits = window is None or piece.end <= window
+    if count == 1 or (piece.start == 0 and fits and not is_eager):
+        return None
+    queries = torch.arange(piece.start, piece.end, device=query.device)[:, None]
+    keys = torch.arange(oldest, piece.end, device=query.device)[None, :]
+    sees = keys <= queries
+    if window is not None:
+        sees &= keys > queries - window
+    if not is_eager:
+        return sees[None, None]
+    hidden = torch.finfo(query.dtype).min
+    return torch.zeros_like(sees, dtype=query.dtype).masked_fill(~sees, hidden)[None, None]
+
+
+def _window(module: Any) -> int | None:
+    """How far the layer looks back, itself included; None: as far as there is anything."""
+    config = module.config.get_text_config()
+    kinds = getattr(config, "layer_types", None)
+    is_full = kinds is not None and kinds[module.layer_idx] == "full_attention"
+    return None if is_full else getattr(config, "sliding_window", None)
+
+
+def _function(module: Any, name: str) -> Callable[..., Any]:
+    from transformers import AttentionInterface
+
+    if name == "eager":  # each model has its own
+        found: Callable[..., Any] = sys.modules[type(module).__module__].eager_attention_forward
+        return found
+    return AttentionInterface()[name]  # type: ignore[no-any-return]

@@ -1,0 +1,184 @@
+"""A continuous-batching engine over a transformers model, to see chunked prefill at work.
+
+It has no scheduler of its own: the loop and the scheduler of simulation/ decide every step, and
+where a simulation asks how long the step would take, the model computes it and the clock is read.
+So a run here takes the steps that `chunkscope simulate` predicts, and vLLM's scheduler would take.
+"""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from chunkscope.costs.models.shape import BLOCK_TOKENS
+from chunkscope.costs.step_time import StepModel
+from chunkscope.engine.choices import ChunkPolicy
+from chunkscope.engine.rules import Rules
+from chunkscope.engine.settings import EngineArgs
+from chunkscope.errors import InputError
+from chunkscope.reference.attention import by_piece
+from chunkscope.reference.batch import LiveRequest
+from chunkscope.reference.peak_memory import PeakMemory
+from chunkscope.reference.runner import ModelRunner
+from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.pipeline import Pipeline
+from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.step import Step
+from chunkscope.simulation.workload import Request
+from chunkscope.verification.latencies import Answer
+
+if TYPE_CHECKING:
+    import torch
+
+RULES = Rules()  # of vLLM 0.28
+MEASURED = StepModel(
+    fixed_s=0.0,
+    per_token_s=0.0,
+    per_prefill_pair_s=0.0,
+    per_decode_context_s=0.0,
+    origin="measured",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest:
+    """A prompt in tokens, and how many to answer: always so many, whatever they are."""
+
+    prompt: Sequence[int]
+    output_tokens: int
+    arrival_s: float = 0.0
+
+    @property
+    def size(self) -> Request:
+        """As the scheduler sees it."""
+        return Request(
+            prompt_tokens=len(self.prompt),
+            output_tokens=self.output_tokens,
+            arrival_s=self.arrival_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRun:
+    """What one setting did to the requests. All times are measured, those of `run` as well.
+
+    `outputs`, `answers` (when each token came) and `first_logits` are by request, in their order.
+    """
+
+    run: SimulatedRun
+    outputs: tuple[tuple[int, ...], ...]
+    answers: tuple[Answer, ...]
+    first_logits: "tuple[torch.Tensor, ...]"
+    peak_gib: float | None
+    beyond_weights_gib: float | None
+
+    @property
+    def chunk_s(self) -> list[float]:
+        """Seconds of each step that read some of a prompt."""
+        return [step.duration_s for step in self.run.timeline if step.chunks]
+
+    @property
+    def interleaving(self) -> float | None:
+        """Chunks of prompts for each step that decoded; None where none did."""
+        steps = self.run.timeline
+        decoding = sum(step.decode_requests > 0 for step in steps)
+        return sum(len(step.chunks) for step in steps) / decoding if decoding else None
+
+
+class ModelPipeline(Pipeline):
+    """Where a simulation would look up how long a step takes, the model computes it.
+
+    Time goes on while the model computes and stands still otherwise: nobody waits for an arrival.
+    """
+
+    def __init__(self, runner: ModelRunner, device: Any) -> None:
+        self._runner, self._device = runner, device
+        self._ends: deque[float] = deque()
+        self.tokens_at: list[list[float]] = [[] for _ in runner.requests]
+        self.host_free = 0.0
+
+    def launch(self, step: Step, now: float) -> float:
+        began = time.perf_counter()
+        self._runner.execute(step)
+        if self._device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self._device)
+        seconds = time.perf_counter() - began
+        self.host_free = now + seconds
+        self._ends.append(self.host_free)
+        for state in step.num_scheduled_tokens:
+            if state.last_step == step.number:
+                self.tokens_at[state.id].append(self.host_free)
+        return seconds
+
+    def finish(self) -> float:
+        return self._ends.popleft()
+
+
+def generate(
+    model: Any,
+    requests: Sequence[TokenRequest],
+    args: EngineArgs,
+    *,
+    policy: ChunkPolicy = ChunkPolicy.VLLM,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> ReferenceRun:
+    """Answer all requests with one setting of the engine, and measure it.
+
+    Steps are scheduled one by one: `args` may not ask for async scheduling, nor for prefix caching
+    (each request keeps its own keys and values).
+    """
+    if args.async_scheduling or args.enable_prefix_caching:
+        raise InputError("the reference engine knows no async scheduling and no prefix caching")
+    live = [LiveRequest(request.prompt, request.output_tokens) for request in requests]
+    circumstances = Circumstances(
+        requests=tuple(request.size for request in requests),
+        rules=RULES,
+        step=MEASURED,
+        policy=policy,
+    )
+    model.eval()
+    with by_piece(model) as attends_by:
+        runner = ModelRunner(model, live, attends_by=attends_by, temperature=temperature, seed=seed)
+        pipeline, memory = ModelPipeline(runner, model.device), PeakMemory(model.device)
+        run = run_setting(circumstances, args, watch=sys.maxsize, fast=False, pipeline=pipeline)
+        peak, beyond = memory.peak_gib(), memory.beyond_gib()
+    return ReferenceRun(
+        run=run,
+        outputs=tuple(request.output for request in live),
+        answers=tuple(
+            Answer(sent=request.arrival_s, times=times, counts=[1] * len(times))
+            for request, times in zip(requests, pipeline.tokens_at, strict=True)
+        ),
+        first_logits=tuple(runner.first_logits[request] for request in live),
+        peak_gib=peak,
+        beyond_weights_gib=beyond,
+    )
+
+
+def context_of(model: Any) -> int | None:
+    """How many tokens a request may have in all, if the model says so."""
+    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def engine_args(
+    model: Any, requests: Sequence[TokenRequest], *, chunk: int | None, budget: int | None = None
+) -> EngineArgs:
+    """Room for all of them at once. `chunk` is the most that a step reads of one prompt.
+
+    Without a `budget` a step takes whatever is there, so that only the chunk makes a difference.
+    """
+    sizes = [len(request.prompt) + request.output_tokens for request in requests]
+    return EngineArgs(
+        max_model_len=context_of(model),
+        max_num_batched_tokens=budget or max(sum(sizes), len(requests)),
+        max_num_seqs=len(requests),
+        kv_cache_tokens=BLOCK_TOKENS * (1 + sum(-(-size // BLOCK_TOKENS) for size in sizes)),
+        long_prefill_token_threshold=chunk or 0,
+        enable_prefix_caching=False,
+    )

@@ -1,0 +1,283 @@
+"""The reference engine: chunks change nothing in the answers, and the steps are the simulator's."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from chunkscope.engine.choices import ChunkPolicy  # noqa: E402
+from chunkscope.engine.settings import EngineArgs  # noqa: E402
+from chunkscope.errors import InputError  # noqa: E402
+from chunkscope.reference import engine  # noqa: E402
+from chunkscope.reference.batch import PackedBatch  # noqa: E402
+from chunkscope.reference.engine import (  # noqa: E402
+    MEASURED,
+    RULES,
+    ReferenceRun,
+    TokenRequest,
+    engine_args,
+    generate,
+)
+from chunkscope.reference.runner import ModelRunner  # noqa: E402
+from chunkscope.simulation.loop import Circumstances, run_setting  # noqa: E402
+from chunkscope.simulation.pipeline import Pipeline  # noqa: E402
+from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
+from chunkscope.simulation.step import Step  # noqa: E402
+from tests.reference.small_models import (  # noqa: E402
+    FAMILIES,
+    greedy,
+    model_of,
+    prompt_of,
+    rounding,
+    unchunked,
+)
+
+pytestmark = pytest.mark.torch
+
+MORE = 3  # tokens of an answer
+
+
+def requests_of(
+    lengths: Sequence[int], more: int = MORE, arrivals: Sequence[float] = ()
+) -> list[TokenRequest]:
+    times = arrivals or [0.0] * len(lengths)
+    return [
+        TokenRequest(prompt=prompt_of(n, seed), output_tokens=more, arrival_s=at)
+        for seed, (n, at) in enumerate(zip(lengths, times, strict=True))
+    ]
+
+
+def check_equal(family: str, requests: Sequence[TokenRequest], found: ReferenceRun) -> None:
+    model = model_of(family)
+    for request, logits, output in zip(requests, found.first_logits, found.outputs, strict=True):
+        expected = unchunked(model, request.prompt)
+        assert torch.allclose(logits, expected, rtol=0, atol=rounding(model, expected)), family
+        assert output == greedy(model, request.prompt, request.output_tokens), family
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 32, 128, 512, None])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
+    lengths = (40, 9, 1) if chunk == 1 else (530, 45, 7, 1)
+    requests = requests_of(lengths)
+    model = model_of(family)
+    found = generate(model, requests, engine_args(model, requests, chunk=chunk))
+    check_equal(family, requests, found)
+    assert found.run.most_chunks == (1 if chunk is None else -(-lengths[0] // chunk))
+
+
+@settings(max_examples=15, derandomize=True)
+@given(
+    family=st.sampled_from(sorted(FAMILIES)),
+    lengths=st.lists(st.integers(1, 50), min_size=1, max_size=4),
+    chunk=st.integers(0, 30),
+    budget=st.integers(4, 70),
+    late=st.booleans(),
+)
+def test_nor_does_any_mix_of_lengths_chunks_and_budgets(
+    family: str, lengths: list[int], chunk: int, budget: int, late: bool
+) -> None:
+    """`late`: the others come when the first is decoding, so that chunks stand beside decodes."""
+    arrivals = [0.0] + [1e-9 if late else 0.0] * (len(lengths) - 1)
+    requests = requests_of(lengths, arrivals=arrivals)
+    model = model_of(family)
+    args = engine_args(model, requests, chunk=chunk, budget=budget)
+    check_equal(family, requests, generate(model, requests, args))
+
+
+@pytest.mark.parametrize("family", ["Llama", "Mistral with a window", "GPT-2"])
+def test_a_model_that_attends_eagerly_does_so_by_pieces(family: str) -> None:
+    requests = requests_of((60, 9))
+    model = model_of(family, "eager")
+    found = generate(model, requests, engine_args(model, requests, chunk=7))
+    assert model.config._attn_implementation == "eager", "as it was"
+    check_equal(family, requests, found)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on a CPU without bfloat16
+def test_half_the_precision_is_equal_up_to_its_rounding() -> None:
+    model = model_of("Llama").__class__(model_of("Llama").config)
+    model.load_state_dict(model_of("Llama").state_dict())
+    model = model.to(torch.bfloat16)
+    requests = requests_of((300,), more=1)
+    (logits,) = generate(model, requests, engine_args(model, requests, chunk=32)).first_logits
+    expected = unchunked(model, requests[0].prompt)
+    few = 8 * torch.finfo(torch.bfloat16).eps * float(expected.abs().max())
+    assert torch.allclose(logits, expected, rtol=0, atol=few)
+
+
+def test_a_request_that_was_preempted_answers_the_same() -> None:
+    requests = requests_of((60, 50, 40), more=12)
+    model = model_of("Llama")
+    args = replace(engine_args(model, requests, chunk=16), kv_cache_tokens=16 * 11)
+    found = generate(model, requests, args)
+    assert found.run.preemptions
+    check_equal("Llama", requests, found)
+
+
+def test_drawn_tokens_depend_on_the_seed_and_not_on_the_company() -> None:
+    requests = requests_of((30, 20, 10), more=12)
+    model = model_of("Llama")
+
+    def drawn(chunk: int | None, seed: int) -> tuple[tuple[int, ...], ...]:
+        args = engine_args(model, requests, chunk=chunk)
+        return generate(model, requests, args, temperature=1.0, seed=seed).outputs
+
+    assert drawn(4, 1) == drawn(None, 1)
+    assert drawn(4, 1) != drawn(4, 2)
+    assert drawn(4, 1) != tuple(greedy(model, r.prompt, 12) for r in requests)
+
+
+# -- the steps -----------------------------------------------------------------------------------
+
+
+class Replay(Pipeline):
+    """Steps that take as long as somebody measured."""
+
+    def __init__(self, durations: Sequence[float]) -> None:
+        self._durations, self.host_free = deque(durations), 0.0
+
+    def launch(self, step: Step, now: float) -> float:  # noqa: ARG002
+        self.host_free = now + self._durations.popleft()
+        return 0.0
+
+    def finish(self) -> float:
+        return self.host_free
+
+
+def untimed(run: SimulatedRun) -> list[TimelineStep]:
+    return [replace(step, start_s=0.0, duration_s=0.0) for step in run.timeline]
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[PackedBatch]:
+    """What the model really was given."""
+    batches: list[PackedBatch] = []
+    forward = ModelRunner._forward
+
+    def watched(self: ModelRunner, batch: PackedBatch) -> "torch.Tensor":
+        batches.append(batch)
+        return forward(self, batch)
+
+    monkeypatch.setattr(ModelRunner, "_forward", watched)
+    return batches
+
+
+POLICIES = [
+    pytest.param(ChunkPolicy.VLLM, 64, id="vllm"),
+    pytest.param(ChunkPolicy.FIXED, 48, id="fixed"),
+    pytest.param(ChunkPolicy.BY_LENGTH, None, id="by length"),
+    pytest.param(ChunkPolicy.ADAPTIVE, None, id="adaptive"),
+    pytest.param(ChunkPolicy.INTERACTIVE_FIRST, 32, id="interactive first"),
+]
+
+
+@pytest.mark.parametrize(("policy", "chunk"), POLICIES)
+@pytest.mark.parametrize("arrivals", [(0.0,) * 5, (0.0, 0.0, 1e-9, 1e-9, 0.02)], ids=str)
+def test_the_steps_are_the_simulators_one_for_one(
+    policy: ChunkPolicy,
+    chunk: int | None,
+    arrivals: tuple[float, ...],
+    computed: list[PackedBatch],
+) -> None:
+    requests = requests_of((20, 9, 900, 200, 30), arrivals=arrivals)
+    model = model_of("Llama")
+    args = engine_args(model, requests, chunk=chunk, budget=700)
+    found = generate(model, requests, args, policy=policy)
+    simulated = run_setting(
+        Circumstances(
+            requests=tuple(r.size for r in requests), rules=RULES, step=MEASURED, policy=policy
+        ),
+        args,
+        watch=10_000,
+        pipeline=Replay([step.duration_s for step in found.run.timeline]),
+    )
+    assert untimed(found.run) == untimed(simulated)
+    assert len(simulated.timeline) == len(computed)
+    for step, batch in zip(simulated.timeline, computed, strict=True):
+        prompts = [p for p in batch.pieces if p.end <= p.request.prompt_tokens]
+        expected = [(chunk.start, chunk.end) for chunk in step.chunks]
+        assert [(piece.start, piece.end) for piece in prompts] == expected
+        assert len(batch.pieces) - len(prompts) == step.decode_requests
+    check_equal("Llama", requests, found)
+
+
+def test_chunks_stand_beside_decodes_in_one_batch(computed: list[PackedBatch]) -> None:
+    requests = requests_of((9, 300), more=12, arrivals=(0.0, 1e-9))
+    model = model_of("Llama")
+    found = generate(model, requests, engine_args(model, requests, chunk=64))
+    mixed = [batch for batch in computed if {p.end - p.start for p in batch.pieces} == {1, 64}]
+    assert len(mixed) == 4
+    assert found.interleaving == pytest.approx(6 / 16)  # 1 + 5 chunks; 11 + 11 tokens, 6 together
+
+
+# -- what is measured ----------------------------------------------------------------------------
+
+
+def test_times_are_those_of_the_steps() -> None:
+    requests = requests_of((9, 120), arrivals=(0.0, 1e-9))
+    model = model_of("Llama")
+    found = generate(model, requests, engine_args(model, requests, chunk=50))
+    ends = [step.start_s + step.duration_s for step in found.run.timeline]
+    assert all(step.duration_s > 0 for step in found.run.timeline)
+    assert len(found.chunk_s) == 4
+    first, second = found.answers
+    assert first.times == pytest.approx(ends[:MORE])
+    assert second.times == pytest.approx(ends[3 : 3 + MORE])
+    assert found.run.longest_gap_s == pytest.approx(max(*first.gaps_s, *second.gaps_s))
+    assert found.run.makespan_s == pytest.approx(ends[-1])
+
+
+def test_memory_is_measured_where_the_system_tells() -> None:
+    from chunkscope.reference.peak_memory import PeakMemory
+
+    memory = PeakMemory(torch.device("cpu"))
+    before = memory.peak_gib()
+    if before is None:
+        pytest.skip("this system does not tell")
+    taken = torch.ones(64 * 2**20 // 4)  # 64 MiB
+    del taken
+    assert (memory.peak_gib() or 0) >= before + 0.05
+    assert (memory.beyond_gib() or 0) >= 0.05
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+def test_a_prompt_longer_than_the_context_is_refused() -> None:
+    requests = requests_of((1_022,), more=4)
+    model = model_of("GPT-2")
+    with pytest.raises(InputError, match=r"1,026 tokens in all, max_model_len is 1,024"):
+        generate(model, requests, engine_args(model, requests, chunk=32))
+
+
+def test_a_model_that_attends_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = requests_of((9,))
+    model = model_of("Qwen2")
+    monkeypatch.setattr(model.config, "layer_types", ["linear_attention", "full_attention"])
+    with pytest.raises(InputError, match="does not run Qwen2ForCausalLM: it has layers of linear"):
+        generate(model, requests, engine_args(model, requests, chunk=None))
+    assert model.config._attn_implementation == "sdpa", "as it was"
+
+
+@pytest.mark.parametrize("asked", ["async_scheduling", "enable_prefix_caching"])
+def test_what_the_engine_does_not_know_is_refused(asked: str) -> None:
+    requests = requests_of((9,))
+    model = model_of("Llama")
+    args: EngineArgs = replace(engine_args(model, requests, chunk=None), **{asked: True})
+    with pytest.raises(InputError, match="no async scheduling and no prefix caching"):
+        generate(model, requests, args)
+
+
+def test_the_engine_is_small_enough_to_be_read() -> None:
+    from pathlib import Path
+
+    folder = Path(engine.__file__).parent
+    names = ("batch", "attention", "runner", "engine")
+    lines = [line for name in names for line in (folder / f"{name}.py").read_text().splitlines()]
+    assert len(lines) < 500
