@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.errors import InputError
-from chunkscope.reference.batch import PackedBatch, Piece
+from chunkscope.reference.batch import BatchPiece, PackedBatch
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +83,7 @@ def batch_attention(
 
 
 def _mask(
-    piece: Piece, oldest: int, window: int | None, query: "torch.Tensor", *, is_eager: bool
+    piece: BatchPiece, oldest: int, window: int | None, query: "torch.Tensor", *, is_eager: bool
 ) -> "torch.Tensor | None":
     """Each token sees all earlier pieces, as far as its window goes, and its own up to itself.
 

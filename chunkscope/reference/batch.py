@@ -1,7 +1,7 @@
 """What one step computes, as a model is given it: tokens of several requests, one behind the other.
 
-A prompt's chunk and the single token of a request that decodes are the same thing, a `Piece`: some
-tokens of one request, computed together, after all that were computed before.
+A prompt's chunk and the single token of a request that decodes are the same thing: some tokens of
+one request, computed together, after all that were computed before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ class LiveRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class BatchPiece:
     """Tokens `start` to `end` of a request, at `place` in the batch. `is_due`: the next follows."""
 
     request: LiveRequest
@@ -66,13 +66,15 @@ class Piece:
 class PackedBatch:
     """All pieces of a step in one row, without padding."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BatchPiece, ...]
 
     @classmethod
     def of(cls, parts: Iterable[tuple[LiveRequest, int, int, bool]]) -> "PackedBatch":
         pieces, place = [], 0
         for request, start, end, is_due in parts:
-            pieces.append(Piece(request=request, start=start, end=end, place=place, is_due=is_due))
+            pieces.append(
+                BatchPiece(request=request, start=start, end=end, place=place, is_due=is_due)
+            )
             place += end - start
         return cls(tuple(pieces))
 
@@ -85,5 +87,5 @@ class PackedBatch:
         return [position for p in self.pieces for position in range(p.start, p.end)]
 
     @property
-    def due(self) -> list[Piece]:
+    def due(self) -> list[BatchPiece]:
         return [piece for piece in self.pieces if piece.is_due]
