@@ -25,6 +25,10 @@ def simulate(
             help="Requests of a trace (Mooncake jsonl, Azure csv) or of a verify.json, instead.",
         ),
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Requests come as vLLM's log says, where it says so."),
+    ] = None,
     calibration: Annotated[
         list[Path] | None,
         typer.Option(
@@ -96,12 +100,16 @@ def simulate(
     from chunkscope.simulation.slo import read_slo
 
     made = Plan.load(plan)
+    files = shared.profiles_for(plan, made, profile) if trace is None else []
+    if log is not None and not profile:  # it may have lengths of its own
+        files = [file for file in files if file.exists()]
     with console.sweep_progress(quiet=quiet) as starting:
         simulation = predict(
             made,
-            load_profiles(shared.profiles_for(plan, made, profile)) if trace is None else None,
+            load_profiles(files) if files else None,
             SimulateOptions(
                 trace=trace,
+                log=log,
                 requests=requests,
                 arrivals=arrivals,
                 seed=seed,

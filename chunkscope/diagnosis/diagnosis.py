@@ -101,7 +101,7 @@ class Diagnosis(Artefact):
     schema: ClassVar = "chunkscope/doctor/1"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
-    added_later: ClassVar = frozenset({"device"})
+    added_later: ClassVar = frozenset({"device", "unexplained"})
 
     engines: tuple[EngineReport, ...]
     lines: int
@@ -127,7 +127,7 @@ class Diagnosis(Artefact):
         """What cannot be, as no log says it: shares over one, fewer than none."""
         for engine in self.engines:
             shares = [engine.hit_rate, *(w.kv_use for w in engine.windows)]
-            counts = [engine.refused.count if engine.refused else 0, engine.engines, self.lines]
+            counts = [engine.refused.most if engine.refused else 0, engine.engines, self.lines]
             if any(share is not None and not 0 <= share <= 1 for share in shares):
                 return "a share is not between 0 and 100 %"
             if any(count < 0 for count in counts):
@@ -136,4 +136,4 @@ class Diagnosis(Artefact):
 
     @property
     def refused_prompts(self) -> int:
-        return sum(engine.refused.count for engine in self.engines if engine.refused)
+        return sum(engine.refused.most for engine in self.engines if engine.refused)

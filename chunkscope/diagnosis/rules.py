@@ -119,7 +119,7 @@ def _ended(patient: Patient) -> Symptom | None:
 
 def _refused(patient: Patient) -> Symptom | None:
     refused = patient.life.refused
-    if refused is None:
+    if refused is None or not refused.count:
         return None
     return _symptom(
         "refused-prompts",
@@ -131,6 +131,25 @@ def _refused(patient: Patient) -> Symptom | None:
         (refused.first_line,),
         f"raise {_CONTEXT} above {refused.longest:,} tokens and the answer, if the model "
         "allows it; else cut the prompts where you choose to",
+        0.95,
+    )
+
+
+def _bad_requests(patient: Patient) -> Symptom | None:
+    """Since 0.28 at least, a server logs the answer and not why."""
+    refused, longest = patient.life.refused, patient.longest_prompt
+    if refused is None or refused.unexplained <= refused.count:
+        return None
+    evidence, limit = [f"{refused.unexplained:,} answers 400"], patient.life.facts.max_model_len
+    if longest is not None and limit is not None and longest >= limit:
+        evidence.append(f"the longest prompt has {longest:,} tokens, the limit is {limit:,}")
+    return _symptom(
+        "bad-requests",
+        "the server refused requests (HTTP 400) and does not log why: their samples are missing",
+        evidence,
+        (refused.first_line,),
+        "look at the client's errors: most often a prompt and its answer are longer than "
+        f"{_CONTEXT}; `chunkscope analyze` says how long prompts are",
         0.95,
     )
 
@@ -364,6 +383,7 @@ def _graphs(patient: Patient) -> Symptom | None:
 RULES = (
     Rule(name="ended", source="LOGS: errors", check=_ended),
     Rule(name="refused-prompts", source="LOGS: refused prompts", check=_refused),
+    Rule(name="bad-requests", source="a real log of 0.28", check=_bad_requests),
     Rule(name="auto-fit", source="LOGS: auto-fit", check=_auto_fit, since=(0, 14, 0)),
     Rule(name="kv-bound", source="LOGS: periodic lines", check=_kv_bound),
     Rule(name="max-num-seqs", source="LOGS: periodic lines", check=_seqs_bound),

@@ -59,6 +59,7 @@ class MeasuredFit:
     activation_gib: float | None = None
     graphs_gib: float | None = None
     hit_rate: float | None = None
+    knows_arguments: bool = True  # else vLLM's own are assumed, such as the share of memory
     failed: tuple[FailedStart, ...] = ()
 
     def failed_as(self, settings: Settings) -> FailedStart | None:
@@ -84,6 +85,7 @@ class MeasuredFit:
         budget = settings.max_num_batched_tokens or 1
         longest = settings.max_model_len or model.shape.limit or budget
         blocks = model.kv_layout.blocks(kv_bytes)
+        here = self._same(settings) and model.cuda_graphs == self.cuda_graphs
         outside = sum(gib for name, gib in more.items() if name not in counted)
         return replace(
             bill,
@@ -92,7 +94,7 @@ class MeasuredFit:
             kv_cache_blocks=blocks,
             kv_cache_tokens=model.kv_layout.tokens(blocks, context=longest, step=budget),
             headroom_gib=bill.headroom_gib - outside,
-            kv_cache_label=Label.MEASURED if held is not None and self._same(settings) else None,
+            kv_cache_label=Label.MEASURED if held is not None and here else None,
         )
 
     def _kv_bytes(self, model: MemoryModel) -> int | None:

@@ -79,6 +79,7 @@ def measured_in(
         activation_gib=_peak(facts, there),
         graphs_gib=_graphs(facts, there),
         hit_rate=_hit_rate(life, there.release.version),
+        knows_arguments="arguments" in life.said_at,
         failed=tuple(
             FailedStart(settings=_settings(one, there), why=one.trouble.kind, line=one.trouble.line)
             for one in lives
@@ -98,7 +99,11 @@ def told(fit: MeasuredFit) -> str:
     }
     known = [f"{name} {value}" for name, value in parts.items() if value]
     known += [f"did not fit: {one.why} (line {one.line:,})" for one in fit.failed]
-    return f"measured, in {fit.log}: {', '.join(known)}"
+    said = f"measured, in {fit.log}: {', '.join(known)}"
+    if fit.knows_arguments:
+        return said
+    share_of_it = fit.settings.gpu_memory_utilization
+    return f"{said}; it does not name its arguments, so a memory share of {share_of_it} is assumed"
 
 
 def _gib(value: float | None) -> str | None:

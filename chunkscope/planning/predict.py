@@ -20,6 +20,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.plan import LENGTH_POLICY, Plan, assumed_output
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
+from chunkscope.planning.replay import logged_arrivals
 from chunkscope.planning.requests import MOST_REQUESTS
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
 from chunkscope.simulation.drawing import Drawing, draw_workload
@@ -30,9 +31,10 @@ from chunkscope.simulation.request_checks import check_requests
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import around, knee, pareto, points, run_all
-from chunkscope.simulation.trace import read_trace
+from chunkscope.simulation.trace import Trace, read_trace
 from chunkscope.simulation.workload import BATCH, Request, arrival_times, with_shared_prefix
 
+_AS_LOGGED = "as in the log"
 PLAN, ASKED, DEFAULT = "plan", "asked", "default"
 # What vLLM's own setting has in common with the one beside it.
 SHARED = (
@@ -50,6 +52,7 @@ class SimulateOptions:
     """What the command line can say; `asked` goes before the plan's settings."""
 
     trace: Path | None = None
+    log: Path | None = None  # vLLM's: requests come as it says
     requests: int | None = None
     arrivals: str | None = None
     seed: int = 0
@@ -319,20 +322,41 @@ def _requests(
 ) -> _Sent:
     if options.requests is not None and options.requests < 1:
         raise UsageError(f"--requests must be at least 1, not {options.requests}")
+    if options.trace is not None and options.log is not None:
+        raise UsageError("--trace and --log both say when requests come: leave one out")
     if options.trace is not None:
-        return _of_trace(options.trace, plan, options, args)
-    if profile is None:
-        raise InputError("there is no profile to draw requests from")
+        return _of_trace(read_trace(options.trace), options.trace, plan, options, args)
+    if options.log is not None:
+        return _of_log(options.log, plan, profile, options, args)
     return _of_profile(plan, profile, options, args)
 
 
-def _of_trace(path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs) -> _Sent:
+def _of_log(
+    path: Path, plan: Plan, profile: Profile | None, options: SimulateOptions, args: EngineArgs
+) -> _Sent:
+    """With the log's lengths where it has them, else with the profile's."""
+    times, trace, said = logged_arrivals(path)
+    if trace is not None:
+        requests, stretches, info, notes = _of_trace(trace, path, plan, options, args)
+        return requests, stretches, info, (*said, *notes)
+    count = min(options.requests or len(times), len(times))
+    options = replace(options, requests=count)
+    requests, stretches, info, notes = _of_profile(plan, profile, options, args)
+    if options.arrivals is None:
+        timed = zip(requests, times, strict=False)
+        requests = tuple(replace(request, arrival_s=time) for request, time in timed)
+        info = replace(info, arrivals=_AS_LOGGED)
+    return requests, stretches, info, (*said, "their lengths are the profile's", *notes)
+
+
+def _of_trace(
+    trace: Trace, path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs
+) -> _Sent:
     if options.order is not None:
         raise UsageError(
             f"--order {options.order.value} is for the requests of a profile: a trace has its own",
             hint="leave out --order or --trace",
         )
-    trace = read_trace(path)
     found = trace.requests[: options.requests]
     limit = args.max_model_len
     fitting = [r for r in found if limit is None or r.prompt_tokens + r.output_tokens <= limit]
@@ -359,7 +383,7 @@ def _of_trace(path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs
         source=str(path),
         requests=len(fitting),
         seed=options.seed if options.arrivals is not None else None,
-        arrivals=options.arrivals or "as in the trace",
+        arrivals=options.arrivals or (_AS_LOGGED if options.log else "as in the trace"),
         task=(trace.task or plan.inputs.task).value,
         shared_prefix=trace.shared_prefix if asked is None else asked,
         left_out=len(found) - len(fitting),
@@ -375,7 +399,13 @@ def _arriving(requests: list[Request], arrivals: str, seed: int) -> list[Request
     return [replace(r, arrival_s=time) for r, time in zip(requests, times, strict=True)]
 
 
-def _of_profile(plan: Plan, profile: Profile, options: SimulateOptions, args: EngineArgs) -> _Sent:
+def _of_profile(
+    plan: Plan, profile: Profile | None, options: SimulateOptions, args: EngineArgs
+) -> _Sent:
+    if profile is None:
+        raise InputError(
+            "there is no profile to draw requests from", hint="count the data: `chunkscope analyze`"
+        )
     datasets = chosen_datasets(profile, plan.inputs.dataset)
     prompts = sum(dataset.rows for dataset in datasets)
     count = options.requests or (MOST_REQUESTS if prompts > MOST_REQUESTS else None)

@@ -63,6 +63,7 @@ CASES = {
     "loglikelihood": LoggedCase(
         sent=24, at_once=24, prompt=512, output=1, more=(("prompt_logprobs", 1),)
     ),
+    # 0.32 sets a block aside and does not start with that: its kv-bound preempts, too.
     "preemptions": LoggedCase(kv_tokens=2_048, sent=24, at_once=24, prompt=100, output=500),
     "replay": LoggedCase(
         args=("--enable-logging-iteration-details", "--enable-log-requests"),

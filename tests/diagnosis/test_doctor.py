@@ -1,6 +1,7 @@
 """Diagnoses of real logs, and each rule on lines that vLLM writes."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from chunkscope.diagnosis.rules import RULES
 from chunkscope.diagnosis.servers import ServerReading
 from chunkscope.engine.log.reader import LogReader
 from chunkscope.errors import InputError, UsageError
+from chunkscope.planning.log_files import read_log
+from chunkscope.verification.endpoint import metrics
 from tests.engine.test_log_reader import START, TROUBLES, periodic, stamped
 from tests.plans import plan
 
@@ -63,15 +66,20 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     assert engine.predicted.kv_cache_tokens == pytest.approx(919_824, rel=0.01)
 
 
-def test_a_client_that_sends_one_at_a_time() -> None:
-    (engine,) = doctor(LOGS / "vllm-0.28-cpu-client-bound.log").engines
+BOTH = pytest.mark.parametrize("version", ["0.28", "0.32"])
+
+
+@BOTH
+def test_a_client_that_sends_one_at_a_time(version: str) -> None:
+    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-client-bound.log").engines
     assert rules(engine) == ["client-bound", "eager"]
     assert engine.peak_running == 1
     assert engine.facts.kv_cache_tokens == 65_536
 
 
-def test_a_kv_cache_that_is_full() -> None:
-    (engine,) = doctor(LOGS / "vllm-0.28-cpu-kv-bound.log").engines
+@BOTH
+def test_a_kv_cache_that_is_full(version: str) -> None:
+    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-kv-bound.log").engines
     assert rules(engine)[0] == "kv-bound"
     assert engine.seconds_of(Bound.KV) > engine.seconds_of(Bound.CLIENT)
     assert engine.peak_kv_use == 1.0
@@ -80,17 +88,73 @@ def test_a_kv_cache_that_is_full() -> None:
 def test_a_server_that_lets_few_run_and_is_told_to_stop() -> None:
     """Its last lines tell of an engine that is dead: it was ended."""
     (engine,) = doctor(LOGS / "vllm-0.28-cpu-max-num-seqs.log").engines
-    assert rules(engine) == ["max-num-seqs", "client-bound", "eager"]
+    assert rules(engine) == ["max-num-seqs", "eager", "client-bound"]
     assert "4 running, up to 36 waiting" in engine.symptoms[0].evidence[1]
     assert engine.trouble is None
 
 
-def test_a_start_that_does_not_fit() -> None:
-    (engine,) = doctor(LOGS / "vllm-0.28-cpu-does-not-fit.log").engines
+@pytest.mark.parametrize(("version", "fits"), [("0.28", 512), ("0.32", 384)])
+def test_a_start_that_does_not_fit(version: str, fits: int) -> None:
+    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-does-not-fit.log").engines
     first = engine.symptoms[0]
     assert (first.rule, first.effect) == ("ended", 1.0)
-    assert "longest context that fits: 512 tokens" in first.evidence
+    assert f"longest context that fits: {fits} tokens" in first.evidence
     assert not engine.windows
+
+
+@BOTH
+def test_a_prompt_that_a_server_refused(version: str) -> None:
+    """Its log says no more than 400; the three prompts had 2,100 tokens."""
+    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-refused.log").engines
+    assert rules(engine)[0] == "bad-requests"
+    assert engine.symptoms[0].evidence == ("3 answers 400",)
+    assert engine.refused is not None
+    assert (engine.refused.count, engine.refused.most) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        ("0.28-cpu-preemptions", "42 preemptions, 24 requests"),
+        ("0.32-cpu-kv-bound", "54 preemptions, 48 requests"),
+    ],
+)
+def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: str) -> None:
+    """vLLM logs none: the log is KV-bound, and the counter says the rest."""
+    reader = LogReader()
+    read_log(str(LOGS / f"vllm-{name}.log"), reader)
+    (life,) = reader.reading().lives
+    assert rules(report_of(life, "vllm.log", NOTHING))[0] == "kv-bound"
+    after = metrics.parse((LOGS / f"vllm-{name}.metrics").read_text(encoding="utf-8"))
+    before = replace(after, samples=tuple(replace(s, value=0.0) for s in after.samples))
+    finished = metrics.counted(before, after, metrics.FINISHED)
+    reading = ServerReading(
+        address="http://x",
+        life=life,
+        preemptions=metrics.preemptions(before, after),
+        finished=None if finished is None else round(finished),
+    )
+    found = report_of(life, "http://x", NOTHING, reading)
+    assert rules(found)[:2] == ["preemptions", "kv-bound"]
+    assert found.symptoms[0].evidence == (evidence,)
+
+
+@BOTH
+def test_likelihoods_read_prompts_and_write_nothing(version: str) -> None:
+    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-loglikelihood.log").engines
+    assert rules(engine)[0] == "queue-bound"
+    assert engine.prompt_tokens == pytest.approx(24 * 512, rel=0.15)  # lines tell whole seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "gib", "symptoms"),
+    [("fits", 2_425_258, 111.17, []), ("eager", 725_680, 66.44, ["eager"])],
+)
+def test_starts_on_an_h200(name: str, tokens: int, gib: float, symptoms: list[str]) -> None:
+    (engine,) = doctor(LOGS / f"vllm-0.24-h200-{name}.log", gpu="h200").engines
+    assert (engine.facts.kv_cache_tokens, engine.facts.kv_cache_gib) == (tokens, gib)
+    assert rules(engine) == symptoms
+    assert engine.trouble is None
 
 
 # -- each rule -----------------------------------------------------------------------------------

@@ -347,7 +347,7 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
     assert secret not in repr(log)
     assert log.lives[0].arguments == {"max_num_seqs": 8}
     assert log.lives[0].facts.kv_cache_tokens is None
-    assert log.unknown == {"core.py:77": 2}
+    assert log.unknown == {"core.py:77": 1}
 
 
 def test_lines_of_one_place_are_soon_passed_over_and_still_counted() -> None:
@@ -369,3 +369,25 @@ def test_a_real_log_of_0_24(shared: Path) -> None:
     zipped = LogReader()
     zipped.feed(split([gzip.decompress(gzip.compress(path.read_bytes()))]))
     assert zipped.reading() == reader.reading()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lengths"),
+    [
+        ((0, 1, 2), (1, 1, 1)),  # VLLM_LOG_STATS_INTERVAL=1: so was the first
+        ((0, 60, 120), (10, 60, 60)),
+        ((0, 10, 35), (10, 10, 25)),  # a server that was too busy to log
+    ],
+)
+def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths) -> None:
+    lines = [periodic(f"10-23 10:{at // 60:02}:{at % 60:02}") for at in seconds]
+    (life,) = reading(*lines).lives
+    assert tuple(window.seconds for window in life.windows) == lengths
+    assert life.prompt_tokens == sum(lengths)
+
+
+def test_while_idle_vllm_reckons_without_a_word() -> None:
+    quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
+    lines = [periodic("10-23 10:00:00"), quiet, periodic("10-23 10:05:00")]
+    (life,) = reading(*lines).lives
+    assert [window.seconds for window in life.windows] == [10, 10, 10]

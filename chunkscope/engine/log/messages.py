@@ -217,6 +217,7 @@ def named(raw: bytes) -> str | None:
 
 
 def engine_of(text: str) -> str:
-    """Whose the periodic line is: "000", or "8 engines" where the server adds them up."""
-    found = _ENGINE.search(text[: text.find("Avg prompt")][-40:])
+    """Whose the line of a window or a step is: "000", or "8 engines" where they are added up."""
+    end = max(text.find("Avg prompt"), text.find("Iteration("))
+    found = _ENGINE.search(text[: max(0, end)][-40:])
     return "" if found is None else found[1] or f"{found[2]} engines"

@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chunkscope.engine.log import messages
+from chunkscope.engine.log.arrivals import ArrivalReader, LoggedArrivals
 from chunkscope.engine.log.facts import EngineFacts, arguments_in, config_facts, values_of
 from chunkscope.engine.log.lines import LogClock, LogLine, peeled
 from chunkscope.engine.log.steps import StepTally
 from chunkscope.engine.log.timeline import LogWindow, Timeline
 from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts, TroubleReader
 
-# Many, and of clients: what they hold is not looked at.
-ACCESS = b'HTTP/1.1" '
-PASSED_OVER = (b"Received request ", b"Added request ", b"Generated response ")
+# Many, and of clients: what they hold is not looked at, but for what the server would not take.
+ACCESS, BAD_REQUEST = b"HTTP/1.1", b"400 Bad Request"
+RECEIVED, ADDED = b"Received request ", b"Added request "
+PASSED_OVER = (RECEIVED, ADDED, b"Generated response ")
+_HEAD = 400  # bytes of a line, in which its time is
 _STAMPED = (b"INFO ", b"DEBUG ")
 _ENOUGH = 3  # so often a place said nothing that is understood: it will not the next time
 
@@ -40,6 +43,7 @@ class EngineLife:
     steps: StepTally | None
     refused: RefusedPrompts | None
     trouble: LoggedTrouble | None
+    arrivals: LoggedArrivals | None = None  # where they were asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,7 @@ class _Life:
     steps: StepTally = field(default_factory=StepTally)
     refused: RefusedPrompts = field(default_factory=RefusedPrompts)
     trouble: TroubleReader = field(default_factory=TroubleReader)
+    arrivals: ArrivalReader = field(default_factory=ArrivalReader)
     last_line: int = 0
 
     @property
@@ -94,8 +99,9 @@ class _Life:
             busy_s=max((t.seconds for t in timelines), default=0.0),
             engines=max(1, len(timelines), len(self.started)),
             steps=self.steps if self.steps.steps else None,
-            refused=self.refused if self.refused.count else None,
+            refused=self.refused if self.refused.first_line else None,
             trouble=self.trouble.found,
+            arrivals=self.arrivals.found(),
         )
 
 
@@ -108,9 +114,10 @@ def facts_in(text: str) -> EngineFacts:
 
 
 class LogReader:
-    """Feed it lines; ask it at any time."""
+    """Feed it lines; ask it at any time. `replay`: when requests came is kept, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, replay: bool = False) -> None:
+        self._replay = replay
         self.lines = 0
         self.understood = 0
         self._silent: dict[bytes, int] = {}  # places, and how often they said nothing
@@ -122,16 +129,28 @@ class LogReader:
         for raw in raws:
             self.lines += 1
             if ACCESS in raw:
+                if BAD_REQUEST in raw and self._lives:
+                    self._lives[-1].refused.add_unexplained(self.lines)
                 continue
             place = _place(raw)
             if place is not None and silent.get(place, 0) >= _ENOUGH:
                 silent[place] += 1
                 continue
             name = messages.named(raw)
-            if name is not None and not any(sign in raw for sign in PASSED_OVER):
+            if any(sign in raw for sign in PASSED_OVER):
+                if self._replay:
+                    self._arrived(raw)
+            elif name is not None:
                 self._take(name, peeled(raw, self.lines))
             elif place is not None:
                 silent[place] = silent.get(place, 0) + 1
+
+    def _arrived(self, raw: bytes) -> None:
+        """Of a line that may hold a prompt, only its time is looked at."""
+        received = RECEIVED in raw
+        if self._lives and (received or ADDED in raw):
+            at = self._clock.since_first(peeled(raw[:_HEAD], self.lines).at)
+            self._lives[-1].arrivals.request(at, received=received)
 
     def reading(self) -> EngineLog:
         unknown = {place.decode("utf-8", "replace"): n for place, n in self._silent.items()}
@@ -157,6 +176,9 @@ class LogReader:
                 timeline.add(said, at, line.number)
             case messages.STEP:
                 life.steps.add(said, line.number)
+                if self._replay:
+                    budget = life.facts.get("max_num_batched_tokens")
+                    life.arrivals.step(said, at, messages.engine_of(line.text), budget)
             case messages.REFUSED_PROMPT:
                 life.refused.add(said, line.number)
             case messages.TROUBLE:

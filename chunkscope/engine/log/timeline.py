@@ -3,7 +3,7 @@
 A log of weeks has millions of such lines: past so many, two neighbours become one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MOST_WINDOWS = 2_048
 INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
@@ -58,13 +58,34 @@ class Timeline:
         self._windows: list[LogWindow] = []
         self._each = 1  # lines in a window
         self._open: list[LogWindow] = []
-        self._last_s: float | None = None
+        self._last: LogWindow | None = None
+        self._interval: float | None = None  # the least time between two lines
+
+    def _length(self, at: float | None) -> float:
+        """A rate is over the time since vLLM last reckoned, which it does silently while idle."""
+        last = self._last
+        if at is None or last is None:
+            return self._interval or INTERVAL_S
+        passed = at - last.end_s
+        if 0 < passed <= _LONGEST_S:
+            first, usual = self._interval is None, INTERVAL_S if last.idle else passed
+            self._interval = interval = min(self._interval or usual, passed)
+            if first and interval < last.seconds:
+                self._shorten(last, interval)  # nobody knew how long the first line's was
+            if not (last.idle and passed > 1.5 * interval + 1):
+                return passed
+        return self._interval or INTERVAL_S
+
+    def _shorten(self, window: LogWindow, seconds: float) -> None:
+        less = window.seconds - seconds
+        self.seconds -= 0.0 if window.idle else less
+        self.prompt_tokens -= window.prompt_tokens_per_s * less
+        self.output_tokens -= window.output_tokens_per_s * less
+        self._windows = [replace(window, seconds=seconds)]
 
     def add(self, said: dict[str, str], at: float | None, line: int) -> None:
-        passed = at - self._last_s if at is not None and self._last_s is not None else INTERVAL_S
-        seconds = passed if 0 < passed <= _LONGEST_S else INTERVAL_S
-        end = at if at is not None else (self._last_s or 0.0) + seconds
-        self._last_s = end
+        seconds = self._length(at)
+        end = at if at is not None else (self._last.end_s if self._last else 0.0) + seconds
         rate = said.get("hit_rate")
         window = LogWindow(
             end_s=end,
@@ -78,6 +99,7 @@ class Timeline:
             line=line,
             engine=self.engine,
         )
+        self._last = window
         self.seconds += 0.0 if window.idle else seconds
         self.prompt_tokens += window.prompt_tokens_per_s * seconds
         self.output_tokens += window.output_tokens_per_s * seconds

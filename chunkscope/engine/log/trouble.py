@@ -79,9 +79,13 @@ class TroubleReader:
 
 @dataclass(slots=True, kw_only=True)
 class RefusedPrompts:
-    """Prompts longer than the context: how many lines say so, the longest, and the first line."""
+    """Prompts longer than the context: how many lines say so, the longest, and the first line.
+
+    A server may log no more than that it answered 400: for length, or for something else.
+    """
 
     count: int = 0
+    unexplained: int = 0
     longest: int = 0
     limit: int = 0
     first_line: int = 0
@@ -92,3 +96,12 @@ class RefusedPrompts:
         self.first_line = self.first_line or line
         self.count += 1
         self.longest = max(self.longest, length)
+
+    def add_unexplained(self, line: int) -> None:
+        self.first_line = self.first_line or line
+        self.unexplained += 1
+
+    @property
+    def most(self) -> int:
+        """A prompt that a line tells of was answered 400, too."""
+        return max(self.count, self.unexplained)

@@ -4,9 +4,14 @@ from collections.abc import Iterator
 
 from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import COUNT, SHARE
+from chunkscope.engine.log.trouble import RefusedPrompts
 from chunkscope.gating.budget import DoctorPromises
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.verdict import Verdict, limited
+
+
+def _unexplained(refused: RefusedPrompts | None) -> bool:
+    return refused is not None and refused.unexplained > refused.count
 
 
 def check_doctor(limits: DoctorPromises, evidence: Evidence) -> Iterator[Verdict]:
@@ -25,6 +30,8 @@ def check_doctor(limits: DoctorPromises, evidence: Evidence) -> Iterator[Verdict
         note = "the log does not say" if value is None else ""
         if key == "findings" and found.symptoms:
             note = ", ".join(dict.fromkeys(symptom.rule for symptom in found.symptoms))
+        if key == "refused_prompts" and any(_unexplained(e.refused) for e in found.engines):
+            note = "HTTP 400, whose reason a server does not log"
         yield limited(
             f"doctor.{key}", limit, value, unit, better=better, subject="the log", note=note
         )
