@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.policy import Decision, activation
     from chunkscope.planning.recommend import recommend
+    from chunkscope.reference.wrapper import chunked
     from chunkscope.simulation.result import Simulation
     from chunkscope.simulation.simulate import simulate
     from chunkscope.verification.result import Verification
@@ -46,6 +47,7 @@ __all__ = [
     "VerifyOptions",
     "activation",
     "analyze",
+    "chunked",
     "doctor",
     "gate",
     "memory",
@@ -70,6 +72,7 @@ _HOMES = {
     "VerifyOptions": "verification.verify",
     "activation": "planning.policy",
     "analyze": "lengths.analyze",
+    "chunked": "reference.wrapper",
     "doctor": "diagnosis.doctor",
     "gate": "gating.check",
     "memory": "engine.footprint",

@@ -27,8 +27,19 @@ WITH_EXAMPLES = [
 WITHOUT = {"AnalyzeOptions", "ChunkscopeError", "VerifyOptions"}
 
 
-@pytest.mark.parametrize("name", WITH_EXAMPLES)
+WITH_TORCH = {"chunkscope.reference.wrapper"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.torch] if name in WITH_TORCH else [])
+        for name in WITH_EXAMPLES
+    ],
+)
 def test_the_examples_of_a_module_are_true(name: str) -> None:
+    if name in WITH_TORCH:
+        pytest.importorskip("torch")
     module = import_module(name)
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
     with chdir(REPOSITORY):

@@ -76,19 +76,23 @@ class InteractiveFirst(VllmPriorityPolicy):
         return int(request.num_prompt_tokens > INTERACTIVE_TOKENS)
 
 
-class ByLength(Policy):
+def chunk_by_length(prompt_tokens: int) -> int:
     """The longer the prompt, the larger its chunks.
 
     prompt            chunk
     < 4096            512
     < 16384           1024
     longer            2048
-    """
 
+    >>> chunk_by_length(4_000), chunk_by_length(100_000)
+    (512, 2048)
+    """
+    return next((chunk for below, chunk in BY_LENGTH if prompt_tokens < below), LONGEST_CHUNK)
+
+
+class ByLength(Policy):
     def threshold_of(self, request: RequestState) -> int:
-        return next(
-            (c for below, c in BY_LENGTH if request.num_prompt_tokens < below), LONGEST_CHUNK
-        )
+        return chunk_by_length(request.num_prompt_tokens)
 
 
 class Adaptive(Policy):
