@@ -32,9 +32,7 @@ def memory(
     gpu_memory_utilization: Annotated[
         float | None, typer.Option(metavar="SHARE", help="[default: vLLM's own]")
     ] = None,
-    kv_cache_dtype: Annotated[
-        KvCacheType, typer.Option(help="As vLLM's: fp8 holds twice as many tokens.")
-    ] = KvCacheType.AUTO,
+    kv_cache_dtype: options.KvCacheKind = KvCacheType.AUTO,
     task: options.AskedTask = Task.GENERATE,
     vllm_version: options.VllmVersion = None,
     entry: options.StartedAs = Entry.SERVE,

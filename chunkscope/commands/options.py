@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chunkscope.engine.choices import Entry, SendOrder, Task
+from chunkscope.engine.choices import Entry, KvCacheType, SendOrder, Task
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
@@ -41,6 +41,9 @@ GpuMemory = Annotated[
 Parallel = Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")]
 Replicas = Annotated[
     int, typer.Option(metavar="N", help="Replicas in data parallel, each of --tp GPUs.")
+]
+KvCacheKind = Annotated[
+    KvCacheType, typer.Option(help="As vLLM's: fp8 holds twice as many tokens.")
 ]
 ByExpert = Annotated[
     bool, typer.Option("--ep", help="Whole experts on each GPU (expert parallel), not parts.")

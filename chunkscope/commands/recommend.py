@@ -12,7 +12,7 @@ import typer
 from chunkscope import console
 from chunkscope.commands import options
 from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, SharedCache
-from chunkscope.engine.choices import Basis, Entry, Mode, Objective, Target, Task
+from chunkscope.engine.choices import Basis, Entry, KvCacheType, Mode, Objective, Target, Task
 from chunkscope.errors import EngineError, InputError, MissingError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def recommend(
     tp: options.Parallel = 1,
     dp: options.Replicas = 1,
     ep: options.ByExpert = False,
+    kv_cache_dtype: options.KvCacheKind = KvCacheType.AUTO,
     vllm_version: options.VllmVersion = None,
     log: Annotated[
         Path | None,
@@ -115,6 +116,7 @@ def recommend(
         tp=tp,
         dp=dp,
         ep=ep,
+        kv_cache_dtype=kv_cache_dtype,
         vllm_version=vllm_version,
         policy=policy,
         mode=mode,

@@ -9,7 +9,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.engine.choices import ChunkPolicy
+from chunkscope.engine.choices import ChunkPolicy, KvCacheType
 
 if TYPE_CHECKING:
     from chunkscope.simulation.result import Simulation
@@ -53,6 +53,9 @@ def simulate(
     ] = None,
     data_parallel_size: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Replicas, instead of the plan's.")
+    ] = None,
+    kv_cache_dtype: Annotated[
+        KvCacheType | None, typer.Option(help="Instead of the plan's.")
     ] = None,
     kv_cache_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Instead of the memory model's.")
@@ -123,6 +126,7 @@ def simulate(
                     long_prefill_token_threshold_adaptive=long_prefill_token_threshold_adaptive,
                     max_num_active_seqs=max_num_active_seqs,
                     data_parallel_size=data_parallel_size,
+                    kv_cache_dtype=kv_cache_dtype and kv_cache_dtype.value,
                 ),
                 kv_cache_tokens=kv_cache_tokens,
                 vllm_version=vllm_version,

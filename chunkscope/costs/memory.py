@@ -114,7 +114,7 @@ class MemoryModel:
     logprobs: bool = False
     cuda_graphs: bool = True
     caches_prefixes: bool = True
-    kv_element_bytes: int = BYTES  # 1 with --kv-cache-dtype fp8
+    kv_element_bytes: int = BYTES  # 1 where the KV cache is of 8 bits
     expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.costs.gpus import Gpu
-from chunkscope.costs.models.shape import Attention, ModelShape
+from chunkscope.costs.models.shape import BYTES, Attention, ModelShape
 from chunkscope.costs.parallel import ALONE, UNMEASURED, Parallel
 
 FITTED_ON = (
@@ -168,13 +168,13 @@ class ModelWork:
     other: OtherWork = NOTHING_ELSE
 
 
-def model_work(shape: ModelShape, tp: int = 1) -> ModelWork:
+def model_work(shape: ModelShape, tp: int = 1, kv_element_bytes: int = BYTES) -> ModelWork:
     return ModelWork(
         name=shape.name,
         hub_id=shape.hub_id,
         weight_bytes=shape.weight_bytes,
         active_parameters=shape.active_parameters,
-        kv_bytes_per_token=shape.kv_bytes_per_token(tp),
+        kv_bytes_per_token=shape.kv_bytes_per_token(tp, kv_element_bytes),
         pair_flops=_pair_flops(shape),
         read_bytes=_read_bytes(shape),
         other=_other_work(shape, tp),
@@ -312,9 +312,12 @@ class StepModel:
         return tokens / self.seconds(tokens=tokens)
 
 
-def step_model(shape: ModelShape, gpu: Gpu, parallel: Parallel = ALONE) -> StepModel | None:
+def step_model(
+    shape: ModelShape, gpu: Gpu, parallel: Parallel = ALONE, kv_element_bytes: int = BYTES
+) -> StepModel | None:
     """None where the GPU's speed is not known."""
-    step = roofline(model_work(shape, parallel.tensor), gpu, parallel.tensor)
+    work = model_work(shape, parallel.tensor, kv_element_bytes)
+    step = roofline(work, gpu, parallel.tensor)
     return with_exchange(step, parallel, parallel.exchange_s(shape, gpu)) if step else None
 
 

@@ -22,7 +22,7 @@ class Basis(StrEnum):
 
 
 class KvCacheType(StrEnum):
-    """vLLM's --kv-cache-dtype: as the model computes, or 8 bits."""
+    """vLLM's kv_cache_dtype: as the model computes, or 8 bits."""
 
     AUTO = "auto"
     FP8 = "fp8"

@@ -6,8 +6,8 @@ from typing import Any
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.kv_groups import KvKind
 from chunkscope.costs.memory import Memory, MemoryModel
-from chunkscope.costs.models.shape import BYTES, ModelShape
-from chunkscope.costs.parallel import ALONE, UNMEASURED, Parallel
+from chunkscope.costs.models.shape import ModelShape
+from chunkscope.costs.parallel import UNMEASURED
 from chunkscope.engine.choices import Entry
 from chunkscope.engine.flags import (
     BY_NAME,
@@ -35,7 +35,6 @@ class Deployment:
     gpu: Gpu | None = None
     logprobs: bool = False
     cuda_graphs: bool = True
-    eight_bit_kv: bool = False  # --kv-cache-dtype fp8
     measured: MeasuredFit | None = None  # of an engine here, by its log
 
     def effective(self, settings: Settings = OWN) -> Settings:
@@ -73,10 +72,12 @@ class Deployment:
             max_num_active_seqs=None if active == full.max_num_seqs else active,
             data_parallel_size=None if full.data_parallel_size == 1 else full.data_parallel_size,
             enable_expert_parallel=full.enable_expert_parallel or None,
+            kv_cache_dtype=None if full.kv_cache_dtype == "auto" else full.kv_cache_dtype,
         )
 
-    def memory_model(self, parallel: Parallel = ALONE) -> MemoryModel | None:
+    def memory_model(self, settings: Settings = OWN) -> MemoryModel | None:
         """None without a model or a GPU."""
+        parallel = settings.parallel
         if self.shape is None or self.gpu is None:
             return None
         runner = self.release.runner(self.shape.architecture, dense=self.shape.dense)
@@ -90,14 +91,14 @@ class Deployment:
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
             expert_tokens=self.release.expert_tokens,
-            kv_element_bytes=1 if self.eight_bit_kv else BYTES,
+            kv_element_bytes=settings.kv_element_bytes,
             caches_prefixes=self.effective().enable_prefix_caching is not False,
         )
 
     def memory(self, settings: Settings = OWN, *, longest: int | None = None) -> Memory | None:
         """Where every GiB goes under these settings; no prompt has more than `longest` tokens."""
         s = self.effective(settings)
-        model = self.memory_model(s.parallel)
+        model = self.memory_model(s)
         budget, seqs, share = s.max_num_batched_tokens, s.max_num_seqs, s.gpu_memory_utilization
         if model is None or budget is None or seqs is None or share is None:
             return None
@@ -113,9 +114,9 @@ class Deployment:
         at_log = predicting.memory(fit.settings)
         return fit.applied(bill, s, at_log=at_log, model=model) if at_log else bill
 
-    def requests_of(self, tokens: int, memory: Memory, parallel: Parallel = ALONE) -> int:
+    def requests_of(self, tokens: int, memory: Memory, settings: Settings = OWN) -> int:
         """How many decoding requests of that many tokens the KV cache of a GPU holds at once."""
-        model = self.memory_model(parallel)
+        model = self.memory_model(settings)
         if model is None:
             return 0
         layout = model.kv_layout
@@ -130,7 +131,7 @@ class Deployment:
 
     def _grouped(self, s: Settings, tokens: int) -> dict[str, Any]:
         """Nothing where all layers keep all tokens, or it is not known what they keep."""
-        model, context = self.memory_model(s.parallel), s.max_model_len
+        model, context = self.memory_model(s), s.max_model_len
         if model is None or context is None or model.kv_layout.is_plain:
             return {}
         layout, step = model.kv_layout, s.max_num_batched_tokens or 1
@@ -141,15 +142,17 @@ class Deployment:
         }
 
     def unmeasured(self, settings: Settings = OWN) -> tuple[str, ...]:
-        """What is said of several GPUs."""
-        parallel = settings.parallel
+        """What is said of several GPUs, and of a KV cache of other numbers than the model's."""
+        parallel, kept = settings.parallel, self.effective(settings).kv_cache_dtype
+        cache = f"a KV cache of {kept} was never measured: reading it is taken to cost by its bytes"
+        cached = (cache,) if kept else ()
         if parallel.gpus == 1:
-            return ()
+            return cached
         said = f"{UNMEASURED}: memory and times on {parallel.gpus} follow from how vLLM splits a "
         said += "model, and from assumptions on what communication takes"
         if parallel.data > 1 and self.shape and self.shape.experts:
             said += "; the replicas' steps, which wait for each other, are simulated each by itself"
-        return (said,)
+        return (said, *cached)
 
     def uncovered(self, settings: Settings = OWN) -> tuple[str, ...]:
         """What the simulated scheduler does otherwise than vLLM's, with this model."""

@@ -82,6 +82,7 @@ FLAGS = (
         spelling="--enable-expert-parallel",
         off_spelling="--no-enable-expert-parallel",
     ),
+    Flag(name="kv_cache_dtype", spelling="--kv-cache-dtype"),
     # Known, and never emitted: refused by every V1 engine while they existed, then removed.
     Flag(
         name="max_num_partial_prefills",

@@ -46,7 +46,7 @@ class Footprint:
 
     def requests_of(self, tokens: int) -> int:
         """How many requests of that many tokens, answer included, the KV cache holds at once."""
-        return self.deployment.requests_of(tokens, self.memory, self.settings.parallel)
+        return self.deployment.requests_of(tokens, self.memory, self.settings)
 
     @property
     def requests(self) -> dict[int, int]:
@@ -122,7 +122,7 @@ def memory(
     max_num_seqs: int | None = None,
     long_prefill_token_threshold: int | None = None,
     gpu_memory_utilization: float | None = None,
-    kv_cache_dtype: KvCacheType = KvCacheType.AUTO,
+    kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
 ) -> Footprint:
     """What a model takes of a GPU under these engine arguments; the others are left to vLLM.
 
@@ -143,7 +143,6 @@ def memory(
         shape=shape,
         gpu=gpu,
         logprobs=task is Task.LOGLIKELIHOOD,
-        eight_bit_kv=kv_cache_dtype is KvCacheType.FP8,
     )
     settings = deployment.effective(
         Settings(
@@ -155,6 +154,7 @@ def memory(
             tensor_parallel_size=tp,
             data_parallel_size=dp,
             enable_expert_parallel=ep,
+            kv_cache_dtype=one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype").value,
         )
     )
     if settings.max_model_len is None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from chunkscope.costs.kv_groups import KvGroup
-from chunkscope.costs.models.shape import BLOCK_TOKENS
+from chunkscope.costs.models.shape import BLOCK_TOKENS, BYTES
 from chunkscope.costs.parallel import Parallel
 from chunkscope.errors import UsageError
 
-Value = int | float | bool
+Value = int | float | bool | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class Settings:
     max_num_active_seqs: int | None = None
     data_parallel_size: int | None = None
     enable_expert_parallel: bool | None = None
+    kv_cache_dtype: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -60,6 +61,10 @@ class Settings:
             by_expert=bool(self.enable_expert_parallel),
         )
 
+    @property
+    def kv_element_bytes(self) -> int:
+        return 1 if (self.kv_cache_dtype or "").startswith("fp8") else BYTES
+
     def at_budget(self, budget: int) -> "Settings":
         """Another budget, and no more requests than it has tokens.
 
@@ -79,7 +84,7 @@ class Settings:
 NAMES = tuple(field.name for field in fields(Settings))
 # Where one of these is not set, vLLM's own is to do without: nobody needs to hear of it.
 SINCE_0_31 = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
-UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel")
+UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel", "kv_cache_dtype")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

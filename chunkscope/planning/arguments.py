@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.numbers import by, share
+from chunkscope.artefacts.numbers import as_written, by, share
 from chunkscope.costs.memory import Memory
 from chunkscope.engine.choices import Basis, Mode, Objective, Task
 from chunkscope.engine.deployment import OWN
@@ -215,7 +215,7 @@ def _nearest(proof: Proof) -> str:
 
 
 def _named(changed: dict[str, Value]) -> str:
-    return ", ".join(f"{name} {value:,}" for name, value in changed.items())
+    return ", ".join(f"{name} {as_written(value)}" for name, value in changed.items())
 
 
 # -- for latency -------------------------------------------------------------------------------
@@ -463,4 +463,5 @@ def _usual_reasons(p: Problem) -> Reasons:
         reasons["tensor_parallel_size"] = Reasoned(text=f"--tp {p.tp}")
     reasons["data_parallel_size"] = Reasoned(text=f"--dp {p.parallel.data}")
     reasons["enable_expert_parallel"] = Reasoned(text="--ep")
+    reasons["kv_cache_dtype"] = Reasoned(text="as asked: it can change what the model answers")
     return reasons

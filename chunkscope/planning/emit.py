@@ -181,8 +181,9 @@ def _lighteval(plan: Plan) -> Emission:
     ]
     if plan.settings.enable_chunked_prefill is False:
         lost.append("lighteval cannot switch chunked prefill off: it stays on")
-    if threshold:
-        lost.append("lighteval cannot set long_prefill_token_threshold")
+    for name in ("long_prefill_token_threshold", "kv_cache_dtype"):
+        if getattr(plan.settings, name):
+            lost.append(f"lighteval cannot set {name}")
     notes = ["lighteval runs vLLM without CUDA graphs (enforce_eager)"]
     if "max_num_batched_tokens" not in items:
         notes.append("without a budget here lighteval takes 2048 tokens and 128 requests")

@@ -123,8 +123,15 @@ def _settings(life: EngineLife, there: Deployment) -> Settings:
         "enable_prefix_caching": facts.enable_prefix_caching,
         "tensor_parallel_size": facts.tensor_parallel_size,
         "data_parallel_size": facts.data_parallel_size,
+        "kv_cache_dtype": _kv_cache_dtype(facts) or "auto",
     }
     return there.effective(Settings.of(said).over(Settings.of(life.arguments)))
+
+
+def _kv_cache_dtype(facts: EngineFacts) -> str | None:
+    """None: as the model computes."""
+    kept = facts.kv_cache_dtype
+    return None if kept in ("auto", facts.dtype) else kept
 
 
 def _held(life: EngineLife) -> int | None:
@@ -175,8 +182,11 @@ def _check(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> 
         )
     if (facts.pipeline_parallel_size or 1) > 1:
         raise UsageError(f"{name} is of an engine in pipeline stages, which plans do not have")
-    if facts.kv_cache_dtype not in (None, "auto", facts.dtype):
-        raise UsageError(f"{name} is of an engine with a KV cache in {facts.kv_cache_dtype}")
+    if (kept := _kv_cache_dtype(facts)) != base.kv_cache_dtype:
+        raise UsageError(
+            f"{name} is of an engine with kv_cache_dtype {kept or 'auto'}",
+            hint="give the same to plan for it",
+        )
     _check_sizes(facts, name, there, base)
 
 

@@ -52,7 +52,7 @@ def _does_not_fit(p: Problem, memory: Memory) -> InputError:
         raise AssertionError("memory is known only with a model and a GPU")
     many = f"{p.parallel.gpus} x " if p.parallel.gpus > 1 else ""
     if memory.kv_cache_tokens:
-        need = p.need * shape.kv_bytes_per_token(p.tp) / GIB
+        need = p.need * shape.kv_bytes_per_token(p.tp, p.base.kv_element_bytes) / GIB
         why = (
             f"one request of {p.need:,} tokens needs {need:,.1f} GiB of KV cache, "
             f"{memory.kv_cache_gib:,.1f} GiB are left"

@@ -44,6 +44,7 @@ SHARED = (
     "tensor_parallel_size",
     "data_parallel_size",
     "enable_expert_parallel",
+    "kv_cache_dtype",
 )
 
 
@@ -283,7 +284,7 @@ def _target(plan: Plan, running: Release, settings: Settings) -> CostTarget | No
         return None
     parallel = settings.parallel
     return CostTarget(
-        work=model_work(plan.model, parallel.tensor),
+        work=model_work(plan.model, parallel.tensor, settings.kv_element_bytes),
         gpu=plan.gpu,
         tp=parallel.tensor,
         vllm=running.text,

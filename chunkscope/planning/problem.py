@@ -71,6 +71,7 @@ class Problem:
             tensor_parallel_size=self.tp,
             data_parallel_size=self.base.data_parallel_size,
             enable_expert_parallel=self.base.enable_expert_parallel,
+            kv_cache_dtype=self.base.kv_cache_dtype,
         )
         return self.deployment.effective(shared)
 
@@ -78,7 +79,11 @@ class Problem:
     def step(self) -> StepModel | None:
         """None without a model, or where the GPU's speed is not known."""
         shape, gpu = self.deployment.shape, self.deployment.gpu
-        return step_model(shape, gpu, self.parallel) if shape and gpu else None
+        return (
+            step_model(shape, gpu, self.parallel, self.base.kv_element_bytes)
+            if shape and gpu
+            else None
+        )
 
     @property
     def knows_memory(self) -> bool:

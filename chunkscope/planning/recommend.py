@@ -13,7 +13,7 @@ from chunkscope.costs.memory import Memory
 from chunkscope.costs.model_kind import unlike_measured
 from chunkscope.costs.models import ModelShape, find_model
 from chunkscope.costs.parallel import Parallel
-from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Task
+from chunkscope.engine.choices import Basis, Entry, KvCacheType, Mode, Objective, SendOrder, Task
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
 from chunkscope.engine.settings import Settings
@@ -80,6 +80,7 @@ def recommend(
     arrivals: str | None = None,
     concurrency: int | None = None,
     log: str | os.PathLike[str] | None = None,
+    kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
 ) -> Plan:
     """Choose mode and engine arguments for the prompts of a profile.
 
@@ -101,6 +102,7 @@ def recommend(
     mode, objective = one_of(Mode, mode, "mode"), one_of(Objective, objective, "objective")
     task, order = one_of(Task, task, "task"), one_of(SendOrder, order, "order")
     entry, policy = one_of(Entry, entry, "entry"), one_of(Basis, policy, "policy")
+    kept = one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype")
     _check_options(objective, max_itl_ms, max_output, price_per_hour)
     chosen = chosen_datasets(profile, dataset)
     lives = engine_lives(log) if log is not None else ()
@@ -133,6 +135,7 @@ def recommend(
             tensor_parallel_size=tp,
             data_parallel_size=dp if dp > 1 else None,
             enable_expert_parallel=ep or None,
+            kv_cache_dtype=None if kept is KvCacheType.AUTO else kept.value,
         ),
         asked_context=max_model_len is not None,
         task=task,
@@ -436,7 +439,7 @@ def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
 
     def at_once(length: float) -> int:
         tokens = min(round(length) + p.output_tokens, p.context)
-        return p.deployment.requests_of(tokens, memory, p.parallel) * p.parallel.data
+        return p.deployment.requests_of(tokens, memory, p.base) * p.parallel.data
 
     return Capacity(
         p50=at_once(p.lengths.percentile(50) or 0),

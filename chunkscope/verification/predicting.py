@@ -53,7 +53,7 @@ def with_prediction(
     )
     settings = Settings.of(run.engine)
     memory = there.memory(settings, longest=workload.longest)
-    model = there.memory_model(settings.parallel)
+    model = there.memory_model(settings)
     if memory is None or model is None:
         return run
     budget, seqs = run.engine["max_num_batched_tokens"], run.engine["max_num_seqs"]

@@ -19,7 +19,7 @@ DEFAULT = "default"
 AGAINST = (DEFAULT, Mode.OFF, LENGTH_POLICY, Mode.CONSERVATIVE, Mode.AGGRESSIVE)
 USUALLY = AGAINST[:3]
 # What every row has in common: the longest request and the number of GPUs.
-COMMON = ("max_model_len", "tensor_parallel_size")
+COMMON = ("max_model_len", "tensor_parallel_size", "kv_cache_dtype")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,14 @@ from chunkscope.artefacts.labels import Label
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.memory import Runner
 from chunkscope.costs.models import find_model
-from chunkscope.costs.parallel import Parallel
 from chunkscope.engine.deployment import Deployment
 from chunkscope.engine.flags import release
+from chunkscope.engine.settings import Settings
 
 
 def engine(model="llama-3.1-8b", gpu="h200", version="0.24.0", tp=1, **more):
     there = Deployment(shape=find_model(model), gpu=find_gpu(gpu), release=release(version), **more)
-    return there.memory_model(Parallel(tensor=tp))
+    return there.memory_model(Settings(tensor_parallel_size=tp))
 
 
 @pytest.mark.parametrize(("budget", "measured_gib"), [(8_192, 0.84), (32_768, 3.36)])

@@ -145,6 +145,21 @@ def test_what_does_not_fit_or_is_slower_is_not_as_good(place, changes, subject):
     assert not about(place, subject).kept
 
 
+@pytest.mark.parametrize(
+    ("planned", "committed"), [("auto", "fp8"), ("fp8", None), ("fp8", "auto")]
+)
+@pytest.mark.parametrize("promise", [AS_GOOD, EQUAL])
+def test_a_kv_cache_of_other_numbers_is_never_as_good(place, planned, committed, promise):
+    commit(place, prepare(place, kv_cache_dtype=planned), kv_cache_dtype=committed)
+    assert about(place, "kv_cache_dtype", promise).kept is False
+
+
+@pytest.mark.parametrize("promise", [AS_GOOD, EQUAL])
+def test_a_kv_cache_of_the_planned_numbers_is_kept(place, promise):
+    commit(place, prepare(place, kv_cache_dtype="fp8"))
+    assert place.gate(f'{ARGS}must_be = "{promise.removeprefix("settings.")}"\n').kept
+
+
 def test_a_shorter_context_that_refuses_no_prompt_is_as_good(place):
     plan = prepare(place, max_model_len=16_384)
     commit(place, plan, max_model_len=4_256)

@@ -144,7 +144,7 @@ def test_the_log_names_version_and_model(tmp_path: Path) -> None:
         ("", "", {"model": "qwen3-30b-a3b"}, "of another model"),
         ("tensor_parallel_size=1", "tensor_parallel_size=2", {}, "--tp 2"),
         ("device_config=cuda", "device_config=cpu", {}, "on a cpu"),
-        ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "KV cache in fp8"),
+        ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "with kv_cache_dtype fp8"),
         ("", "", {"gpu": None, "gpu_memory": None}, "both are needed"),
         ("models/llama-3.1-8b", "models/mine", {"model": None}, "is called mine"),
     ],

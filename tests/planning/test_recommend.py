@@ -529,3 +529,22 @@ def test_the_plan_says_that_requests_are_sent_longest_first(options, said):
 def test_a_context_that_was_asked_for_and_fits_no_setting() -> None:
     with pytest.raises(InputError, match="no setting fits: one request of 131,072 tokens"):
         advised([100] * 50, gpu="l4", max_model_len=131_072)
+
+
+# -- the numbers of the KV cache ---------------------------------------------------------------
+
+
+def test_a_kv_cache_of_8_bits_holds_twice_as_much_is_read_faster_and_is_set():
+    own, small = (plan(MIXED, kv_cache_dtype=kind) for kind in ("auto", "fp8"))
+    assert small.memory.kv_cache_tokens == pytest.approx(2 * own.memory.kv_cache_tokens, rel=1e-3)
+    assert small.memory.kv_cache_bytes == own.memory.kv_cache_bytes
+    assert small.capacity.p50 >= 2 * own.capacity.p50
+    assert small.forecast.makespan_s < own.forecast.makespan_s
+    assert command_line(small.settings, small.release.version)[-2:] == ["--kv-cache-dtype", "fp8"]
+    assert own.settings.kv_cache_dtype is None
+    assert [w for w in small.warnings if "fp8 was never measured" in w]
+
+
+def test_a_kv_cache_of_unknown_numbers_is_refused():
+    with pytest.raises(UsageError, match="kv_cache_dtype is 'fp4'"):
+        plan(MIXED, kv_cache_dtype="fp4")

@@ -158,8 +158,8 @@ class ModelShape:
             return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes
         return 2 * max(1, a.kv_heads // tp) * a.head_dim * element_bytes
 
-    def kv_bytes_per_token(self, tp: int = 1) -> int:
-        return self.kv_bytes_per_layer(tp) * self.kv_layers
+    def kv_bytes_per_token(self, tp: int = 1, element_bytes: int = BYTES) -> int:
+        return self.kv_bytes_per_layer(tp, element_bytes) * self.kv_layers
 
     def activation_bytes_per_token(self, tp: int = 1) -> int:
         """Peak of one step's activations: the widest moment, beside hidden state and residual.

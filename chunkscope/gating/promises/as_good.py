@@ -50,6 +50,7 @@ def check_as_good(
     """`wanted` and `found` are complete: the plan's settings and those that are committed."""
     problem = _problem(plan, profile, there, wanted, found)
     yield _same_gpus(wanted, found)
+    yield from _same_numbers(wanted, found)
     yield _serves(problem, wanted, found)
     same = found == wanted
     memory = there.memory(found, longest=plan.decision.longest)
@@ -86,6 +87,7 @@ def _problem(
             tensor_parallel_size=inputs.tp,
             data_parallel_size=wanted.data_parallel_size,
             enable_expert_parallel=wanted.enable_expert_parallel,
+            kv_cache_dtype=wanted.kv_cache_dtype,
         ),
         task=inputs.task,
         objective=inputs.objective,
@@ -135,6 +137,14 @@ def _same_gpus(wanted: Settings, found: Settings) -> Verdict:
     if wanted.parallel != found.parallel and planned == used:
         return _told("tensor_parallel_size", False, "split as planned", "split otherwise")
     return _told("tensor_parallel_size", used == planned, f"{planned}", f"{used}", **values)
+
+
+def _same_numbers(wanted: Settings, found: Settings) -> Iterator[Verdict]:
+    """Fewer bits in the KV cache may be faster, and may change scores: never as good."""
+    planned, used = wanted.kv_cache_dtype, found.kv_cache_dtype
+    if planned or used:
+        same = planned == used
+        yield _told("kv_cache_dtype", same, planned or "left to vLLM", used or "left to vLLM")
 
 
 def _serves(problem: Problem, wanted: Settings, found: Settings) -> Verdict:

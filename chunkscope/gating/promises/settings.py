@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.numbers import as_written
 from chunkscope.artefacts.units import COUNT, SHARE, exceeds
 from chunkscope.costs.models.find import built_in, find_model
 from chunkscope.costs.models.shape import ModelShape
@@ -235,7 +236,7 @@ def _shown(value: Any) -> str:
         return "left to vLLM"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:,}"
+    return as_written(value)
 
 
 def _near(wanted: Settings, found: Settings, tolerance: float) -> Verdict:
