@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chunkscope.artefacts.units import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
+from chunkscope.artefacts.units import COUNT, MANY, NATS, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
 
 QUANTILES = ("p50", "p95", "p99", "max")
 
@@ -27,6 +27,7 @@ class Group(StrEnum):
     E2E = "whole request"
     MEMORY = "memory"
     SCHEDULER = "scheduler"
+    OUTPUTS = "outputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,16 @@ def _scheduled(
     return Figure(key, title, Group.SCHEDULER, label, unit, better)
 
 
+def _outputs(
+    key: str, title: str, label: str, unit: Unit = NATS, better: Better = Better.LESS
+) -> Figure:
+    return Figure(f"outputs.{key}", title, Group.OUTPUTS, label, unit, better, once=True)
+
+
+EQUAL_OUTPUTS = _outputs("beside.equal", "outputs as the reference", "equal", SHARE, Better.MORE)
+FLIPPED_CHOICES = _outputs(
+    "beside.flipped_choices", "choices unlike the reference", "flipped choices", COUNT
+)
 GOODPUT = Figure(
     "goodput_per_s",
     "goodput, requests per second",
@@ -167,6 +178,23 @@ FIGURES = (
         ),
         once=True,
     ),
+    EQUAL_OUTPUTS,
+    _outputs(
+        "again.equal", "outputs as before when sent again", "  sent again", SHARE, Better.MORE
+    ),
+    _outputs(
+        *("beside.first_difference", "first token that differs", "first difference at"),
+        *(COUNT, Better.MORE),
+    ),
+    _outputs("beside.difference_logprob", "change of log-probability there", "logprob change"),
+    _outputs("beside.mean_logprob_change", "mean change of log-probability", "mean logprob change"),
+    _outputs("again.mean_logprob_change", "mean change when sent again", "  sent again"),
+    _outputs(
+        "beside.largest_logprob_change", "largest change of log-probability", "largest change"
+    ),
+    _outputs("again.largest_logprob_change", "largest change when sent again", "  sent again"),
+    FLIPPED_CHOICES,
+    _outputs("again.flipped_choices", "choices that flip when sent again", "  sent again", COUNT),
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}

@@ -52,6 +52,10 @@ def verify(
     ] = "batch",
     concurrency: shared.Concurrency = None,
     slo: shared.Limits = None,
+    check_outputs: Annotated[
+        bool,
+        typer.Option("--check-outputs", help="Are answers the same in every setting, and again?"),
+    ] = False,
     max_output: shared.MaxOutput = None,
     task: Annotated[
         Task | None, typer.Option(help="What is asked of the model. [default: the plan's]")
@@ -125,6 +129,7 @@ def verify(
         max_output=max_output,
         shared_prefix=shared_prefix,
         order=order,
+        check_outputs=check_outputs,
         repeats=repeats,
         timeout_s=timeout,
         load_format=load_format,

@@ -113,6 +113,14 @@ class SpeedPromises(Speeds):
     compare: Names = ("ttft_p95", "itl_p95", "output_tokens_per_s")
 
 
+class OutputPromises(_Table):
+    """How far answers may differ from those of the run that others are compared with."""
+
+    setting: Text = "plan"
+    equal: Share | None = None
+    flipped_choices: Count | None = None
+
+
 class DoctorPromises(_Table):
     """Limits on what an engine's log says."""
 
@@ -136,6 +144,7 @@ class Budget(_Table):
     settings: SettingsPromises | None = None
     memory: MemoryPromises | None = None
     speed: SpeedPromises | None = None
+    outputs: OutputPromises | None = None
     doctor: DoctorPromises | None = None
     freshness: FreshnessPromises | None = None
 

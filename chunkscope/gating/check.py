@@ -14,6 +14,7 @@ from chunkscope.gating.promises.doctor import check_doctor
 from chunkscope.gating.promises.drift import check_drift
 from chunkscope.gating.promises.freshness import check_freshness
 from chunkscope.gating.promises.memory import check_memory
+from chunkscope.gating.promises.outputs import check_outputs
 from chunkscope.gating.promises.settings import check_settings
 from chunkscope.gating.promises.speed import check_speed
 from chunkscope.gating.remedies import with_remedies
@@ -25,6 +26,7 @@ CHECKS: dict[str, Callable[[Any, Evidence], Iterator[Verdict]]] = {
     "settings": check_settings,
     "memory": check_memory,
     "speed": check_speed,
+    "outputs": check_outputs,
     "doctor": check_doctor,
     "freshness": check_freshness,
 }

@@ -8,7 +8,8 @@ from chunkscope.gating.promises.data import AT_LEAST
 
 ROOM = 0.1
 SLOWER = 0.25  # timings differ from run to run
-_COUNTS = ("min_rows", "bad_rows", "kv_requests_of_p95")
+_COUNTS = ("min_rows", "bad_rows", "kv_requests_of_p95", "flipped_choices")
+_EXACT = ("bad_rows", "flipped_choices", "equal")
 
 Key = tuple[str, ...]  # its place in a budget: ("data", "p95")
 
@@ -20,7 +21,7 @@ def limit_of(key: Key, found: float) -> int | str | None:
     (26000, '630ms')
     """
     unit, name = unit_of(key), key[-1]
-    room = 0.0 if name == "bad_rows" else SLOWER if key[0] == "speed" else ROOM
+    room = 0.0 if name in _EXACT else SLOWER if key[0] == "speed" else ROOM
     if _is_at_least(key):
         least = floor(found * (1 - room) * (100 if unit is SHARE else 1))
         if unit is SHARE:
@@ -37,7 +38,7 @@ def unit_of(key: Key) -> Unit:
     name = key[-1]
     if name in _COUNTS:
         return COUNT
-    if name == "prefix_hit_rate":
+    if name in ("prefix_hit_rate", "equal"):
         return SHARE
     return TOKENS if key[0] == "data" else BY_PROMISE[name].unit
 
@@ -45,7 +46,7 @@ def unit_of(key: Key) -> Unit:
 def _is_at_least(key: Key) -> bool:
     figure = BY_PROMISE.get(key[-1])
     more = figure is not None and figure.better is Better.MORE
-    return more or key[-1] in AT_LEAST or key[-1] == "kv_requests_of_p95"
+    return more or key[-1] in (*AT_LEAST, "kv_requests_of_p95", "equal")
 
 
 def roomy(value: float, room: float) -> float:

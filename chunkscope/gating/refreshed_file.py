@@ -46,7 +46,10 @@ def refreshed_text(file: BudgetFile, findings: Findings) -> str:
 
 def _is_limit(key: Key) -> bool:
     """On a figure; other keys name files, or say how far something may move."""
-    return key[0] in ("data", "memory", "speed") and key not in (*_NAMES, ("speed", "baseline"))
+    return key[0] in ("data", "memory", "speed", "outputs") and key not in (
+        *_NAMES,
+        ("speed", "baseline"),
+    )
 
 
 def _refresh(gate: Any, verdict: Verdict, promise: Promise | None) -> None:

@@ -77,7 +77,7 @@ def _causes(
         yield Staleness(
             sentence=f"{verify} was measured with another plan than {plan}",
             command=commands.verify(),
-            promises=("freshness.verification", "memory.measured.", "speed."),
+            promises=("freshness.verification", "memory.measured.", "speed.", "outputs."),
         )
 
 

@@ -20,6 +20,7 @@ from chunkscope.gating.check import CHECKS, judge
 from chunkscope.gating.limits import ROOM, Key, decimals, limit_of, roomy
 from chunkscope.gating.promises.data import all_rows, reuse_of
 from chunkscope.gating.promises.memory import measured_peaks, predicted_peaks
+from chunkscope.gating.promises.outputs import output_figure
 
 MANY_DATASETS = 100
 
@@ -79,11 +80,12 @@ def starting_text(findings: Findings, path: Path) -> str:
 def starting_promises(findings: Findings, path: Path) -> list[Promise]:
     """For a budget at that path: what it names is looked for beside it."""
     place = path.with_name("chunkscope.toml")  # tables are called [gate], whatever its name
-    figures = [*_data(findings), *_memory(findings), *_speed(findings), *_freshness(findings)]
+    tables = (_data, _memory, _speed, _outputs, _freshness)
+    figures = [line for lines_of in tables for line in lines_of(findings)]
     broken = _broken(figures, findings, place)
     lines = [replace(line, off=broken.get(line.path, "")) for line in figures]
     committed = (_drift, _settings, _slower)
-    lines += [line for lines_of in committed for line in lines_of(findings, place)]
+    lines += [line for named in committed for line in named(findings, place)]
     return sorted(lines, key=lambda line: list(CHECKS).index(line.path[0]))
 
 
@@ -198,6 +200,20 @@ def _speed(findings: Findings) -> Iterator[Promise]:
         why = f"measured, at least; today {rate:,.0f}"
         least = limit_of(("speed", OUTPUT_RATE.promise), rate)
         yield Promise(table="speed", key=OUTPUT_RATE.promise, value=least, why=why)
+
+
+def _outputs(findings: Findings) -> Iterator[Promise]:
+    """What people ask of chunks, whatever is found today: if it is broken, that shows."""
+    measured = findings.verification
+    run = measured.run("plan") if measured else None
+    if measured is None or run is None or run.outputs is None:
+        return
+    if (equal := output_figure(measured, run, "equal")) is not None:
+        why = f"as those of {run.outputs.against}; today {100 * equal:.1f} %"
+        yield Promise(table="outputs", key="equal", value="99%", why=why)
+    if (flipped := output_figure(measured, run, "flipped_choices")) is not None:
+        why = f"of likelihood tasks, at most; today {flipped:.0f}"
+        yield Promise(table="outputs", key="flipped_choices", value=0, why=why)
 
 
 def _freshness(findings: Findings) -> Iterator[Promise]:

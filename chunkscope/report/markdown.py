@@ -11,6 +11,7 @@ from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.length_columns import length_cells
 from chunkscope.report.memory_bill import Bills, bills
+from chunkscope.report.output_words import outputs_said
 from chunkscope.report.provenance import origins
 from chunkscope.report.runs import beside, fate, measured, titled
 from chunkscope.report.summary import measured_on, summarize
@@ -125,6 +126,8 @@ def _measured(verification: Verification) -> Iterator[str]:
         ]
         yield table(["", *(text(titled(run)) for run in running)], rows)
         yield f"Percentages against {text(running[0].setting)}; a tie is within the spread."
+        if said := list(outputs_said(verification)):
+            yield _list(said)
 
 
 def _measured_cell(figure: Figure, run: Run, first: Run) -> str:

@@ -3,11 +3,12 @@
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.artefact import now
+from chunkscope.artefacts.schema import validated
 from chunkscope.console import VerifyProgress
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.log.facts import EngineFacts
@@ -23,6 +24,13 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.machine import machine_of, refuse_another_machine
+from chunkscope.verification.outputs import (
+    TOPS,
+    OutputSample,
+    RunOutputs,
+    SpokenOutputs,
+    compared,
+)
 from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Machine, Run, WorkerMemory
 from chunkscope.verification.settings import ComparedSetting
@@ -30,10 +38,15 @@ from chunkscope.verification.signs_of_life import LOOK_EVERY_S, SignsOfLife, wor
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
-TELLING = ("measuring", "calibrating")  # it says of every answer that it is there
+# It says of every answer that it is there.
+TELLING = ("measuring", "checking outputs", "calibrating")
 MEASURED = Cause(status=Status.OK, text="")
 NOT_EMPTIED = (
     "vLLM did not empty its prefix cache before a repeat: some hits may be of earlier ones"
+)
+BATCHED_ALIKE = (
+    "sent again, the prompts were batched as before: that their outputs are equal says nothing of "
+    "the noise of batching"
 )
 TRICKLED = (
     "this vLLM cannot hold requests back: the first steps ran while others were still being sent"
@@ -52,6 +65,7 @@ class EngineJob:
     repeats: int
     timeout_s: float
     prompts: Sequence[Sequence[int]] | None = None
+    outputs: OutputSample | None = None  # to be compared
     bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
     slo: Slo = ()
     machine: Machine | None = None  # where the rows before were measured: no other will do
@@ -70,6 +84,7 @@ class EngineJob:
             "warm_up": [(prompt, output, 0.0) for prompt, output in self.warm_up],
             "requests": [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in w.requests],
             "prompts": self.prompts,
+            "outputs": {**asdict(self.outputs), "tops": TOPS} if self.outputs else None,
             "bursts": self.bursts,
         }
 
@@ -90,6 +105,8 @@ class EngineRecord:
     answers: list[Answer] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     bursts: list[dict[str, Any]] = field(default_factory=list)  # steps, as above
+    outputs: list[SpokenOutputs] = field(default_factory=list)  # the sample, and again
+    batches: list[Any] = field(default_factory=list)  # what the steps of each held
     notes: tuple[str, ...] = ()
     measured: bool = False  # all repeats: what comes then only helps to calibrate
     done: bool = False
@@ -113,7 +130,7 @@ def measure(
     record = EngineRecord()
     if setting.impossible:
         refused = Cause(status=Status.REFUSED, text=setting.impossible)
-        return Measured(run=_run(setting, record, refused), record=record)
+        return Measured(run=_run(setting, record, refused, job.outputs), record=record)
     timed_out = interrupted = False
     with EngineProcess(job.python, job.task(setting), log) as process:
         signs = SignsOfLife(log, lambda: workers_of(process.group))
@@ -134,10 +151,10 @@ def measure(
         code = 0 if timed_out or record.measured else process.exit_code()
     text = process.log_text()
     if record.measured:
-        run = _run(setting, record, MEASURED, text, log)
+        run = _run(setting, record, MEASURED, job.outputs, text, log)
         return Measured(run=run, record=record, interrupted=interrupted)
     cause = _cause(record, text, code, job.timeout_s if timed_out else None)
-    run = _run(setting, record, cause, text, log)
+    run = _run(setting, record, cause, job.outputs, text, log)
     return Measured(run=run, record=record, last_lines=tuple(last_lines(text)))
 
 
@@ -176,6 +193,8 @@ def _follow(
                 refuse_another_machine(job.machine, here)
         case "repeat":
             _keep_repeat(event, record, job)
+        case "outputs":
+            _keep_outputs(event, record)
         case "measured":
             record.measured = True
         case "burst":
@@ -197,6 +216,14 @@ def _keep_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) ->
     record.answers += answers
     record.steps.append(event["steps"])
     record.memory = event["memory"]
+
+
+def _keep_outputs(event: dict[str, Any], record: EngineRecord) -> None:
+    told = {name: event.get(name, ()) for name in ("answers", "scores")}
+    record.outputs.append(validated(SpokenOutputs, told))
+    if event["batches"] in record.batches:
+        record.notes = (*record.notes, BATCHED_ALIKE)
+    record.batches.append(event["batches"])
 
 
 # -- what became of it ---------------------------------------------------------------------------
@@ -243,6 +270,7 @@ def _run(
     setting: ComparedSetting,
     record: EngineRecord,
     cause: Cause,
+    asked: OutputSample | None,
     log_text: str = "",
     log: Path | None = None,
 ) -> Run:
@@ -265,9 +293,16 @@ def _run(
         repeats=tuple(record.repeats),
         figures=median_of(record.repeats) if record.repeats else None,
         distribution=distribution_of(record.answers),
+        outputs=_outputs(record, asked),
         log=log.name if log else None,
         notes=record.notes,
     )
+
+
+def _outputs(record: EngineRecord, asked: OutputSample | None) -> RunOutputs | None:
+    if asked is None or len(record.outputs) < 2:
+        return None
+    return RunOutputs(tokens=asked.tokens, again=compared(*record.outputs))
 
 
 def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, ...]:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from chunkscope.artefacts.figures import BY_KEY, Better, Figure
+from chunkscope.artefacts.figures import BY_KEY, Better, Figure, Group
 from chunkscope.artefacts.numbers import NOT_MEASURED, change
 from chunkscope.planning.problem import WORTH
 from chunkscope.verification.result import Run
@@ -35,6 +35,8 @@ def value(run: Run, figure: Figure) -> float | None:
 
 def shown(figure: Figure, run: Run) -> str:
     found = value(run, figure)
+    if found is None and figure.group is Group.OUTPUTS and run.outputs is not None:
+        return "none" if run.outputs.beside else "the reference"
     return NOT_MEASURED if found is None else figure.unit.brief(found)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import median_of
+from chunkscope.verification.outputs import impossible
+from chunkscope.verification.references import reference_of
 from chunkscope.verification.result import Figures, Latency, Machine, Quantiles, Run, Verification
 
 ALMOST = 1e-6  # figures are written as they were computed: only rounding may differ
@@ -14,7 +16,7 @@ ALMOST = 1e-6  # figures are written as they were computed: only rounding may di
 
 def contradiction(run: Run, of: Verification) -> str:
     """What cannot be true of a run that ended well; empty when nothing speaks against it."""
-    return next(_contradictions(run, of.workload, of.machine), "")
+    return next(_contradictions(run, of.workload, of.machine), "") or _wrongly_compared(run, of)
 
 
 def _contradictions(run: Run, workload: Workload, machine: Machine | None) -> Iterator[str]:
@@ -26,6 +28,8 @@ def _contradictions(run: Run, workload: Workload, machine: Machine | None) -> It
     for repeat in run.repeats:
         yield from _impossible(repeat, workload)
     yield from _impossible_memory(run, machine)
+    if run.outputs is not None:
+        yield from impossible(run.outputs, workload)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -83,3 +87,12 @@ def _impossible_memory(run: Run, machine: Machine | None) -> Iterator[str]:
 
 def _more(one: float, other: float) -> bool:
     return one > other * (1 + ALMOST)
+
+
+def _wrongly_compared(run: Run, of: Verification) -> str:
+    """Outputs are compared with those of one and the same run, which has none beside it."""
+    reference = reference_of(of)
+    if run.outputs is None or reference is None:
+        return ""
+    expected = None if run is reference else reference.setting
+    return "" if run.outputs.against == expected else "outputs are compared with another run's"

@@ -13,6 +13,7 @@ from chunkscope.artefacts.schema import plain
 from chunkscope.engine.log.fate import Status
 from chunkscope.engine.settings import Value
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
+from chunkscope.verification.outputs import RunOutputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class Run:
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
+    outputs: RunOutputs | None = None  # of `--check-outputs`
     log: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -267,6 +269,7 @@ _RUN = (
         "repeats",
         "workers",
         "engine",
+        "outputs",
         "log",
     ),
     "notes",
@@ -280,6 +283,7 @@ def _said(written: dict[str, Any]) -> dict[str, Any]:
         "predicted_prefix_hit_rate": (None,),
         "goodput_per_s": (None,),
         "slo_use": (None,),
+        "outputs": (None,),
     }
     return {name: value for name, value in written.items() if value not in nothing.get(name, ())}
 

@@ -5,6 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import orjson
+
+from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.schema import validated
 from chunkscope.console import VerifyProgress
 from chunkscope.costs.calibration import Calibration
 from chunkscope.costs.models.shape import ModelShape
@@ -14,8 +18,10 @@ from chunkscope.planning.plan import Plan
 from chunkscope.verification.calibration_steps import calibration_of, calibration_path, joined
 from chunkscope.verification.engine_run import EngineJob, Measured, measure
 from chunkscope.verification.machine import machine_of, refuse_what_shows_before
+from chunkscope.verification.outputs import SpokenOutputs
 from chunkscope.verification.predicting import with_prediction
-from chunkscope.verification.result import Verification
+from chunkscope.verification.references import with_references
+from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import ComparedSetting
 from chunkscope.verification.verdict import judged
 
@@ -30,7 +36,11 @@ class Report:
 
 
 def resumed(
-    fresh: Verification, old: Verification, settings: Sequence[ComparedSetting], installed: Release
+    fresh: Verification,
+    old: Verification,
+    settings: Sequence[ComparedSetting],
+    installed: Release,
+    is_whole: Callable[[Run], bool] = lambda _: True,
 ) -> Verification:
     """With the finished rows of an earlier try at the same thing on the same machine."""
     differs = {
@@ -52,11 +62,38 @@ def resumed(
         replace(run, same_as=setting.same_as)
         for setting in settings
         if (run := final.get(setting.name)) and run.args == setting.settings.given()
+        if not run.ok or is_whole(run)
     ]
     if not kept:
         return fresh
     refuse_what_shows_before(old.machine, installed)
     return replace(fresh, runs=tuple(kept), machine=old.machine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokenFile:
+    """What an engine answered, beside its log: rows that come later are compared with it."""
+
+    started: str  # by the run of the artefact
+    said: SpokenOutputs
+
+    @classmethod
+    def of(cls, run: Run, folder: Path) -> SpokenOutputs | None:
+        """None where it is not there, or is of another run."""
+        with suppress(OSError, ValueError):
+            found = validated(
+                cls, orjson.loads(_beside(folder, run.setting, "outputs.json").read_bytes())
+            )
+            return found.said if found.started == run.started else None
+        return None
+
+    def save(self, folder: Path, setting: str) -> None:
+        write_atomically(_beside(folder, setting, "outputs.json"), orjson.dumps(self))
+
+
+def _beside(folder: Path, setting: str, kind: str) -> Path:
+    name = "".join(c if c.isalnum() else "-" for c in setting).strip("-")
+    return folder / f"verify-{name}.{kind}"
 
 
 @dataclass(slots=True)
@@ -69,9 +106,12 @@ class Rows:
     _job: EngineJob
     _report: Report
     _measured: list[Measured] = field(default_factory=list)
+    _spoken: dict[str, SpokenOutputs] = field(default_factory=dict)  # by setting
     _earlier: dict[Path, Calibration | None] = field(default_factory=dict)
 
     def measure(self, settings: Sequence[ComparedSetting]) -> Verification:
+        kept = {run.setting: SpokenFile.of(run, self._folder) for run in self._made.runs}
+        self._spoken = {setting: said for setting, said in kept.items() if said}
         for number, setting in enumerate(settings, start=1):
             if self._made.run(setting.name) is None:
                 listener = self._report.listener
@@ -98,18 +138,22 @@ class Rows:
         run = with_prediction(measured.run, self._shape, machine, self._job.workload)
         self._made = replace(self._made.with_run(run), machine=machine)
         self._measured.append(replace(measured, run=run))
+        if run.outputs is not None:
+            self._spoken[run.setting] = said = record.outputs[0]
+            SpokenFile(started=run.started, said=said).save(self._folder, run.setting)
         self._save()
         if not run.ok:
             self._report.on_failure(measured)
 
     def _save(self) -> None:
+        self._made = with_references(self._made, self._spoken)
         self._made = judged(self._made, self._plan.inputs.objective, self._job.slo)
         self._made.save(self._report.output)
         calibration = calibration_of(
             self._measured, self._shape, self._plan.inputs.tp, self._job.workload
         )
         if calibration is not None:
-            path = calibration_path(self._report.output.parent, calibration)
+            path = calibration_path(self._folder, calibration)
             earlier = self._calibration_before(path)
             (joined(earlier, calibration) if earlier else calibration).save(path)
 
@@ -123,5 +167,8 @@ class Rows:
         return self._earlier.setdefault(path, None)
 
     def _log(self, setting: ComparedSetting) -> Path:
-        name = "".join(c if c.isalnum() else "-" for c in setting.name).strip("-")
-        return self._report.output.parent / f"verify-{name}.log"
+        return _beside(self._folder, setting.name, "log")
+
+    @property
+    def _folder(self) -> Path:
+        return self._report.output.parent

@@ -20,9 +20,10 @@ from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibration_steps import bursts_for
 from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.model_folder import model_for_engine
+from chunkscope.verification.outputs import sample_of
 from chunkscope.verification.predicting import with_planned_hits
 from chunkscope.verification.result import Subject, Verification
-from chunkscope.verification.rows import Report, Rows, resumed
+from chunkscope.verification.rows import Report, Rows, SpokenFile, resumed
 from chunkscope.verification.settings import USUALLY, settings_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class VerifyOptions:
     order: SendOrder | None = None  # likewise
     slo: Slo = ()  # the plan's, if there are none
     concurrency: int | None = None  # requests under way; None: the plan's, or all
+    check_outputs: bool = False
     repeats: int = 3
     timeout_s: float = 1_800
     load_format: str = "auto"
@@ -127,7 +129,14 @@ def verify(
         plan, profile, options, workload, prompts, model=subject, runs=(), options=asked
     )
     if resume is not None:
-        verification = resumed(verification, resume, settings, installed)
+        folder = report.output.parent
+        verification = resumed(
+            verification,
+            resume,
+            settings,
+            installed,
+            lambda run: not options.check_outputs or SpokenFile.of(run, folder) is not None,
+        )
     job = EngineJob(
         python=options.python,
         engine={"model": engine_model, "load_format": options.load_format, **ALWAYS, **asked},
@@ -138,6 +147,7 @@ def verify(
         repeats=options.repeats,
         timeout_s=options.timeout_s,
         prompts=prompts.ids if prompts else None,
+        outputs=sample_of(workload) if options.check_outputs else None,
         bursts=bursts_for(_max_model_len(plan)),
     )
     return Rows(verification, plan, shape, job, report).measure(settings)

@@ -26,9 +26,10 @@ from chunkscope.lengths.profile import Profile, Sample
 from chunkscope.planning import search
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.latencies import median_of
-from chunkscope.verification.result import Verification
+from chunkscope.verification.result import Run, Verification
 from tests.conftest import REPOSITORY
 from tests.gating.mutations import GONE, mutated, mutations
+from tests.gating.test_outputs import rows
 
 EXAMPLE = REPOSITORY / "reports" / "example"
 MEASURED = REPOSITORY / "reports" / "h200" / "llama-3.1-8b-mixed" / "verify.json"
@@ -84,6 +85,7 @@ TIGHT = {
         "tolerance": "1%",
         "compare": ["ttft_p95", "itl_p95", "output_tokens_per_s"],
     },
+    "outputs": {"setting": "plan", "equal": "99%", "flipped_choices": 0},
     "freshness": {"data": True, "plan": False, "verification": False, "not_checked": []},
 }
 DOUBTFUL = {
@@ -92,6 +94,7 @@ DOUBTFUL = {
     "settings": {"file": "vllm.yaml", "must_be": "equal"},
     "memory": {"measured": {"device_peak": "135GiB", "kv_requests_of_p95": 1}},
     "speed": {"ttft_p95": "9min", "output_tokens_per_s": 1},
+    "outputs": {"equal": "10%"},
     "freshness": {"plan": True, "verification": True},
 }
 
@@ -169,7 +172,8 @@ def make(
     measured = Verification.load(MEASURED)
     run = replace(measured.runs[0], repeats=measured.runs[0].repeats[:2])
     run = replace(run, figures=median_of(run.repeats))
-    artefacts = change(found, Plan.load(EXAMPLE / "plan.json"), replace(measured, runs=(run,)))
+    measured = replace(measured, runs=with_outputs(run))
+    artefacts = change(found, Plan.load(EXAMPLE / "plan.json"), measured)
     for name, artefact in zip(FILES[:5], artefacts[:5], strict=True):
         artefact.save(folder / name)
     (folder / "chunkscope.toml").write_bytes(written(budget, "chunkscope.toml"))
@@ -181,6 +185,14 @@ def make(
     return replace(made, broken=frozenset((v.promise, v.subject) for v in result.broken))
 
 
+def with_outputs(run: Run) -> tuple[Run, Run]:
+    """Compared with a run without chunks: two of three are other ones."""
+    plain, other = rows(2, again=1, prompts=3)
+    off = replace(run, setting="off", same_as=(), outputs=other.outputs)
+    off = replace(off, repeats=(), figures=None, distribution=None, workers=(), predicted=None)
+    return replace(run, outputs=plain.outputs), off
+
+
 def tight(profile: Profile, plan: Plan, measured: Verification) -> tuple[Any, ...]:
     """Everything belongs together, and no limit is kept."""
     longer = {length * 3: count for length, count in profile.datasets[0].lengths.counts.items()}
@@ -190,7 +202,9 @@ def tight(profile: Profile, plan: Plan, measured: Verification) -> tuple[Any, ..
     now = replace(profile, datasets=(first, profile.datasets[1]))
     before = replace(profile, datasets=(profile.datasets[0], gone))
     inputs = replace(plan.inputs, profile_digest=now.digest(), dataset=NAMES[1])
-    run = measured.runs[0]
+    # With weights of its own: what differs is no tie.
+    measured = replace(measured, model=replace(measured.model, load_format="auto"))
+    run, off = measured.runs
     slow = tuple(faster(repeat) for repeat in run.repeats)
     old = replace(run, repeats=slow, figures=median_of(slow))
     committed = (
@@ -199,7 +213,7 @@ def tight(profile: Profile, plan: Plan, measured: Verification) -> tuple[Any, ..
     )
     return (
         *(now, replace(plan, inputs=inputs), measured),
-        *(before, replace(measured, runs=(old,)), committed),
+        *(before, replace(measured, runs=(old, off)), committed),
     )
 
 
@@ -230,11 +244,11 @@ def doubtful(profile: Profile, plan: Plan, measured: Verification) -> tuple[Any,
     first, second = profile.datasets
     sampled = replace(first, sample=Sample(rows=first.rows, out_of=first.rows * 2, seed=0))
     failed = replace(second, failure="it ended in the middle")
-    run = measured.runs[0]
+    run, off = measured.runs
     wrong = replace(run, figures=replace(run.figures, makespan_s=run.figures.makespan_s * 0.9))
     return (
         *(replace(profile, datasets=(sampled, failed)), plan),
-        *(replace(measured, runs=(wrong,)), profile, measured, "max-num-seqs: 1024\n"),
+        *(replace(measured, runs=(wrong, off)), profile, measured, "max-num-seqs: 1024\n"),
     )
 
 
@@ -264,7 +278,7 @@ def remembering(load: Callable[[Path], Any]) -> Callable[[Path], Any]:
 
 def test_every_kind_of_promise_is_broken(checkout):
     tables = {promise.partition(".")[0] for promise, _ in checkout.broken}
-    assert tables == {"data", "drift", "settings", "memory", "speed", "freshness"}
+    assert tables == {"data", "drift", "settings", "memory", "speed", "outputs", "freshness"}
 
 
 def test_no_change_to_a_file_keeps_a_broken_promise(checkout):

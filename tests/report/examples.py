@@ -36,6 +36,7 @@ from chunkscope.simulation.result import (
 from chunkscope.simulation.slo import SloFound, read_slo
 from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.workload import Request, Workload
+from chunkscope.verification.outputs import ComparedOutputs, OutputDifference, RunOutputs
 from chunkscope.verification.result import (
     Distribution,
     Figures,
@@ -171,6 +172,26 @@ def worker(*, activation: float, kv: float = 111.0, rank: int = 0) -> WorkerMemo
     )
 
 
+def compared_outputs(*differ_at: int, largest: float = 0.0313) -> ComparedOutputs:
+    """Of six prompts, those of the first that differ, at these tokens.
+
+    Choices are of likelihood tasks alone; here every figure is shown at once.
+    """
+    return ComparedOutputs(
+        prompts=6,
+        equal=1 - len(differ_at) / 6,
+        different=tuple(
+            OutputDifference(prompt=n, at=at, logprob_change=0.0021)
+            for n, at in enumerate(differ_at)
+        ),
+        first_difference=min(differ_at, default=None),
+        difference_logprob=0.0021 if differ_at else None,
+        mean_logprob_change=0.0004,
+        largest_logprob_change=largest,
+        flipped_choices=len(differ_at),
+    )
+
+
 def run(setting: str, status: Status = Status.OK, **more: Any) -> Run:
     about: dict[str, Any] = {"args": {}, "started": CREATED, "took_s": 120.0, **more}
     return Run(setting=setting, status=status, **about)
@@ -195,6 +216,12 @@ def runs() -> tuple[Run, ...]:
             predicted=said,
             predicted_prefix_hit_rate=0.25,
             distribution=distribution(),
+            outputs=RunOutputs(
+                tokens=32,
+                again=compared_outputs(9, largest=0.0207),
+                against="default",
+                beside=compared_outputs(12, 7),
+            ),
             **repeated(scale=1.0, gap=0.02),
         ),
         run(
@@ -205,6 +232,7 @@ def runs() -> tuple[Run, ...]:
             kv_concurrency=38.7,
             predicted=said,
             distribution=distribution(scale=1.004, gap=0.031),
+            outputs=RunOutputs(tokens=32, again=compared_outputs()),
             **repeated(scale=1.004, gap=0.031),
         ),
         run("endpoint-like", figures=figures(steps=None), repeats=(figures(steps=None),)),

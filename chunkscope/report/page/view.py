@@ -17,6 +17,7 @@ from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.length_columns import length, written
 from chunkscope.report.memory_bill import Bills, bills
+from chunkscope.report.output_words import outputs_said
 from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.page.reuse import reuse_chart, reuse_view
 from chunkscope.report.provenance import origins
@@ -77,6 +78,7 @@ def view(
         "run_rows": list(_run_rows(running)),
         "running": running,
         "failed": [run for run in runs if not run.ok],
+        "outputs": list(outputs_said(verification)) if verification else [],
         "fate": fate,
         "titled": titled,
         "curves": curves(runs),

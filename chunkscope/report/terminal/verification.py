@@ -20,6 +20,7 @@ from chunkscope.artefacts.figures import (
 )
 from chunkscope.artefacts.numbers import plural
 from chunkscope.artefacts.units import SIZE
+from chunkscope.report.output_words import outputs_said
 from chunkscope.report.runs import titled
 from chunkscope.report.terminal.tables import bare_table
 from chunkscope.verification.outcomes import is_tie, spread, value
@@ -111,7 +112,7 @@ class FigureRow:
         if figure is None or found is None:
             return Text("-" if figure else "")
         text = Text(f"{found:,.2f}" if figure.unit is SIZE else figure.unit.brief(found))
-        if run is not first and reference:
+        if run is not first and reference and figure.group is not Group.OUTPUTS:
             times = found / reference
             tie = self.end is None and not figure.once and is_tie(run, first, figure)
             text.append(f" {times:.2f}x" if times < 99.5 else " >99x", style="dim")
@@ -196,6 +197,7 @@ def _footnotes(v: Verification) -> Iterator[Text]:
         yield Text(f"1.05x is against {v.runs[0].setting}{same if v.repeats > 1 else ''}.")
     yield Text(f"Prompts over {v.workload.long_over:,} tokens count as long.")
     yield Text(_which_memory(v))
+    yield from map(Text, outputs_said(v))
     for run in v.runs:
         if not run.ok:
             yield Text(f"{run.setting}: {run.message}")

@@ -95,8 +95,24 @@ class Measurement:
             found = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
             self._events.tell("repeat", repeat=repeat, emptied=emptied, **found)
             emptied = await self._forget()
+        await self._check_outputs(sender)
         self._events.tell("measured")
         await self._sweep(sender, _facts(config))
+
+    async def _check_outputs(self, sender: Sender) -> None:
+        """The same prompts twice, batched otherwise: what differs then is no matter of settings."""
+        asked = self._task.get("outputs")
+        if not asked:
+            return
+        of = len(asked["places"]) * (asked["endings"] or 1)
+        for again in (False, True):
+            self._events.tell("phase", phase="checking outputs")
+            progress = AnswerCount(self._events, of)
+            found = await sender.outputs(progress.one_more, again=again)
+            steps = await self._steps()
+            batches = list(zip(steps["prefill_tokens"], steps["decode_requests"]))
+            self._events.tell("outputs", batches=batches, **found)
+            await self._forget()
 
     async def _sweep(self, sender: Sender, facts: "dict[str, Any]") -> None:
         """Bursts of one kind each: a workload need not show what every step costs."""

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from chunkscope_outputs import Sampled
 from chunkscope_prompts import SharingIds, random_ids
 
-WARM_UP = "w"
+WARM_UP, OUTPUTS = "w", "o"
 
 
 class Sender:
@@ -19,6 +20,8 @@ class Sender:
         self._ids = PromptIds(task, vocab=vocab)
         self._tokens = Tokens(engine.output_processor)
         self._streams = False
+        self._heard: list[list[Any]] = []  # by request, what the engine said; empty: not kept
+        self._asks: dict[str, Any] = {}  # beside the usual
         self.held = False  # whether all requests of the last time waited before the clock started
         self.tokens_per_s = 0.0  # the most that it came to
 
@@ -34,14 +37,41 @@ class Sender:
     async def send(
         self, requests: "list[Any]", name: str, tell: "Callable[[], None]" = lambda: None
     ) -> "list[dict[str, Any]]":
-        """The answers in the order of the requests, in seconds since all of this began.
-
-        Those that are to be sent at once all wait in the engine when the clock starts. A client
-        that keeps some under way sends the next when one of them ends.
-        """
-        most = self._task.get("concurrency") if name.isdigit() else None
-        places = asyncio.Semaphore(most or len(requests))
+        """The answers in the order of the requests, in seconds since all of this began."""
         prompts = [self._ids.prompt(name, i, request[0]) for i, request in enumerate(requests)]
+        most = self._task.get("concurrency") if name.isdigit() else None
+        return await self._send(requests, prompts, name, tell, most)
+
+    async def outputs(self, tell: "Callable[[], None]", *, again: bool) -> "dict[str, Any]":
+        """What is answered to the sample: all at once, or in the opposite order, half under way.
+
+        The second way makes other batches of the same prompts.
+        """
+        sampled = Sampled(self._task, self._ids)
+        turned = slice(None, None, -1 if again else 1)
+        requests, prompts = sampled.requests[turned], sampled.prompts[turned]
+        most = (len(prompts) + 1) // 2 if again else None
+        self._heard = [[] for _ in prompts]
+        self._asks = sampled.params
+        await self._send(requests, prompts, OUTPUTS, tell, most)
+        self._asks, heard = {}, self._heard[turned]
+        self._heard = []
+        told: dict[str, Any] = sampled.told(heard)
+        return told
+
+    async def _send(
+        self,
+        requests: "list[Any]",
+        prompts: "list[Any]",
+        name: str,
+        tell: "Callable[[], None]",
+        most: "int | None",
+    ) -> "list[dict[str, Any]]":
+        """Those that are to be sent at once all wait in the engine when the clock starts.
+
+        A client that keeps some under way sends the next when one of them ends.
+        """
+        places = asyncio.Semaphore(most or len(requests))
         at_once = not most and not any(request[2] for request in requests)
         self.held = at_once and await self._hold()
         begin = time.perf_counter()
@@ -97,6 +127,8 @@ class Sender:
             sent, cached = time.perf_counter(), None
             prompt = {"prompt_token_ids": ids}
             async for answer in self._engine.generate(prompt, self._params(output), name):
+                if self._heard:
+                    self._heard[int(name.partition(".")[2])].append(answer)
                 if self._streams:
                     self._tokens.note(name, len(answer.outputs[0].token_ids))
                 cached = getattr(answer, "num_cached_tokens", None)
@@ -115,6 +147,7 @@ class Sender:
             detokenize=False,
             prompt_logprobs=1 if self._task["task"] == "loglikelihood" else None,
             output_kind=Kind.DELTA if self._streams else Kind.FINAL_ONLY,
+            **self._asks,
         )
 
 
@@ -170,3 +203,7 @@ class PromptIds:
         if place < 0 or not (measured or name == WARM_UP):
             return random_ids(f"{seed}/{index}", length, self._range)
         return self._sharing.prompt(seed, place, length)
+
+    def sampled(self, place: int, length: int) -> "list[int]":
+        """The same for every engine, however often it is sent."""
+        return list(self.prompt("0", place, length))
