@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chunkscope.artefacts.figures import BY_KEY
-from chunkscope.artefacts.numbers import number, seconds
+from chunkscope.artefacts.numbers import number, seconds, spaced
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.verification.result import Run, Verification
@@ -133,7 +133,7 @@ def _advice_row(one: Scenario) -> str:
         f"{_took(one.ours)} ({seconds(one.predicted['plan'])})"
         if set_to
         else f"the same ({seconds(one.predicted['plan'])})",
-        f"{hits[0]:.1%} ({hits[1]:.1%})",
+        spaced(f"{hits[0]:.1%} ({hits[1]:.1%})"),
         one.verification.verdict.partition(": ")[0],
     )
     return f"| {' | '.join(cells)} |"

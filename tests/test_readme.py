@@ -111,14 +111,33 @@ def test_a_line_of_the_simulate_section_works_word_for_word(planned: Path, line:
 
 @pytest.mark.parametrize("name", ["README", "simulate", "python"])
 def test_its_python_works_too(checkout: Path, name: str) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXTS[name], re.S)
+    code, *_ = re.findall(r"```python\n(.*?)```", TEXTS[name], re.S)
+    run_python(f"import chunkscope\n{code}", checkout)
+
+
+def run_python(code: str, folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", f"import chunkscope\n{code}"],
-        cwd=checkout,
+        [sys.executable, "-c", code],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         check=False,
     )
     assert done.returncode == 0
+
+
+WITH_A_MODEL = """
+import chunkscope, torch
+from tests.reference.small_models import model_of, prompt_of
+model, inputs = model_of("Llama"), {"input_ids": torch.tensor([prompt_of(2_500)])}
+"""
+
+
+@pytest.mark.torch
+def test_its_chunks_of_a_model_work_too(checkout: Path) -> None:
+    pytest.importorskip("torch")
+    _, code = re.findall(r"```python\n(.*?)```", TEXTS["python"], re.S)
+    said = "assert model.chunking.stats.chunked_sequences == 3"
+    run_python(f"{WITH_A_MODEL}\n{code}\n{said}", checkout)
 
 
 LEFT_OUT = """

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from chunkscope.artefacts.numbers import spaced
 from chunkscope.costs.models.shape import ModelShape
 
 
@@ -95,4 +96,4 @@ def _joined(traits: frozenset[Trait]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:+.0%}"
+    return spaced(f"{share:+.0%}")

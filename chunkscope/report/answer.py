@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chunkscope.artefacts.figures import MAKESPAN
-from chunkscope.artefacts.numbers import as_written, change, duration, money, plural
+from chunkscope.artefacts.numbers import as_written, change, duration, money, plural, spaced
 from chunkscope.engine.choices import Basis, Mode
 from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import Plan
@@ -91,7 +91,7 @@ def _can_go(plan: Plan, verification: Verification) -> FinalAnswer:
 
 def _kept(plan: Plan, verification: Verification) -> FinalAnswer:
     """The plan is vLLM's default, or there is nothing to hold it against."""
-    said = verification.verdict or "There is no verdict yet."
+    said = spaced(verification.verdict or "") or "There is no verdict yet."
     brings = said[:1].upper() + said[1:].split(". Against ")[0].rstrip(".") + "."
     costs = "Nothing: it is vLLM's default." if not plan.settings.given() else _hours(plan)
     return FinalAnswer(headline=verdict(plan), brings=brings, costs=costs, plan=plan)
@@ -124,7 +124,7 @@ def _worse(run: Run, other: Run) -> str:
 
 
 def _predicted(plan: Plan) -> FinalAnswer:
-    _, _, rest = plan.advice.partition(": ")
+    _, _, rest = spaced(plan.advice).partition(": ")
     brings = rest if plan.basis is Basis.EVIDENCE and rest else (sentences.forecast(plan) or "")
     gain = re.match(r"\+[\d.]+ ?% throughput", brings)
     return FinalAnswer(
@@ -161,7 +161,7 @@ def _hours(plan: Plan) -> str:
 def verdict(plan: Plan) -> str:
     """What to do: what the evidence says, or the mode of the length rule as an order."""
     if plan.basis is Basis.EVIDENCE:
-        return plan.advice.split(": ")[0]
+        return spaced(plan.advice).split(": ")[0]
     match plan.mode:
         case Mode.OFF:
             return "Chunking off"

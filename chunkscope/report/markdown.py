@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import number
+from chunkscope.artefacts.numbers import number, spaced
 from chunkscope.console import printable
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import ALL, Profile
@@ -114,7 +114,7 @@ def _memory(found: Bills) -> Iterator[str]:
 def _measured(verification: Verification) -> Iterator[str]:
     yield f"### Measured\n\nMeasured {text(measured_on(verification))}."
     if verification.verdict:
-        yield f"**{text(verification.verdict)}**"
+        yield f"**{text(spaced(verification.verdict))}**"
     failed = [run for run in verification.runs if not run.ok]
     if failed:
         yield "\n".join(f"- {text(r.setting)}: **{fate(r)}** {text(r.message)}" for r in failed)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.numbers import gib, number, plural
+from chunkscope.artefacts.numbers import gib, number, plural, spaced
 from chunkscope.costs.gpus import GIB
 from chunkscope.engine.choices import Basis
 from chunkscope.findings import Findings
@@ -49,15 +49,15 @@ def summarize(findings: Findings) -> Summary:
     return Summary(
         title=_title(findings),
         headline=found.headline if found else _headline(findings),
-        why=tuple(_why(plan)) if plan else (),
-        gains=tuple(_gains(plan, verification)),
+        why=tuple(map(spaced, _why(plan))) if plan else (),
+        gains=tuple(map(spaced, _gains(plan, verification))),
         refused=sentences.refused(plan) if plan else None,
         basis=basis,
         basis_text=_basis_text(plan, verification, basis),
         overruled=found.overruled if found else None,
         answer=found,
         mixed=tuple(_mixed(findings)),
-        cautions=tuple(_cautions(findings)),
+        cautions=tuple(map(spaced, _cautions(findings))),
     )
 
 

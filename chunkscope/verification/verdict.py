@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_P99, MAKESPAN, TIGHTEST_LIMIT, Figure
-from chunkscope.artefacts.numbers import NOT_MEASURED, by, share
+from chunkscope.artefacts.numbers import NOT_MEASURED, by, share, spaced
 from chunkscope.engine.choices import Objective
 from chunkscope.planning.problem import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
@@ -161,5 +161,5 @@ def _said(run: Run, goal: Figure) -> str:
     if found is None:
         return NOT_MEASURED
     if goal is TIGHTEST_LIMIT:
-        return f"{found:.0%}".replace("%", " %")  # over 100 % it is broken
+        return spaced(f"{found:.0%}")  # over 100 % it is broken
     return f"{found:,.2f} s" if found >= 1 else f"{found * 1000:,.1f} ms"

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.numbers import spaced
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import ModelShape, shape_from_config
 from chunkscope.costs.step_time import step_model
@@ -147,7 +148,7 @@ def table(name: str) -> Iterator[str]:
             f"{_shown(key, seen[key])} ({off[key]:+.1%})" if key in off else "" for key in TITLES
         ]
         eager = ", eager" if row["eager"] else ""
-        yield f"| {row['model']}{eager} | {row['budget']:,} | {' | '.join(cells)} |"
+        yield spaced(f"| {row['model']}{eager} | {row['budget']:,} | {' | '.join(cells)} |")
 
 
 def _shown(key: str, value: float) -> str:

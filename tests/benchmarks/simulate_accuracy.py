@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.numbers import spaced
 from chunkscope.costs.calibration import Calibration, together
 from chunkscope.costs.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.costs.gpus import find_gpu
@@ -151,7 +152,7 @@ def main_table(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[st
     cells = [*(f"**{_percent(found[name])}**" for name in LIMITS), f"**{_percent(roofline)}**"]
     yield f"| **worst, held out** | {len(held_out)} runs | {' | '.join(cells)} |"
     limits = [*(f"{limit:.0%}" for limit in LIMITS.values()), f"{ROOFLINE_LIMIT:.0%}"]
-    yield f"| target | | {' | '.join(limits)} |"
+    yield spaced(f"| target | | {' | '.join(limits)} |")
     within = [
         *(_within([e[name] for e in held_out], limit) for name, limit in LIMITS.items()),
         _within([e["makespan"] for e in rough], ROOFLINE_LIMIT),
@@ -199,7 +200,7 @@ def _within(found: Sequence[float], limit: float) -> str:
 
 
 def _percent(error: float) -> str:
-    return f"{error:+.1%}"
+    return spaced(f"{error:+.1%}")
 
 
 def _spread(run: dict[str, Any], name: str) -> str:
@@ -210,7 +211,7 @@ def _spread(run: dict[str, Any], name: str) -> str:
 
 
 def _whole(value: float) -> str:
-    return f"{value:+.0%}" if abs(value) >= 0.005 else "0%"
+    return spaced(f"{value:+.0%}") if abs(value) >= 0.005 else "0 %"
 
 
 def main() -> None:

@@ -1,10 +1,14 @@
 """What the report says: the verdict, the bill, the figures, and where they come from."""
 
+import ast
+import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from chunkscope.artefacts.figures import ACTIVATION, FIGURES, ITL_MAX, MAKESPAN
 from chunkscope.artefacts.labels import Label
@@ -19,6 +23,7 @@ from chunkscope.report.memory_bill import bills
 from chunkscope.report.page import render
 from chunkscope.report.provenance import origins
 from chunkscope.report.summary import summarize
+from chunkscope.report.terminal.verification import show_verification
 from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.simulation.result import Backlog
 from chunkscope.verification.outcomes import Outcome, against, judge, shown, spread
@@ -157,6 +162,44 @@ def test_bad_rows_and_failures_are_called_out(tmp_path: Path) -> None:
     cautions = summarize(load_findings(examples.write(tmp_path, found=found))).cautions
     assert "cut was not read to its end: gzip ended early" in cautions
     assert any("2 rows" in caution for caution in cautions)
+
+
+# -- percentages ---------------------------------------------------------------------------------
+
+REPORTS = Path(__file__).parents[2] / "reports"
+TIGHT = re.compile(r"\d%(?!\w)")
+OLD_WORDS = sorted({p.parent for p in REPORTS.rglob("*.json") if TIGHT.search(p.read_text())})
+
+
+@pytest.mark.parametrize("folder", OLD_WORDS, ids=lambda path: path.name)
+def test_percentages_of_older_artefacts_are_written_as_ours(folder: Path) -> None:
+    findings = load_findings(folder)
+    assert not TIGHT.findall(as_markdown(findings))
+    page = re.sub(r"(?s)<(style|script)\b.*?</\1>|<[^>]*>", "", render(findings).decode())
+    assert not TIGHT.findall(page)
+    if findings.verification is not None:
+        console = Console(file=io.StringIO(), width=80)
+        show_verification(findings.verification, console)
+        assert not TIGHT.findall(console.file.getvalue())
+
+
+def test_a_percentage_has_a_space_wherever_one_is_written() -> None:
+    """Only budget files have none, as people type them, and what others print."""
+    package = REPORTS.parent / "chunkscope"
+    typed = {"gating/limits.py", "gating/starting_file.py", "artefacts/units.py"}
+    for path in package.rglob("*.py"):
+        code = path.read_text(encoding="utf-8")
+        if path.relative_to(package).as_posix() in typed:
+            continue
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.JoinedStr):
+                text = ast.get_source_segment(code, node) or ""
+                tight = re.search(r":[^{}]*%\}", text)
+                assert not tight or f"spaced({text})" in code, (path, text)
+    pages = [*package.rglob("guide/*.md"), REPORTS.parent / "README.md", REPORTS / "h200/README.md"]
+    for page in pages:
+        prose = re.sub(r'"[^"\n]*"', "", page.read_text(encoding="utf-8"))
+        assert not TIGHT.findall(prose), page
 
 
 # -- figures -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.benchmarks.simulate_accuracy import (
 )
 from tests.h200 import FOLDER
 
-NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?=%)")
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?= %)")
 ROUNDING = 0.3  # points: another machine's linear algebra may round a fit otherwise
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from chunkscope.artefacts.numbers import spaced
 from chunkscope.artefacts.units import SECONDS, SHARE, Unit, exceeds
 from chunkscope.costs.memory import Memory
 from chunkscope.engine.choices import Objective
@@ -201,7 +202,7 @@ def _simulated(measure: Measure, trials: Trials, wanted: Settings, found: Settin
         subject,
         not exceeds(today, most),
         f"within {SHARE.write(WORTH)} of the plan's {write(planned)}",
-        f"{write(today, like=planned)}, {change:+.1%}".replace("%", " %")
+        spaced(f"{write(today, like=planned)}, {change:+.1%}")
         + f" (predicted, {len(trials.workload.requests):,} requests)",
         promised_value=planned,
         found_value=today,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from chunkscope.artefacts.numbers import as_written, number, per_second, seconds
+from chunkscope.artefacts.numbers import as_written, number, per_second, seconds, spaced
 from chunkscope.engine.settings import Value
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import Comparison
@@ -106,7 +106,7 @@ def nobreak(words: str) -> str:
     >>> nobreak("takes 1.04 s (-67 %)")
     'takes 1.04\\xa0s (-67\\xa0%)'
     """
-    return re.sub(r"(?<=\d) (?=(?:%|m?s|GiB)(?!\w))", "\xa0", words)
+    return re.sub(r"(?<=\d) (?=(?:%|m?s|GiB)(?!\w))", "\xa0", spaced(words))
 
 
 def _setting(value: Value | None) -> str:

@@ -18,7 +18,7 @@ from chunkscope.artefacts.figures import (
     Group,
     in_group,
 )
-from chunkscope.artefacts.numbers import plural
+from chunkscope.artefacts.numbers import plural, spaced
 from chunkscope.artefacts.units import SIZE
 from chunkscope.report.output_words import outputs_said
 from chunkscope.report.runs import titled
@@ -47,7 +47,7 @@ def show_verification(v: Verification, console: "Console") -> None:
         console.print(note)
     if v.verdict:
         console.print()
-        console.print(Text(v.verdict, style="bold"))
+        console.print(Text(spaced(v.verdict), style="bold"))
 
 
 def _headline(v: Verification) -> Text:
