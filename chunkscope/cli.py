@@ -14,6 +14,7 @@ import typer
 from chunkscope import console
 from chunkscope._version import __version__
 from chunkscope.commands.analyze import analyze, spelled_out
+from chunkscope.commands.demo import demo
 from chunkscope.commands.doctor import doctor
 from chunkscope.commands.gate import gate
 from chunkscope.commands.help import show_help
@@ -81,6 +82,7 @@ app.command()(_past_typer(models))
 app.command()(_past_typer(gpus))
 app.command("help")(_past_typer(show_help))
 app.command()(_past_typer(doctor))
+app.command()(_past_typer(demo))
 
 
 def _version(wanted: bool) -> None:

@@ -145,7 +145,7 @@ except SystemExit as stop:
 
 COMMANDS = (
     *("analyze", "merge", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
-    *("memory", "help"),
+    *("memory", "help", "doctor", "demo"),
 )
 
 

@@ -173,10 +173,11 @@ def engine_args(
 
     Without a `budget` a step takes whatever is there, so that only the chunk makes a difference.
     """
+    most = sum(min(len(request.prompt), chunk or len(request.prompt)) for request in requests)
     sizes = [len(request.prompt) + request.output_tokens for request in requests]
     return EngineArgs(
         max_model_len=context_of(model),
-        max_num_batched_tokens=budget or max(sum(sizes), len(requests)),
+        max_num_batched_tokens=budget or most,
         max_num_seqs=len(requests),
         kv_cache_tokens=BLOCK_TOKENS * (1 + sum(-(-size // BLOCK_TOKENS) for size in sizes)),
         long_prefill_token_threshold=chunk or 0,

@@ -16,6 +16,7 @@ from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import SloFound
 from chunkscope.simulation.spread import Spread
+from chunkscope.simulation.workload import arrivals_in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +154,7 @@ class WorkloadInfo:
     @property
     def sent(self) -> str:
         """When requests come, in words: all at once, at 8/s, as given, as in the trace."""
-        known = {"batch": "all at once", "given": "as given"}.get(self.arrivals, self.arrivals)
-        return f"at {known}" if known[:1].isdigit() else known
+        return arrivals_in_words(self.arrivals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

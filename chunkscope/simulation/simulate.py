@@ -14,7 +14,7 @@ from chunkscope.lengths.sharing import Stretch, check_stretches
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.workload import Request, with_shared_prefix
+from chunkscope.simulation.workload import GIVEN, Request, with_shared_prefix
 
 
 def simulate(
@@ -70,7 +70,7 @@ def simulate(
         source="given",
         requests=len(given),
         seed=None,
-        arrivals="given",
+        arrivals=GIVEN,
         task=task.value,
         shared_prefix=shared_prefix,
         concurrency=concurrency,

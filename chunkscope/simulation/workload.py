@@ -13,7 +13,7 @@ from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.errors import UsageError
 from chunkscope.lengths.sharing import NOTHING, Stretch, check_stretches, shared_by_neighbours
 
-BATCH = "batch"
+BATCH, GIVEN = "batch", "given"
 VERIFY_SCHEMA = "chunkscope/verify/1"  # the artefact that holds a workload
 
 
@@ -141,6 +141,15 @@ def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[floa
         times.append(round(now, 6))  # as it is written down, so that it can be sent again
         now += chance.expovariate(rate)
     return times
+
+
+def arrivals_in_words(arrivals: str) -> str:
+    """
+    >>> arrivals_in_words("batch"), arrivals_in_words("8/s"), arrivals_in_words("as in the trace")
+    ('all at once', 'at 8/s', 'as in the trace')
+    """
+    known = {BATCH: "all at once", GIVEN: "as given"}.get(arrivals, arrivals)
+    return f"at {known}" if known[:1].isdigit() else known
 
 
 def arrival_rate(arrivals: str) -> float | None:

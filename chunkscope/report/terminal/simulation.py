@@ -61,7 +61,7 @@ def show_simulation(simulation: Simulation, console: "Console") -> None:
     for run in simulation.runs:
         if run.timeline:
             console.print()
-            console.print(_timeline(run, console.width))
+            console.print(timeline_table(run, console.width))
             console.print(Text(TIMELINE_KEY))
     console.print()
     console.print(Text(_basis(simulation)))
@@ -277,7 +277,7 @@ TIMELINE_KEY = (
 MOST_NAMED = 2
 
 
-def _timeline(run: SimulatedRun, width: int) -> Table:
+def timeline_table(run: SimulatedRun, width: int) -> Table:
     table = bare_table(gap=1)
     add_figures(table, ("step", "start", "took", "decodes"))
     table.add_column("budget", no_wrap=True, width=BAR_CELLS)

@@ -23,6 +23,7 @@ from chunkscope.artefacts.units import SIZE
 from chunkscope.report.output_words import outputs_said
 from chunkscope.report.runs import titled
 from chunkscope.report.terminal.tables import bare_table
+from chunkscope.simulation.workload import BATCH, arrivals_in_words
 from chunkscope.verification.outcomes import is_tie, spread, value
 from chunkscope.verification.result import Run, Verification
 
@@ -63,10 +64,11 @@ def _headline(v: Verification) -> Text:
 
 def _about(v: Verification) -> Iterator[str]:
     w = v.workload
-    sent = "all at once" if w.arrivals == "batch" else f"arriving at {w.arrivals}"
+    sent = arrivals_in_words(w.arrivals)
+    sent = sent if w.arrivals == BATCH else f"arriving {sent}"
     if w.concurrency is not None:
         under_way = f"at most {w.concurrency:,} under way"
-        sent = under_way if w.arrivals == "batch" else f"{sent}, {under_way}"
+        sent = under_way if w.arrivals == BATCH else f"{sent}, {under_way}"
     yield (
         f"{plural(len(w.requests), 'request')} {sent}: {w.input_tokens:,} tokens in, "
         f"{w.output_tokens:,} out; {escape(v.source)}, seed {w.seed}; "

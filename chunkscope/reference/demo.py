@@ -1,0 +1,272 @@
+"""`chunkscope demo`: long prompts come while short ones are being answered, with chunks or without.
+
+Two short requests are decoding when two long ones arrive, and six more short ones behind them.
+Without chunks all of them wait for the long prompts to be read.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, cycle, islice
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from chunkscope.artefacts.artefact import now
+from chunkscope.artefacts.numbers import seconds
+from chunkscope.artefacts.schema import plain
+from chunkscope.costs.gpus import GIB
+from chunkscope.engine.choices import ChunkPolicy, Task
+from chunkscope.engine.log.fate import Status
+from chunkscope.errors import EngineError, InputError
+from chunkscope.reference.engine import (
+    ReferenceRun,
+    TokenRequest,
+    context_of,
+    engine_args,
+    generate,
+)
+from chunkscope.reference.libraries import load_torch
+from chunkscope.reference.models import TINY, load_model, text_tokens, tiny_model, vocabulary_of
+from chunkscope.simulation.workload import GIVEN, Workload
+from chunkscope.verification.latencies import Answer, distribution_of, figures_of
+from chunkscope.verification.result import Machine, Run, Subject, Verification, WorkerMemory
+
+LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 4_096, 24, 256
+EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
+LATER_S = 0.001  # while the first step is computed
+OWN_CHUNKS = (ChunkPolicy.BY_LENGTH, ChunkPolicy.ADAPTIVE)  # policies that choose the chunk
+GUIDE = Path(__file__).parents[1] / "guide"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """A chunk of None reads prompts whole."""
+
+    model: str | None = None
+    chunks: tuple[int | None, ...] = (None, CHUNK)
+    policy: ChunkPolicy = ChunkPolicy.VLLM
+    long_tokens: int = LONG_TOKENS
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstration:
+    """The same requests with several settings, and what was measured as an artefact."""
+
+    requests: tuple[TokenRequest, ...]
+    runs: dict[str, ReferenceRun]  # by setting
+    measured: Verification
+
+    @property
+    def long_over(self) -> int:
+        return self.measured.workload.long_over
+
+    def waits(self, setting: str) -> list[float]:
+        """Of short requests, until their first token."""
+        answers = zip(self.requests, self.runs[setting].answers, strict=True)
+        return [answer.first_s for r, answer in answers if len(r.prompt) <= self.long_over]
+
+    @property
+    def same_answers(self) -> int:
+        """Requests whose answers are the same with every setting, token by token."""
+        by_request = zip(*(run.outputs for run in self.runs.values()), strict=True)
+        return sum(len(set(outputs)) == 1 for outputs in by_request)
+
+    @property
+    def logits_apart(self) -> float:
+        """The largest difference of a logit after a prompt, between any two settings."""
+        import torch
+
+        by_request = zip(*(run.first_logits for run in self.runs.values()), strict=True)
+        spread = [torch.stack(logits).aminmax(dim=0) for logits in by_request]
+        return max(float((most - least).max()) for least, most in spread)
+
+
+def demonstrate(
+    options: DemoOptions, starting: Callable[[str], None] = lambda _: None
+) -> Demonstration:
+    torch = load_torch("chunkscope demo")
+    torch.manual_seed(options.seed)
+    model = tiny_model(options.seed) if options.model is None else load_model(options.model)
+    text = _manual(model, options)
+    source = "chunkscope's manual" if text else "random tokens"
+    requests = tuple(_requests(model, text, options))
+    _check_lengths(model, requests)
+    generate(model, requests[:1], engine_args(model, requests[:1], chunk=None))  # warm up
+    runs, rows = {}, []
+    for name, chunk, policy in _settings(options):
+        starting(name)
+        args, started = engine_args(model, requests, chunk=chunk), now()
+        try:
+            runs[name] = generate(model, requests, args, policy=policy)
+        except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise EngineError(f"the model failed {name}: {first}") from error
+        rows.append(_row(name, policy, runs[name], _workload(requests, options), started, model))
+    found = Demonstration(
+        requests=requests,
+        runs=runs,
+        measured=Verification(
+            model=_subject(model, options),
+            workload=_workload(requests, options),
+            source=source,
+            repeats=1,
+            runs=tuple(rows),
+            machine=_machine(model),
+            options={"engine": "chunkscope's reference engine"},
+        ),
+    )
+    return replace(found, measured=replace(found.measured, verdict=waited(found)))
+
+
+def waited(found: Demonstration) -> str:
+    """
+    Short requests waited 2.1 s without chunks, 0.2 s with chunks of 256.
+    """
+    parts = [f"{seconds(mean(found.waits(name)))} {name}" for name in found.runs]
+    return f"Short requests waited {', '.join(parts)}."
+
+
+# -- what is asked -------------------------------------------------------------------------------
+
+
+def _settings(options: DemoOptions) -> Iterator[tuple[str, int | None, ChunkPolicy]]:
+    whole = [chunk for chunk in options.chunks if chunk is None]
+    if options.policy in OWN_CHUNKS:
+        yield from (("without chunks", None, ChunkPolicy.VLLM) for _ in whole)
+        yield f"with {options.policy} chunks", None, options.policy
+        return
+    ordered = f", {options.policy}" if options.policy is ChunkPolicy.INTERACTIVE_FIRST else ""
+    for chunk in options.chunks:
+        if chunk is None:
+            yield "without chunks", None, ChunkPolicy.VLLM
+        else:
+            yield f"with chunks of {chunk:,}{ordered}", chunk, options.policy
+
+
+def _requests(model: Any, text: Sequence[int], options: DemoOptions) -> Iterator[TokenRequest]:
+    """Pieces of a text, which is repeated where it is too short; of random tokens without one."""
+    long = (options.long_tokens,) * 2
+    lengths = [*EARLY, *long, *LATE]
+    arrivals = [0.0] * len(EARLY) + [LATER_S] * (len(long) + len(LATE))
+    chance, known = random.Random(options.seed), vocabulary_of(model)  # noqa: S311  (no secret)
+    tokens = cycle(text) if text else (chance.randrange(known) for _ in count())
+    for length, arrival in zip(lengths, arrivals, strict=True):
+        prompt = list(islice(tokens, length))
+        yield TokenRequest(prompt=prompt, output_tokens=OUTPUT_TOKENS, arrival_s=arrival)
+
+
+def _manual(model: Any, options: DemoOptions) -> list[int]:
+    """Our own, by the tokenizer of the model; empty where it brings none."""
+    if options.model is None:
+        return []
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(GUIDE.glob("*.md")))
+    return text_tokens(model, Path(options.model).expanduser(), text)
+
+
+def _check_lengths(model: Any, requests: Sequence[TokenRequest]) -> None:
+    most, context = max(len(request.prompt) for request in requests), context_of(model)
+    if context is not None and most + OUTPUT_TOKENS > context:
+        raise InputError(
+            f"prompts of {most:,} tokens and {OUTPUT_TOKENS} to answer are more than the "
+            f"{context:,} that the model takes",
+            hint=f"pass --long {max(1, context - OUTPUT_TOKENS)}, or less",
+        )
+
+
+# -- the artefact --------------------------------------------------------------------------------
+
+
+def _workload(requests: Sequence[TokenRequest], options: DemoOptions) -> Workload:
+    return Workload(
+        requests=tuple(request.size for request in requests),
+        seed=options.seed,
+        arrivals=GIVEN,
+        task=Task.GENERATE,
+        long_over=max(*EARLY, *LATE),
+    )
+
+
+def _row(
+    name: str,
+    policy: ChunkPolicy,
+    found: ReferenceRun,
+    workload: Workload,
+    started: str,
+    model: Any,
+) -> Run:
+    run, args = found.run, found.run.args
+    scheduled = {
+        "duration_s": [step.duration_s for step in run.timeline],
+        "prefill_tokens": [sum(c.end - c.start for c in step.chunks) for step in run.timeline],
+        "decode_requests": [step.decode_requests for step in run.timeline],
+        "chunks": _chunk_counts(found),
+        "preemptions": run.preemptions,
+    }
+    figures = figures_of(found.answers, workload, scheduled)
+    return Run(
+        setting=name,
+        args={
+            "max_num_batched_tokens": args.max_num_batched_tokens,
+            "long_prefill_token_threshold": args.long_prefill_token_threshold,
+            "max_num_seqs": args.max_num_seqs,
+        },
+        status=Status.OK,
+        started=started,
+        took_s=run.makespan_s,
+        workers=(
+            WorkerMemory(
+                rank=0,
+                activation_peak_gib=found.beyond_weights_gib,
+                device_peak_gib=found.peak_gib,
+                weights_gib=_weights_gib(model),
+            ),
+        ),
+        figures=figures,
+        repeats=(figures,),
+        distribution=distribution_of(found.answers),
+        engine={
+            "policy": policy,
+            "interleaving_ratio": found.interleaving,
+            "chunk_s": found.chunk_s,
+            "requests": [_told(answer) for answer in found.answers],
+            "timeline": plain(run.timeline),
+        },
+        notes=("activation memory is all beyond the weights, keys and values included",),
+    )
+
+
+def _chunk_counts(found: ReferenceRun) -> dict[int, int]:
+    """Of each prompt."""
+    read = [chunk.request for step in found.run.timeline for chunk in step.chunks]
+    return {request: read.count(request) for request in dict.fromkeys(read)}
+
+
+def _told(answer: Answer) -> dict[str, Any]:
+    """One request, in seconds since it was sent."""
+    return {"ttft_s": answer.first_s, "e2e_s": answer.all_s, "gaps_s": answer.gaps_s}
+
+
+def _weights_gib(model: Any) -> float:
+    return float(sum(p.numel() * p.element_size() for p in model.parameters()) / GIB)
+
+
+def _subject(model: Any, options: DemoOptions) -> Subject:
+    return Subject(
+        name=TINY if options.model is None else Path(options.model).expanduser().resolve().name,
+        load_format="dummy" if options.model is None else "auto",
+        parameters=sum(p.numel() for p in model.parameters()),
+    )
+
+
+def _machine(model: Any) -> Machine:
+    import torch
+
+    on_gpu = model.device.type == "cuda"
+    return Machine(
+        device=model.device.type,
+        gpu=torch.cuda.get_device_name(model.device) if on_gpu else None,
+        gpus=int(on_gpu),
+        torch=str(torch.__version__),
+    )

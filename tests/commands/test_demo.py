@@ -1,0 +1,192 @@
+"""`chunkscope demo` as a user meets it, with torch and without."""
+
+import json
+import re
+import resource
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.helpers import Run, chunkscope
+
+with_torch = [
+    pytest.mark.torch,
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+]
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    run = chunkscope(tmp_path, "demo")
+    assert (run.code, run.out) == (4, "")
+    assert run.err == (
+        "error: chunkscope demo needs torch, which is not installed\n\n"
+        "hint: pip install 'chunkscope[torch]'\n"
+    )
+
+
+@pytest.mark.parametrize("sizes", ["0", "-5", "32,,none", "x", "1.5", "None"])
+def test_a_chunk_is_at_least_one_token(tmp_path: Path, sizes: str) -> None:
+    run = chunkscope(tmp_path, "demo", f"--chunk={sizes}")
+    assert (run.code, run.out) == (2, "")
+    assert "is no number of tokens\n\nhint: write sizes of at least 1, or none" in run.err
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any], float]:
+    """The command as it is typed; what it wrote, and how long the processor was at it."""
+    place = tmp_path_factory.mktemp("demo")
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        run = chunkscope(place, "demo")
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert run.code == 0, run.err
+    taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return run, json.loads((place / "reports" / "demo" / "verify.json").read_text()), taken
+
+
+class TestTheCommandAsItIsTyped:
+    pytestmark = with_torch
+
+    def test_it_prints_steps_requests_and_what_chunks_did(
+        self, shown: tuple[Run, dict[str, Any], float]
+    ) -> None:
+        text = shown[0].out
+        assert max(map(len, text.splitlines())) <= 80
+        assert "a random Llama, 2.6 M parameters, on a CPU" in text
+        assert re.search(r"step +start +took decodes budget +prompts", text)
+        assert re.search(r"AAA+BBB+-+ +A 6\.2 % +B 6\.2 % +6 whole", text), "chunks in one batch"
+        assert len(re.findall(r"^\d+ short +\d", text, re.MULTILINE)) == 8
+        assert len(re.findall(r"^\d+ long +4,096 ", text, re.MULTILINE)) == 2
+        assert re.search(
+            r"Short requests waited [\d.]+ m?s without chunks, [\d.]+ m?s with\s+chunks of 256",
+            text,
+        )
+        assert "All 10 answers are the same, token by token." in text
+        assert "next: chunkscope report reports/demo" in shown[0].err
+
+    def test_short_requests_are_answered_three_times_sooner(
+        self, shown: tuple[Run, dict[str, Any], float]
+    ) -> None:
+        whole, chunked = shown[1]["runs"]
+        late = slice(4, None)  # behind the long ones
+
+        def wait(run: dict[str, Any], part: slice = slice(None)) -> float:
+            waits = [r["ttft_s"] for r in run["engine"]["requests"]]
+            return sum(waits[part]) / len(waits[part])
+
+        assert wait(whole, late) > 3 * wait(chunked, late)
+        assert whole["ttft_s"]["short"]["p50"] > 3 * chunked["ttft_s"]["short"]["p50"]
+        assert whole["itl_s"]["max"] > 3 * chunked["itl_s"]["max"]
+
+    def test_it_takes_two_cores_less_than_half_a_minute(
+        self, shown: tuple[Run, dict[str, Any], float]
+    ) -> None:
+        assert shown[2] < 60
+
+    def test_everything_measured_is_in_the_artefact(
+        self, shown: tuple[Run, dict[str, Any], float]
+    ) -> None:
+        from chunkscope.verification.result import Verification
+
+        document = shown[1]
+        read = Verification.from_json(document)
+        assert read.model.dummy
+        assert read.machine
+        assert (read.machine.device, read.machine.vllm) == ("cpu", None)
+        for run in document["runs"]:
+            told = run["engine"]
+            assert len(told["timeline"]) == run["steps"]
+            assert sum(s["duration_s"] for s in told["timeline"]) == pytest.approx(
+                run["makespan_s"]
+            )
+            assert len(told["chunk_s"]) == sum(bool(s["chunks"]) for s in told["timeline"])
+            assert all(len(r["gaps_s"]) == 23 for r in told["requests"])
+            assert told["interleaving_ratio"] > 0
+            if sys.platform == "linux":
+                assert 0 < run["activation_peak_gib"] < run["device_peak_gib"]
+        whole, chunked = document["runs"]
+        assert (whole["chunks_max"], chunked["chunks_max"]) == (1, 16)
+        assert (whole["chunked_prompts"], chunked["chunked_prompts"]) == (0, 2)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models on disk: one that works, and some that do not."""
+    pytest.importorskip("torch")
+    from tests.reference.small_models import model_of
+
+    place = tmp_path_factory.mktemp("models")
+    model_of("GPT-2").save_pretrained(place / "good")
+    for name in ("bare", "damaged", "partial", "foreign"):
+        shutil.copytree(place / "good", place / name)
+    (place / "bare" / "model.safetensors").unlink()
+    (place / "damaged" / "model.safetensors").write_bytes(b"not a tensor in sight")
+    config = json.loads((place / "partial" / "config.json").read_text())
+    (place / "partial" / "config.json").write_text(json.dumps({**config, "n_layer": 3}))
+    _add_tokenizer(place / "foreign", ["known", *(f"word{n}" for n in range(500)), "chunkscope"])
+    return place
+
+
+def _add_tokenizer(folder: Path, words: list[str]) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    vocabulary = {word: place for place, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="known"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind))
+
+
+class TestAModelOfOnesOwn:
+    pytestmark = with_torch
+
+    def test_it_is_compared_with_every_chunk(self, folders: Path, tmp_path: Path) -> None:
+        words = ("--model", folders / "good", "--long", "300", "--chunk", "32,128,512,none")
+        run = chunkscope(tmp_path, "demo", *words, "--json")
+        assert run.code == 0, run.err
+        document = json.loads(run.out)
+        assert document["model"]["name"] == "good"
+        assert [r["setting"] for r in document["runs"]] == [
+            "with chunks of 32",
+            "with chunks of 128",
+            "with chunks of 512",
+            "without chunks",
+        ]
+        assert [r["chunks_max"] for r in document["runs"]] == [10, 3, 1, 1]
+        assert document["workload"]["source"] == "random tokens"
+
+    def test_its_tokenizer_reads_the_manual(self, folders: Path, tmp_path: Path) -> None:
+        own = shutil.copytree(folders / "good", tmp_path / "own")
+        _add_tokenizer(own, ["known", "chunkscope"])
+        run = chunkscope(tmp_path, "demo", "--model", own, "--long", "200", "--policy", "adaptive")
+        assert run.code == 0, run.err
+        assert "with adaptive chunks" in run.out
+        document = json.loads((tmp_path / "reports" / "demo" / "verify.json").read_text())
+        assert document["workload"]["source"] == "chunkscope's manual"
+
+    @pytest.mark.parametrize(
+        ("model", "code", "said"),
+        [
+            ("nowhere", 4, "no such model"),
+            ("bare", 4, "holds no weights"),
+            ("damaged", 3, "transformers cannot load the model in"),
+            ("partial", 3, "12 tensors missing, such as transformer.h.2."),
+            ("foreign", 3, "does not belong to its model: it makes token 501, and the model knows"),
+            ("good", 3, "prompts of 4,096 tokens and 24 to answer are more than the 1,024"),
+        ],
+    )
+    def test_one_that_cannot_be_used_is_a_sentence(
+        self, folders: Path, tmp_path: Path, model: str, code: int, said: str
+    ) -> None:
+        run = chunkscope(tmp_path, "demo", "--model", folders / model)
+        assert (run.code, run.out) == (code, "")
+        assert run.err.startswith("error: ")
+        assert said in run.err
+        assert not list(tmp_path.iterdir()), "nothing is written"
