@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from chunkscope.engine.check import config_of, known_flags
+from chunkscope.tokenizers.tokenizer import Tokenizer
 
 REPOSITORY = Path(__file__).parents[1]
 PROBES = REPOSITORY / "tests" / "engine" / "probes"  # programs for another interpreter
@@ -37,10 +38,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache for the whole session: tokenizers are compiled once, and the user's is safe."""
+    """One cache for the whole session: tokenizers are compiled once, and the user's is safe.
+
+    The default one is, now: its first run would count with another engine than those that follow.
+    """
     patch = pytest.MonkeyPatch()
     patch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     patch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
+    assert Tokenizer().counting
     yield
     patch.undo()
 

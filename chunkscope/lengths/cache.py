@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 import orjson
@@ -73,12 +74,14 @@ def stamp(source: Source) -> Stamp | None:
     """What changes when the source's files do; None for a pipe, which can be read only once."""
     if source.file is None:
         return None
-    files = [source.file]
-    if source.file.is_dir():
-        files = sorted(source.file.iterdir())
-    elif not source.file.is_file():
+    try:
+        stats = [source.file.stat()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # whoever reads it will say so
+    if S_ISDIR(stats[0].st_mode):
+        stats = [file.stat() for file in sorted(source.file.iterdir())]
+    elif not S_ISREG(stats[0].st_mode):
         return None
-    stats = [file.stat() for file in files]
     return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats]
 
 

@@ -267,8 +267,8 @@ class _Chats:
 
 def _chars(chats: list[Conversation]) -> int:
     """About how much they say."""
-    said = [message.get("content") for chat in chats for message in chat.messages]
-    return sum(len(text) if isinstance(text, str) else _BATCH_CHARS for text in said)
+    said = [message["content"] for chat in chats for message in chat.messages]
+    return sum([len(text) if type(text) is str else _BATCH_CHARS for text in said])
 
 
 class _WrappedTexts(_Chats):

@@ -29,6 +29,7 @@ _MOVED = 0.8  # of a text's places that an earlier one has in another order
 _MOST_SHOWN = 3
 _LEAST_LOST = 0.05  # of all tokens: less is not worth a line
 _LEAST_TEXTS = 0.1  # of the sample
+_FEWEST = 4  # that have to miss another
 _AROUND = 24  # characters that are shown on each side of a difference
 
 _FACTOR = 0x9E3779B97F4A7C15
@@ -91,7 +92,7 @@ class NearMisses:
 
     def found(self, *, tokens: int, chars: int | None) -> tuple[NearMiss, ...]:
         """The groups that lose most, of a dataset of so many tokens and characters."""
-        if not chars or len(self._kept) < 3:
+        if not chars or len(self._kept) <= _FEWEST:  # the first misses none
             return ()
         sample = sorted(self._kept)
         scale = tokens / chars * self._offered / len(sample)
@@ -103,7 +104,7 @@ class NearMisses:
 
 def _enough(sample: Sequence[_Text]) -> float:
     """How many have to miss another: fewer are a coincidence."""
-    return max(4, _LEAST_TEXTS * len(sample))
+    return max(_FEWEST, _LEAST_TEXTS * len(sample))
 
 
 def _misses(sample: Sequence[_Text]) -> Iterator[_Miss]:

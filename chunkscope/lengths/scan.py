@@ -95,8 +95,10 @@ class _Totals(NamedTuple):
     tokens: int = 0
     bytes_read: int = 0
 
-    def plus(self, others: "Iterable[_Totals]") -> "_Totals":
-        return _Totals(*map(sum, zip(self, *others, strict=True)))
+    def plus(self, other: "_Totals") -> "_Totals":
+        return _Totals(
+            self.rows + other.rows, self.tokens + other.tokens, self.bytes_read + other.bytes_read
+        )
 
 
 class _Pass:
@@ -232,8 +234,10 @@ class _Pass:
 
     def _advance(self, done: _Totals) -> None:
         with self._lock:
-            self._done = self._done.plus([done])
-            now = self._done.plus(dataset.totals for dataset in self._open)
+            self._done = self._done.plus(done)
+            now = self._done
+            for dataset in self._open:
+                now = now.plus(dataset.totals)
         self._progress.at(rows=now.rows, tokens=now.tokens, bytes_read=now.bytes_read)
 
 

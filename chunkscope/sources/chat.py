@@ -24,6 +24,7 @@ _ROLES = {
     **dict.fromkeys(("function_response", "observation"), "tool"),
 }
 _KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", "function", "ipython"}
+_PLAIN_ROLES = _KNOWN_ROLES - {"developer"}  # whose messages also have tools
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
 _MEDIA_PARTS = {
     **dict.fromkeys(("image_url", "input_image", "image", "image_pil", "image_embeds"), "image"),
@@ -103,13 +104,26 @@ def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST
         raise UnusableError(f"messages are {describe(value)}, not a list")
     if not value:
         raise UnusableError("messages are an empty list")
-    messages = [_message(message, number, rules) for number, message in enumerate(value, start=1)]
+    messages = [
+        _plain(message) or _message(message, number, rules)
+        for number, message in enumerate(value, start=1)
+    ]
     return Conversation(
         messages=messages,
         tools=_tools(row, rules),
         template_kwargs=_template_kwargs(row),
-        media=sum(_media(message["content"]) for message in messages),
+        media=sum(_media(m["content"]) for m in messages if type(m["content"]) is not str),
     )
+
+
+def _plain(message: Any) -> Message | None:
+    """A message that is a role and a text, as most are: `_message` without its questions."""
+    if type(message) is not dict or len(message) != 2:
+        return None
+    role, content = message.get("role"), message.get("content")
+    if type(role) is not str or role not in _PLAIN_ROLES or type(content) is not str:
+        return None
+    return {"role": role, "content": content}
 
 
 def _message(message: Any, number: int, rules: ServerRules) -> Message:

@@ -123,8 +123,10 @@ class _Search:
         return is_new
 
     def _add(self, source: Source) -> None:
-        name, group, path = map(printable, (source.name, source.group, source.path))
-        self.sources.append(replace(source, name=name, group=group, path=path))
+        said = source.name, source.group, source.path
+        name, group, path = shown = tuple(map(printable, said))
+        known = source if shown == said else replace(source, name=name, group=group, path=path)
+        self.sources.append(known)
 
     def _skip(self, shown: str, reason: str) -> None:
         self.skipped.append(Skipped(printable(shown), printable(reason)))

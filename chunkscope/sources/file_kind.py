@@ -90,7 +90,7 @@ def _leave_out_what_is_no_data(found: FoundFile, told: str | None) -> None:
         raise LeftOut("written by chunkscope itself")
     if is_beside_state(found.file):
         raise LeftOut(f"written by HELM: what it sent is in {STATE} beside it")
-    if told == "json" and is_results_file(found.file):
+    if told == "json" and b'"results"' in start and is_results_file(found.file):
         raise LeftOut("lm-eval's results: what it sent is in the samples beside it")
 
 

@@ -123,7 +123,8 @@ def _without_choices(
 ) -> Selection:
     """With a note where it is a multiple-choice question of which the choices are left out."""
     choices = find_choices(head) if options.template is None else ()
-    selection = _asked_for(head, options, replace(build, choices=frozenset(choices)), resolve)
+    build = replace(build, choices=frozenset(choices)) if choices else build
+    selection = _asked_for(head, options, build, resolve)
     columns = selection.columns
     if not choices or selection.kind != "text" or columns is None or columns & {*choices}:
         return selection

@@ -54,6 +54,7 @@ from chunkscope.tokenizers.references import (
     load_tiktoken,
     read_tekken,
     reference,
+    source_reference,
 )
 from chunkscope.tokenizers.relevant import build_index, build_rank_index
 from chunkscope.tokenizers.watch import Watch
@@ -87,8 +88,8 @@ def as_served(
             return known, False
     blank = Compiled(key=key, folder=folder, source=found, prepared=False)
     with guarded(name := f"the tokenizer {found.name}"):
-        _prove(found)
-        load = partial(_auto_served, found, blank, trust_remote_code)
+        _prove(found, written=False)
+        load = partial(_SERVED_BY[found.kind], found, blank, trust_remote_code)
         served = Watch(name).call(load)
     try:
         write_checked(folder / _SERVED, orjson.dumps(_meta(served)), durable=False)
@@ -126,7 +127,7 @@ def _compile(folder: Path, key: str, found: TokenizerFiles, trust_remote_code: b
     gc.disable()
     try:
         with guarded(name := f"the tokenizer {found.name}"):
-            _prove(found)
+            _prove(found, written=True)
             build = partial(_BUILDERS[found.kind], found, blank, trust_remote_code)
             compiled = Watch(name).call(build)
             meta = orjson.dumps({**_meta(compiled), _CONTENT: _content(folder)})
@@ -138,13 +139,18 @@ def _compile(folder: Path, key: str, found: TokenizerFiles, trust_remote_code: b
     return compiled
 
 
-def _prove(found: TokenizerFiles) -> None:
+def _prove(found: TokenizerFiles, *, written: bool) -> None:
     """That it can be loaded within limits; meanwhile what is needed next is imported."""
     with ThreadPoolExecutor(1) as beside:
-        trial = beside.submit(prove_loadable, found)
+        trial = beside.submit(prove_loadable, found, written=written)
         if found.kind is TokenizerKind.HF:
             auto.auto_tokenizer()
         trial.result()
+
+
+def is_quickly_served(found: TokenizerFiles) -> bool:
+    """Whether its own library loads it in much less time than all is made ready in."""
+    return found.kind in _SERVED_BY
 
 
 def is_compiled(found: TokenizerFiles, content: str) -> bool:
@@ -218,6 +224,17 @@ def _auto_served(found: TokenizerFiles, blank: Compiled, remote_code: bool) -> C
     return compiled
 
 
+def _tekken_served(_: TokenizerFiles, blank: Compiled, __: bool) -> Compiled:
+    compiled = _of_tekken(blank)
+    keep_loaded(compiled, source_reference(compiled))
+    return compiled
+
+
+def _of_tekken(blank: Compiled) -> Compiled:
+    """Prompts begin with one <s>, as vLLM feeds them."""
+    return replace(blank, form="ranks", special_added=1, mistral_chat=True)
+
+
 def _of_auto(served: Any, blank: Compiled, remote_code: bool) -> Compiled:
     return replace(
         blank,
@@ -277,9 +294,9 @@ def _as_ranks(compiled: Compiled, model: Any) -> dict[str, Any]:
 
 
 def _from_tekken(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
-    """Mistral's format: ranks and a pattern. Prompts begin with one <s>, as vLLM feeds them."""
+    """Mistral's format: ranks and a pattern."""
     ranks, pattern = read_tekken(found.files[0])
-    return _from_ranks(replace(blank, special_added=1, mistral_chat=True), ranks, pattern)
+    return _from_ranks(_of_tekken(blank), ranks, pattern)
 
 
 def _from_tiktoken(found: TokenizerFiles, blank: Compiled, _: bool) -> Compiled:
@@ -349,6 +366,8 @@ def _texts(special: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+# The kinds that take long to be made ready.
+_SERVED_BY = {TokenizerKind.HF: _auto_served, TokenizerKind.TEKKEN: _tekken_served}
 _BUILDERS = {
     TokenizerKind.HF: _from_auto,
     TokenizerKind.RAW: _from_raw,

@@ -4,7 +4,7 @@ They also give the very ids a model is fed, special tokens included. Counting ne
 engines count without special tokens, and the fast ones number the tokens in a way of their own.
 """
 
-import base64
+from binascii import a2b_base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -88,7 +88,7 @@ def read_tekken(path: Path) -> tuple[list[tuple[bytes, int]], str]:
         config = document["config"]
         words = config["default_vocab_size"] - config["default_num_special_tokens"]
         entries = document["vocab"][:words]
-        ranks = [(base64.b64decode(entry["token_bytes"]), entry["rank"]) for entry in entries]
+        ranks = [(a2b_base64(entry["token_bytes"]), entry["rank"]) for entry in entries]
         return ranks, config["pattern"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error

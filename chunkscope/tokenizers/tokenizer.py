@@ -15,9 +15,15 @@ from chunkscope.errors import ChunkscopeError, InputError, StillRunning
 from chunkscope.sources.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import TemplateRefused, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled
-from chunkscope.tokenizers.compiler import as_served, compile_once, digest, is_compiled, is_served
+from chunkscope.tokenizers.compiler import (
+    as_served,
+    compile_once,
+    digest,
+    is_compiled,
+    is_quickly_served,
+    is_served,
+)
 from chunkscope.tokenizers.counting import Counting, settled_engine
-from chunkscope.tokenizers.files import TokenizerKind
 from chunkscope.tokenizers.guard import guarded
 from chunkscope.tokenizers.mistral import ChatRefused, MistralChat
 from chunkscope.tokenizers.references import reference, reference_name
@@ -84,8 +90,11 @@ class Tokenizer:
     def _is_little(self) -> bool:
         """Whether its own library has counted it before all else is made ready."""
         is_ready = is_compiled(self._found, self.digest)
-        is_slow = self._found.kind is TokenizerKind.HF  # others are made ready in a second
-        return is_slow and 0 < self._expected < _LITTLE_BYTES and not (is_ready or self._exact)
+        return (
+            is_quickly_served(self._found)
+            and 0 < self._expected < _LITTLE_BYTES
+            and not (is_ready or self._exact)
+        )
 
     @property
     def counting(self) -> Counting:

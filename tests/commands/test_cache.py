@@ -26,6 +26,7 @@ from tests.commands.helpers import (
     write_jsonl,
 )
 from tests.processes import PATIENCE_S, started
+from tests.tokenizers.helpers import bpe
 
 
 @pytest.fixture(autouse=True)
@@ -277,15 +278,30 @@ def test_a_full_disk_for_the_cache_is_done_without(
     assert "--output" not in run.err
 
 
+def test_a_short_first_run_prepares_nothing_and_counts_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "empty"))
+    write_jsonl(tmp_path / "a.jsonl", prompts(20))
+    first, second = (analyze(tmp_path, "a.jsonl", "--no-cache") for _ in range(2))
+    assert "preparing" not in first.err
+    assert "preparing" in second.err
+    assert first.dataset["engine"].startswith("tiktoken ")
+    assert second.dataset["engine"] != first.dataset["engine"]
+    assert second.dataset["tokens"] == first.dataset["tokens"]
+
+
 def test_runs_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
     """From nothing: all four compile the tokenizer, hash, count and store at once."""
+    bpe("t h", "th e").save(str(tmp_path / "export.json"))  # which is prepared at once
+    asked = ("data", "--tokenizer", "export.json")
     for name in "abcd":
         write_jsonl(tmp_path / "data" / f"{name}.jsonl", prompts(50 + ord(name)))
     folder = tmp_path / "cache"
     env = environment(CHUNKSCOPE_CACHE_DIR=str(folder))
     with ExitStack() as running:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        words = [command("data", "-o", f"{n}.json") for n in range(4)]
+        words = [command(*asked, "-o", f"{n}.json") for n in range(4)]
         runs = [running.enter_context(started(w, cwd=tmp_path, env=env, **pipes)) for w in words]
         for run in runs:
             _, err = run.communicate(timeout=PATIENCE_S)
@@ -294,7 +310,7 @@ def test_runs_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None
     assert found[0] == found[1] == found[2] == found[3]
     assert len(entries(folder)) == 4
     assert not [*folder.rglob(".chunkscope-*")]
-    again = analyze_apart(tmp_path, "data", env={"CHUNKSCOPE_CACHE_DIR": str(folder)})
+    again = analyze_apart(tmp_path, *asked, env={"CHUNKSCOPE_CACHE_DIR": str(folder)})
     assert again.profile["datasets"] == found[0]
 
 
