@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from chunkscope._version import __version__
 from chunkscope.artefacts.words import Name
 from chunkscope.costs.gpus import find_gpu
 from chunkscope.costs.models import find_model
@@ -97,6 +98,7 @@ def put_together(
         understood=sum(log.understood for log in logs),
         unknown=dict(sorted(unknown.items())),
         notes=tuple(dict.fromkeys(notes)),
+        version=__version__,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.numbers import plural
+from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
@@ -35,6 +36,7 @@ def origins(findings: Findings) -> tuple[Origin, ...]:
         (findings.plan, _of_plan),
         (findings.simulation, _of_simulation),
         (findings.verification, _of_verification),
+        (findings.diagnosis, _of_diagnosis),
     )
     return tuple(
         Origin(
@@ -47,6 +49,12 @@ def origins(findings: Findings) -> tuple[Origin, ...]:
         for artefact, facts in told
         if artefact is not None
     )
+
+
+def _of_diagnosis(found: Diagnosis) -> Iterator[Fact]:
+    yield from (("read", source) for source in dict.fromkeys(e.source for e in found.engines))
+    yield "lines", f"{found.lines:,}, {found.understood:,} of them understood"
+    yield from (("note", note) for note in found.notes)
 
 
 def _of_profile(profile: Profile) -> Iterator[Fact]:

@@ -12,6 +12,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
 from chunkscope.report.answer import FinalAnswer, answer
+from chunkscope.report.diagnosis_words import answer as diagnosis_answer
 from chunkscope.report.runs import fate
 from chunkscope.verification.outcomes import against
 from chunkscope.verification.result import Run, Verification
@@ -73,6 +74,8 @@ def _title(findings: Findings) -> str:
         return verification.model.name + (f" on {gpu}" if gpu else "")
     if findings.profile:
         return sentences.prompts(findings.profile)
+    if findings.diagnosis and not findings.simulation:
+        return "an engine that ran"
     return "simulation" if findings.simulation else "settings for vLLM"
 
 
@@ -85,6 +88,8 @@ def _headline(findings: Findings) -> str:
         lengths = profile.overall
         half, longest = number(lengths.percentile(50)), number(lengths.max)
         return f"Half of the prompts are at most {half} tokens long, the longest is {longest}"
+    if findings.diagnosis and not findings.simulation:
+        return diagnosis_answer(findings.diagnosis).rstrip(".")
     return "Simulated, without a plan to judge"
 
 

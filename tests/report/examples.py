@@ -13,6 +13,8 @@ import orjson
 
 from chunkscope.costs.cost_model import CostModel, CostSource
 from chunkscope.costs.step_time import StepModel
+from chunkscope.diagnosis.diagnosis import Diagnosis
+from chunkscope.diagnosis.doctor import doctor
 from chunkscope.engine.choices import Basis, ChunkPolicy, Task
 from chunkscope.engine.log.fate import Status
 from chunkscope.engine.settings import EngineArgs
@@ -51,6 +53,7 @@ from chunkscope.verification.result import (
 )
 from tests.plans import TOKENIZER
 
+LOGS = Path(__file__).parents[1] / "diagnosis" / "logs"
 CREATED = "2026-11-15T04:00:00+00:00"
 EVIL = '<script>window.hacked = 1</script><img src=x onerror="window.hacked=1">'
 EVIL_NAMES = (EVIL, "</script><script>window.hacked=1</script>", "a\u2028b & \"c\" 'd' {{ 7 * 7 }}")
@@ -294,6 +297,7 @@ def write(
     planned: bool = True,
     verified: Verification | None = None,
     simulated: Simulation | None = None,
+    diagnosed: Diagnosis | None = None,
     **plan_options: Any,
 ) -> Path:
     """Artefacts that belong together, as the commands would leave them."""
@@ -312,6 +316,8 @@ def write(
         replace(verified, plan_digest=plan_digest).save(folder / "verify.json")
     if simulated is not None:
         simulated.save(folder / "simulation.json")
+    if diagnosed is not None:
+        diagnosed.save(folder / "doctor.json")
     return folder
 
 
@@ -449,7 +455,21 @@ def timeline(budget: int) -> Iterator[TimelineStep]:
         now += took
 
 
+def diagnosis() -> Diagnosis:
+    """Of two engines: one that worked and one that did not start."""
+    names = ("vllm-0.32-cpu-kv-bound", "vllm-0.28-cpu-does-not-fit")
+    found = doctor(*(LOGS / f"{name}.log" for name in names))
+    said = tuple(replace(e, source=f"{Path(e.source).name} {EVIL}") for e in found.engines)
+    return replace(found, engines=said, created=CREATED)
+
+
 def everything(folder: Path) -> Findings:
     return load_findings(
-        write(folder, found=profile(), verified=verification(), simulated=simulation())
+        write(
+            folder,
+            found=profile(),
+            verified=verification(),
+            simulated=simulation(),
+            diagnosed=diagnosis(),
+        )
     )

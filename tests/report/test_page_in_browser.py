@@ -33,6 +33,7 @@ CHARTS = {
     "bar-kv_cache_tokens": "g[aria-label=bar] path",
     "tradeoff": "g[aria-label=dot] circle",
     "timeline": "g[aria-label=rect] rect",
+    "engine-0": "g[aria-label=line] path",
 }
 
 
@@ -109,6 +110,7 @@ def test_no_chart_is_left_empty(show: Opener, everything: Path) -> None:
         ),
         pytest.param({"verified": examples.verification(runs=(frozen(),))}, id="gaps of no time"),
         pytest.param({"simulated": examples.simulation()}, id="a simulation alone"),
+        pytest.param({"diagnosed": examples.diagnosis()}, id="a log alone"),
         pytest.param(
             {"simulated": examples.simulation(runs=(), pareto=(), knee=None)},
             id="a simulation of nothing",

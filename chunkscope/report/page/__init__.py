@@ -26,7 +26,7 @@ LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
 OWN = (
     *("draw.js", "lengths.js", "reuse.js", "memory.js"),
-    *("curves.js", "measured.js", "simulated.js"),
+    *("curves.js", "measured.js", "simulated.js", "engines.js"),
     *("table.js", "buttons.js", "start.js"),
 )
 # In JSON these can only stand inside strings; there, a browser must not take them for markup.

@@ -11,6 +11,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report.memory_bill import Bill, bills
+from chunkscope.report.page.engines import engine_charts
 from chunkscope.report.page.reuse import reuse_chart
 from chunkscope.report.runs import fate, titled
 from chunkscope.report.tradeoff import Tradeoff
@@ -50,6 +51,7 @@ def charts(
         "axes": tradeoff.axes_json() if tradeoff else None,
         "rates": tradeoff.rates_json() if tradeoff else None,
         "timeline": tradeoff.timeline_json() if tradeoff else [],
+        "engines": engine_charts(findings.diagnosis),
     }
 
 

@@ -15,10 +15,12 @@ from chunkscope.planning import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
+from chunkscope.report.diagnosis_words import answer as diagnosis_answer
 from chunkscope.report.length_columns import length, written
 from chunkscope.report.memory_bill import Bills, bills
 from chunkscope.report.output_words import outputs_said
 from chunkscope.report.page.charts import curves, drawn
+from chunkscope.report.page.engines import engine_views
 from chunkscope.report.page.reuse import reuse_chart, reuse_view
 from chunkscope.report.provenance import origins
 from chunkscope.report.runs import beside, fate, measured, titled
@@ -83,6 +85,8 @@ def view(
         "titled": titled,
         "curves": curves(runs),
         "tradeoff": tradeoff,
+        "engines": engine_views(findings.diagnosis),
+        "diagnosed": diagnosis_answer(findings.diagnosis) if findings.diagnosis else "",
         "comparison": comparison,
         "sentences": sentences,
         "parts": list(Part),

@@ -11,5 +11,6 @@ reuse();
 memory();
 measured();
 simulated();
+engines();
 for (const place of drawn.keys()) watcher.observe(place);
 document.documentElement.dataset.ready = "yes";
