@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from chunkscope.engine.log.lines import split
+from chunkscope.engine.log.lines import CUT, blocks
 from chunkscope.engine.log.reader import LogReader
 from chunkscope.errors import InputError
 from chunkscope.sources.byte_stream import ByteStream, FileStream
@@ -53,7 +53,8 @@ def _fed(stream: ByteStream, reader: LogReader) -> tuple[str, ...]:
         except InputError as error:  # what came before it counts
             cut.append(f"{error.message}; what came before was read")
 
-    reader.feed(split(pieces()))
+    for block in blocks(pieces()):
+        reader.feed(block)
     return tuple(cut)
 
 
@@ -69,14 +70,14 @@ def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:
     )
 
 
-def growing(path: Path, *, every_s: float = 1.0) -> Iterator[list[bytes]]:
-    """The lines of a file as they come, and an empty list where none came for a while."""
+def growing(path: Path, *, every_s: float = 1.0) -> Iterator[bytes]:
+    """The lines of a file as they come, and nothing where none came for a while."""
     rest = b""
     with path.open("rb") as file:
         while True:
             data = file.read(_PIECE)
             if not data:
-                yield []
+                yield b""
                 time.sleep(every_s)
                 if not path.exists():
                     return
@@ -84,5 +85,6 @@ def growing(path: Path, *, every_s: float = 1.0) -> Iterator[list[bytes]]:
                     file.seek(0)
                     rest = b""
                 continue
-            *lines, rest = (rest + data).split(b"\n")
-            yield lines
+            whole, end, last = (rest + data).rpartition(b"\n")
+            rest = last[:CUT]
+            yield whole + end

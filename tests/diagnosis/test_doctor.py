@@ -24,7 +24,7 @@ LOGS = Path(__file__).parent / "logs"
 
 def report(*lines: str, beside: Beside = NOTHING) -> EngineReport:
     reader = LogReader()
-    reader.feed(line.encode() for line in lines)
+    reader.feed("".join(f"{line}\n" for line in lines).encode())
     (found,) = reports_of(reader.reading(), "vllm.log", beside)
     return found
 
@@ -222,7 +222,7 @@ def test_long_prompts_that_make_answers_wait() -> None:
 )
 def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> None:
     reader = LogReader()
-    reader.feed(line.encode() for line in (BEGUN, *well_used()))
+    reader.feed("".join(f"{line}\n" for line in (BEGUN, *well_used())).encode())
     (life,) = reader.reading().lives
     reading = ServerReading(
         address="http://x", life=life, preemptions=preemptions, finished=finished

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.engine.log.lines import CUT, LogClock, peeled, split
-from chunkscope.engine.log.messages import HINTS, MESSAGES, named
+from chunkscope.engine.log.lines import CUT, LogClock, blocks, peeled
 from chunkscope.engine.log.reader import EngineLog, LogReader
 from chunkscope.engine.log.timeline import MOST_WINDOWS
 from chunkscope.engine.log.trouble import Trouble
@@ -37,7 +36,7 @@ def periodic(
 
 def reading(*lines: str) -> EngineLog:
     reader = LogReader()
-    reader.feed(line.encode() for line in lines)
+    reader.feed("".join(f"{line}\n" for line in lines).encode())
     return reader.reading()
 
 
@@ -124,13 +123,6 @@ def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
     assert found.kv_cache_dtype == "fp8"
 
 
-def test_every_sign_holds_a_hint() -> None:
-    for message in MESSAGES:
-        for sign in message.signs:
-            assert any(hint in sign.encode() for hint in HINTS), sign
-            assert named(sign.encode()) == message.name
-
-
 # -- whatever is put before a line ---------------------------------------------------------------
 
 LINE = stamped("GPU KV cache size: 919,824 tokens")
@@ -168,9 +160,10 @@ def test_new_year_is_no_jump_back() -> None:
 
 
 def test_lines_that_never_end_are_cut() -> None:
-    lines = list(split([b"a" * CUT, b"b" * CUT, b"c\nnext\n"]))
-    assert len(lines[0]) <= 2 * CUT + 1
-    assert lines[-1] == b"next"
+    (block,) = blocks([b"a" * CUT, b"b" * CUT, b"c\nnext\n"])
+    assert len(block) <= CUT + len("c\nnext\n")
+    assert block.endswith(b"\nnext\n")
+    assert list(blocks([b"one\ntw", b"o", b"\nthree"])) == [b"one\n", b"two\n", b"three\n"]
 
 
 # -- several engines, and restarts ---------------------------------------------------------------
@@ -230,10 +223,9 @@ def test_what_stands_between_is_no_hindrance() -> None:
 def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
     reader = LogReader()
     count = 3 * MOST_WINDOWS
-    reader.feed(
-        periodic(f"{1 + n // 8640:02}-01 {n // 360 % 24:02}:{n // 6 % 60:02}:{n % 6}0").encode()
-        for n in range(count)
-    )
+    for n in range(count):
+        when = f"{1 + n // 8640:02}-01 {n // 360 % 24:02}:{n // 6 % 60:02}:{n % 6}0"
+        reader.feed(f"{periodic(when)}\n".encode())
     (life,) = reader.reading().lives
     assert len(life.windows) < MOST_WINDOWS
     assert life.prompt_tokens == pytest.approx(count * 10, rel=0.01)
@@ -359,7 +351,7 @@ def test_lines_of_one_place_are_soon_passed_over_and_still_counted() -> None:
 def test_a_real_log_of_0_24(shared: Path) -> None:
     path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
     reader = LogReader()
-    reader.feed(split([path.read_bytes()]))
+    reader.feed(path.read_bytes())
     (life,) = reader.reading().lives
     assert (life.facts.version, life.facts.kv_cache_tokens) == ("0.24.0", 919_824)
     assert life.facts.max_num_batched_tokens == 8_192
@@ -367,7 +359,7 @@ def test_a_real_log_of_0_24(shared: Path) -> None:
     assert len(life.windows) == 11
     assert max(w.prompt_tokens_per_s for w in life.windows) == 36_298.8
     zipped = LogReader()
-    zipped.feed(split([gzip.decompress(gzip.compress(path.read_bytes()))]))
+    zipped.feed(gzip.decompress(gzip.compress(path.read_bytes())))
     assert zipped.reading() == reader.reading()
 
 

@@ -39,15 +39,18 @@ class LogLine:
     place: str = ""  # "core.py:114"
 
 
-def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines without their ends. A piece that never ends is cut, so memory stays what it is."""
+def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines. A line that never ends is cut, so memory stays what it is."""
     rest = b""
     for chunk in chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()[:CUT]
-        yield from lines
+        whole, end, last = chunk.rpartition(b"\n")
+        if end:
+            yield rest + whole + end
+            rest = last[:CUT]
+        else:
+            rest = (rest + last)[:CUT]
     if rest:
-        yield rest
+        yield rest + b"\n"
 
 
 def peeled(raw: bytes, number: int) -> LogLine:

@@ -182,38 +182,13 @@ _TROUBLE_SIGNS = (
     "compute_logprobs",
     "warming up sampler",
 )
-_SIGNS = tuple(
+# Of a line with several, the first counts.
+SIGNS = tuple(
     (sign.encode(), name)
     for name, signs in [*((m.name, m.signs) for m in MESSAGES), (TROUBLE, _TROUBLE_SIGNS)]
     for sign in signs
 )
-# Each sign holds one of these: what holds none of them needs no closer look.
-HINTS = (
-    *(b"throughput: ", b"requests, ", b"KV cache", b"emory", b" engine", b"args: ", b"length"),
-    *(
-        b"prefill",
-        b"model len",
-        b"scheduling",
-        b"backend",
-        b"max_model_len",
-        b"loading took",
-        b"torch.compile",
-    ),
-    *(b"concurrency", b"capturing", b"startup", b"at least", b"Engine", b"logprobs", b"sampler"),
-)
-
-
-def named(raw: bytes) -> str | None:
-    """Which message a line holds, before anything of it is decoded."""
-    for hint in HINTS:
-        if hint in raw:
-            break
-    else:
-        return None
-    for sign, name in _SIGNS:
-        if sign in raw:
-            return name
-    return None
+KNOWN = frozenset({*BY_NAME, TROUBLE})
 
 
 def engine_of(text: str) -> str:

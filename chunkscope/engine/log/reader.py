@@ -4,7 +4,8 @@ Memory is constant: figures are added up as they come, and nothing else of a lin
 may hold a prompt or a key.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,10 @@ RECEIVED, ADDED = b"Received request ", b"Added request "
 PASSED_OVER = (RECEIVED, ADDED, b"Generated response ")
 _HEAD = 400  # bytes of a line, in which its time is
 _STAMPED = (b"INFO ", b"DEBUG ")
+_STAMPED_BY, _NAMED, _MOST_PLACES = b".py:", re.compile(rb"[\w./\\-]{1,80}\.py:\d+"), 5_000
 _ENOUGH = 3  # so often a place said nothing that is understood: it will not the next time
+_OF_EACH_REQUEST = -1  # such a place is left alone
+_OF_REQUESTS = ((RECEIVED, ""), (ADDED, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,52 +112,100 @@ class _Life:
 def facts_in(text: str) -> EngineFacts:
     """What the last engine in a log says of itself."""
     reader = LogReader()
-    reader.feed(text.encode("utf-8", "replace").split(b"\n"))
+    reader.feed(text.encode("utf-8", "replace") + b"\n")
     lives = reader.reading().lives
     return lives[-1].facts if lives else EngineFacts()
 
 
 class LogReader:
-    """Feed it lines; ask it at any time. `replay`: when requests came is kept, too."""
+    """Feed it blocks of lines; ask it at any time. `replay`: when requests came is kept, too."""
 
     def __init__(self, *, replay: bool = False) -> None:
         self._replay = replay
         self.lines = 0
         self.understood = 0
-        self._silent: dict[bytes, int] = {}  # places, and how often they said nothing
+        # Places, and how often they said nothing that is understood.
+        self._silent: dict[bytes, int] = {}
+        self._signs = (*(_OF_REQUESTS if replay else ()), *messages.SIGNS, (BAD_REQUEST, ""))
         self._lives: list[_Life] = []
         self._clock = LogClock()
 
-    def feed(self, raws: Iterable[bytes]) -> None:
-        silent = self._silent
-        for raw in raws:
-            self.lines += 1
-            if ACCESS in raw:
-                if BAD_REQUEST in raw and self._lives:
-                    self._lives[-1].refused.add_unexplained(self.lines)
-                continue
+    def feed(self, block: bytes) -> None:
+        """Whole lines, each with its end."""
+        stamped = list(_lines_with(_STAMPED_BY, block))
+        # Where all others are of clients, which are many, only these need a look.
+        if len(stamped) + block.count(ACCESS) == block.count(b"\n"):
+            found = self._of_stamped(stamped, block)
+        else:
+            found = self._of_all(stamped, block)
+        number, counted = self.lines, 0
+        for start in sorted(found):
+            number += block.count(b"\n", counted, start)
+            counted = start
+            self._line(found[start], block[start : block.find(b"\n", start)], number + 1)
+        self.lines += block.count(b"\n")
+
+    def _of_stamped(self, stamped: list[tuple[int, int]], block: bytes) -> dict[int, str]:
+        """Lines that say something, and which message it is."""
+        found = {start: "" for start, _ in _lines_with(BAD_REQUEST, block)}
+        for start, end in stamped:
+            raw = block[start:end]
             place = _place(raw)
-            if place is not None and silent.get(place, 0) >= _ENOUGH:
-                silent[place] += 1
+            often = self._silent.get(place, 0) if place is not None else 0
+            if often >= _ENOUGH and place is not None:
+                self._silent[place] += 1
                 continue
-            name = messages.named(raw)
-            if any(sign in raw for sign in PASSED_OVER):
-                if self._replay:
-                    self._arrived(raw)
-            elif name is not None:
-                self._take(name, peeled(raw, self.lines))
-            elif place is not None:
-                silent[place] = silent.get(place, 0) + 1
+            if often == _OF_EACH_REQUEST and not self._replay:
+                continue
+            name = next((name for sign, name in self._signs if sign in raw), None)
+            if name is None:
+                self._not_understood(raw)
+            else:
+                found[start] = name
+        return found
+
+    def _of_all(self, stamped: list[tuple[int, int]], block: bytes) -> dict[int, str]:
+        """The same, of lines in any form: signs are looked for in all of them at once."""
+        found: dict[int, str] = {}
+        for sign, name in self._signs:
+            for start, _ in _lines_with(sign, block):
+                found.setdefault(start, name)
+        for start, end in stamped:
+            if start not in found:
+                self._not_understood(block[start:end])
+        return found
+
+    def _line(self, name: str, raw: bytes, number: int) -> None:
+        if ACCESS in raw:
+            if BAD_REQUEST in raw and self._lives:
+                self._lives[-1].refused.add_unexplained(number)
+        elif any(sign in raw for sign in PASSED_OVER):
+            if self._replay:
+                self._arrived(raw)
+        elif name in messages.KNOWN:
+            self._take(name, peeled(raw, number))
+
+    def _not_understood(self, raw: bytes) -> None:
+        place = _place(raw)
+        if place is None:
+            return
+        known = self._silent.get(place)
+        if known is None and (_NAMED.fullmatch(place) is None or len(self._silent) >= _MOST_PLACES):
+            return  # no place of vLLM's: it may be somebody's text
+        if known is None and any(sign in raw for sign in PASSED_OVER):
+            known = _OF_EACH_REQUEST
+        self._silent[place] = known if known == _OF_EACH_REQUEST else (known or 0) + 1
 
     def _arrived(self, raw: bytes) -> None:
         """Of a line that may hold a prompt, only its time is looked at."""
         received = RECEIVED in raw
         if self._lives and (received or ADDED in raw):
-            at = self._clock.since_first(peeled(raw[:_HEAD], self.lines).at)
+            at = self._clock.since_first(peeled(raw[:_HEAD], 0).at)
             self._lives[-1].arrivals.request(at, received=received)
 
     def reading(self) -> EngineLog:
-        unknown = {place.decode("utf-8", "replace"): n for place, n in self._silent.items()}
+        told = {place: n for place, n in self._silent.items() if n > 0}
+        unknown = {place.decode("utf-8", "replace"): n for place, n in told.items()}
         return EngineLog(
             lives=tuple(life.closed() for life in self._lives),
             lines=self.lines,
@@ -205,6 +257,15 @@ class LogReader:
             now = _Life(first_line=line.number, began_s=at)
             self._lives.append(now)
         return now
+
+
+def _lines_with(sign: bytes, block: bytes) -> Iterator[tuple[int, int]]:
+    """Where lines that hold it begin and end."""
+    at = block.find(sign)
+    while at >= 0:
+        end = block.find(b"\n", at)
+        yield block.rfind(b"\n", 0, at) + 1, end
+        at = block.find(sign, end)
 
 
 def _place(raw: bytes) -> bytes | None:

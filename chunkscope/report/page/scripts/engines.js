@@ -9,8 +9,20 @@ const BOUNDS = {
 };
 const clock = (s) => {
   const two = (n) => String(Math.floor(n)).padStart(2, "0");
-  return s < 3600 ? `${Math.floor(s / 60)}:${two(s % 60)}` : `${Math.floor(s / 3600)}:${two((s % 3600) / 60)}:${two(s % 60)}`;
+  const part = Number.isInteger(s) ? "" : (s % 1).toFixed(1).slice(1);
+  const hours = s < 3600 ? Math.floor(s / 60) : `${Math.floor(s / 3600)}:${two((s % 3600) / 60)}`;
+  return `${hours}:${two(s % 60)}${part}`;
 };
+
+const timeAxis = (width) =>
+  Plot.axisX({
+    label: "time since the log's first line",
+    labelAnchor: "center",
+    labelArrow: "none",
+    ticks: width < 500 ? 4 : 8,
+    tickFormat: clock,
+    tickSize: 0,
+  });
 
 function panel(width, windows, { label, lines, most, tick, last }) {
   const series = lines.map(([name, at, stroke, dash]) => ({
@@ -34,17 +46,10 @@ function panel(width, windows, { label, lines, most, tick, last }) {
       marginRight: 12,
       marginBottom: last ? 40 : 12,
       ariaLabel: `${label} over time`,
-      x: { domain: [Math.min(...windows.map((w) => w[1])), Math.max(...windows.map((w) => w[2]))] },
+      x: { domain: [Math.min(...windows.map((w) => w[1])), Math.max(...windows.map((w) => w[2]))], axis: null },
       y: { domain: [0, top] },
       marks: [
-        Plot.axisX({
-          label: last ? "time since the log's first line" : null,
-          labelAnchor: "center",
-          labelArrow: "none",
-          ticks: width < 500 ? 4 : 8,
-          tickFormat: last ? clock : () => "",
-          tickSize: 0,
-        }),
+        ...(last ? [timeAxis(width)] : []),
         Plot.axisY({ label: null, ticks: 3, tickFormat: tick, tickSize: 0 }),
         Plot.gridY({ ticks: 3, stroke: LINE, strokeOpacity: 1 }),
         ...series.map(({ points, stroke, dash }) =>
