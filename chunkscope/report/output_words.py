@@ -53,4 +53,4 @@ def _differing(run: Run, found: RunOutputs, reference: RunOutputs) -> Iterator[s
     if only_noise(found, [reference]):
         yield f"{lead}{found.against}'s, no more than when the same setting is sent again."
     else:
-        yield f"{lead}{found.against}'s; sent again under the same setting, {noise:,} do."
+        yield f"{lead}{found.against}'s, and {noise:,} when the same setting is sent again."

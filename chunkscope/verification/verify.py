@@ -177,6 +177,11 @@ def verify_endpoint(
 
     plan, profile = Plan.given(plan), Profile.given(profile)
     options, report = options or VerifyOptions(), report or Report()
+    if options.check_outputs:
+        raise UsageError(
+            "--check-outputs compares settings, and a server runs with one",
+            hint="leave --endpoint out: engines of its own are started then, one for each setting",
+        )
     workload, prompts = workload_for(plan, profile, options)
     machine, subject, run = measure_endpoint(
         url,

@@ -299,6 +299,26 @@ def test_predicted_and_measured_memory_stand_side_by_side(show: Opener, everythi
     assert page.locator("#memory-all g[aria-label=tick] line").count() == 2  # most held
 
 
+def test_outputs_stand_beside_the_noise_of_batching(show: Opener, everything: Path) -> None:
+    page = show(everything).page
+    rows = {
+        row.locator("th").inner_text(): row.locator("td").all_inner_texts()
+        for row in page.locator("#measured table tr", has=page.locator("th[scope=row]")).all()
+    }
+    assert rows["outputs as the reference"][0].startswith("67 %")
+    assert rows["outputs as the reference"][1] == "the reference"
+    assert rows["outputs as before when sent again"][0].startswith("83 %")
+    assert rows["first token that differs"][0].startswith("7")
+    said = page.locator("#outputs").inner_text()
+    assert "compared with default" in said.lower()
+    assert "the noise of batching" in said
+    assert "Random weights: ties decide" in said
+    differ = (
+        "plan: 2 of 6 choices differ from default's, and 1 when the same setting is sent again."
+    )
+    assert differ in said
+
+
 def test_one_dataset_needs_neither_a_chooser_nor_a_filter(show: Opener, tmp_path: Path) -> None:
     one = examples.profile(examples.dataset("one", examples.lengths(90, 50, 0.3, 1)))
     page = show(made(tmp_path, found=one)).page

@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -26,10 +27,14 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.simulate import simulate
 from chunkscope.verification.calibration_steps import BURSTS
+from chunkscope.verification.plausible import contradiction
 from chunkscope.verification.predicting import with_prediction
+from chunkscope.verification.references import reference_of
 from chunkscope.verification.result import Verification
+from chunkscope.verification.rows import SpokenFile
 from tests.plans import profile
 from tests.processes import PATIENCE_S, started, wait_until
+from tests.verification.weights import save_model
 
 pytestmark = pytest.mark.vllm
 
@@ -150,9 +155,11 @@ def place(tmp_path, vllm_python, version):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, vllm_python, version):
-    """Three settings, measured once for several tests."""
+    """Three settings, measured once for several tests; weights that make one token clearly win."""
     place = Workplace(tmp_path_factory.mktemp("verify"), vllm_python, version)
+    save_model(place.folder / "tiny", TINY)
     done = place.run(
+        *("--load-format", "auto", "--check-outputs"),
         *("--against", "off", "--also", "long-prefill-token-threshold=300"),
         *("--requests", "11", "--repeats", "2", "--max-output", "4"),
     )
@@ -229,6 +236,30 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
         assert {repeat.chunks_max for repeat in run.repeats} == {found.most_chunks}
 
 
+def test_outputs_are_compared_with_those_without_chunks(measured) -> None:
+    """And with the same ones sent again, batched otherwise: there would be a note if they were not.
+
+    How many are equal depends on the CPU. That the weights decide does not.
+    """
+    place, done = measured
+    result = place.result()
+    off, others = result.run("off"), [r for r in result.runs if r.setting != "off"]
+    assert reference_of(result) is off
+    assert off.outputs.beside is None
+    assert [r.outputs.against for r in others] == ["off", "off"]
+    for found in (part for r in result.runs for part in (r.outputs.again, r.outputs.beside)):
+        assert found is None or (found.prompts == 11 and found.mean_logprob_change is not None)
+    assert not any(contradiction(r, result) for r in result.runs)
+    said = " ".join(done.stdout.split())
+    assert "Outputs: 11 of the prompts (random token ids), greedy, at most 32 tokens each." in said
+    assert "Compared with off, and with the same setting when they are sent again" in said
+    assert "ties decide" not in said
+    answers = SpokenFile.of(off, place.output.parent).answers
+    assert {len(answer) for answer in answers} == {4}
+    assert len({answer[0][0][0] for answer in answers}) > 5, "each prompt has an answer of its own"
+    assert median(spoken[0][1] - spoken[1][1] for a in answers for spoken in a) > 0.1
+
+
 def args_of(engine: dict) -> EngineArgs:
     same = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold", "block_size")
     return EngineArgs(
@@ -303,9 +334,14 @@ def test_what_vllm_refuses_and_what_does_not_fit_are_rows_too(place) -> None:
 
 def test_likelihoods_send_one_token_and_read_no_cache(place) -> None:
     words = ["--only", "plan", "--task", "loglikelihood", "--shared-prefix", "256"]
-    done = place.run(*words, "--requests", "11", "--repeats", "1")
+    done = place.run(*words, "--requests", "11", "--repeats", "1", "--check-outputs")
     assert done.returncode == 0, done.stderr
     run = place.result().run("plan")
+    again = run.outputs.again
+    assert (again.prompts, run.outputs.tokens, run.outputs.beside) == (11, 8, None)
+    assert 0 <= again.mean_logprob_change <= again.largest_logprob_change
+    assert again.flipped_choices == len(again.different)
+    assert "Random weights: ties decide." in done.stdout
     log = (place.output.parent / run.log).read_text(encoding="utf-8", errors="replace")
     # What is seen of it on the way depends on when one looks: a tiny model is loaded at once.
     assert doing_in(log) in STARTING, "what it did before it was ready"
