@@ -45,6 +45,7 @@ MAMBA_2 = (
     ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"),
     ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
 )
+MOST_LAYERS = 10_000  # they are looked at one by one
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -109,7 +110,7 @@ def shape_from_config(
         source=source,
         hub_id=hub_id,
         architecture=reader.architecture(),
-        layers=reader.number("layers"),
+        layers=reader.layers,
         hidden=reader.number("hidden"),
         intermediate=reader.dense_intermediate(experts),
         vocab=reader.number("vocab"),
@@ -152,6 +153,13 @@ class Reader:
             )
         return found
 
+    @property
+    def layers(self) -> int:
+        found = self.number("layers")
+        if not 1 <= found <= MOST_LAYERS:
+            raise InputError(f"the config.json of {self.name} describes a model of {found} layers")
+        return found
+
     def maybe(self, what: str) -> int | None:
         return self._first(NAMES.get(what, (what,)))
 
@@ -192,9 +200,11 @@ class Reader:
         return int((base if isinstance(base, int) else min(stated)) * factor)
 
     def attention(self) -> Attention:
-        heads, layers = self.number("heads"), self.number("layers")
-        if heads < 1 or layers < 1:
-            raise InputError(f"the config.json of {self.name} describes a model without layers")
+        heads, layers = self.number("heads"), self.layers
+        if heads < 1:
+            raise InputError(
+                f"the config.json of {self.name} describes a model without attention heads"
+            )
         sliding, window = self._sliding(layers)
         return Attention(
             heads=heads,
@@ -295,7 +305,7 @@ class Reader:
         shared += (self.maybe("n_shared_experts") or 0) * intermediate
         if str(self.config.get("model_type")) == "llama4_text":
             shared = intermediate
-        layers = sum(self._is_sparse(i) for i in range(self.number("layers")))
+        layers = sum(self._is_sparse(i) for i in range(self.layers))
         return Experts(
             count=count,
             active=self.maybe("active") or 2,
@@ -315,7 +325,7 @@ class Reader:
 
     def dense_intermediate(self, experts: Experts | None) -> int:
         """The width of the MLP every token passes; 0 when all layers are expert layers."""
-        if experts and experts.layers == self.number("layers"):
+        if experts and experts.layers == self.layers:
             return 0
         plain = self.maybe("intermediate_size_mlp") or self.maybe("intermediate")
         if plain:
@@ -325,7 +335,7 @@ class Reader:
         return self.number("intermediate")
 
     def parameters(self, attention: Attention, experts: Experts | None, vision: int) -> Parameters:
-        layers, hidden, vocab = self.number("layers"), self.number("hidden"), self.number("vocab")
+        layers, hidden, vocab = self.layers, self.number("hidden"), self.number("vocab")
         pattern = self.config.get("hybrid_override_pattern")
         with_mlp = pattern.count("-") if isinstance(pattern, str) else layers
         dense_layers = max(0, with_mlp - (experts.layers if experts else 0))
@@ -395,7 +405,7 @@ class Reader:
         return inward + inside + wide * hidden
 
     def _norms(self, a: Attention) -> int:
-        layers, hidden = self.number("layers"), self.number("hidden")
+        layers, hidden = self.layers, self.number("hidden")
         each = hidden * (2 if self.family.norm_bias else 1)
         inside = layers * 2 * a.head_dim if self.family.qk_norm else 0
         return (layers * self.family.norms_per_layer + 1) * each + inside
