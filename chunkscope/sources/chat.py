@@ -45,6 +45,7 @@ ROW_FIELDS = (
     "continue_final_message",
     "reasoning_effort",
 )
+_SAYS_MORE = frozenset(ROW_FIELDS)
 _CHAT_KEYS = (*_CONTENTS, "tool_calls")
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
 _FUNCTION_KEYS = ("name", "description", "parameters")
@@ -108,10 +109,11 @@ def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST
         _plain(message) or _message(message, number, rules)
         for number, message in enumerate(value, start=1)
     ]
+    says_more = not _SAYS_MORE.isdisjoint(row)
     return Conversation(
         messages=messages,
-        tools=_tools(row, rules),
-        template_kwargs=_template_kwargs(row),
+        tools=_tools(row, rules) if says_more else None,
+        template_kwargs=_template_kwargs(row) if says_more else {},
         media=sum(_media(m["content"]) for m in messages if type(m["content"]) is not str),
     )
 
