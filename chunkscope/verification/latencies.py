@@ -19,6 +19,7 @@ class Answer:
     counts: Sequence[int]
     cached: int | None = None  # prompt tokens that came from the prefix cache
     prompt_tokens: int | None = None  # as a server counts them, if it tells
+    whole: bytes = b""  # what was sent back, if it is to be kept
     is_counted: bool = True  # or each piece of a stream was taken for a token
 
     @property

@@ -177,11 +177,6 @@ def verify_endpoint(
 
     plan, profile = Plan.given(plan), Profile.given(profile)
     options, report = options or VerifyOptions(), report or Report()
-    if options.check_outputs:
-        raise UsageError(
-            "--check-outputs compares settings, and a server runs with one",
-            hint="leave --endpoint out: engines of its own are started then, one for each setting",
-        )
     workload, prompts = workload_for(plan, profile, options)
     machine, subject, run = measure_endpoint(
         url,
@@ -193,6 +188,7 @@ def verify_endpoint(
         timeout_s=options.timeout_s,
         listener=report.listener,
         slo=options.slo or plan.inputs.slo,
+        check_outputs=options.check_outputs,
     )
     run = with_planned_hits(run, plan, machine, workload)
     verification = _begun(

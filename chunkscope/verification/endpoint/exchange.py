@@ -21,6 +21,7 @@ class Exchange:
     connection: Connection
     form: RequestForm
     late_s: float = 0.0
+    keeps: bool = False  # whole answers, to be read
 
     async def send(
         self,
@@ -71,6 +72,7 @@ class Exchange:
             else:
                 whole = await self.connection.post(self.form.path, body)
                 received.take_whole(whole, time.perf_counter() - begin)
+                received.whole = whole if self.keeps else b""
             return received.answer(sent, time.perf_counter() - begin)
         except ServerError as error:
             said = self.connection.safe(error.message)

@@ -10,6 +10,7 @@ import orjson
 from chunkscope.engine.choices import Task
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
+from chunkscope.verification.outputs import TOPS
 
 # Words of nearly every vocabulary, past its special tokens.
 WORDS = (1_000, 20_000)
@@ -55,11 +56,12 @@ class RequestForm:
     is_vllm: bool
     task: Task
     path: Route = Route.COMPLETIONS
+    tells: bool = False  # log-probabilities of an answer, too
 
     @property
     def streams(self) -> bool:
-        """Log-probabilities of a prompt come in one piece."""
-        return self.task is not Task.LOGLIKELIHOOD
+        """Log-probabilities come in one piece."""
+        return self.task is not Task.LOGLIKELIHOOD and not self.tells
 
     def body(
         self, prompt: str | list[int], output_tokens: int, *, salt: str, is_complete: bool = False
@@ -73,7 +75,7 @@ class RequestForm:
             **self._prompt(prompt),
             "max_tokens": output_tokens,
             "temperature": 0,
-            **(self._streamed() if self.streams else self._likelihood()),
+            **(self._streamed() if self.streams else self._logprobs()),
         }
         if self.is_vllm:
             asked |= {"min_tokens": output_tokens, "ignore_eos": True, "cache_salt": salt}
@@ -92,5 +94,10 @@ class RequestForm:
             options["continuous_usage_stats"] = True  # tokens so far, with every event
         return {"stream": True, "stream_options": options}
 
-    def _likelihood(self) -> dict[str, Any]:
+    def _logprobs(self) -> dict[str, Any]:
+        if self.task is not Task.LOGLIKELIHOOD:
+            if self.path is Route.CHAT:
+                return {"logprobs": True, "top_logprobs": TOPS}
+            as_ids = {"return_tokens_as_token_ids": True} if self.is_vllm else {}
+            return {"logprobs": TOPS, **as_ids}
         return {"prompt_logprobs": 1} if self.is_vllm else {"echo": True, "logprobs": 1}

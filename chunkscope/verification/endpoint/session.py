@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from typing import Any
 from uuid import uuid4
 
 from chunkscope.artefacts.artefact import now
@@ -33,7 +34,16 @@ from chunkscope.verification.endpoint.server import (
     scrape,
     unusable,
 )
+from chunkscope.verification.endpoint.spoken import NoLogprobsError, answer_in, score_in
+from chunkscope.verification.inside.chunkscope_prompts import with_endings
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
+from chunkscope.verification.outputs import (
+    OutputSample,
+    RunOutputs,
+    SpokenOutputs,
+    compared,
+    sample_of,
+)
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Figures, Machine, Run, Subject
 
@@ -41,6 +51,7 @@ SETTING = "endpoint"
 WARM_UP_REQUESTS = 8
 WARM_UP_TOKENS = 16
 LATE_S = 0.1
+NOT_COMPARED = "outputs were not compared"
 _SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
 
 
@@ -55,6 +66,7 @@ def measure_endpoint(
     timeout_s: float,
     listener: VerifyProgress,
     slo: Slo = (),
+    check_outputs: bool = False,
 ) -> tuple[Machine, Subject, Run]:
     """Send the workload to the server at `url`, `repeats` times.
 
@@ -72,7 +84,7 @@ def measure_endpoint(
             hidden = connection.has_key and server.model != model
             name = connection.safe(server.model) if hidden else server.model
             _refuse_what_does_not_fit(workload, server, name)
-            session = _Session(connection, server, workload, prompts, listener, slo)
+            session = _Session(connection, server, workload, prompts, listener, slo, check_outputs)
             run = await session.run(repeats, timeout_s)
         machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
         return machine, Subject(name=name, load_format="endpoint"), run
@@ -129,6 +141,7 @@ class _Session:
     real: RealPrompts | None
     listener: VerifyProgress
     slo: Slo = ()
+    check_outputs: bool = False
     phase: str = "connecting"
     sent: int = 0  # requests of this phase, and those of them that are answered
     answered: int = 0
@@ -136,6 +149,7 @@ class _Session:
     answers: list[Answer] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # each once, in order
     late_s: float = 0.0
+    outputs: RunOutputs | None = None
     name: str = field(default_factory=lambda: uuid4().hex)
     ids: RandomIds = field(init=False)  # sent where there are no real prompts
     form: RequestForm = field(init=False)
@@ -158,6 +172,8 @@ class _Session:
                 for repeat in range(repeats):
                     self._begin("measuring", f"repeat {repeat + 1} of {repeats}")
                     self.repeats.append(await self._repeat(repeat))
+                if self.check_outputs:
+                    await self._compare_outputs()
         except TimeoutError:
             status, message = Status.TIMEOUT, f"no end after {timeout_s:g} s{self._how_far()}"
         except RequestFailed as failure:
@@ -198,6 +214,7 @@ class _Session:
             repeats=tuple(self.repeats),
             figures=median_of(self.repeats) if status is Status.OK and self.repeats else None,
             distribution=distribution_of(self.answers),
+            outputs=self.outputs,
             notes=tuple(self.notes),
         )
 
@@ -311,6 +328,64 @@ class _Session:
             )
             for place, output in zip(places, outputs, strict=True)
         ]
+
+    # -- the same prompts twice ------------------------------------------------------------------
+
+    async def _compare_outputs(self) -> None:
+        """A server has one setting: what is compared is the noise of sending it the same again."""
+        sample = sample_of(self.workload)
+        if sample is None or (sample.endings and self.real is not None):
+            self._note(f"{NOT_COMPARED}: endings are made of random token ids, without --data")
+            return
+        self._begin("checking outputs")
+        try:
+            first, again = [await self._spoken(sample, again=again) for again in (False, True)]
+        except RequestFailed as failure:
+            if failure.status is not Status.REFUSED:
+                raise
+            self._note(f"{NOT_COMPARED}: the server {failure.message}")
+        except (NoLogprobsError, LookupError, TypeError, ValueError):
+            self._note(f"{NOT_COMPARED}: the server tells no log-probabilities")
+        else:
+            self.outputs = RunOutputs(tokens=sample.tokens, again=compared(first, again))
+
+    async def _spoken(self, sample: OutputSample, *, again: bool) -> SpokenOutputs:
+        """All at once; again in the opposite order, half of them under way."""
+        form = replace(self.form, tells=True)
+        prompts, ways = self._sampled(sample)
+        outputs = [1] * len(prompts) if sample.endings else self._asked(sample)
+        salt, turned = f"{self.name}/outputs/{again}", slice(None, None, -1 if again else 1)
+        bodies = [
+            form.body(prompt, output, salt=salt, is_complete=complete)
+            for (prompt, complete), output in zip(prompts, outputs, strict=True)
+        ]
+        self.sent, self.answered = len(bodies), 0
+        exchange = Exchange(self.connection, form, keeps=True)
+        most = (len(bodies) + 1) // 2 if again else None
+        answers = await exchange.send(
+            bodies[turned], [0.0] * len(bodies), self._one_more, concurrency=most
+        )
+        wholes = [answer.whole for answer in answers][turned]
+        if not sample.endings:
+            return SpokenOutputs(answers=tuple(map(answer_in, wholes)))
+        asked = zip(wholes, (list(prompt) for prompt, _ in prompts), strict=True)
+        scores = [score_in(whole, ids, sample.tokens) for whole, ids in asked]
+        pieces = (tuple(scores[n : n + ways]) for n in range(0, len(scores), ways))
+        return SpokenOutputs(scores=tuple(pieces))
+
+    def _asked(self, sample: OutputSample) -> list[int]:
+        requests = self.workload.requests
+        return [min(requests[place].output_tokens, sample.tokens) for place in sample.places]
+
+    def _sampled(self, sample: OutputSample) -> tuple[list[tuple[Any, bool]], int]:
+        """Prompts, each with whether it is complete; and how many endings each question has."""
+        if (real := self.real) is not None:
+            return [(real.texts[place], real.is_complete(place)) for place in sample.places], 1
+        ids = self.ids.prompts(0, sample.places)
+        if not sample.endings:
+            return [(prompt, False) for prompt in ids], 1
+        asked = with_endings(ids, sample.endings, sample.tokens)
+        return [(prompt, False) for one in asked for prompt in one], len(asked[0])
 
     # -- what the server counted -----------------------------------------------------------------
 

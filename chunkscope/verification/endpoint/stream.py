@@ -59,6 +59,7 @@ class Received:
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached: int | None = None
+    whole: bytes = b""  # an answer in one piece, if it is to be kept
     ended: bool = False
     _seen: bool = False  # a choice of any kind
     _blank: list[float] = field(default_factory=list)  # events without anything to see in them
@@ -145,6 +146,7 @@ class Received:
             counts=tuple(count for _, count in kept),
             cached=self.cached,
             prompt_tokens=self.prompt_tokens,
+            whole=self.whole,
             is_counted=self.is_counted,
         )
 
