@@ -1,5 +1,6 @@
 """Counting with the fastest engine that is proved right, and the reference where there is none."""
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -24,12 +25,13 @@ from chunkscope.tokenizers.references import Reference, reference, reference_nam
 from chunkscope.tokenizers.row_sample import RowSample
 from chunkscope.tokenizers.watch import Watch
 
-# With less text than this to come, an engine that loads at once is done before one that counts
-# twice as fast has been loaded.
-_LARGE_CHARS = 150_000_000
+# With less text than this to come for each core, an engine that loads at once is done before one
+# that counts twice as fast has been loaded.
+_LARGE_CHARS = 35_000_000
 _SETTLED_CHARS = 4_000_000  # by then it is clear how much of the text is shared
 _CALL_CHARS = 4_000_000
 _FEW_CHARS = 200_000
+_CORES = os.cpu_count() or 1
 
 T = TypeVar("T")
 
@@ -64,7 +66,7 @@ class _HandOver:
             return False
         # A compressed file holds more than its size says: expect as much again.
         left = max(self._expected - self._read, self._read)
-        return left * self._counted / self._read >= _LARGE_CHARS
+        return left * self._counted / self._read >= _LARGE_CHARS * _CORES
 
 
 class Counting:
@@ -88,6 +90,8 @@ class Counting:
         self._odd_chars = 0  # that no fast engine was trusted with
         self._sample = RowSample()
         self._lock = threading.RLock()
+        self._one_at_a_time = threading.Lock()
+        self._gives_way = False  # to one that is loaded and takes over when it is ready
         self._has_counted = False
         self._engine: CountingEngine | None = None
         self._trusted: list[tuple[Loader, CountingEngine]] = []  # all that counted in this run
@@ -108,22 +112,40 @@ class Counting:
 
     def count(self, texts: list[str]) -> Counts:
         """Safe to call from several threads."""
-        engine = self._engine or self.reference
-        self.used.add(engine.name)
-        # An engine copies its texts and keeps all ids of a call: of a row cut into hundreds of
-        # pieces, it gets some at a time.
         with self._guarded():
-            counts = [n for some in _some_at_a_time(texts) for n in engine.count(some)]
+            counts = self._asked(texts, lambda engine, some: engine.count(some))
             return self._recounted(texts, counts) if self._exact else counts
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:
         """The ids of each text, as bytes: what `count` counts."""
-        engine = self.reference if self._exact else self._engine or self.reference
         if self._exact:
             self.count(texts)  # it compares
-        self.used.add(engine.name)
+            self.used.add(self.reference.name)
+            with self._guarded():
+                return self.reference.id_bytes(texts)
         with self._guarded():
-            return [ids for some in _some_at_a_time(texts) for ids in engine.id_bytes(some)]
+            return self._asked(texts, lambda engine, some: engine.id_bytes(some))
+
+    def _asked(
+        self, texts: list[str], ask: Callable[[CountingEngine, list[str]], list[T]]
+    ) -> list[T]:
+        found: list[T] = []
+        # Engines use all cores for a list of texts, and one for a text: one that is being loaded
+        # then has its share of few cores.
+        while self._gives_way and len(found) < len(texts):
+            with self._one_at_a_time:
+                found += ask(self._current(), texts[len(found) : len(found) + 1])
+        # An engine copies its texts and keeps all ids of a call: of a row cut into hundreds of
+        # pieces, it gets some at a time.
+        if len(found) < len(texts) or not texts:
+            for some in _some_at_a_time(texts[len(found) :]):
+                found += ask(self._current(), some)
+        return found
+
+    def _current(self) -> CountingEngine:
+        engine = self._engine or self.reference
+        self.used.add(engine.name)
+        return engine
 
     def awaited(self, job: "Future[T]", chars: int) -> T:
         """What a job makes that another thread does with this; StillRunning if it never ends."""
@@ -144,8 +166,18 @@ class Counting:
         """
         if self._hand_over and self._hand_over.pays(read_chars, counted_chars):
             self._hand_over = None
+            known = conformance.known(
+                self.compiled, QUICK_TO_COUNT.name, reference_name(self.compiled)
+            )
+            self._gives_way = _CORES <= 2 and known is not None and known.agrees
             # No daemon: native code that still loads when Python ends aborts the process.
-            threading.Thread(target=self._choose, args=((QUICK_TO_COUNT,),), daemon=False).start()
+            threading.Thread(target=self._take_over, daemon=False).start()
+
+    def _take_over(self) -> None:
+        try:
+            self._choose((QUICK_TO_COUNT,))
+        finally:
+            self._gives_way = False
 
     def sample(self, texts: list[str]) -> None:
         """Remember some of the run's own texts for the check at the end, from all over it."""

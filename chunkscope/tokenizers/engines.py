@@ -17,6 +17,7 @@ from typing import Any
 from unicodedata import normalize, unidata_version
 
 from chunkscope.tokenizers.compiled import Compiled
+from chunkscope.tokenizers.lean import lean_json
 
 Counts = list[int]
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
@@ -138,25 +139,37 @@ def splintr_json(compiled: Compiled) -> CountingEngine | None:
 def _splintr(tokenizer: Any) -> CountingEngine:
     import splintr
 
-    def lengths(texts: list[str]) -> Counts:
-        return _between(tokenizer.encode_batch_flat(texts)[1])
-
-    def flat_ids(texts: list[str]) -> list[bytes]:
-        return _parts(*tokenizer.encode_batch_flat(texts))
-
-    added = lengths([""])[0]  # from JSON it adds the special tokens of a prompt by itself
+    before, after = _put_around(tokenizer)
 
     def count(texts: list[str]) -> Counts:
-        return [length - added for length in lengths(texts)] if added else lengths(texts)
+        lengths = _between(tokenizer.encode_batch_flat(texts)[1])
+        added = before + after
+        return [length - added for length in lengths] if added else lengths
+
+    def flat_ids(texts: list[str]) -> list[bytes]:
+        found = _parts(*tokenizer.encode_batch_flat(texts))
+        if not (before or after):
+            return found
+        return [ids[before * ID_BYTES : len(ids) - after * ID_BYTES] for ids in found]
 
     def ids(texts: list[str]) -> Ids:
-        if not added:
-            return [memoryview(found).cast("I").tolist() for found in flat_ids(texts)]
-        lengths(texts)  # what never ends does so here, where it lets other threads run
-        return [tokenizer.encode_raw(text) for text in texts]
+        return [memoryview(found).cast("I").tolist() for found in flat_ids(texts)]
 
-    plain = None if added else flat_ids
-    return CountingEngine(f"splintr {splintr.__version__}", count, ids, plain)
+    return CountingEngine(f"splintr {splintr.__version__}", count, ids, flat_ids)
+
+
+def _put_around(tokenizer: Any) -> tuple[int, int]:
+    """How many special tokens it puts by itself before and after a prompt: from JSON it does."""
+    around, with_them = _parts(*tokenizer.encode_batch_flat(["", "a"]))
+    added = len(around) // ID_BYTES
+    if not added:
+        return 0, 0
+    alone = pack(tokenizer.encode_raw("a"))
+    for before in range(added + 1):
+        cut = before * ID_BYTES
+        if around[:cut] + alone + around[cut:] == with_them:
+            return before, added - before
+    raise ValueError("it puts something else around a prompt than around none")
 
 
 def fastokens(compiled: Compiled) -> CountingEngine | None:
@@ -166,7 +179,7 @@ def fastokens(compiled: Compiled) -> CountingEngine | None:
     from fastokens import Tokenizer
 
     if compiled.form == "json":
-        tokenizer = Tokenizer.from_file(str(compiled.json_file))
+        tokenizer = Tokenizer.from_json_str(lean_json(compiled))
     else:
         tokenizer = Tokenizer.from_tiktoken(
             str(compiled.ranks_file), pattern=compiled.pattern, special_tokens={}
@@ -218,4 +231,4 @@ QUICK_TO_LOAD = (
     Loader(f"splintr-ranks-unicode-{unidata_version}", "splintr-rs", splintr_ranks),
     Loader("splintr", "splintr-rs", splintr_json),
 )
-QUICK_TO_COUNT = Loader("fastokens", "fastokens", fastokens)
+QUICK_TO_COUNT = Loader("fastokens-lean", "fastokens", fastokens)

@@ -214,6 +214,57 @@ def test_young_scripts_and_marks_are_counted_right_by_every_engine(
     assert not counter.used & {reference(qwen3).name}
 
 
+BERTS = [
+    "An unaffable WordPiece, na\u00efve caf\u00e9 [MASK] [SEP].",
+    "\u6771\u4eac \ud55c\uad6d\uc5b4 \u0e2a\u0e31 a\u0301\u0327 \x0b\x0c\x1c\x85 \ufffd\u200b",
+    *("x%sy %s%s7 %s" % ((chr(young),) * 4) for young in (0x61D, 0x8E2, 0x166D, 0x2E52, 0x1E2C0)),
+    "",
+]
+
+
+def test_word_pieces_are_counted_by_a_fast_engine_but_for_the_signs_of_later_years(
+    compiled: Callable[[str], Compiled],
+) -> None:
+    bert = compiled("bert-minilm")
+    counter = Counting(bert)
+    assert counter.count(BERTS) == reference(bert).count(BERTS)
+    assert counter.id_bytes(BERTS) == reference(bert).id_bytes(BERTS)
+    assert {name.split()[0] for name in counter.used} == {"splintr"}
+
+
+@pytest.mark.usefixtures("few_strings")
+def test_while_the_quicker_engine_is_loaded_texts_are_counted_one_by_one(
+    gpt2: Compiled, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = install(lambda _: False)
+    better = Fake(lambda _: False, name=f"better than {fake.name}")
+    monkeypatch.setattr(counting, "_LARGE_CHARS", 1)
+    monkeypatch.setattr(counting, "_CORES", 2)
+    loaded, held = threading.Event(), better.load
+
+    def load(compiled: Compiled) -> CountingEngine:
+        assert loaded.wait(60)
+        return held(compiled)
+
+    monkeypatch.setattr(counting, "QUICK_TO_COUNT", Loader(better.name, "fake-engine", load))
+    loaded.set()
+    Counting(gpt2)._choose((counting.QUICK_TO_COUNT,))  # an earlier run that judged it
+    loaded.clear()
+    counter = Counting(gpt2)
+    counter.expect(10_000_000, 10_000_000)
+    texts = ["one two", "three", "", "four five six"]
+    fake.asked.clear()
+    assert counter.count(texts) == reference(gpt2).count(texts)
+    assert fake.asked == [[text] for text in texts]
+    loaded.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("Thread-"):
+            thread.join()
+    better.asked.clear()
+    assert counter.count(texts) == reference(gpt2).count(texts)
+    assert better.asked == [texts]
+
+
 # --- a sample of the run's own rows ---------------------------------------------------------
 
 
