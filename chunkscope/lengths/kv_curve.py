@@ -17,7 +17,7 @@ from chunkscope.lengths.sharing import Sharing, block_paths
 RUNNING = 256  # vLLM's own max_num_seqs on most GPUs
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
 _MOST_PROMPTS = 100_000  # go through the caches: more would take longer than counting them
-_LEAST_FOUND = 0.001  # of the tokens: with less to be found, the size of a cache does not matter
+_LEAST_FOUND = 0.002  # of the tokens: with less to be found, the size of a cache does not matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
