@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.update_readme import BLOCK, DOCUMENTS, GUIDE, in_bash, make_checkout, printed
+from tests.update_readme import BLOCK, DOCUMENTS, GUIDE, MEASURED, in_bash, make_checkout, printed
 
 README = (REPOSITORY / "README.md").read_text()
 TEXTS = {path.stem: path.read_text() for path in DOCUMENTS}
 PLANNED = "recommend --model qwen2.5-1.5b --gpu l4"
 BLOCKS = [block for text in TEXTS.values() for block in re.findall(BLOCK, text)]
+EXACT = [block for block in BLOCKS if block[0] != MEASURED]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def test_gpus_and_models_can_be_found(checkout: Path) -> None:
         assert not [name for name in names if name not in shown]
 
 
-@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
+@pytest.mark.parametrize(("command", "shown"), EXACT, ids=[command for command, _ in EXACT])
 def test_a_console_block_is_what_the_command_prints(
     checkout: Path, command: str, shown: str
 ) -> None:
@@ -90,6 +91,23 @@ def test_a_console_block_is_what_the_command_prints(
         said = re.findall(r"^lm-eval .*requests.*", README, re.MULTILINE)
         assert said
         assert not [line for line in said if line not in done.stderr.splitlines()], done.stderr
+
+
+def without_figures(text: str) -> str:
+    """Times, memory and torch's version are those of the machine; so are the widths of columns."""
+    measured = re.sub(r"\b[\d.,]+ (ms|s|MiB)\b|(?<=torch )\S+", "#", text)
+    return re.sub(r" +", " ", measured)
+
+
+@pytest.mark.torch
+def test_the_demo_is_what_it_prints_apart_from_its_figures(checkout: Path) -> None:
+    pytest.importorskip("torch")
+    ((_, shown),) = (block for block in BLOCKS if block[0] == MEASURED)
+    section = README.split("## What chunked prefill is, in thirty seconds\n")[1].split("\n## ")[0]
+    assert section.rstrip().endswith(f"$ {MEASURED}\n{shown}```"), "the section ends in it"
+    done = in_bash(MEASURED, checkout)
+    assert done.returncode == 0, done.stderr
+    assert without_figures(printed(done)) == without_figures(shown)
 
 
 SIMULATE = TEXTS["simulate"]

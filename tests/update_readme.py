@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
@@ -19,8 +20,9 @@ DOCUMENTS = (
     REPOSITORY / "README.md",
     *(GUIDE / f"{name}.md" for name in ("analyze", "formats", "prefixes", "recommend", "memory")),
     *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "doctor", "report", "gate")),
-    *(GUIDE / f"{name}.md" for name in ("merge", "python")),
+    *(GUIDE / f"{name}.md" for name in ("merge", "python", "demo", "security")),
 )
+MEASURED = "chunkscope demo"  # its times differ each time, and it needs torch
 BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 
 
@@ -29,6 +31,8 @@ def main() -> None:
         checkout = make_checkout(Path(folder))
 
         def run(block: re.Match[str]) -> str:
+            if block[1] == MEASURED and not find_spec("torch"):
+                return block[0]
             done = in_bash(block[1], checkout)
             done.check_returncode()
             return f"```console\n$ {block[1]}\n{printed(done)}```"

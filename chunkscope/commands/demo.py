@@ -29,10 +29,10 @@ def demo(
     ] = ChunkPolicy.VLLM,
     long: Annotated[
         int, typer.Option(metavar="N", min=1, help="Tokens of each of the two long prompts.")
-    ] = 4_096,
+    ] = 3_072,
     timeline: Annotated[
         int, typer.Option(metavar="N", min=0, help="Show the first N steps of each.")
-    ] = 4,
+    ] = 3,
     seed: shared.Seed = 0,
     as_json: shared.Json = False,
     quiet: shared.Quiet = False,

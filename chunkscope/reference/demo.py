@@ -32,7 +32,7 @@ from chunkscope.simulation.workload import GIVEN, Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of
 from chunkscope.verification.result import Machine, Run, Subject, Verification, WorkerMemory
 
-LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 4_096, 24, 256
+LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
 LATER_S = 0.001  # while the first step is computed
 OWN_CHUNKS = (ChunkPolicy.BY_LENGTH, ChunkPolicy.ADAPTIVE)  # policies that choose the chunk
