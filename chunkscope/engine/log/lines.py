@@ -7,7 +7,7 @@ into JSON: what is vLLM's is looked for anywhere in the line.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -26,8 +26,7 @@ _DAY_S = 86_400.0
 _YEAR_S = 366 * _DAY_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(NamedTuple):
     """`text` is the message alone where vLLM's stamp is there; all else may be unknown."""
 
     number: int
@@ -69,7 +68,8 @@ def peeled(raw: bytes, number: int) -> LogLine:
     if stamp is None:
         return LogLine(number=number, text=text, at=_iso(when or text[:64]))
     level, month, day, hour, minute, second, place = stamp.groups()
-    process = _PROCESS.search(text[: stamp.start()])
+    begin = stamp.start()
+    process = _PROCESS.search(text[:begin]) if ")" in text[max(0, begin - 2) : begin] else None
     return LogLine(
         number=number,
         text=text[stamp.end() :],

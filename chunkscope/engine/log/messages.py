@@ -193,6 +193,8 @@ KNOWN = frozenset({*BY_NAME, TROUBLE})
 
 def engine_of(text: str) -> str:
     """Whose the line of a window or a step is: "000", or "8 engines" where they are added up."""
+    if text.startswith("Engine "):
+        return text[7 : text.find(":")]
     end = max(text.find("Avg prompt"), text.find("Iteration("))
     found = _ENGINE.search(text[: max(0, end)][-40:])
     return "" if found is None else found[1] or f"{found[2]} engines"

@@ -20,7 +20,7 @@ from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts, Trouble
 # Many, and of clients: what they hold is not looked at, but for what the server would not take.
 ACCESS, BAD_REQUEST = b"HTTP/1.1", b"400 Bad Request"
 RECEIVED, ADDED = b"Received request ", b"Added request "
-PASSED_OVER = (RECEIVED, ADDED, b"Generated response ")
+GENERATED = b"Generated response "
 _HEAD = 400  # bytes of a line, in which its time is
 _STAMPED = (b"INFO ", b"DEBUG ")
 _STAMPED_BY, _NAMED, _MOST_PLACES = b".py:", re.compile(rb"[\w./\\-]{1,80}\.py:\d+"), 5_000
@@ -133,17 +133,19 @@ class LogReader:
     def feed(self, block: bytes) -> None:
         """Whole lines, each with its end."""
         stamped = list(_lines_with(_STAMPED_BY, block))
+        numbers = _numbers([start for start, _ in stamped], block)
+        lines = numbers.pop(len(block))
         # Where all others are of clients, which are many, only these need a look.
-        if len(stamped) + block.count(ACCESS) == block.count(b"\n"):
+        if len(stamped) + block.count(ACCESS) == lines:
             found = self._of_stamped(stamped, block)
         else:
             found = self._of_all(stamped, block)
-        number, counted = self.lines, 0
+        if not found.keys() <= numbers.keys():
+            numbers = _numbers(sorted(found), block)
         for start in sorted(found):
-            number += block.count(b"\n", counted, start)
-            counted = start
-            self._line(found[start], block[start : block.find(b"\n", start)], number + 1)
-        self.lines += block.count(b"\n")
+            raw = block[start : block.find(b"\n", start)]
+            self._line(found[start], raw, self.lines + numbers[start] + 1)
+        self.lines += lines
 
     def _of_stamped(self, stamped: list[tuple[int, int]], block: bytes) -> dict[int, str]:
         """Lines that say something, and which message it is."""
@@ -179,7 +181,7 @@ class LogReader:
         if ACCESS in raw:
             if BAD_REQUEST in raw and self._lives:
                 self._lives[-1].refused.add_unexplained(number)
-        elif any(sign in raw for sign in PASSED_OVER):
+        elif RECEIVED in raw or ADDED in raw or GENERATED in raw:
             if self._replay:
                 self._arrived(raw)
         elif name in messages.KNOWN:
@@ -192,7 +194,7 @@ class LogReader:
         known = self._silent.get(place)
         if known is None and (_NAMED.fullmatch(place) is None or len(self._silent) >= _MOST_PLACES):
             return  # no place of vLLM's: it may be somebody's text
-        if known is None and any(sign in raw for sign in PASSED_OVER):
+        if known is None and (RECEIVED in raw or ADDED in raw or GENERATED in raw):
             known = _OF_EACH_REQUEST
         self._silent[place] = known if known == _OF_EACH_REQUEST else (known or 0) + 1
 
@@ -257,6 +259,16 @@ class LogReader:
             now = _Life(first_line=line.number, began_s=at)
             self._lives.append(now)
         return now
+
+
+def _numbers(starts: list[int], block: bytes) -> dict[int, int]:
+    """How many lines come before each of these places, and before the end."""
+    found, counted, lines = {}, 0, 0
+    for start in (*starts, len(block)):
+        lines += block.count(b"\n", counted, start)
+        found[start] = lines
+        counted = start
+    return found
 
 
 def _lines_with(sign: bytes, block: bytes) -> Iterator[tuple[int, int]]:
