@@ -30,6 +30,10 @@ def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
     shown = "standard input" if name == STDIN else name
     if name != STDIN and Path(name).is_dir():
         raise InputError(f"{name} is a folder", hint="name the log itself, such as vllm.log")
+    if name != STDIN and not Path(name).exists():
+        raise InputError(
+            f"no such log: {name}", hint="give what `vllm serve` wrote, such as vllm.log"
+        )
     raw = FileStream(stdin_bytes(), shown, keep_open=True) if name == STDIN else None
     plain = decompressed(raw or open_raw(Path(name), shown), shown)
     wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes

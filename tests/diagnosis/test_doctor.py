@@ -317,5 +317,5 @@ def test_no_source_and_a_folder(tmp_path: Path) -> None:
         doctor()
     with pytest.raises(InputError, match="is a folder"):
         doctor(tmp_path)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="no such log"):
         doctor(tmp_path / "nowhere.log")
