@@ -228,7 +228,7 @@ def analyze(
             "compared.",
         ),
     ] = 256,
-    as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the profile as JSON.")] = False,
     quiet: Quiet = False,
     output_format: Annotated[Format, typer.Option("--format", help="On stdout.")] = Format.TABLE,
     output: Output = PROFILE,

@@ -38,7 +38,9 @@ def demo(
     quiet: shared.Quiet = False,
     output: shared.Output = DEMO,
 ) -> None:
-    """Show what chunked prefill is: a real model on this machine, with chunks and without.
+    """Show chunked prefill on this machine, with a real model.
+
+    With chunks and without, and that the answers are the same.
 
     Example: chunkscope demo --chunk 32,128,512,none
     """

@@ -57,7 +57,9 @@ def doctor(
         DoctorFormat.TERMINAL
     ),
 ) -> None:
-    """Read vLLM's log, or a running server: what limited it, and what to change.
+    """Say from its log, or a server, what limits a vLLM.
+
+    And what to change, with the lines that say so.
 
     Example: chunkscope doctor vllm.log
     """

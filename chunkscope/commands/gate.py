@@ -51,7 +51,7 @@ def gate(
         GateFormat,
         typer.Option("--format", help="junit: XML; github: annotations and a job summary."),
     ] = GateFormat.TEXT,
-    as_json: Annotated[bool, typer.Option("--json", help="The verdicts on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
     _shared_cache: SharedCache = None,
 ) -> None:
     """Exit 1 when a promise of the budget file is broken.

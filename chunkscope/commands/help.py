@@ -20,7 +20,7 @@ def show_help(
         str | None, typer.Argument(metavar="[PAGE]", help="A command, or `formats`.")
     ] = None,
 ) -> None:
-    """Show a page of the manual: examples, what is read, what the words mean.
+    """Show a page of the manual: examples, formats, words.
 
     Example: chunkscope help formats
     """

@@ -10,8 +10,8 @@ from chunkscope import console
 if TYPE_CHECKING:
     from rich.console import Console
 
-Part = Annotated[str | None, typer.Argument(metavar="[PART]", help="Of a name: only those.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The list on stdout.")]
+Part = Annotated[str | None, typer.Argument(metavar="[PART]", help="Only names with this in them.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the list as JSON.")]
 
 
 def models(part: Part = None, as_json: AsJson = False) -> None:

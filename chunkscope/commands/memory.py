@@ -36,9 +36,11 @@ def memory(
     task: options.AskedTask = Task.GENERATE,
     vllm_version: options.VllmVersion = None,
     entry: options.StartedAs = Entry.SERVE,
-    as_json: Annotated[bool, typer.Option("--json", help="The figures on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Say where every GiB of a GPU goes, and how many requests fit: no data needed.
+    """Say where every GiB of a GPU goes, and how much fits.
+
+    No data is needed.
 
     Example: chunkscope memory --model qwen3-8b --gpu h100
     """

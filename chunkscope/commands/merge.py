@@ -13,15 +13,17 @@ from chunkscope.commands.options import PROFILE, Output
 def merge(
     parts: Annotated[
         list[Path],
-        typer.Argument(metavar="PART...", help="What `chunkscope analyze --shard` wrote: all."),
+        typer.Argument(metavar="PART...", help="Every part that `analyze --shard` wrote."),
     ],
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Exit 0 in spite of bad rows.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the profile as JSON.")] = False,
     output: Output = PROFILE,
 ) -> None:
-    """Make one profile of the parts that shards counted: the same as if one had counted all.
+    """Join the parts of `analyze --shard` into one profile.
+
+    It is the same as if one machine had counted everything.
 
     Example: chunkscope merge reports/part-*.json
     """

@@ -101,9 +101,9 @@ SharedCache = Annotated[
 ]
 MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."
 Seed = Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")]
-Json = Annotated[bool, typer.Option("--json", help="The artefact on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The artefact.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")]
 
 
 def model_option(told: str) -> Any:

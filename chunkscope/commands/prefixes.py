@@ -21,7 +21,7 @@ def prefixes(
             help="What `chunkscope recommend` wrote: its KV cache. [default: beside the profile]",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The figures on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Show how much of the prompts vLLM's prefix cache would find.
 

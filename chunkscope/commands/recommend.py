@@ -84,13 +84,17 @@ def recommend(
         float, typer.Option(metavar="F", help="Aggressive threshold, as a share of p95.")
     ] = 0.8,
     emit: Annotated[
-        Target | None, typer.Option(help="Print the arguments in this form, and nothing else.")
+        Target | None,
+        typer.Option(
+            metavar="FORM",
+            help=f"Print only the arguments, in this form: {', '.join(Target)}.",
+        ),
     ] = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Ask the installed vLLM whether it accepts the arguments."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The plan on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     output: Output = PLAN,
     _shared_cache: SharedCache = None,
 ) -> None:

@@ -51,7 +51,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Make one HTML page of everything that was found, or show what changed between two runs.
+    """Make one HTML page of all results, or compare two runs.
 
     Example: chunkscope report reports/
     """

@@ -91,7 +91,9 @@ def simulate(
     quiet: shared.Quiet = False,
     output: shared.Output = shared.SIMULATION,
 ) -> None:
-    """Predict what a setting does, without a GPU: vLLM's scheduler, step by step.
+    """Predict what a setting does, without a GPU.
+
+    vLLM's scheduler is followed step by step.
 
     Example: chunkscope simulate --sweep
     """

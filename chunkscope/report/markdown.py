@@ -151,6 +151,8 @@ def _simulated(simulated: Tradeoff) -> Iterator[str]:
         for point in simulated.points
     ]
     yield table(["setting", *(figure.heading for figure in figures)], rows)
+    if simulated.knee:
+        yield sentences.KNEE
 
 
 def _provenance(findings: Findings) -> Iterator[str]:

@@ -29,6 +29,7 @@ RULE_WORDS = (
     "always on). Benefit, by the longest prompt: skip under 1K tokens, optional under 2K, consider "
     "under 4K, recommended under 8K, then required."
 )
+KNEE = "Knee: past it, a little more of one costs much of the other."
 # A run waits for the host if it takes so many times what the GPU computes. Repeats of such runs
 # differed by so much from their median (reports/h200/qwen2.5-1.5b-mixed).
 WAITS = 1.15

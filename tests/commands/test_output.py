@@ -5,9 +5,11 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from rich.text import Text
 
 import chunkscope
 from chunkscope import console
+from chunkscope.lengths.histogram import LengthHistogram
 from tests.commands.helpers import (
     Run,
     analyze,
@@ -96,6 +99,29 @@ def test_large_numbers_do_not_push_the_table_off_the_screen(
     run = analyze(tmp_path, "trace.csv", "--name", "a trace of everything there ever was")
     assert run.code == 0
     assert max(map(cell_len, run.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_figure_is_cut_in_its_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Names give way, numbers do not: `4,523,0...` tells nothing."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = "4523040,1234567\n" * 3
+    (tmp_path / "trace.csv").write_text(f"ContextTokens,GeneratedTokens\n{rows}")
+    name = ("--name", "a trace of everything there ever was, in a rather long name")
+    counted = analyze(tmp_path, "trace.csv", *name)
+    profile = chunkscope.Profile.load(tmp_path / "reports" / "profile.json")
+    many = LengthHistogram({4_523_040: 4_523_040, 7: 12})
+    replace(profile, datasets=(replace(profile.datasets[0], lengths=many),)).save(
+        tmp_path / "reports" / "profile.json"
+    )
+    planned = chunkscope_here(tmp_path, "recommend")
+    assert counted.out.count("4,523,040") >= 3
+    assert planned.out.count("4,523,040") >= 3
+    for text in (counted.out, planned.out):
+        assert not re.search(r"\d,?\d*(\.\.\.|\u2026)", text)
+        assert max(map(cell_len, text.splitlines())) <= width
 
 
 def test_thousands_of_files_do_not_make_thousands_of_lines(tmp_path: Path) -> None:
@@ -357,6 +383,29 @@ def test_data_where_a_profile_is_wanted_is_told_apart(tmp_path: Path, name: str)
     assert run.code == 3
     hint = f"count it first: `chunkscope analyze {name}`, then `chunkscope recommend`"
     assert run.err == f"error: {name} is data, not a profile\n\nhint: {hint}\n"
+
+
+COMMANDS = (
+    *("analyze", "merge", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
+    *("memory", "models", "gpus", "help", "doctor", "demo"),
+)
+NEVER_WRAPPED = "--long-prefill-token-threshold-adaptive / "  # two names that are one word each
+
+
+@pytest.mark.parametrize("width", ["80", "140"])
+def test_help_fits_the_screen_and_ends_no_sentence_in_dots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    overview = chunkscope_here(tmp_path, "--help").out
+    assert "..." not in overview.partition("Commands:")[2]
+    assert not [name for name in COMMANDS if f"\n  {name} " not in overview]
+    for name in COMMANDS:
+        shown = chunkscope_here(tmp_path, name, "--help").out
+        lines = [line for line in shown.splitlines() if NEVER_WRAPPED not in line]
+        assert max(map(cell_len, lines)) <= int(width), name
+        assert f"Example: chunkscope {name}" in shown
+        assert "on stdout." not in shown  # a riddle: what is printed, and how?
 
 
 def test_short_options_for_help_and_the_version(tmp_path: Path) -> None:

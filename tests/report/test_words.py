@@ -17,12 +17,17 @@ from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
+from chunkscope.planning.policy import Tier
+from chunkscope.planning.recommend import recommend
+from chunkscope.report import sentences
 from chunkscope.report.answer import verdict
 from chunkscope.report.markdown import as_markdown
 from chunkscope.report.memory_bill import bills
 from chunkscope.report.page import render
 from chunkscope.report.provenance import origins
 from chunkscope.report.summary import summarize
+from chunkscope.report.terminal.findings import show_findings
+from chunkscope.report.terminal.plan import show_plan
 from chunkscope.report.terminal.verification import show_verification
 from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.simulation.result import Backlog
@@ -164,9 +169,35 @@ def test_bad_rows_and_failures_are_called_out(tmp_path: Path) -> None:
     assert any("2 rows" in caution for caution in cautions)
 
 
+REPORTS = Path(__file__).parents[2] / "reports"
+
+# -- labels --------------------------------------------------------------------------------------
+
+
+def test_every_label_is_explained_where_it_stands(tmp_path: Path) -> None:
+    folder = examples.write(tmp_path, found=examples.profile())
+    console = Console(file=io.StringIO(), width=80)
+    show_plan(Plan.load(folder / "plan.json"), console)
+    shown, page = console.file.getvalue(), render(load_findings(folder)).decode()
+    for text in (" ".join(shown.split()), " ".join(page.split())):
+        assert "some: selective" in text
+        assert "recommended under 8K, then required" in text
+        for tier in Tier:
+            assert tier in sentences.RULE_WORDS
+
+
+def test_the_length_rule_answers_in_one_line() -> None:
+    """As one would say it: who, where, what."""
+    profile = REPORTS / "example" / "profile.json"
+    plan = recommend(profile, model="llama-3.1-8b", gpu="h200", mode="aggressive")
+    console = Console(file=io.StringIO(), width=80)
+    show_plan(plan, console)
+    first, *_ = console.file.getvalue().splitlines()
+    assert first.rstrip() == "Llama-3.1-8B on H200: cap prefill chunks at 2,303 tokens"
+
+
 # -- percentages ---------------------------------------------------------------------------------
 
-REPORTS = Path(__file__).parents[2] / "reports"
 TIGHT = re.compile(r"\d%(?!\w)")
 OLD_WORDS = sorted({p.parent for p in REPORTS.rglob("*.json") if TIGHT.search(p.read_text())})
 
@@ -331,6 +362,13 @@ def test_the_simulation_is_read_with_its_best_points_and_its_timeline(tmp_path: 
     assert [point.best for point in found.points] == [True, True, True, True, False]
     assert found.knee is not None
     assert found.knee.setting == "2,048"
+    console = Console(file=io.StringIO(), width=80)
+    show_findings(load_findings(tmp_path), console)
+    below = console.file.getvalue().partition("simulated, not measured")[2]
+    assert " knee\n" in below  # and what it means, below the table in which it stands
+    assert sentences.KNEE in below
+    assert sentences.KNEE in as_markdown(load_findings(tmp_path))
+    assert "The ring marks the knee, 2,048: past it, " in render(load_findings(tmp_path)).decode()
     assert [point.experiment for point in found.points][-1] is True
     assert {piece.kind for piece in found.timeline} == {
         "decodes",

@@ -45,6 +45,8 @@ def show_findings(findings: Findings, console: "Console") -> None:
     if (simulated := tradeoff(findings)) is not None and simulated.points:
         console.print()
         console.print(_simulated(simulated))
+        if simulated.knee:
+            console.print(Text(sentences.KNEE))
         console.print(Text(f"Step times: {simulated.source}."))
     for line in (*filter(None, (summary.overruled,)), *summary.cautions):
         console.print(Text(f"note: {line}"))

@@ -9,9 +9,11 @@ from rich.text import Text
 
 from chunkscope.artefacts.numbers import as_written, number, seconds, share
 from chunkscope.artefacts.units import exceeds
+from chunkscope.engine.choices import Basis
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Decision
 from chunkscope.report import sentences
+from chunkscope.report.answer import verdict
 from chunkscope.report.terminal.memory import memory_table
 from chunkscope.report.terminal.tables import bare_table, figure_table
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def show_plan(plan: Plan, console: "Console") -> None:
-    console.print(Text(plan.advice or sentences.arguments(plan)), style="bold")
+    console.print(Text(_answer(plan)), style="bold")
     console.print(_headline(plan))
     for line in _why(plan):
         console.print(line)
@@ -40,6 +42,16 @@ def show_plan(plan: Plan, console: "Console") -> None:
         console.print(Text(said))
     console.print()
     console.print(Text(sentences.arguments(plan), overflow="fold"))
+
+
+def _answer(plan: Plan) -> str:
+    """What the evidence says and why, or what the length rule does, in one line."""
+    if plan.basis is Basis.EVIDENCE and plan.advice:
+        return plan.advice
+    model = plan.model.load_name.rpartition("/")[2] if plan.model else ""
+    card = plan.gpu.title.removeprefix("NVIDIA ") if plan.gpu else ""
+    said, where = verdict(plan), " on ".join(filter(None, (model, card)))
+    return f"{where}: {said[0].lower()}{said[1:]}" if where else said
 
 
 def _headline(plan: Plan) -> Text:

@@ -194,14 +194,15 @@ def _fullest(run: SimulatedRun) -> float:
 def _show_sweep(simulation: Simulation, console: "Console") -> None:
     runs = simulation.runs
     console.print(_sweep_table(simulation))
-    console.print()
     if not any(run.itl_s for run in runs):
+        console.print()
         console.print(Text(NO_GAPS))
         return
+    console.print(Text(_knee(simulation, runs)))
+    console.print()
     for line in _plot(simulation, min(console.width, 100)):
         console.print(Text(line))
     console.print()
-    console.print(Text(_knee(simulation, runs)))
     for line in sentences.overload(simulation, [letter(place) for place in range(len(runs))]):
         console.print(Text(line))
 
@@ -264,7 +265,7 @@ def _knee(simulation: Simulation, runs: Sequence[SimulatedRun]) -> str:
     capped = f" and a threshold of {threshold:,}" if threshold else ""
     return (
         f"{said} The knee is {letter(simulation.knee)}, a budget of "
-        f"{run.args.max_num_batched_tokens:,}{capped}: from there on a shorter gap costs most."
+        f"{run.args.max_num_batched_tokens:,}{capped}: beyond it a shorter gap costs most time."
     )
 
 
