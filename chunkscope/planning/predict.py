@@ -326,10 +326,19 @@ def _requests(
     if options.trace is not None and options.log is not None:
         raise UsageError("--trace and --log both say when requests come: leave one out")
     if options.trace is not None:
+        _refuse_order(options)
         return _of_trace(read_trace(options.trace), options.trace, plan, options, args)
     if options.log is not None:
         return _of_log(options.log, plan, profile, options, args)
     return _of_profile(plan, profile, options, args)
+
+
+def _refuse_order(options: SimulateOptions) -> None:
+    if options.order is not None:
+        raise UsageError(
+            f"--order {options.order.value} is for the requests of a profile: a trace has its own",
+            hint="leave out --order or --trace",
+        )
 
 
 def _of_log(
@@ -353,11 +362,7 @@ def _of_log(
 def _of_trace(
     trace: Trace, path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs
 ) -> _Sent:
-    if options.order is not None:
-        raise UsageError(
-            f"--order {options.order.value} is for the requests of a profile: a trace has its own",
-            hint="leave out --order or --trace",
-        )
+    _refuse_order(options)
     found = trace.requests[: options.requests]
     limit = args.max_model_len
     fitting = [r for r in found if limit is None or r.prompt_tokens + r.output_tokens <= limit]
