@@ -125,15 +125,17 @@ def test_a_server_that_tells_no_log_probabilities_is_measured_all_the_same(told)
     assert "outputs were not compared: the server tells no log-probabilities" in notes(run)
 
 
-def test_a_server_that_refuses_them_is_measured_all_the_same():
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_server_that_refuses_them_or_breaks_on_them_is_measured_all_the_same(status):
     async def answer(request: web.Request) -> web.StreamResponse:
         if (await request.json()).get("stream"):
             return await streamed("a", "b", "c")(request)
-        return web.json_response({"error": {"message": "no logprobs here"}}, status=400)
+        return web.json_response({"error": {"message": "no logprobs here"}}, status=status)
 
     run, _ = checked(answer)
     (said,) = [note for note in notes(run) if note.startswith("outputs were not compared")]
-    assert "400 Bad Request: no logprobs here" in said
+    assert said.startswith(f"outputs were not compared: the server answered {status} ")
+    assert said.endswith(": no logprobs here")
     assert run.outputs is None
 
 

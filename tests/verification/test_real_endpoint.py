@@ -246,8 +246,13 @@ def test_a_shared_prefix_is_found_in_the_cache_and_no_other_repeat_is(bare):
 
 
 def test_likelihoods_come_in_one_piece(bare):
-    run = measure(bare, workload(*MIXED, output=1, task=Task.LOGLIKELIHOOD), repeats=1)[2]
+    sent = workload(*MIXED, output=1, task=Task.LOGLIKELIHOOD)
+    run = measure(bare, sent, repeats=1, check_outputs=True)[2]
     assert run.status is Status.OK, run.message
+    again = run.outputs.again
+    assert (again.prompts, run.outputs.tokens) == (len(MIXED), 8)
+    assert again.flipped_choices == len(again.different)
+    assert 0 <= again.mean_logprob_change <= again.largest_logprob_change < 1
     assert run.figures.itl_s is None
     assert tokens(run.figures) == pytest.approx(len(MIXED))
 
@@ -269,9 +274,12 @@ def test_a_key_that_is_missing_or_wrong(bare, key, says):
 
 
 def test_token_ids_beyond_the_vocabulary_are_refused_and_lower_ones_sent(with_tokenizer):
-    run = measure(with_tokenizer, workload(*MIXED), repeats=1)[2]
+    run = measure(with_tokenizer, workload(*MIXED), repeats=1, check_outputs=True)[2]
     assert (run.status, notes(run)) == (Status.OK, [])
     assert run.figures.prefix_hit_rate == 0
+    again = run.outputs.again
+    assert again.prompts == len(MIXED)
+    assert 0 <= again.mean_logprob_change <= again.largest_logprob_change < 1
 
 
 def test_real_texts_are_sent_as_text(with_tokenizer):

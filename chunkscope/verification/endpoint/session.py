@@ -341,7 +341,7 @@ class _Session:
         try:
             first, again = [await self._spoken(sample, again=again) for again in (False, True)]
         except RequestFailed as failure:
-            if failure.status is not Status.REFUSED:
+            if failure.code is None:  # it is gone
                 raise
             self._note(f"{NOT_COMPARED}: the server {failure.message}")
         except (NoLogprobsError, LookupError, TypeError, ValueError):
