@@ -1,11 +1,17 @@
 """`verify --endpoint --check-outputs`: the noise of a server, however it tells its answers."""
 
+from contextlib import suppress
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chunkscope.engine.choices import Task
+from chunkscope.verification.endpoint.session import EXPECTED
+from chunkscope.verification.endpoint.spoken import answer_in, score_in
 from chunkscope.verification.prompts import RealPrompts
 from tests.verification.odd_server import DONE, OddServer, chat_event, raw, says, streamed
 from tests.verification.test_endpoint import measure, notes, workload
@@ -137,6 +143,39 @@ def test_a_server_that_refuses_them_or_breaks_on_them_is_measured_all_the_same(s
     assert said.startswith(f"outputs were not compared: the server answered {status} ")
     assert said.endswith(": no logprobs here")
     assert run.outputs is None
+
+
+some = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 0) | st.sampled_from(["a", "5"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                (
+                    "logprobs",
+                    "content",
+                    "tokens",
+                    "token_logprobs",
+                    "top_logprobs",
+                    "token",
+                    "logprob",
+                )
+            )
+            | st.sampled_from(("prompt_logprobs", "5")),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(some, st.booleans())
+def test_whatever_a_choice_holds_it_is_numbers_or_a_failure_that_is_expected(choice, bare):
+    body = orjson.dumps({"choices": [choice if bare else {"logprobs": choice}]})
+    for read in (answer_in, lambda body: score_in(body, [5, 5], 1)):
+        with suppress(*EXPECTED):
+            read(body)
 
 
 def test_endings_are_made_of_ids_alone():

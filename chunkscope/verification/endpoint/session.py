@@ -52,6 +52,7 @@ WARM_UP_REQUESTS = 8
 WARM_UP_TOKENS = 16
 LATE_S = 0.1
 NOT_COMPARED = "outputs were not compared"
+EXPECTED = (NoLogprobsError, LookupError, TypeError, ValueError)  # of what is not as it should be
 _SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
 
 
@@ -344,7 +345,7 @@ class _Session:
             if failure.code is None:  # it is gone
                 raise
             self._note(f"{NOT_COMPARED}: the server {failure.message}")
-        except (NoLogprobsError, LookupError, TypeError, ValueError):
+        except EXPECTED:
             self._note(f"{NOT_COMPARED}: the server tells no log-probabilities")
         else:
             self.outputs = RunOutputs(tokens=sample.tokens, again=compared(first, again))
