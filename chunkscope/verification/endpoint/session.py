@@ -342,8 +342,7 @@ class _Session:
         try:
             first, again = [await self._spoken(sample, again=again) for again in (False, True)]
         except RequestFailed as failure:
-            if failure.code is None:  # it is gone
-                raise
+            # All is measured by now: that is not lost, whatever becomes of the server.
             self._note(f"{NOT_COMPARED}: the server {failure.message}")
         except EXPECTED:
             self._note(f"{NOT_COMPARED}: the server tells no log-probabilities")
