@@ -90,8 +90,8 @@ class Counting:
         self._odd_chars = 0  # that no fast engine was trusted with
         self._sample = RowSample()
         self._lock = threading.RLock()
-        self._one_at_a_time = threading.Lock()
-        self._gives_way = False  # to one that is loaded and takes over when it is ready
+        self._may_count = threading.Event()
+        self._may_count.set()
         self._has_counted = False
         self._engine: CountingEngine | None = None
         self._trusted: list[tuple[Loader, CountingEngine]] = []  # all that counted in this run
@@ -129,18 +129,10 @@ class Counting:
     def _asked(
         self, texts: list[str], ask: Callable[[CountingEngine, list[str]], list[T]]
     ) -> list[T]:
-        found: list[T] = []
-        # Engines use all cores for a list of texts, and one for a text: one that is being loaded
-        # then has its share of few cores.
-        while self._gives_way and len(found) < len(texts):
-            with self._one_at_a_time:
-                found += ask(self._current(), texts[len(found) : len(found) + 1])
+        self._may_count.wait()
         # An engine copies its texts and keeps all ids of a call: of a row cut into hundreds of
         # pieces, it gets some at a time.
-        if len(found) < len(texts) or not texts:
-            for some in _some_at_a_time(texts[len(found) :]):
-                found += ask(self._current(), some)
-        return found
+        return [one for some in _some_at_a_time(texts) for one in ask(self._current(), some)]
 
     def _current(self) -> CountingEngine:
         engine = self._engine or self.reference
@@ -169,7 +161,9 @@ class Counting:
             known = conformance.known(
                 self.compiled, QUICK_TO_COUNT.name, reference_name(self.compiled)
             )
-            self._gives_way = _CORES <= 2 and known is not None and known.agrees
+            if _CORES <= 2 and known is not None and known.agrees:
+                # On few cores it would be ready late: to wait for it takes the least time.
+                self._may_count.clear()
             # No daemon: native code that still loads when Python ends aborts the process.
             threading.Thread(target=self._take_over, daemon=False).start()
 
@@ -177,7 +171,7 @@ class Counting:
         try:
             self._choose((QUICK_TO_COUNT,))
         finally:
-            self._gives_way = False
+            self._may_count.set()
 
     def sample(self, texts: list[str]) -> None:
         """Remember some of the run's own texts for the check at the end, from all over it."""

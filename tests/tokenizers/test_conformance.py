@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -233,36 +234,34 @@ def test_word_pieces_are_counted_by_a_fast_engine_but_for_the_signs_of_later_yea
 
 
 @pytest.mark.usefixtures("few_strings")
-def test_while_the_quicker_engine_is_loaded_texts_are_counted_one_by_one(
+def test_on_few_cores_the_quicker_engine_is_waited_for(
     gpt2: Compiled, install: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = install(lambda _: False)
     better = Fake(lambda _: False, name=f"better than {fake.name}")
     monkeypatch.setattr(counting, "_LARGE_CHARS", 1)
     monkeypatch.setattr(counting, "_CORES", 2)
-    loaded, held = threading.Event(), better.load
+    may_load = threading.Event()
 
     def load(compiled: Compiled) -> CountingEngine:
-        assert loaded.wait(60)
-        return held(compiled)
+        assert may_load.wait(60)
+        return better.load(compiled)
 
-    monkeypatch.setattr(counting, "QUICK_TO_COUNT", Loader(better.name, "fake-engine", load))
-    loaded.set()
-    Counting(gpt2)._choose((counting.QUICK_TO_COUNT,))  # an earlier run that judged it
-    loaded.clear()
+    loader = Loader(better.name, "fake-engine", load)
+    monkeypatch.setattr(counting, "QUICK_TO_COUNT", loader)
+    may_load.set()
+    Counting(gpt2)._choose((loader,))  # an earlier run that judged it
+    may_load.clear()
     counter = Counting(gpt2)
     counter.expect(10_000_000, 10_000_000)
-    texts = ["one two", "three", "", "four five six"]
     fake.asked.clear()
-    assert counter.count(texts) == reference(gpt2).count(texts)
-    assert fake.asked == [[text] for text in texts]
-    loaded.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("Thread-"):
-            thread.join()
     better.asked.clear()
-    assert counter.count(texts) == reference(gpt2).count(texts)
-    assert better.asked == [texts]
+    texts = ["one two", "three", "", "four five six"]
+    with ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(counter.count, texts)
+        may_load.set()
+        assert counted.result(60) == reference(gpt2).count(texts)
+    assert (fake.asked, better.asked) == ([], [texts])
 
 
 # --- a sample of the run's own rows ---------------------------------------------------------
