@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.test_recommend import chunkscope
+from tests.conftest import REPOSITORY
 from tests.diagnosis.test_doctor import LOGS
 from tests.processes import started, wait_until
 
@@ -87,3 +89,22 @@ def test_an_artefact_that_cannot_be_written(tmp_path: Path) -> None:
     assert done.returncode in (2, 3)
     assert "Traceback" not in done.stderr
     shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def test_a_log_feeds_recommend_and_simulate(tmp_path: Path) -> None:
+    logs, profile = LOGS, REPOSITORY / "reports/example/profile.json"
+    words = ("--gpu", "h200", "--log", str(logs / "vllm-0.24-h200-eager.log"), "-o", "plan.json")
+    planned = chunkscope(
+        "recommend", str(profile), "--max-model-len", "32768", *words, cwd=tmp_path
+    )
+    assert planned.returncode == 0, planned.stderr
+    assert "measured: as vllm-0.24-h200-eager.log says" in planned.stdout
+    assert "a memory share of 0.92 is assumed" in planned.stderr
+    replay = str(logs / "vllm-0.32-cpu-replay.log")
+    run = chunkscope("simulate", "plan.json", "--log", replay, "-o", "sim.json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "12 requests came as vllm-0.32-cpu-replay.log says" in run.stderr
+    silent = str(logs / "vllm-0.24-h200-eager.log")
+    run = chunkscope("simulate", "plan.json", "--log", silent, cwd=tmp_path)
+    assert run.returncode == 3
+    assert "does not say when requests came" in run.stderr
