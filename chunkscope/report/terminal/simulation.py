@@ -202,8 +202,10 @@ def _show_sweep(simulation: Simulation, console: "Console") -> None:
     console.print()
     for line in _plot(simulation, min(console.width, 100)):
         console.print(Text(line))
-    console.print()
-    for line in sentences.overload(simulation, [letter(place) for place in range(len(runs))]):
+    names = [letter(place) for place in range(len(runs))]
+    if overloaded := tuple(sentences.overload(simulation, names)):
+        console.print()
+    for line in overloaded:
         console.print(Text(line))
 
 
