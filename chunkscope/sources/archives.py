@@ -66,7 +66,7 @@ def _zip_members(archive: Path, shown: str) -> Iterator[Member]:
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise InputError(f"{shown} is not a readable zip archive ({error})", hint=_HINT) from error
     for info in infos:
-        if not info.is_dir() and not _is_link(info):
+        if not info.filename.endswith("/") and not _is_link(info):  # it may have no name at all
             problem = "encrypted" if info.flag_bits & 1 else None
             yield Member(info.filename, info.file_size, None, problem)
 

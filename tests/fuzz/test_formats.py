@@ -130,6 +130,7 @@ PAST = {
     "x.eval": [GOOD["x.eval"][:cut] for cut in (1, 30, len(GOOD["x.eval"]) // 2, -1)],
     "x.jsonl": [b'{"question": NaN}\n', b'{"question": "\\ud800"}\n', b"[" * 5_000],
     "x.tar": [b"\0" * 2_000],
+    "x.zip": [b"\0.jsonl".join(GOOD["x.zip"].rsplit(b"x.jsonl", 1))],  # a member without a name
 }
 
 
