@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,8 @@ import orjson
 
 from chunkscope.artefacts.schema import SchemaError
 from chunkscope.errors import ChunkscopeError, InputError
+
+_OURS = re.compile(r"chunkscope/([a-z]+)/\d+")
 
 
 class CannotWriteError(InputError):
@@ -103,6 +106,9 @@ def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
                 f"{path} has schema {found}; this chunkscope reads version {version}",
                 hint=f"run `{made_by}` again with this version, or update chunkscope",
             )
+        if isinstance(found, str) and (other := _OURS.fullmatch(found)):
+            what = f"{path} is a {other[1]} file, not a {kind.partition('/')[2]} file"
+            raise InputError(what, hint=f"`{made_by}` writes one")
         raise _damaged(path, f"its schema is {found!r}, not {schema!r}", made_by)
     return document
 

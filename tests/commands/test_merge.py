@@ -115,7 +115,7 @@ def test_a_part_that_is_damaged_is_said(place: Path, tmp_path: Path) -> None:
     assert "is damaged" in refused(place, tmp_path, cut)
     profile = place / "reports" / "profile.json"
     chunkscope(place, "merge", *parts(place))
-    assert "its schema is 'chunkscope/profile/1'" in refused(place, tmp_path, profile)
+    assert "is a profile file, not a part file" in refused(place, tmp_path, profile)
 
 
 @pytest.mark.parametrize(

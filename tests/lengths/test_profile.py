@@ -190,7 +190,9 @@ def test_figures_must_follow_from_the_histogram(path: tuple[Any, ...], value: An
         pytest.param(b"[]", "its schema is None", id="a list"),
         pytest.param(b"{}", "its schema is None", id="no schema"),
         pytest.param(b'{"schema": "other/1"}', "its schema is 'other/1'", id="another artefact"),
-        pytest.param(b'{"schema": "chunkscope/plan/1"}', "its schema is", id="a plan"),
+        pytest.param(
+            b'{"schema": "chunkscope/plan/1"}', "is a plan file, not a profile", id="a plan"
+        ),
         pytest.param(
             b'{"schema": "chunkscope/profile/2"}', "has schema chunkscope/profile/2", id="newer"
         ),
