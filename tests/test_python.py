@@ -71,9 +71,8 @@ def test_a_task_said_as_a_word_is_that_task() -> None:
     ],
 )
 def test_an_unknown_word_is_an_error_that_lists_the_choices(word: str, choices: str) -> None:
-    with pytest.raises(UsageError, match=f"{word} is 'nonsense'") as caught:
+    with pytest.raises(UsageError, match=f"^{word} is 'nonsense', which is none of: {choices}$"):
         chunkscope.recommend(PROFILE, **{word: "nonsense"})
-    assert caught.value.hint == f"it can be one of: {choices}"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_an_unknown_word_is_an_error_that_lists_the_choices(word: str, choices: 
 def test_so_it_is_everywhere(ask: Any) -> None:
     with pytest.raises(UsageError) as caught:
         ask()
-    assert caught.value.hint
+    assert caught.value.hint or ", which is none of: " in caught.value.message
 
 
 def test_activation_is_the_decision_of_the_plan_for_the_same_prompts(tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def test_activation_is_the_decision_of_the_plan_for_the_same_prompts(tmp_path: P
     short = chunkscope.activation(chunkscope.analyze(tmp_path / "short.jsonl"))
     assert (short.mode, short.threshold) == ("off", None)
     assert "limit 1,000" in short.reason
-    with pytest.raises(ChunkscopeError, match="chunkscope/plan"):
+    with pytest.raises(ChunkscopeError, match="is a plan file, not a profile file"):
         chunkscope.activation(PLAN)
     with pytest.raises(ChunkscopeError, match=r"nowhere\.json"):
         chunkscope.activation(tmp_path / "nowhere.json")

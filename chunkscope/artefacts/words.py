@@ -27,7 +27,7 @@ def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None
     >>> one_of(Colour, "blue", "colour")
     Traceback (most recent call last):
     ...
-    chunkscope.errors.UsageError: colour is 'blue'
+    chunkscope.errors.UsageError: colour is 'blue', which is none of: red
     """
     if value is None or isinstance(value, kind):
         return value
@@ -35,7 +35,7 @@ def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None
         return kind(value)
     except ValueError:
         known = ", ".join(kind)
-        raise UsageError(f"{name} is {value!r}", hint=f"it can be one of: {known}") from None
+        raise UsageError(f"{name} is {value!r}, which is none of: {known}") from None
 
 
 def path_of(name: Name) -> Path:

@@ -96,7 +96,7 @@ def recommend(
     >>> recommend("reports/example/profile.json", objective="speed")
     Traceback (most recent call last):
     ...
-    chunkscope.errors.UsageError: objective is 'speed'
+    chunkscope.errors.UsageError: objective is 'speed', which is none of: throughput, latency
     """
     profile = Profile.given(profile)
     mode, objective = one_of(Mode, mode, "mode"), one_of(Objective, objective, "objective")
