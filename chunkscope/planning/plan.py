@@ -9,7 +9,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.notebook import html_table
 from chunkscope.artefacts.numbers import as_written
-from chunkscope.artefacts.schema import SchemaError, plain
+from chunkscope.artefacts.schema import Duration, SchemaError, plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.costs.gpus import Gpu
 from chunkscope.costs.memory import Memory
@@ -107,7 +107,7 @@ class Forecast:
     """The plan and vLLM's own setting, simulated on the same `requests`; None: it cannot run."""
 
     requests: int
-    makespan_s: float
+    makespan_s: Duration
     longest_gap_s: float | None
     default_makespan_s: float | None
     default_longest_gap_s: float | None

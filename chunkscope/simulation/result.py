@@ -9,7 +9,7 @@ from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.notebook import Bar, BarChart, html_table
 from chunkscope.artefacts.numbers import plural, seconds
-from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.schema import Duration, plain
 from chunkscope.costs.cost_model import CostModel
 from chunkscope.engine.choices import ChunkPolicy, SendOrder
 from chunkscope.engine.settings import EngineArgs
@@ -91,7 +91,7 @@ class SimulatedRun:
     same_as: tuple[str, ...] = ()  # other names for the same arguments
     args: EngineArgs
     policy: ChunkPolicy
-    makespan_s: float
+    makespan_s: Duration
     ttft_s: Spread
     itl_s: Spread | None
     e2e_s: Spread
