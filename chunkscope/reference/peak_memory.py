@@ -49,14 +49,14 @@ def _reset_resident() -> float | None:
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     try:
-        _CLEAR.write_text(_RESET_PEAK)
+        _CLEAR.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
         return None
     return _resident_gib("VmRSS")
 
 
 def _resident_gib(name: str) -> float | None:
-    for line in _STATUS.read_text().splitlines():
+    for line in _STATUS.read_text(encoding="ascii").splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024 / GIB
     return None
