@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -297,8 +298,9 @@ def vllm_python() -> str:
     return os.environ.get("CHUNKSCOPE_VLLM_PYTHON") or sys.executable
 
 
+@cache
 def version_in(python: str) -> str | None:
-    """The version of the vLLM that an interpreter has, without importing it."""
+    """The version of the vLLM that an interpreter has, without importing it; asked once."""
     # A CPU build may be a distribution of another name.
     program = (
         "from importlib.metadata import distributions as all\n"
