@@ -73,7 +73,9 @@ class EngineReport:
     symptoms: tuple[Symptom, ...]
 
     def seconds_of(self, bound: Bound) -> float:
-        return sum(phase.seconds for phase in self.phases if phase.bound is bound)
+        """Of several engines, as long as it was for each on average."""
+        engines = len({phase.engine for phase in self.phases}) or 1
+        return sum(phase.seconds for phase in self.phases if phase.bound is bound) / engines
 
     @property
     def peak_running(self) -> int:
@@ -101,7 +103,7 @@ class Diagnosis(Artefact):
     schema: ClassVar = "chunkscope/doctor/1"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
-    added_later: ClassVar = frozenset({"device", "unexplained"})
+    added_later: ClassVar = frozenset({"device", "unexplained", "deferred", "error"})
 
     engines: tuple[EngineReport, ...]
     lines: int

@@ -103,7 +103,11 @@ def put_together(
 
 
 def reports_of(log: EngineLog, source: str, beside: Beside = NOTHING) -> list[EngineReport]:
-    return [report_of(life, source, beside) for life in log.lives]
+    several = len({life.replica for life in log.lives}) > 1
+    return [
+        report_of(life, f"{source} ({life.replica})" if several else source, beside)
+        for life in log.lives
+    ]
 
 
 def report_of(
@@ -122,7 +126,7 @@ def report_of(
         default_budget=_own_budget(footprint),
         shareable=_shareable(beside.profile),
         longest_prompt=beside.profile.overall.max if beside.profile else None,
-        preemptions=reading.preemptions if reading else None,
+        preemptions=reading.preemptions if reading else life.preemptions,
         finished=reading.finished if reading else None,
     )
     rates = [w.hit_rate for w in life.windows if w.hit_rate is not None and not w.idle]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from chunkscope.engine.log.timeline import LogWindow
 
 FULL = 0.9  # of the KV cache: the next prompt may not find room
+_MUCH = 0.5  # of it: where less is used, a prompt that is not begun waits for something else
 _BURST = 16  # requests that came between two lines
 # Where nobody says how many may run, a crowd that stands at one of vLLM's own limits.
 _OWN_LIMITS = frozenset({128, 256, 512, 1_024})
@@ -80,12 +81,12 @@ def _single(windows: Iterable[LogWindow], max_num_seqs: int | None) -> Iterator[
 def _bound(window: LogWindow, came: int, max_num_seqs: int | None) -> tuple[Bound, bool]:
     if window.idle:
         return Bound.IDLE, False
-    if window.waiting:
-        at_limit = window.running == max_num_seqs or (
-            max_num_seqs is None and window.running in _OWN_LIMITS
-        )
-        # Where nothing at all was read, what waits found no room, however little is left.
-        blocked = not window.prompt_tokens_per_s and not at_limit
+    if window.waiting > window.deferred:
+        each = window.running / window.engines
+        at_limit = each == max_num_seqs or (max_num_seqs is None and each in _OWN_LIMITS)
+        # Where nothing at all was read, what waits found no room, however little is left. (vLLM
+        # counts a prompt when it has been read: a long one is nothing for a while, too.)
+        blocked = not window.prompt_tokens_per_s and not at_limit and window.kv_use >= _MUCH
         if window.kv_use >= FULL or blocked:
             return Bound.KV, False
         return (Bound.SEQS if at_limit else Bound.PREFILL), False

@@ -7,7 +7,7 @@ notes on vLLM (LOGS, VLLM) unless they say otherwise.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from chunkscope.artefacts.numbers import share
+from chunkscope.artefacts.numbers import plural, share
 from chunkscope.diagnosis.diagnosis import Symptom
 from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
 from chunkscope.engine.flags import NEWEST, OLDEST, Version
@@ -88,7 +88,7 @@ _CHANGES = {
     "tokens are memory that vLLM does not set aside",
     Trouble.OOM_START: f"lower {_BUDGET} or {_SHARE}",
     Trouble.OOM_RUNNING: f"lower {_SHARE}: a step took more than vLLM had set aside",
-    Trouble.DIED: "read the log from this line backwards: its first error is the cause",
+    Trouble.DIED: "read the log around this line: the first error of its traceback is the cause",
 }
 _UNITS = {"longest": "tokens", "requests": "requests"}
 _WORDS = {
@@ -107,9 +107,12 @@ def _ended(patient: Patient) -> Symptom | None:
     if trouble is None:
         return None
     evidence = [
-        f"{_WORDS[name]}: {value:,g} {_UNITS.get(name, 'GiB')}"
+        f"{_WORDS[name]}: "
+        + (f"{value:,g} {_UNITS[name]}" if name in _UNITS else f"{value:,.2f} GiB")
         for name, value in trouble.figures.items()
     ]
+    if trouble.error:
+        evidence.append(f"it ended with {trouble.error}")
     title = trouble.kind.value
     return _symptom("ended", title, evidence, (trouble.line,), _CHANGES[trouble.kind], 1.0)
 
@@ -121,16 +124,15 @@ def _refused(patient: Patient) -> Symptom | None:
     refused = patient.life.refused
     if refused is None or not refused.count:
         return None
+    limit = f"the limit is {refused.limit:,}"
+    longest = f"the longest has {refused.longest:,} tokens, " if refused.longest else ""
     return _symptom(
         "refused-prompts",
         "prompts were refused for their length: their samples are missing from the scores",
-        [
-            f"{refused.count:,} lines say so",
-            f"the longest has {refused.longest:,} tokens, the limit is {refused.limit:,}",
-        ],
+        [f"{plural(refused.count, 'line says', 'lines say')} so", longest + limit],
         (refused.first_line,),
-        f"raise {_CONTEXT} above {refused.longest:,} tokens and the answer, if the model "
-        "allows it; else cut the prompts where you choose to",
+        f"raise {_CONTEXT} above {max(refused.longest, refused.limit):,} tokens and the answer, "
+        "if the model allows it; else cut the prompts where you choose to",
         0.95,
     )
 
@@ -140,7 +142,8 @@ def _bad_requests(patient: Patient) -> Symptom | None:
     refused, longest = patient.life.refused, patient.longest_prompt
     if refused is None or refused.unexplained <= refused.count:
         return None
-    evidence, limit = [f"{refused.unexplained:,} answers 400"], patient.life.facts.max_model_len
+    evidence = [plural(refused.unexplained, "answer 400", "answers 400")]
+    limit = patient.life.facts.max_model_len
     if longest is not None and limit is not None and longest >= limit:
         evidence.append(f"the longest prompt has {longest:,} tokens, the limit is {limit:,}")
     return _symptom(
@@ -187,8 +190,11 @@ def _lines_of(found: list[LoadPhase]) -> tuple[int, ...]:
     return tuple(sorted(line for p in longest for line in {p.first_line, p.last_line}))
 
 
-def _time(found: list[LoadPhase], part: float) -> str:
-    return f"{sum(p.seconds for p in found):,.0f} s, {share(part)} of the busy time"
+def _time(patient: Patient, found: list[LoadPhase]) -> str:
+    """Of several engines, as long as it was for each on average."""
+    engines = len({phase.engine for phase in patient.phases})
+    seconds, part = sum(p.seconds for p in found), patient.share_of(found[0].bound)
+    return f"{seconds / engines:,.0f} s, {share(part)} of the busy time"
 
 
 def _kv_bound(patient: Patient) -> Symptom | None:
@@ -199,7 +205,7 @@ def _kv_bound(patient: Patient) -> Symptom | None:
         "kv-bound",
         "the KV cache was full while requests waited",
         [
-            _time(found, part),
+            _time(patient, found),
             f"KV cache up to {share(max(p.kv_use for p in found))}, "
             f"up to {max(p.waiting for p in found):,} waiting",
         ],
@@ -219,7 +225,7 @@ def _seqs_bound(patient: Patient) -> Symptom | None:
         "max-num-seqs",
         "as many requests ran as max_num_seqs allows, others waited, and the KV cache had room",
         [
-            _time(found, part),
+            _time(patient, found),
             f"{running:,} running, up to {max(p.waiting for p in found):,} waiting, KV cache up to "
             f"{share(max(p.kv_use for p in found))}",
         ],
@@ -233,8 +239,12 @@ def _queue_bound(patient: Patient) -> Symptom | None:
     if (in_phase := _in_phase(patient, Bound.PREFILL)) is None:
         return None
     part, found = in_phase
-    rate = max(p.prompt_tokens_per_s for p in found)
-    evidence = [_time(found, part), f"{rate:,.0f} prompt tokens/s at best"]
+    rate = max(
+        w.prompt_tokens_per_s
+        for w in patient.life.windows
+        if any(p.engine == w.engine and p.first_line <= w.line <= p.last_line for p in found)
+    )
+    evidence = [_time(patient, found), f"{rate:,.0f} prompt tokens/s at best"]
     if waiting := max(p.waiting for p in found):
         evidence.append(f"up to {waiting:,} waiting, KV cache up to {share(found[0].kv_use)}")
     if any(p.burst for p in found):
@@ -259,12 +269,14 @@ def _client_bound(patient: Patient) -> Symptom | None:
     use = sum(p.kv_use * p.seconds for p in found) / seconds
     if use >= FULL / 2:
         return None  # a cache half full leaves little to gain from more requests
+    deferred = max(p.waiting for p in found)
+    waited = f"{deferred:,} waiting for something else than room" if deferred else "none waiting"
     return _symptom(
         "client-bound",
         "nothing waited and the KV cache was nearly empty: the client sent too little",
         [
-            _time(found, part),
-            f"{max(p.running for p in found):,} running at most, none waiting, KV cache "
+            _time(patient, found),
+            f"{max(p.running for p in found):,} running at most, {waited}, KV cache "
             f"{share(use)} on average",
         ],
         _lines_of(found),
@@ -302,7 +314,7 @@ def _preempted(patient: Patient) -> Symptom | None:
         "preemptions",
         "requests were preempted and read their prompts again",
         [f"{count:,} preemptions" + (f", {requests:,} requests" if requests else "")],
-        (),
+        patient.line("preemptions"),
         f"lower {_SEQS} so that fewer share the KV cache, or give it more room",
         count / (requests or count),
     )
@@ -390,7 +402,7 @@ RULES = (
     Rule(name="queue-bound", source="LOGS: periodic lines", check=_queue_bound),
     Rule(name="client-bound", source="LOGS: periodic lines", check=_client_bound),
     Rule(name="prefill-bound", source="LOGS: per step", check=_starved, since=(0, 14, 0)),
-    Rule(name="preemptions", source="vllm:num_preemptions_total", check=_preempted),
+    Rule(name="preemptions", source="num_preemptions_total; LOGS: preemption", check=_preempted),
     Rule(name="hit-rate", source="LOGS: periodic lines; the profile", check=_hit_rate),
     Rule(name="small-budget", source="VLLM: defaults by version", check=_budget),
     Rule(name="eager", source="LOGS: engine configuration", check=_eager),

@@ -39,8 +39,6 @@ def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
     wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
     with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:
         start = stream.peek(1 << 16)
-        if b"\0" in start:
-            raise InputError(f"{shown} is no log: it is binary")
         notes = _fed(stream, reader)
     if not reader.understood:
         raise _no_log(shown, start, reader)
@@ -63,6 +61,8 @@ def _fed(stream: ByteStream, reader: LogReader) -> tuple[str, ...]:
 
 
 def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:
+    if b"\0" in start:  # a few may be in a log: copytruncate leaves them at its start
+        return InputError(f"{shown} is no log: it is binary")
     if not reader.lines:
         return InputError(f"{shown} is empty")
     other = next((n for n, words in _OTHERS.items() if any(w in start for w in words)), None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 from chunkscope.artefacts.numbers import as_written, share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
@@ -17,7 +18,7 @@ _INFLATED_UNTIL = (0, 26, 999)
 
 def heading(engine: EngineReport, place: int, of: int) -> str:
     facts = engine.facts
-    which = f"engine {place} of {of}, " if of > 1 else ""
+    which = f"engine {place} of {of} in {Path(engine.source).name}, " if of > 1 else ""
     lines = f" (lines {engine.first_line:,} to {engine.last_line:,})" if engine.last_line else ""
     model = facts.model or "a model that it does not name"
     several = f", {engine.engines} engines" if engine.engines > 1 else ""
@@ -155,7 +156,7 @@ def sparkline(values: list[float], most: float, width: int) -> str:
 def told(symptom: Symptom) -> str:
     lines = ", ".join(f"{line:,}" for line in symptom.lines)
     where = f" (line{'s' if len(symptom.lines) > 1 else ''} {lines})" if symptom.lines else ""
-    return f"{'; '.join(symptom.evidence)}{where}"
+    return f"{'; '.join(symptom.evidence)}{where}".lstrip()
 
 
 def answer(diagnosis: Diagnosis) -> str:

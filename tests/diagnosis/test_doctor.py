@@ -88,7 +88,7 @@ def test_a_kv_cache_that_is_full(version: str) -> None:
 def test_a_server_that_lets_few_run_and_is_told_to_stop() -> None:
     """Its last lines tell of an engine that is dead: it was ended."""
     (engine,) = doctor(LOGS / "vllm-0.28-cpu-max-num-seqs.log").engines
-    assert rules(engine) == ["max-num-seqs", "eager", "client-bound"]
+    assert rules(engine) == ["max-num-seqs", "eager", "client-bound", "queue-bound"]
     assert "4 running, up to 36 waiting" in engine.symptoms[0].evidence[1]
     assert engine.trouble is None
 
@@ -174,6 +174,34 @@ def test_max_num_seqs() -> None:
     assert rules(found) == ["max-num-seqs"]
     assert "32 running, up to 9 waiting" in found.symptoms[0].evidence[1]
     assert rules(report(BEGUN, *[line.replace("32", "256") for line in full])) == ["max-num-seqs"]
+
+
+@pytest.mark.parametrize(
+    ("between", "kv", "expected"),
+    [
+        (", Deferred: 3 reqs", 0.5, "client-bound"),  # they wait for KV from elsewhere
+        ("", 12.0, "queue-bound"),  # one long prompt is read; it counts when it is done
+        ("", 60.0, "kv-bound"),
+    ],
+)
+def test_what_waits_beside_an_empty_kv_cache_does_not_wait_for_room(between, kv, expected) -> None:
+    lines = [
+        periodic(f"10-23 10:00:{second}0", prompt=0.0, running=2, waiting=3, kv=kv).replace(
+            "3 reqs,", f"3 reqs{between},"
+        )
+        for second in range(4)
+    ]
+    assert rules(report(*lines)) == [expected]
+
+
+def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
+    one = [periodic(f"10-23 10:00:{second}0") for second in range(4)]
+    both = [line for each in one for line in (each, each.replace("Engine 000", "Engine 001"))]
+    found = report(*both)
+    assert (found.busy_s, found.seconds_of(Bound.CLIENT)) == (40.0, 40.0)
+    assert found.symptoms[0].evidence[0] == "40 s, 100 % of the busy time"
+    added = [line.replace("Engine 000", "8 Engines Aggregated") for line in one]
+    assert report(*added).engines == 8
 
 
 def test_a_small_budget_counts_only_where_prompts_waited() -> None:

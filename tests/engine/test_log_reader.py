@@ -23,8 +23,13 @@ PERIODIC = (
 )
 
 
-def stamped(text: str, when: str = "10-23 10:51:24", process: str = "(EngineCore pid=7) ") -> str:
-    return f"{process}INFO {when} [core.py:77] {text}"
+def stamped(
+    text: str,
+    when: str = "10-23 10:51:24",
+    process: str = "(EngineCore pid=7) ",
+    level: str = "INFO",
+) -> str:
+    return f"{process}{level} {when} [core.py:77] {text}"
 
 
 def periodic(
@@ -166,6 +171,29 @@ def test_lines_that_never_end_are_cut() -> None:
     assert list(blocks([b"one\ntw", b"o", b"\nthree"])) == [b"one\n", b"two\n", b"three\n"]
 
 
+COLOURED = (
+    "\x1b[0;36m(EngineCore pid=7)\x1b[0m \x1b[32mINFO\x1b[0m \x1b[90m10-23 10:51:24\x1b[0m "
+    "\x1b[90m[core.py:77]\x1b[0m unheard of"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        COLOURED,
+        "[pod/vllm-7d9f/vllm] " + stamped("unheard of"),
+        "2026-06-09 14:01:54.604 [Info] (Process) " + stamped("unheard of"),
+        stamped("unheard of", level="WARNING"),
+        json.dumps({"log": stamped("unheard of") + "\n", "stream": "stderr"}),
+    ],
+    ids=["coloured", "kubectl --prefix", "a wrapper's level", "a warning", "docker's JSON"],
+)
+def test_what_is_not_understood_is_counted_whatever_is_put_before_it(line: str) -> None:
+    """It was counted in plain lines of INFO and DEBUG only."""
+    for lines in ([line] * 5, ["an application's line", *[line] * 5]):
+        assert reading(*lines).unknown == {"core.py:77": 5}
+
+
 # -- several engines, and restarts ---------------------------------------------------------------
 
 
@@ -174,6 +202,14 @@ def test_a_restart_is_a_life_of_its_own() -> None:
     log = reading(start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens"))
     assert [life.facts.kv_cache_tokens for life in log.lives] == [None, 8]
     assert [life.first_line for life in log.lives] == [1, 3]
+
+
+def test_a_log_that_begins_in_the_middle_and_is_begun_anew() -> None:
+    """As a log that was rotated: nothing tells how the first was started."""
+    start = stamped(START.format(version="0.24.0"))
+    first, other = reading(periodic("10-23 10:52:00"), start, LINE).lives
+    assert (first.facts.version, len(first.windows)) == (None, 1)
+    assert (other.facts.version, other.windows, other.first_line) == ("0.24.0", (), 2)
 
 
 def test_engines_that_start_together_are_one_life() -> None:
@@ -185,6 +221,33 @@ def test_engines_that_start_together_are_one_life() -> None:
     (life,) = reading(*starts, *lines).lives
     assert life.engines == 2
     assert {window.engine for window in life.windows} == {"000", "001"}
+
+
+@pytest.mark.parametrize("prefix", ["vllm-{}  | ", "[pod/vllm-{}/server] "])
+def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: str) -> None:
+    """As `docker compose logs` and `kubectl logs --prefix` mix them."""
+    first, other = prefix.format(1), prefix.format(2)
+    refused = 'INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/1.1" 400 Bad Request'
+    lives = reading(
+        first + stamped(START.format(version="0.24.0")),
+        *(
+            line
+            for at in range(3)
+            for line in (
+                first + periodic(f"10-23 10:52:{at}0", prompt=10.0),
+                other + periodic(f"10-23 10:52:{at}0", prompt=30.0),
+            )
+        ),
+        other + stamped(START.format(version="0.24.1")),  # it is started anew, the first goes on
+        first + periodic("10-23 10:52:30", prompt=10.0),
+        first + refused,
+    ).lives
+    assert [(life.facts.version, life.prompt_tokens, life.busy_s) for life in lives] == [
+        ("0.24.0", 400.0, 40.0),
+        (None, 900.0, 30.0),
+        ("0.24.1", 0.0, 0.0),
+    ]
+    assert [life.refused is not None for life in lives] == [True, False, False]
 
 
 def test_aggregated_engines_are_read() -> None:
@@ -297,15 +360,66 @@ def test_the_first_cause_of_an_end_is_found(kind: Trouble, text: str, figures: d
     assert life.trouble.figures == pytest.approx(figures)
 
 
+def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> None:
+    """As tracebacks of 0.11 to 0.32 have them."""
+    (life,) = reading(
+        stamped(START.format(version="0.24.0")),
+        stamped("EngineCore failed to start.", level="ERROR"),
+        stamped(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.74 GiB. GPU 0 has a "
+            "total capacity of 23.57 GiB of which 512.00 MiB is free.",
+            level="ERROR",
+        ),
+        stamped(TROUBLES[3][1], level="ERROR"),
+    ).lives
+    assert life.trouble is not None
+    assert (life.trouble.kind, life.trouble.line) == (Trouble.OOM_SAMPLER, 4)
+    assert life.trouble.figures == {"asked_gib": 1.74, "left_gib": 0.5, "requests": 1_024}
+
+
+DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
+DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "at"),
+    [
+        (["EngineCore failed to start.", "Traceback (most recent call last):", DIED, DEAD],
+         "AcceleratorError", 5),
+        (["pydantic_core.ValidationError: 1 validation error for VllmConfig",
+          "  Value error, max_num_batched_tokens (64) must be"], "ValidationError", 3),
+        ([DEAD], None, 3),
+    ],
+    ids=["its traceback follows", "it never began", "no more is left of the log"],
+)  # fmt: skip
+def test_an_engine_that_died_of_something_else(lines: list[str], error: str, at: int) -> None:
+    """Its kind of error is named, and nothing else of its text."""
+    args = stamped("non-default args: {'max_num_seqs': 8}")
+    text = [stamped(line, level="ERROR") for line in lines]
+    (life,) = reading(args, stamped("Using max model len 64"), *text).lives
+    assert life.trouble is not None
+    assert (life.trouble.kind, life.trouble.error, life.trouble.line) == (Trouble.DIED, error, at)
+
+
+def test_errors_that_ended_nothing() -> None:
+    """A start goes on after it; an engine that is ended is missed by its server."""
+    harmless = stamped("ValueError: no chat template", level="ERROR")
+    stopped = stamped("[shutdown] MPClient: complete")
+    (going_on,) = reading(stamped("Using max model len 64"), harmless, LINE).lives
+    (ended,) = reading(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD)).lives
+    assert going_on.trouble is ended.trouble is None
+
+
 def test_out_of_memory_while_serving_and_in_prompt_logprobs() -> None:
     oom = stamped(TROUBLES[4][1])
     (serving,) = reading(periodic("10-23 10:52:00"), oom).lives
-    frame = stamped('  File "gpu_model_runner.py", line 9, in _get_prompt_logprobs_dict')
-    (scoring,) = reading(periodic("10-23 10:52:00"), frame, stamped("    x = y"), oom).lives
     assert serving.trouble is not None
     assert serving.trouble.kind is Trouble.OOM_RUNNING
-    assert scoring.trouble is not None
-    assert scoring.trouble.kind is Trouble.OOM_LOGPROBS
+    for name in ("_get_prompt_logprobs_dict", "compute_prompt_logprobs_with_chunking"):
+        frame = stamped(f'  File "a.py", line 9, in {name}')  # of either model runner
+        (scoring,) = reading(periodic("10-23 10:52:00"), frame, stamped("    x = y"), oom).lives
+        assert scoring.trouble is not None
+        assert scoring.trouble.kind is Trouble.OOM_LOGPROBS
 
 
 REFUSED = [
@@ -314,6 +428,12 @@ REFUSED = [
     "and your prompt contains at least 2100 input tokens, for a total of",
     "This model's maximum context length is 2048 tokens. However, your prompt contains 2100 input "
     "tokens, which exceeds this limit even without any output tokens",
+    "This model's maximum context length is 2048 tokens. However, your request has 2100 input "
+    "tokens. Please reduce the length of the input messages.",
+    "This model's maximum context length is 2048 tokens. However, you requested 2200 tokens (2100 "
+    "in the messages, 100 in the completion).",
+    "'max_tokens' or 'max_completion_tokens' is too large: 900. This model's maximum context "
+    "length is 2048 tokens and your request has 2100 input tokens (900 > 2048 - 2100).",
 ]
 
 
@@ -322,6 +442,25 @@ def test_refused_prompts_are_counted(text: str) -> None:
     (life,) = reading(stamped(text), stamped(text)).lives
     assert life.refused is not None
     assert (life.refused.count, life.refused.longest, life.refused.limit) == (2, 2_100, 2_048)
+
+
+def test_a_refused_text_of_which_no_tokens_are_told() -> None:
+    text = (
+        "This model's maximum context length is 2048 tokens. However, you requested 8 output "
+        "tokens and your prompt contains 99999 characters (more than 81600 characters, which is "
+        "the upper bound for 2040 input tokens)."
+    )
+    (life,) = reading(stamped(text)).lives
+    assert life.refused is not None
+    assert (life.refused.count, life.refused.longest, life.refused.limit) == (1, 0, 2_048)
+
+
+@pytest.mark.parametrize("http", ["1.0", "1.1"])  # nginx speaks 1.0 to what is behind it
+def test_bad_requests_behind_a_proxy(http: str) -> None:
+    line = f'(APIServer pid=1) INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/{http}" 400 Bad'
+    (life,) = reading(periodic("10-23 10:52:00"), f"{line} Request").lives
+    assert life.refused is not None
+    assert life.refused.unexplained == 1
 
 
 # -- what must not get out -----------------------------------------------------------------------
@@ -333,6 +472,8 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
         stamped(f"non-default args: {{'api_key': ['{secret}'], 'max_num_seqs': 8, 'model': "
                 f"'{secret} x(y)', 'hf_token': '{secret}'}}"),
         stamped(f"Received request cmpl-1: prompt: '{secret} GPU KV cache size: 5 tokens', params"),
+        stamped(f"Request cmpl-1 details: prompt: '{secret} GPU KV cache size: 5 tokens', "
+                "prompt_token_ids: None", level="DEBUG"),
         stamped(f"something unheard of {secret}"),
         stamped(START.format(version="0.24.0")),
     )  # fmt: skip
@@ -361,6 +502,32 @@ def test_a_real_log_of_0_24(shared: Path) -> None:
     zipped = LogReader()
     zipped.feed(gzip.decompress(gzip.compress(path.read_bytes())))
     assert zipped.reading() == reader.reading()
+
+
+def test_the_old_engine_of_0_10_2() -> None:
+    """It counts those that are pending, and logs preemptions."""
+    (life,) = reading(
+        stamped(START.format(version="0.10.2").replace("V1", "V0")),
+        stamped(
+            "Avg prompt throughput: 20.0 tokens/s, Avg generation throughput: 1.0 tokens/s, "
+            "Running: 3 reqs, Swapped: 0 reqs, Pending: 7 reqs, GPU KV cache usage: 98.8%, CPU KV "
+            "cache usage: 0.0%."
+        ),
+        stamped(
+            "Sequence group cmpl-9 is preempted by PreemptionMode.RECOMPUTE mode because there is "
+            "not enough KV cache space. total_num_cumulative_preemption=51",
+            level="WARNING",
+        ),
+    ).lives
+    assert (life.facts.version, life.windows[0].waiting, life.windows[0].kv_use) == (
+        "0.10.2", 7, pytest.approx(0.988),
+    )  # fmt: skip
+    assert (life.preemptions, life.said_at["preemptions"]) == (51, 3)
+
+
+def test_the_context_is_what_auto_fit_made_of_it() -> None:
+    text = "Auto-fit max_model_len: reduced from 131072 to 40960 to fit in available GPU memory"
+    assert facts(stamped("Using max model len 131072"), stamped(text)).max_model_len == 40_960
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from chunkscope.engine.log.trouble import CONSEQUENCES
+
 # What an engine does before it is ready, by the last line that tells. Bars end in a return.
 STARTING = {
     "loading weights": re.compile(
@@ -47,8 +49,6 @@ REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedEr
 ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)): (.+)$")
 # pydantic puts the sentence on its second line, and its own remarks behind it.
 VALUE_ERROR = re.compile(r"Value error, (.+?)(?: \[type=|$)", re.MULTILINE)
-# What the parent process raises when a child of its died: true, and no cause.
-CONSEQUENCES = ("Engine core initialization failed", "EngineDeadError", "EngineCore encountered")
 
 
 def doing_in(log: str) -> str | None:

@@ -17,6 +17,8 @@ _STAMP = re.compile(
     r"([A-Z]{4,8}) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? "
     r"\[([\w./\\-]+:\d+)\] ?"
 )
+# What `docker compose logs` and `kubectl logs --prefix` put before the lines of each server.
+_REPLICA = re.compile(r"\[pod/([\w./-]{1,120})\] |([\w.-]{1,80}) +\| ")
 _PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=(\d+))?\) ?$")
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
@@ -36,6 +38,7 @@ class LogLine(NamedTuple):
     pid: str = ""
     level: str = ""
     place: str = ""  # "core.py:114"
+    replica: str = ""  # which server of several wrote it, where a collector says so
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -64,9 +67,12 @@ def peeled(raw: bytes, number: int) -> LogLine:
         text, when = found
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
+    server = _REPLICA.match(text)
+    replica = (server[1] or server[2]) if server else ""
     stamp = _STAMP.search(text)
     if stamp is None:
-        return LogLine(number=number, text=text, at=_iso(when or text[:64]))
+        at = _iso(when or text[:64])
+        return LogLine(number=number, text=text, at=at, replica=replica)
     level, month, day, hour, minute, second, place = stamp.groups()
     begin = stamp.start()
     process = _PROCESS.search(text[:begin]) if ")" in text[max(0, begin - 2) : begin] else None
@@ -78,6 +84,7 @@ def peeled(raw: bytes, number: int) -> LogLine:
         pid=process[2] or "" if process else "",
         level=level,
         place=place,
+        replica=replica,
     )
 
 

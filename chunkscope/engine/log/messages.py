@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from chunkscope.engine.flags import NEWEST, OLDEST, Version
+from chunkscope.engine.log import trouble
 
 ALWAYS = (OLDEST, NEWEST)
 
@@ -33,6 +34,7 @@ STEP = "step"
 REFUSED_PROMPT = "refused_prompt"
 STARTED = "started"
 ARGUMENTS = "arguments"
+PREEMPTED = "preempted"
 
 _GIB = r"[\d.]+"
 MESSAGES = (
@@ -41,8 +43,10 @@ MESSAGES = (
         signs=("Avg prompt throughput: ",),
         pattern=r"Avg prompt throughput: (?P<prompt_tokens_per_s>[\d.]+) tokens/s, "
         r"Avg generation throughput: (?P<output_tokens_per_s>[\d.]+) tokens/s, "
-        r"Running: (?P<running>\d+) reqs, Waiting: (?P<waiting>\d+) reqs"
-        r"(?:, Preemptions: (?P<preemptions>\d+))?.*?"
+        r"Running: (?P<running>\d+) reqs, "
+        r"(?:Swapped: \d+ reqs, Pending|Waiting): (?P<waiting>\d+) reqs"
+        r"(?:, Preemptions: (?P<preemptions>\d+))?"
+        r"(?:, Deferred: (?P<deferred>\d+) reqs)?.*?"
         r"KV cache usage: (?P<kv_use>[\d.]+)%"
         r"(?:, Prefix cache hit rate: (?P<hit_rate>[\d.]+)%)?",
     ),
@@ -56,7 +60,7 @@ MESSAGES = (
     ),
     Message(
         name=STARTED,
-        signs=("Initializing a V1 LLM engine",),
+        signs=("Initializing a V1 LLM engine", "Initializing a V0 LLM engine"),
         pattern=r"engine \(v(?P<version>[^)\s]+)\) with config: (?P<config>.*)",
     ),
     Message(name=ARGUMENTS, signs=("non-default args: ",), pattern=r"args: (?P<arguments>.*)"),
@@ -155,40 +159,41 @@ MESSAGES = (
         versions=((0, 26, 0), NEWEST),
     ),
     Message(
+        name=PREEMPTED,
+        signs=("total_num_cumulative_preemption=",),
+        pattern=r"cumulative_preemption=(?P<preemptions>\d+)",
+        versions=(OLDEST, (0, 10, 2)),  # of the V0 engine; V1 logs none
+    ),
+    Message(
         name=REFUSED_PROMPT,
         signs=(
             "decoder prompt (length",
             "maximum context length is ",
         ),
+        # 0.10 to 0.17 say "you requested T tokens (N in the messages, ...)" or "your request has N
+        # input tokens"; of a text that no tokenizer could make short enough no tokens are told.
         pattern=r"prompt \(length (?P<length>\d+)\).*?maximum model length of (?P<limit>\d+)"
-        r"|context length is (?P<limit_>\d+) tokens.*?"
-        r"(?:prompt contains (?:at least )?(?P<length_>\d+) input tokens"
-        r"|requested (?P<length__>\d+) tokens)",
+        r"|context length is (?P<limit_>\d+) tokens"
+        r"(?:.*?(?:prompt contains (?:at least )?|request has |tokens \()(?P<length_>\d+) "
+        r"in(?:put tokens| the ))?",
     ),
 )
 BY_NAME = {message.name: message for message in MESSAGES}
 _COMPILED = {message.name: re.compile(message.pattern) for message in MESSAGES}
 _ENGINE = re.compile(r"(?:Engine (\d+): |(\d+) Engines Aggregated: )$")
-TROUBLE = "trouble"  # lines for `trouble.py`, which wants them whole
-_TROUBLE_SIGNS = (
-    "ut of memory",
-    "OutOfMemoryError",
-    "No available memory for the cache blocks",
-    "To serve at least one request with the model",
-    "is less than desired GPU memory utilization",
-    "EngineCore failed to start",
-    "EngineCore encountered a fatal error",
-    "_get_prompt_logprobs_dict",
-    "compute_logprobs",
-    "warming up sampler",
-)
+# Lines for `trouble.py`, which wants them whole; an error says little before an engine is known.
+TROUBLE, ERROR = "trouble", "error"
 # Of a line with several, the first counts.
 SIGNS = tuple(
     (sign.encode(), name)
-    for name, signs in [*((m.name, m.signs) for m in MESSAGES), (TROUBLE, _TROUBLE_SIGNS)]
+    for name, signs in [
+        *((m.name, m.signs) for m in MESSAGES),
+        (TROUBLE, trouble.SIGNS),
+        (ERROR, ("Error: ", trouble.STOPPING)),
+    ]
     for sign in signs
 )
-KNOWN = frozenset({*BY_NAME, TROUBLE})
+KNOWN = frozenset({*BY_NAME, TROUBLE, ERROR})
 
 
 def engine_of(text: str) -> str:

@@ -18,14 +18,13 @@ from chunkscope.engine.log.timeline import LogWindow, Timeline
 from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts, TroubleReader
 
 # Many, and of clients: what they hold is not looked at, but for what the server would not take.
-ACCESS, BAD_REQUEST = b"HTTP/1.1", b"400 Bad Request"
+ACCESS, BAD_REQUEST = b"HTTP/1.", b"400 Bad Request"
 RECEIVED, ADDED = b"Received request ", b"Added request "
-GENERATED = b"Generated response "
+GENERATED, DETAILS = b"Generated response ", b" details: prompt: "
 _HEAD = 400  # bytes of a line, in which its time is
-_STAMPED = (b"INFO ", b"DEBUG ")
 _STAMPED_BY, _NAMED, _MOST_PLACES = b".py:", re.compile(rb"[\w./\\-]{1,80}\.py:\d+"), 5_000
+_OF_LITTLE_WEIGHT = ("INFO", "DEBUG")
 _ENOUGH = 3  # so often a place said nothing that is understood: it will not the next time
-_OF_EACH_REQUEST = -1  # such a place is left alone
 _OF_REQUESTS = ((RECEIVED, ""), (ADDED, ""))
 
 
@@ -47,6 +46,8 @@ class EngineLife:
     steps: StepTally | None
     refused: RefusedPrompts | None
     trouble: LoggedTrouble | None
+    preemptions: int | None = None  # where it logs them
+    replica: str = ""  # which server of several, where a collector says so
     arrivals: LoggedArrivals | None = None  # where they were asked for
 
 
@@ -62,6 +63,7 @@ class EngineLog:
 class _Life:
     first_line: int
     began_s: float | None
+    replica: str
     facts: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
     said_at: dict[str, int] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class _Life:
     refused: RefusedPrompts = field(default_factory=RefusedPrompts)
     trouble: TroubleReader = field(default_factory=TroubleReader)
     arrivals: ArrivalReader = field(default_factory=ArrivalReader)
+    preemptions: int | None = None
     last_line: int = 0
 
     @property
@@ -87,6 +90,10 @@ class _Life:
             self.facts[name] = value
             self.said_at[name] = line
 
+    def preempted(self, times: int, line: int) -> None:
+        self.preemptions = times
+        self.said_at["preemptions"] = line
+
     def closed(self) -> EngineLife:
         timelines = self.timelines.values()
         windows = sorted((w for t in timelines for w in t.windows), key=lambda w: w.end_s)
@@ -101,10 +108,12 @@ class _Life:
             prompt_tokens=sum(t.prompt_tokens for t in timelines),
             output_tokens=sum(t.output_tokens for t in timelines),
             busy_s=max((t.seconds for t in timelines), default=0.0),
-            engines=max(1, len(timelines), len(self.started)),
+            engines=max(1, len(timelines), len(self.started), *(w.engines for w in windows)),
             steps=self.steps if self.steps.steps else None,
             refused=self.refused if self.refused.first_line else None,
-            trouble=self.trouble.found,
+            trouble=self.trouble.ended(ready=self.ready, last_line=self.last_line),
+            preemptions=self.preemptions,
+            replica=self.replica,
             arrivals=self.arrivals.found(),
         )
 
@@ -124,98 +133,114 @@ class LogReader:
         self._replay = replay
         self.lines = 0
         self.understood = 0
-        # Places, and how often they said nothing that is understood.
-        self._silent: dict[bytes, int] = {}
+        self._unknown: dict[bytes, int] = {}  # by place, lines that are not understood
+        self._silent: set[bytes] = set()  # places that never say anything else
+        self._of_requests: set[bytes] = set()  # whose lines may hold prompts
+        self._of_steps: set[bytes] = set()
         self._signs = (*(_OF_REQUESTS if replay else ()), *messages.SIGNS, (BAD_REQUEST, ""))
-        self._lives: list[_Life] = []
+        self._lives: dict[str, list[_Life]] = {}  # by server
         self._clock = LogClock()
 
     def feed(self, block: bytes) -> None:
         """Whole lines, each with its end."""
         stamped = list(_lines_with(_STAMPED_BY, block))
-        numbers = _numbers([start for start, _ in stamped], block)
-        lines = numbers.pop(len(block))
+        lines = block.count(b"\n")
         # Where all others are of clients, which are many, only these need a look.
         if len(stamped) + block.count(ACCESS) == lines:
             found = self._of_stamped(stamped, block)
         else:
             found = self._of_all(stamped, block)
-        if not found.keys() <= numbers.keys():
-            numbers = _numbers(sorted(found), block)
+        number, counted = self.lines + 1, 0
         for start in sorted(found):
-            raw = block[start : block.find(b"\n", start)]
-            self._line(found[start], raw, self.lines + numbers[start] + 1)
+            number += block.count(b"\n", counted, start)
+            counted = start
+            self._line(found[start], block[start : block.find(b"\n", start)], number)
         self.lines += lines
 
-    def _of_stamped(self, stamped: list[tuple[int, int]], block: bytes) -> dict[int, str]:
+    def _of_stamped(self, stamped: list[tuple[int, int, int]], block: bytes) -> dict[int, str]:
         """Lines that say something, and which message it is."""
-        found = {start: "" for start, _ in _lines_with(BAD_REQUEST, block)}
-        for start, end in stamped:
-            raw = block[start:end]
-            place = _place(raw)
-            often = self._silent.get(place, 0) if place is not None else 0
-            if often >= _ENOUGH and place is not None:
-                self._silent[place] += 1
-                continue
-            if often == _OF_EACH_REQUEST and not self._replay:
-                continue
-            name = next((name for sign, name in self._signs if sign in raw), None)
-            if name is None:
-                self._not_understood(raw)
-            else:
+        found = {start: "" for start, _, _ in _lines_with(BAD_REQUEST, block)}
+        for start, at, end in stamped:
+            place = _place(block, start, at)
+            if place in self._silent:
+                self._unknown[place] += 1
+            elif place in self._of_steps:
+                found[start] = messages.STEP
+            elif self._replay or place not in self._of_requests:
+                raw = block[start:end]
+                name = next((name for sign, name in self._signs if sign in raw), None)
+                if name is None:
+                    self._not_understood(raw, place)
+                    continue
                 found[start] = name
+                if name == messages.STEP and not _of_a_request(raw):
+                    self._of_steps.add(place)
         return found
 
-    def _of_all(self, stamped: list[tuple[int, int]], block: bytes) -> dict[int, str]:
+    def _of_all(self, stamped: list[tuple[int, int, int]], block: bytes) -> dict[int, str]:
         """The same, of lines in any form: signs are looked for in all of them at once."""
         found: dict[int, str] = {}
         for sign, name in self._signs:
-            for start, _ in _lines_with(sign, block):
+            for start, _, _ in _lines_with(sign, block):
                 found.setdefault(start, name)
-        for start, end in stamped:
+        for start, at, end in stamped:
             if start not in found:
-                self._not_understood(block[start:end])
+                self._not_understood(block[start:end], _place(block, start, at))
         return found
 
     def _line(self, name: str, raw: bytes, number: int) -> None:
         if ACCESS in raw:
-            if BAD_REQUEST in raw and self._lives:
-                self._lives[-1].refused.add_unexplained(number)
-        elif RECEIVED in raw or ADDED in raw or GENERATED in raw:
+            lives = self._lives_of(raw) if BAD_REQUEST in raw else ()
+            if lives:
+                lives[-1].refused.add_unexplained(number)
+        elif _of_a_request(raw):
             if self._replay:
                 self._arrived(raw)
         elif name in messages.KNOWN:
             self._take(name, peeled(raw, number))
 
-    def _not_understood(self, raw: bytes) -> None:
-        place = _place(raw)
-        if place is None:
-            return
-        known = self._silent.get(place)
-        if known is None and (_NAMED.fullmatch(place) is None or len(self._silent) >= _MOST_PLACES):
-            return  # no place of vLLM's: it may be somebody's text
-        if known is None and (RECEIVED in raw or ADDED in raw or GENERATED in raw):
-            known = _OF_EACH_REQUEST
-        self._silent[place] = known if known == _OF_EACH_REQUEST else (known or 0) + 1
+    def _lives_of(self, raw: bytes) -> list[_Life]:
+        """Of the server that wrote a line of which no more is looked at."""
+        if len(self._lives) == 1:
+            return next(iter(self._lives.values()))
+        return self._lives.get(peeled(raw[:_HEAD], 0).replica, [])
+
+    def _not_understood(self, raw: bytes, place: bytes) -> None:
+        count = self._unknown.get(place, 0)
+        if not count and _of_a_request(raw):
+            self._of_requests.add(place)
+        elif count not in (0, _ENOUGH):
+            self._unknown[place] += 1
+        elif count or (_NAMED.fullmatch(place) and len(self._unknown) < _MOST_PLACES):
+            line = peeled(raw[:_HEAD], 0)
+            if line.place.encode() == place:  # else it may be somebody's text
+                self._unknown[place] = count + 1
+            if count and line.level in _OF_LITTLE_WEIGHT:
+                self._silent.add(place)
 
     def _arrived(self, raw: bytes) -> None:
         """Of a line that may hold a prompt, only its time is looked at."""
         received = RECEIVED in raw
-        if self._lives and (received or ADDED in raw):
+        lives = self._lives_of(raw)
+        if lives and (received or ADDED in raw):
             at = self._clock.since_first(peeled(raw[:_HEAD], 0).at)
-            self._lives[-1].arrivals.request(at, received=received)
+            lives[-1].arrivals.request(at, received=received)
 
     def reading(self) -> EngineLog:
-        told = {place: n for place, n in self._silent.items() if n > 0}
-        unknown = {place.decode("utf-8", "replace"): n for place, n in told.items()}
+        unknown = {place.decode("utf-8", "replace"): n for place, n in self._unknown.items()}
+        lives = [life.closed() for lives in self._lives.values() for life in lives]
         return EngineLog(
-            lives=tuple(life.closed() for life in self._lives),
+            lives=tuple(sorted(lives, key=lambda life: life.first_line)),
             lines=self.lines,
             understood=self.understood,
             unknown=unknown,
         )
 
     def _take(self, name: str, line: LogLine) -> None:
+        if name == messages.ERROR:
+            for life in self._lives.get(line.replica, [])[-1:]:
+                life.trouble.add_error(line.text, line.number)
+            return
         at = self._clock.since_first(line.at)
         said = {} if name == messages.TROUBLE else messages.BY_NAME[name].parse(line.text)
         if name != messages.TROUBLE and not said:
@@ -228,6 +253,10 @@ class LogReader:
                 engine = messages.engine_of(line.text)
                 timeline = life.timelines.setdefault(engine, Timeline(engine))
                 timeline.add(said, at, line.number)
+                if "preemptions" in said:
+                    life.preempted((life.preemptions or 0) + int(said["preemptions"]), line.number)
+            case messages.PREEMPTED:
+                life.preempted(int(said["preemptions"]), line.number)
             case messages.STEP:
                 life.steps.add(said, line.number)
                 if self._replay:
@@ -237,6 +266,7 @@ class LogReader:
                 life.refused.add(said, line.number)
             case messages.TROUBLE:
                 life.trouble.add(line.text, line.number, serving=bool(life.timelines))
+                life.trouble.add_error(line.text, line.number)
             case messages.ARGUMENTS:
                 life.arguments |= arguments_in(said["arguments"])
                 life.said_at["arguments"] = line.number
@@ -245,45 +275,42 @@ class LogReader:
                 facts = values_of({"version": said["version"]}) | config_facts(said["config"])
                 life.learn(facts, line.number)
             case _:
-                life.learn(values_of(said), line.number)
+                facts = values_of(said)
+                if "fitted_to" in facts:
+                    facts["max_model_len"] = facts["fitted_to"]
+                life.learn(facts, line.number)
 
     def _life(self, name: str, line: LogLine, at: float | None) -> _Life:
-        """The engine that a line is of: a new one where one begins that had begun before."""
-        now = self._lives[-1] if self._lives else None
+        """The engine that a line is of: a new one where one begins that had begun or served."""
+        lives = self._lives.setdefault(line.replica, [])
+        now = lives[-1] if lives else None
         again = now is not None and (
-            (name == messages.STARTED and (line.process in now.started) and now.ready)
+            (name in (messages.STARTED, messages.ARGUMENTS) and bool(now.timelines))
+            or (name == messages.STARTED and (line.process in now.started) and now.ready)
             or (name == messages.STARTED and bool(now.trouble.found))
             or (name == messages.ARGUMENTS and bool(now.started))
         )
         if now is None or again:
-            now = _Life(first_line=line.number, began_s=at)
-            self._lives.append(now)
+            now = _Life(first_line=line.number, began_s=at, replica=line.replica)
+            lives.append(now)
         return now
 
 
-def _numbers(starts: list[int], block: bytes) -> dict[int, int]:
-    """How many lines come before each of these places, and before the end."""
-    found, counted, lines = {}, 0, 0
-    for start in (*starts, len(block)):
-        lines += block.count(b"\n", counted, start)
-        found[start] = lines
-        counted = start
-    return found
-
-
-def _lines_with(sign: bytes, block: bytes) -> Iterator[tuple[int, int]]:
-    """Where lines that hold it begin and end."""
+def _lines_with(sign: bytes, block: bytes) -> Iterator[tuple[int, int, int]]:
+    """Where lines that hold it begin, where it is in them first, and where they end."""
     at = block.find(sign)
     while at >= 0:
         end = block.find(b"\n", at)
-        yield block.rfind(b"\n", 0, at) + 1, end
+        yield block.rfind(b"\n", 0, at) + 1, at, end
         at = block.find(sign, end)
 
 
-def _place(raw: bytes) -> bytes | None:
-    """Where in vLLM's sources a line of little weight comes from: `core.py:114`."""
-    end = raw.find(b"] ")
-    start = raw.rfind(b"[", 0, end) if end > 0 else -1
-    if start <= 0 or b".py:" not in raw[start:end]:
-        return None
-    return raw[start + 1 : end] if any(word in raw[:start] for word in _STAMPED) else None
+def _place(block: bytes, start: int, at: int) -> bytes:
+    """Where in vLLM's sources a line comes from: `core.py:114`. Empty: it does not say."""
+    begin, end = block.rfind(b"[", start, at) + 1, block.find(b"]", at, at + 16)
+    return block[begin:end] if begin and end > 0 else b""
+
+
+def _of_a_request(raw: bytes) -> bool:
+    """May it hold a prompt, or what was answered?"""
+    return RECEIVED in raw or ADDED in raw or GENERATED in raw or DETAILS in raw

@@ -22,8 +22,15 @@ class LogWindow:
     waiting: int
     kv_use: float  # a share
     hit_rate: float | None = None
+    deferred: int = 0  # of those waiting: for KV from elsewhere or a grammar, not for room
     line: int = 0
     engine: str = ""
+
+    @property
+    def engines(self) -> int:
+        """How many engines are added up in it: "8 engines", or the one it names."""
+        count, _, several = self.engine.partition(" ")
+        return int(count) if several else 1
 
     @property
     def idle(self) -> bool:
@@ -42,6 +49,7 @@ class LogWindow:
             waiting=max(self.waiting, later.waiting),
             kv_use=max(self.kv_use, later.kv_use),
             hit_rate=later.hit_rate,
+            deferred=min(self.deferred, later.deferred),
             line=self.line,
             engine=self.engine,
         )
@@ -96,6 +104,7 @@ class Timeline:
             waiting=int(said["waiting"]),
             kv_use=float(said["kv_use"]) / 100,
             hit_rate=None if rate is None else float(rate) / 100,
+            deferred=int(said.get("deferred", 0)),
             line=line,
             engine=self.engine,
         )
