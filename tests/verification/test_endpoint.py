@@ -73,6 +73,26 @@ def run_of(answer=None, **changes) -> Run:
         return measure(server, **changes)[2]
 
 
+@pytest.mark.parametrize(("idle_s", "connections"), [(0.1, 1), (4.0, 2)])
+def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch, idle_s, connections):
+    """vLLM's server closes it after 5 s; under load it does so just as the next request comes."""
+    came_from, clock = set(), time.monotonic
+
+    async def answer(request):
+        came_from.add(request.transport.get_extra_info("peername"))
+        return web.json_response({})
+
+    async def twice(address):
+        async with Connection(address, None) as connection:
+            await connection.ask("/v1/completions", b"{}")
+            monkeypatch.setattr("aiohttp.connector.monotonic", lambda: clock() + idle_s)
+            await connection.ask("/v1/completions", b"{}")
+
+    with OddServer(answer=answer) as server:
+        asyncio.run(twice(server.url))
+    assert len(came_from) == connections
+
+
 def test_at_most_so_many_requests_are_under_way():
     under_way, most = 0, 0
 
@@ -480,6 +500,12 @@ def test_a_failure_in_the_middle_is_a_result(then, status, says_what):
     assert run.figures is None
     assert re.search(says_what, run.message), run.message
     assert "of 3 answers" in run.message
+
+
+def test_what_happened_on_the_way_is_told_even_where_a_key_was_sent():
+    """Only what a server says may hold the key: these words are ours."""
+    run = run_of(after(8, _reset), key=KEY)
+    assert run.message.startswith("the server broke the connection off, after ")
 
 
 def test_a_failure_ends_the_requests_that_are_on_their_way():

@@ -245,9 +245,15 @@ def test_a_shared_prefix_is_found_in_the_cache_and_no_other_repeat_is(bare):
     assert [f.prefix_hit_rate for f in run.repeats] == [pytest.approx(7 / 8 * 512 / 700)] * 2
 
 
-def test_likelihoods_come_in_one_piece(bare):
-    run = measure(bare, workload(*MIXED, output=1, task=Task.LOGLIKELIHOOD), repeats=1)[2]
-    assert run.status is Status.OK, run.message
+def test_likelihoods_come_in_one_piece_and_are_compared(bare):
+    """Forty prompts with their log-probabilities keep a server busy for longer than 5 s."""
+    sent = workload(*MIXED, output=1, task=Task.LOGLIKELIHOOD)
+    run = measure(bare, sent, repeats=1, check_outputs=True)[2]
+    assert (run.status, run.message, notes(run)) == (Status.OK, "", [])
+    again = run.outputs.again
+    assert (again.prompts, run.outputs.tokens) == (len(MIXED), 8)
+    assert again.flipped_choices == len(again.different)
+    assert 0 <= again.mean_logprob_change <= again.largest_logprob_change < 1
     assert run.figures.itl_s is None
     assert tokens(run.figures) == pytest.approx(len(MIXED))
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 PATIENCE_S = 30.0  # for what a server can say at once
+# vLLM closes a connection that was idle for 5 s, and a busy one just when it is used again.
+IDLE_S = 1.0
 KEY_VARIABLES = "CHUNKSCOPE_API_KEY (over https also OPENAI_API_KEY)"
 _MOST_BYTES = 64 << 20
 _QUOTED = 300
@@ -138,7 +140,9 @@ class Connection:
         # How long all of it may take is for the caller to say.
         patience = aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE_S)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), headers=headers, timeout=patience
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S),
+            headers=headers,
+            timeout=patience,
         )
         return self
 
@@ -186,7 +190,7 @@ class Connection:
                 self._refuse_redirect(response)
                 yield response
         except (aiohttp.ClientError, ConnectionError, OSError) as error:
-            raise RequestFailed(self.safe(_in_words(error))) from None
+            raise RequestFailed(_in_words(error)) from None
 
     def _refuse_redirect(self, response: "aiohttp.ClientResponse") -> None:
         if 300 <= response.status < 400:
