@@ -8,7 +8,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.diagnosis.phases import Bound, LoadPhase
 from chunkscope.engine.log.facts import EngineFacts
 from chunkscope.engine.log.steps import StepTally
-from chunkscope.engine.log.timeline import LogWindow
+from chunkscope.engine.log.timeline import LogWindow, together
 from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts
 
 
@@ -79,11 +79,11 @@ class EngineReport:
 
     @property
     def peak_running(self) -> int:
-        return max((window.running for window in self.windows), default=0)
+        return max((window.running for window in together(self.windows)), default=0)
 
     @property
     def peak_waiting(self) -> int:
-        return max((window.waiting for window in self.windows), default=0)
+        return max((window.waiting for window in together(self.windows)), default=0)
 
     @property
     def peak_kv_use(self) -> float | None:

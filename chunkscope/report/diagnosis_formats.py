@@ -15,10 +15,16 @@ def as_markdown(found: Diagnosis) -> str:
 
 def _engine(engine: EngineReport, place: int, of: int) -> list[str]:
     blocks = [f"### {text(words.heading(engine, place, of))}", text(words.happened(engine))]
-    configured = [[text(name), text(value)] for name, value in words.configured(engine)]
-    blocks.append(table(["configured", ""], configured))
+    blocks += [text(caution)] if (caution := words.caution(engine)) else []
+    if configured := [[text(name), text(value)] for name, value in words.configured(engine)]:
+        blocks.append(table(["configured", ""], configured))
+    if differences := words.differences(engine):
+        blocks.append("\n".join(f"- {text(difference)}" for difference in differences))
     if rows := [[text(cell) for cell in row] for row in words.fitted(engine)]:
-        blocks.append(table(["what fitted", "by the log", "predicted"], rows))
+        columns = 3 if engine.predicted else 2
+        heads = ["what fitted", "by the log", "predicted"][:columns]
+        blocks.append(table(heads, [row[:columns] for row in rows]))
+    blocks += [text(f"It took: {took}.")] if (took := words.start_up(engine)) else []
     if engine.phases:
         cells = [[text(cell) for cell in words.phase_cells(phase)] for phase in engine.phases]
         blocks.append(table(["when", "held back by", *words.PHASE_HEADINGS], cells[:100]))

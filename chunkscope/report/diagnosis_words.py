@@ -89,10 +89,14 @@ def start_up(engine: EngineReport) -> str:
     parts = {
         "loading": facts.load_s,
         "start-up": facts.init_s,
-        "of it compiling": facts.compile_s,
-        "and graphs": facts.graphs_s,
+        "of it compiling" if facts.init_s is not None else "compiling": facts.compile_s,
+        "and graphs" if facts.compile_s is not None else "graphs": facts.graphs_s,
     }
     return ", ".join(f"{name} {value:,.0f} s" for name, value in parts.items() if value is not None)
+
+
+def differences(engine: EngineReport) -> list[str]:
+    return [f"The plan says {d.name} {d.planned}, not {d.found}." for d in engine.differences]
 
 
 def happened(engine: EngineReport) -> str:

@@ -8,13 +8,22 @@ import pytest
 
 import chunkscope
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
-from chunkscope.diagnosis.doctor import NOTHING, Beside, doctor, report_of, reports_of
+from chunkscope.diagnosis.doctor import (
+    NOTHING,
+    Beside,
+    doctor,
+    put_together,
+    report_of,
+    reports_of,
+)
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.diagnosis.rules import RULES
 from chunkscope.diagnosis.servers import ServerReading
 from chunkscope.engine.log.reader import LogReader
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.log_files import read_log
+from chunkscope.report.diagnosis_formats import as_markdown
+from chunkscope.report.terminal.diagnosis import live_view
 from chunkscope.verification.endpoint import metrics
 from tests.engine.test_log_reader import START, TROUBLES, periodic, stamped
 from tests.plans import plan
@@ -200,6 +209,10 @@ def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
     found = report(*both)
     assert (found.busy_s, found.seconds_of(Bound.CLIENT)) == (40.0, 40.0)
     assert found.symptoms[0].evidence[0] == "40 s, 100 % of the busy time"
+    assert found.peak_running == 2  # as the rates, which are of both
+    drawn = [str(line) for line in live_view(put_together([found], [], [])).renderables]
+    assert "running            ████ max 2" in drawn
+    assert drawn[-1].endswith("max 1 %")  # of the KV cache
     added = [line.replace("Engine 000", "8 Engines Aggregated") for line in one]
     assert report(*added).engines == 8
 
@@ -290,6 +303,10 @@ def test_the_plan_is_laid_beside_it() -> None:
     differs = {d.name: (d.planned, d.found) for d in found.differences}
     assert differs["max_model_len"] == (planned.settings.max_model_len, 4_096)
     assert "tensor_parallel_size" not in differs
+    markdown = as_markdown(put_together([found], [], []))
+    said = f"- The plan says max\\_model\\_len {planned.settings.max_model_len}, not 4096."
+    assert said in markdown
+    assert "predicted" not in markdown  # nothing was
 
 
 # -- the artefact, and bad input -----------------------------------------------------------------
@@ -331,6 +348,13 @@ def test_compressed_utf_16_and_cut_logs(tmp_path: Path) -> None:
     found = doctor(cut)
     assert len(found.engines[0].windows) < len(expected)
     assert "ends early" in found.notes[0]
+
+
+def test_a_log_that_was_truncated_while_it_was_written(tmp_path: Path) -> None:
+    """As logrotate's copytruncate does: the file has a hole of zeroes at its start."""
+    path = tmp_path / "vllm.log"
+    path.write_bytes(b"\0" * 5_000 + b"\n" + (LOGS / "vllm-0.28-cpu-kv-bound.log").read_bytes())
+    assert rules(doctor(path).engines[0])[0] == "kv-bound"
 
 
 def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:

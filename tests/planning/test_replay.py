@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.engine.log.arrivals import ArrivalReader
+from chunkscope.engine.log.steps import LoggedStep
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.replay import logged_arrivals
@@ -90,8 +91,7 @@ def steps(*counts: tuple[int, int, int], budget: int | None = None) -> list[tupl
     """Prompts, their tokens and answers of each step -> tokens in and out of each request."""
     reader = ArrivalReader()
     for at, (prefills, tokens, decodes) in enumerate(counts):
-        said = {"prefills": prefills, "prompt_tokens": tokens, "decodes": decodes, "ms": 1.0}
-        reader.step({name: str(value) for name, value in said.items()}, float(at), "", budget)
+        reader.step(LoggedStep(prefills, tokens, decodes, 1.0), float(at), "", budget)
     found = reader.found()
     return [(round(r.prompt_tokens), r.output_tokens) for r in found.requests] if found else []
 

@@ -11,6 +11,8 @@ oldest answer ends first. Sums are exact.
 from collections import deque
 from dataclasses import dataclass, field
 
+from chunkscope.engine.log.steps import LoggedStep
+
 MOST_ARRIVALS = 100_000  # what comes later is counted, not kept
 
 
@@ -58,9 +60,8 @@ class ArrivalReader:
             return
         times.append(at)
 
-    def step(self, said: dict[str, str], at: float | None, engine: str, budget: int | None) -> None:
-        prompts, tokens = int(said["prefills"]), int(said["prompt_tokens"])
-        answers, took = int(said["decodes"]), float(said["ms"]) / 1000
+    def step(self, step: LoggedStep, at: float | None, engine: str, budget: int | None) -> None:
+        prompts, tokens, answers, ms = step
         one = self._engines.setdefault(engine, _Engine())
         one.steps += 1
         one.now_s = max(at or 0.0, one.now_s)  # lines tell whole seconds
@@ -81,7 +82,7 @@ class ArrivalReader:
         spent = bool(reading) and tokens + answers >= one.largest
         one.last = reading.pop() if spent else None
         one.answering.extend((request, one.steps) for request in reading)
-        one.now_s += took
+        one.now_s += ms / 1000
 
     def _begun(self, at: float) -> LoggedRequest:
         request = LoggedRequest(came_s=at)

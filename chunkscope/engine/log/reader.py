@@ -13,7 +13,7 @@ from chunkscope.engine.log import messages
 from chunkscope.engine.log.arrivals import ArrivalReader, LoggedArrivals
 from chunkscope.engine.log.facts import EngineFacts, arguments_in, config_facts, values_of
 from chunkscope.engine.log.lines import LogClock, LogLine, peeled
-from chunkscope.engine.log.steps import StepTally
+from chunkscope.engine.log.steps import StepTally, step_in
 from chunkscope.engine.log.timeline import LogWindow, Timeline
 from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts, TroubleReader
 
@@ -196,8 +196,28 @@ class LogReader:
         elif _of_a_request(raw):
             if self._replay:
                 self._arrived(raw)
+        elif name == messages.STEP:
+            self._step(raw, number)
         elif name in messages.KNOWN:
             self._take(name, peeled(raw, number))
+
+    def _step(self, raw: bytes, number: int) -> None:
+        """Only its figures are wanted, unless steps are replayed."""
+        if (step := step_in(raw)) is None:
+            return
+        self.understood += 1
+        lives = self._lives_of(raw)
+        if self._replay or not lives:
+            line = peeled(raw, number)
+            at = self._clock.since_first(line.at)
+            life = self._life(messages.STEP, line, at)
+        else:
+            life = lives[-1]
+        if self._replay:
+            budget = life.facts.get("max_num_batched_tokens")
+            life.arrivals.step(step, at, messages.engine_of(line.text), budget)
+        life.last_line = number
+        life.steps.add(step, number)
 
     def _lives_of(self, raw: bytes) -> list[_Life]:
         """Of the server that wrote a line of which no more is looked at."""
@@ -257,11 +277,6 @@ class LogReader:
                     life.preempted((life.preemptions or 0) + int(said["preemptions"]), line.number)
             case messages.PREEMPTED:
                 life.preempted(int(said["preemptions"]), line.number)
-            case messages.STEP:
-                life.steps.add(said, line.number)
-                if self._replay:
-                    budget = life.facts.get("max_num_batched_tokens")
-                    life.arrivals.step(said, at, messages.engine_of(line.text), budget)
             case messages.REFUSED_PROMPT:
                 life.refused.add(said, line.number)
             case messages.TROUBLE:

@@ -1,6 +1,33 @@
 """Steps of the engine, where it logs each (`--enable-logging-iteration-details`), added up."""
 
+import re
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from chunkscope.engine.log.messages import BY_NAME, STEP
+
+_STEP = re.compile(BY_NAME[STEP].pattern.encode())
+
+
+class LoggedStep(NamedTuple):
+    prefills: int
+    prompt_tokens: int
+    decodes: int
+    ms: float
+
+
+def step_in(raw: bytes) -> LoggedStep | None:
+    """Such lines are the most of a log that has them, so nothing but their figures is made of them.
+
+    >>> step_in(b"Iteration(7): 1 context requests, 256 context tokens, 0 generation requests, "
+    ...         b"0 generation tokens, iteration elapsed time: 8.60 ms")
+    LoggedStep(prefills=1, prompt_tokens=256, decodes=0, ms=8.6)
+    """
+    found = _STEP.search(raw)
+    if found is None:
+        return None
+    prefills, tokens, decodes, ms = found.groups()
+    return LoggedStep(int(prefills), int(tokens), int(decodes), float(ms))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -16,10 +43,10 @@ class StepTally:
     longest_ms: float = 0.0  # of those that made somebody's token wait
     longest_line: int = 0
 
-    def add(self, said: dict[str, str], line: int) -> None:
-        prefills, decodes, ms = int(said["prefills"]), int(said["decodes"]), float(said["ms"])
+    def add(self, step: LoggedStep, line: int) -> None:
+        prefills, tokens, decodes, ms = step
         self.steps += 1
-        self.prompt_tokens += int(said["prompt_tokens"])
+        self.prompt_tokens += tokens
         if decodes and prefills:
             self.mixed += 1
             self.mixed_ms += ms

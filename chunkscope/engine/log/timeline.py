@@ -3,6 +3,7 @@
 A log of weeks has millions of such lines: past so many, two neighbours become one.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 MOST_WINDOWS = 2_048
@@ -53,6 +54,27 @@ class LogWindow:
             line=self.line,
             engine=self.engine,
         )
+
+
+def together(windows: Iterable[LogWindow]) -> list[LogWindow]:
+    """Windows of several engines by time, added up: one of each, then the next of each."""
+    groups: list[dict[str, LogWindow]] = []
+    for window in windows:
+        if not groups or window.engine in groups[-1]:
+            groups.append({})
+        groups[-1][window.engine] = window
+    return [_added_up(list(group.values())) for group in groups]
+
+
+def _added_up(group: list[LogWindow]) -> LogWindow:
+    return replace(
+        group[-1],
+        prompt_tokens_per_s=sum(w.prompt_tokens_per_s for w in group),
+        output_tokens_per_s=sum(w.output_tokens_per_s for w in group),
+        running=sum(w.running for w in group),
+        waiting=sum(w.waiting for w in group),
+        kv_use=max(w.kv_use for w in group),
+    )
 
 
 class Timeline:

@@ -6,7 +6,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.numbers import share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
+from chunkscope.engine.log.timeline import together
 from chunkscope.report import diagnosis_words as words
 from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
 
@@ -55,10 +57,8 @@ def _show_engine(engine: EngineReport, place: int, of: int, console: "Console") 
     for name, value in words.configured(engine):
         facts.add_row(Text(name), Text(value))
     console.print(facts)
-    for difference in engine.differences:
-        console.print(
-            Text(f"The plan says {difference.name} {difference.planned}, not {difference.found}.")
-        )
+    for difference in words.differences(engine):
+        console.print(Text(difference))
     if rows := list(words.fitted(engine)):
         console.print()
         console.print(_fitted(rows, engine))
@@ -109,7 +109,7 @@ def _show_work(engine: EngineReport, console: "Console") -> None:
 
 
 def _sparklines(engine: EngineReport, width: int) -> list[tuple[str, str]]:
-    windows = engine.windows
+    windows = together(engine.windows)
     series = {
         "prompt tokens/s": [w.prompt_tokens_per_s for w in windows],
         "output tokens/s": [w.output_tokens_per_s for w in windows],
@@ -120,7 +120,7 @@ def _sparklines(engine: EngineReport, width: int) -> list[tuple[str, str]]:
     lines = []
     for name, values in series.items():
         most = 1.0 if name == "KV cache" else max(values)
-        shown = "100 %" if name == "KV cache" else f"{most:,.0f}"
+        shown = share(max(values)) if name == "KV cache" else f"{most:,.0f}"
         lines.append((name, f"{words.sparkline(values, most, width)} max {shown}"))
     return lines
 
