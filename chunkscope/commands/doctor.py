@@ -127,14 +127,14 @@ def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis"
 
     if len(sources) != 1 or not Path(sources[0]).is_file():
         raise UsageError("--follow takes the path of one log")
-    reader, found = LogReader(), None
+    reader, found, shown = LogReader(), None, 0
     with Live(console=console.err(), auto_refresh=False, transient=True) as live:
         try:
             for lines in growing(Path(sources[0])):
                 reader.feed(lines)
-                if lines or not reader.understood:
+                if lines or not reader.understood or reader.lines == shown:
                     continue
-                log = reader.reading()
+                log, shown = reader.reading(), reader.lines
                 found = put_together(reports_of(log, sources[0], beside), [log], [])
                 found.save(output)
                 live.update(live_view(found), refresh=True)

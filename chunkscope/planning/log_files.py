@@ -1,6 +1,7 @@
 """A log as bytes: a file, compressed or not, one that still grows, or standard input."""
 
 import codecs
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -75,20 +76,28 @@ def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:
 
 
 def growing(path: Path, *, every_s: float = 1.0) -> Iterator[bytes]:
-    """The lines of a file as they come, and nothing where none came for a while."""
-    rest = b""
-    with path.open("rb") as file:
+    """The lines of a file as they come, and nothing where none came for a while.
+
+    One that is begun anew is read from its start, and so is another that gets its name.
+    """
+    rest, file = b"", path.open("rb")
+    try:
         while True:
-            data = file.read(_PIECE)
-            if not data:
-                yield b""
-                time.sleep(every_s)
-                if not path.exists():
-                    return
-                if path.stat().st_size < file.tell():  # begun anew, as logrotate does
-                    file.seek(0)
-                    rest = b""
+            if data := file.read(_PIECE):
+                whole, end, last = (rest + data).rpartition(b"\n")
+                rest = last[:CUT]
+                yield whole + end
                 continue
-            whole, end, last = (rest + data).rpartition(b"\n")
-            rest = last[:CUT]
-            yield whole + end
+            yield b""
+            time.sleep(every_s)
+            mine, named = os.fstat(file.fileno()), path.stat() if path.exists() else None
+            if named is None or mine.st_size > file.tell():
+                continue
+            if not os.path.samestat(mine, named):  # moved away, as collectors do
+                file.close()
+                rest, file = b"", path.open("rb")
+            elif mine.st_size < file.tell():  # truncated, as logrotate does
+                file.seek(0)
+                rest = b""
+    finally:
+        file.close()

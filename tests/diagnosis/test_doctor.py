@@ -21,7 +21,7 @@ from chunkscope.diagnosis.rules import RULES
 from chunkscope.diagnosis.servers import ServerReading
 from chunkscope.engine.log.reader import LogReader
 from chunkscope.errors import InputError, UsageError
-from chunkscope.planning.log_files import read_log
+from chunkscope.planning.log_files import growing, read_log
 from chunkscope.report.diagnosis_formats import as_markdown
 from chunkscope.report.terminal.diagnosis import live_view
 from chunkscope.verification.endpoint import metrics
@@ -355,6 +355,22 @@ def test_a_log_that_was_truncated_while_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "vllm.log"
     path.write_bytes(b"\0" * 5_000 + b"\n" + (LOGS / "vllm-0.28-cpu-kv-bound.log").read_bytes())
     assert rules(doctor(path).engines[0])[0] == "kv-bound"
+
+
+def test_a_log_that_is_followed_past_its_rotation(tmp_path: Path) -> None:
+    """By what its file is, not by its size: the next may be the longer one."""
+    path = tmp_path / "vllm.log"
+    path.write_bytes(b"one\ntw")
+    lines = growing(path, every_s=0)
+    assert [next(lines), next(lines)] == [b"one\n", b""]
+    with path.open("ab") as file:
+        file.write(b"o\n")
+    path.rename(tmp_path / "vllm.log.1")
+    assert [next(lines), next(lines), next(lines)] == [b"two\n", b"", b""]
+    path.write_bytes(b"three, which is longer than all before\n")
+    assert [next(lines), next(lines)] == [b"three, which is longer than all before\n", b""]
+    path.write_bytes(b"four\n")  # truncated
+    assert next(lines) == b"four\n"
 
 
 def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:

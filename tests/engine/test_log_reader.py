@@ -121,6 +121,8 @@ def test_a_message_says_its_facts(text: str, expected: dict) -> None:
 def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
     found = facts(stamped(START.format(version="0.24.0")))
     assert (found.version, found.model, found.dtype) == ("0.24.0", "org/m", "bfloat16")
+    nightly = "0.15.2rc1.dev93+g11a4c9d30.cu128"
+    assert facts(stamped(START.format(version=nightly))).version == nightly
     assert (found.max_model_len, found.tensor_parallel_size) == (4_096, 2)
     assert (
         found.enforce_eager is found.enable_prefix_caching is found.enable_chunked_prefill is True
@@ -155,6 +157,16 @@ def test_a_line_knows_its_process_place_and_time() -> None:
     line = peeled(LINE.encode(), 3)
     assert (line.process, line.pid, line.place, line.number) == ("EngineCore", "7", "core.py:77", 3)
     assert line.at is not None
+
+
+@pytest.mark.parametrize("per_second", [1, 1_000])
+def test_json_lines_may_count_seconds_or_milliseconds(per_second: int) -> None:
+    lines = [
+        json.dumps({"ts": (1_792_752_000 + at) * per_second, "msg": periodic("").split("] ")[1]})
+        for at in (0, 10, 400)
+    ]
+    (life,) = reading(*lines).lives
+    assert [window.end_s for window in life.windows] == [0.0, 10.0, 400.0]
 
 
 def test_new_year_is_no_jump_back() -> None:

@@ -25,7 +25,7 @@ _CONFIG = {
 }
 _PAIR = re.compile(rf"\b({'|'.join(_CONFIG)})=('[^']*'|[^,\s]+)")
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
-_NAME = re.compile(r"[\w./:@ -]{1,200}")  # of a model or a type: no prompt and no key looks so
+_NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

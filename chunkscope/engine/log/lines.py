@@ -7,6 +7,7 @@ into JSON: what is vLLM's is looked for anywhere in the line.
 
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import orjson
@@ -22,9 +23,10 @@ _REPLICA = re.compile(r"\[pod/([\w./-]{1,120})\] |([\w.-]{1,80}) +\| ")
 _PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=(\d+))?\) ?$")
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
-_TIME_KEYS = ("timestamp", "time", "asctime", "ts", "@timestamp")
+_TIME_KEYS = ("timestamp", "time", "asctime", "ts", "@timestamp", "date")
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)  # of a leap year
 _DAY_S = 86_400.0
+_MILLISECONDS, _LATEST = 1e11, 1e10  # a number above the first is no time in seconds
 _YEAR_S = 366 * _DAY_S
 
 
@@ -96,8 +98,20 @@ def _of_json(text: str) -> tuple[str, str | None] | None:
     if not isinstance(found, dict):
         return None
     message = next((found[key] for key in _MESSAGE_KEYS if isinstance(found.get(key), str)), None)
-    when = next((str(found[key]) for key in _TIME_KEYS if key in found), None)
-    return (message, when) if message is not None else None
+    when = next((found[key] for key in _TIME_KEYS if key in found), None)
+    return (message, _written_out(when)) if message is not None else None
+
+
+def _written_out(when: object) -> str | None:
+    """A time in JSON: text, or seconds or milliseconds since 1970.
+
+    >>> _written_out(1792752000.5), _written_out(1792752000500)
+    ('2026-10-23T10:40:00.500000+00:00', '2026-10-23T10:40:00.500000+00:00')
+    """
+    if not isinstance(when, int | float):
+        return None if when is None else str(when)
+    seconds = when / 1000 if when > _MILLISECONDS else when
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if 0 < seconds < _LATEST else None
 
 
 def _iso(text: str) -> float | None:
