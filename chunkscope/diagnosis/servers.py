@@ -91,7 +91,6 @@ def _reading(
     life = EngineLife(
         first_line=0,
         last_line=0,
-        began_s=0.0,
         facts=facts,
         arguments={},
         said_at={},

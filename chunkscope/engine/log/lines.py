@@ -20,7 +20,7 @@ _STAMP = re.compile(
 )
 # What `docker compose logs` and `kubectl logs --prefix` put before the lines of each server.
 _REPLICA = re.compile(r"\[pod/([\w./-]{1,120})\] |([\w.-]{1,80}) +\| ")
-_PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=(\d+))?\) ?$")
+_PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=\d+)?\) ?$")
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
 _TIME_KEYS = ("timestamp", "time", "asctime", "ts", "@timestamp", "date")
@@ -37,7 +37,6 @@ class LogLine(NamedTuple):
     text: str
     at: float | None = None  # seconds of a year that nobody named
     process: str = ""  # "EngineCore_DP0"
-    pid: str = ""
     level: str = ""
     place: str = ""  # "core.py:114"
     replica: str = ""  # which server of several wrote it, where a collector says so
@@ -83,7 +82,6 @@ def peeled(raw: bytes, number: int) -> LogLine:
         text=text[stamp.end() :],
         at=_seconds(int(month), int(day), int(hour), int(minute), int(second)),
         process=process[1] if process else "",
-        pid=process[2] or "" if process else "",
         level=level,
         place=place,
         replica=replica,

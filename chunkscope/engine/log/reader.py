@@ -34,7 +34,6 @@ class EngineLife:
 
     first_line: int
     last_line: int
-    began_s: float | None
     facts: EngineFacts
     arguments: dict[str, Any]
     said_at: dict[str, int]  # by fact, the line
@@ -62,7 +61,6 @@ class EngineLog:
 @dataclass(slots=True, kw_only=True)
 class _Life:
     first_line: int
-    began_s: float | None
     replica: str
     facts: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +98,6 @@ class _Life:
         return EngineLife(
             first_line=self.first_line,
             last_line=self.last_line,
-            began_s=self.began_s,
             facts=EngineFacts(**self.facts),
             arguments=self.arguments,
             said_at=self.said_at,
@@ -210,7 +207,7 @@ class LogReader:
         if self._replay or not lives:
             line = peeled(raw, number)
             at = self._clock.since_first(line.at)
-            life = self._life(messages.STEP, line, at)
+            life = self._life(messages.STEP, line)
         else:
             life = lives[-1]
         if self._replay:
@@ -266,7 +263,7 @@ class LogReader:
         if name != messages.TROUBLE and not said:
             return
         self.understood += 1
-        life = self._life(name, line, at)
+        life = self._life(name, line)
         life.last_line = line.number
         match name:
             case messages.PERIODIC:
@@ -295,7 +292,7 @@ class LogReader:
                     facts["max_model_len"] = facts["fitted_to"]
                 life.learn(facts, line.number)
 
-    def _life(self, name: str, line: LogLine, at: float | None) -> _Life:
+    def _life(self, name: str, line: LogLine) -> _Life:
         """The engine that a line is of: a new one where one begins that had begun or served."""
         lives = self._lives.setdefault(line.replica, [])
         now = lives[-1] if lives else None
@@ -306,7 +303,7 @@ class LogReader:
             or (name == messages.ARGUMENTS and bool(now.started))
         )
         if now is None or again:
-            now = _Life(first_line=line.number, began_s=at, replica=line.replica)
+            now = _Life(first_line=line.number, replica=line.replica)
             lives.append(now)
         return now
 
