@@ -495,6 +495,19 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
     assert log.unknown == {"core.py:77": 1}
 
 
+def test_places_that_a_prompt_names_hide_nothing() -> None:
+    """JSON lines have none of their own: what looks like one there is somebody's text."""
+    prompts = [
+        json.dumps({"message": f"Received request cmpl-1: prompt: '{text}'"})
+        for text in ("why does a.py: fail?", "[core.py:77] look", "INFO [core.py:77] look")
+    ]
+    (life,) = reading(*prompts, *prompts, LINE).lives
+    assert life.facts.kv_cache_tokens == 919_824
+    answer = json.dumps({"message": "GPU KV cache size: 919,824 tokens (see a.py:3)"})
+    (life,) = reading(*prompts, answer).lives
+    assert life.facts.kv_cache_tokens == 919_824
+
+
 def test_lines_of_one_place_are_soon_passed_over_and_still_counted() -> None:
     log = reading(*[stamped("nothing known") for _ in range(10)])
     assert log.unknown == {"core.py:77": 10}

@@ -24,6 +24,7 @@ GENERATED, DETAILS = b"Generated response ", b" details: prompt: "
 _HEAD = 400  # bytes of a line, in which its time is
 _STAMPED_BY, _NAMED, _MOST_PLACES = b".py:", re.compile(rb"[\w./\\-]{1,80}\.py:\d+"), 5_000
 _OF_LITTLE_WEIGHT = ("INFO", "DEBUG")
+_SILENT, _REQUEST = "silent", "request"  # places of which nothing, or a prompt, is to be expected
 _ENOUGH = 3  # so often a place said nothing that is understood: it will not the next time
 _OF_REQUESTS = ((RECEIVED, ""), (ADDED, ""))
 
@@ -131,9 +132,7 @@ class LogReader:
         self.lines = 0
         self.understood = 0
         self._unknown: dict[bytes, int] = {}  # by place, lines that are not understood
-        self._silent: set[bytes] = set()  # places that never say anything else
-        self._of_requests: set[bytes] = set()  # whose lines may hold prompts
-        self._of_steps: set[bytes] = set()
+        self._places: dict[bytes, str] = {}  # what their next line will be, too
         self._signs = (*(_OF_REQUESTS if replay else ()), *messages.SIGNS, (BAD_REQUEST, ""))
         self._lives: dict[str, list[_Life]] = {}  # by server
         self._clock = LogClock()
@@ -159,19 +158,20 @@ class LogReader:
         found = {start: "" for start, _, _ in _lines_with(BAD_REQUEST, block)}
         for start, at, end in stamped:
             place = _place(block, start, at)
-            if place in self._silent:
+            known = self._places.get(place)
+            if known == _SILENT:
                 self._unknown[place] += 1
-            elif place in self._of_steps:
-                found[start] = messages.STEP
-            elif self._replay or place not in self._of_requests:
+            elif known == messages.STEP:
+                found[start] = known
+            elif known is None or self._replay:
                 raw = block[start:end]
                 name = next((name for sign, name in self._signs if sign in raw), None)
                 if name is None:
                     self._not_understood(raw, place)
                     continue
                 found[start] = name
-                if name == messages.STEP and not _of_a_request(raw):
-                    self._of_steps.add(place)
+                if name == messages.STEP and place and not _of_a_request(raw):
+                    self._places[place] = name
         return found
 
     def _of_all(self, stamped: list[tuple[int, int, int]], block: bytes) -> dict[int, str]:
@@ -224,16 +224,18 @@ class LogReader:
 
     def _not_understood(self, raw: bytes, place: bytes) -> None:
         count = self._unknown.get(place, 0)
-        if not count and _of_a_request(raw):
-            self._of_requests.add(place)
-        elif count not in (0, _ENOUGH):
+        if count not in (0, _ENOUGH):
             self._unknown[place] += 1
-        elif count or (_NAMED.fullmatch(place) and len(self._unknown) < _MOST_PLACES):
-            line = peeled(raw[:_HEAD], 0)
-            if line.place.encode() == place:  # else it may be somebody's text
-                self._unknown[place] = count + 1
+        elif place in self._places or not _NAMED.fullmatch(place):
+            return
+        elif (line := peeled(raw[:_HEAD], 0)).place.encode() != place:
+            return  # no place of vLLM's: it may be somebody's text
+        elif _of_a_request(raw):
+            self._places[place] = _REQUEST
+        elif len(self._unknown) < _MOST_PLACES:
+            self._unknown[place] = count + 1
             if count and line.level in _OF_LITTLE_WEIGHT:
-                self._silent.add(place)
+                self._places[place] = _SILENT
 
     def _arrived(self, raw: bytes) -> None:
         """Of a line that may hold a prompt, only its time is looked at."""
