@@ -14,6 +14,8 @@ _PASSED_ON = {
 _WHOLE_ONLY = ("output_attentions", "output_router_logits")
 # Layers that keep a state hold no keys and values that a later piece could look at.
 _LAYERS = {"full_attention", "sliding_attention"}
+# Their own code goes on from a cache by one token at a time alone, or not as from padded prompts.
+_ONE_BY_ONE = {"cpmant", "git", "moshi", "prophetnet"}
 _ROPE_BY_LENGTH = ("dynamic", "longrope")
 _PER_TOKEN = ("logits", "last_hidden_state")
 
@@ -28,16 +30,28 @@ def prompt_shape(tokens: Any) -> tuple[int, int]:
     return (shape[0], shape[1]) if len(shape) > 1 else (0, 0)
 
 
+def _text_config(config: Any) -> Any:
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def _ropes(config: Any) -> list[dict[str, Any]]:
+    """What is said of rotary embeddings; some models have one for each kind of layer."""
+    text = _text_config(config)
+    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    return [part for part in (rope, *rope.values()) if isinstance(part, dict)]
+
+
 def why_model_is_whole(config: Any) -> str | None:
     """What keeps prompts of this model from being cut; None: nothing does."""
     if config is None:
         return None
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    types = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
+    text = _text_config(config)
+    types = {part.get("rope_type") for part in _ropes(config)}
     layers = set(getattr(text, "layer_types", None) or ()) - _LAYERS
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder"
+    if (kind := getattr(config, "model_type", None)) in _ONE_BY_ONE:
+        return f"{kind} does not go on from its cache with several tokens at once"
     if getattr(text, "is_causal", True) is False or getattr(
         text, "use_bidirectional_attention", None
     ) in (True, "all"):
@@ -51,12 +65,13 @@ def why_model_is_whole(config: Any) -> str | None:
 
 def why_call_is_whole(inputs: Mapping[str, Any], config: Any) -> str | None:
     """Likewise what of one call does."""
+    if is_lossy(inputs.get("past_key_values")):
+        return "its cache is quantized: later chunks would see less of earlier ones"
     if inputs.get("input_ids") is None and inputs.get("inputs_embeds") is None:
         return "its tokens are not called input_ids"
     use_cache = inputs.get("use_cache")
     if use_cache is None:
-        text = config.get_text_config() if hasattr(config, "get_text_config") else config
-        use_cache = getattr(text, "use_cache", True)
+        use_cache = getattr(_text_config(config), "use_cache", True)
     if not use_cache:
         return "the call wants no KV cache (use_cache=False)"
     for name in _WHOLE_ONLY:
@@ -64,7 +79,7 @@ def why_call_is_whole(inputs: Mapping[str, Any], config: Any) -> str | None:
             return f"the call wants {name}"
     if others := [n for n, v in inputs.items() if v is not None and not _is_known(n, v)]:
         return f"the call has {', '.join(sorted(others))}"
-    return _why_mask_is_whole(inputs)
+    return _why_mask_is_whole(inputs, config)
 
 
 def _is_known(name: str, value: Any) -> bool:
@@ -74,17 +89,25 @@ def _is_known(name: str, value: Any) -> bool:
     return name in _BY_TOKEN or name in _PASSED_ON or value is False
 
 
-def _why_mask_is_whole(inputs: Mapping[str, Any]) -> str | None:
+def _why_mask_is_whole(inputs: Mapping[str, Any], config: Any) -> str | None:
     mask = inputs.get("attention_mask")
     if mask is None:
         return None
     if getattr(mask, "ndim", None) != 2:
         return "the call has an attention mask of its own"
+    if inputs.get("position_ids") is None and any("mrope_section" in one for one in _ropes(config)):
+        return "it finds positions of text and images by the whole mask (give it position_ids)"
     before, length = tokens_before(inputs), _length(inputs)
     expected = (before if before is not None else mask.shape[1] - length) + length
     if mask.shape[1] != expected or mask.shape[1] < length:
         return "the attention mask is not as long as the prompt and what came before it"
     return None
+
+
+def is_lossy(cache: Any) -> bool:
+    """Does it give back other keys and values than were put in?"""
+    kinds = (kind for layer in getattr(cache, "layers", ()) for kind in type(layer).__mro__)
+    return any("Quantized" in kind.__name__ for kind in kinds)
 
 
 def tokens_before(inputs: Mapping[str, Any]) -> int | None:

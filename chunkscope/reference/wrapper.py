@@ -40,6 +40,9 @@ _GENERATE_WHOLE = (
 )
 
 
+_LIKE_INNER = ("__name__", "__qualname__", "__doc__")  # its annotations cannot be pickled
+
+
 def chunked(
     model: Any,
     threshold: int | None = None,
@@ -150,7 +153,7 @@ class Chunking:
     def __init__(self, threshold: int | None, chunk: int | ChunkPolicy) -> None:
         self.threshold, self.chunk = threshold, chunk
         self.limit = inf if threshold is None else threshold
-        self._whole: str | None = None  # why no prompt of this model is chunked
+        self.whole_always: str | None = None  # why no prompt of this model is chunked
         self._warned: set[str] = set()
         self._call: ChunkedCall | None = None
         self._changed: list[tuple[Any, str, Any]] = []
@@ -215,8 +218,6 @@ class Chunking:
 
     def wrap(self, model: Any) -> Any:
         torch = load_torch("chunkscope.chunked")
-        # A graph that is compiled later holds short prompts and steps; long prompts leave it.
-        ChunkedCall.out_of_graph = torch.compiler.disable(ChunkedCall.long)
         if not isinstance(model, torch.nn.Module):
             self._call = ChunkedCall(model, self, None)
             return self._call
@@ -225,7 +226,7 @@ class Chunking:
         # The outermost of what is called, so that what was compiled is called once for each chunk.
         name = "_compiled_call_impl" if _is_compiled_in_place(model) else "forward"
         inner = getattr(model, "_orig_mod", model)  # of a model that torch.compile returned
-        self._whole = _why_whole(inner)
+        self.whole_always = _why_whole(inner)
         self._call = ChunkedCall(getattr(model, name), self, inner)
         self._set(model, name, self._call)
         if hasattr(inner, "generate"):
@@ -264,15 +265,15 @@ class Chunking:
     def whole(self, reason: str, *, for_good: bool = False) -> None:
         """Say once for each reason that prompts stay whole."""
         with self._lock:
-            self._whole = reason if for_good else self._whole
+            self.whole_always = reason if for_good else self.whole_always
             known = reason in self._warned
             self._warned.add(reason)
         if not known:
             warnings.warn(f"prompts are not chunked here: {reason}", stacklevel=4)
 
     def why_whole(self, inputs: dict[str, Any], model: Any) -> str | None:
-        if self._whole is not None:
-            return self._whole
+        if self.whole_always is not None:
+            return self.whole_always
         if getattr(model, "training", False):
             return "the model is in training mode (call its eval())"
         return why_call_is_whole(inputs, getattr(model, "config", None))
@@ -308,9 +309,9 @@ class ChunkedCall:
     out_of_graph: Callable[..., Any]  # `long`, in plain Python whoever compiles
 
     def __init__(self, inner: Callable[..., Any], chunking: Chunking, model: Any) -> None:
-        update_wrapper(self, inner)
+        update_wrapper(self, inner, _LIKE_INNER)
         self.whole, self._model, self.chunking = inner, model, chunking
-        self._is_compiling = load_torch("chunkscope.chunked").compiler.is_compiling
+        self._meet_compiler()
         parameters = inspect.signature(model.forward if model is not None else inner).parameters
         self._names = [
             n for n, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
@@ -318,6 +319,16 @@ class ChunkedCall:
         takes_any = len(self._names) < len(parameters)
         self._takes_use_cache = takes_any or "use_cache" in self._names
         self._keeps = takes_any or "past_key_values" in self._names
+
+    def _meet_compiler(self) -> None:
+        """A graph that is compiled later holds short prompts and steps; long prompts leave it."""
+        compiler = load_torch("chunkscope.chunked").compiler
+        self._is_compiling = compiler.is_compiling
+        ChunkedCall.out_of_graph = compiler.disable(ChunkedCall.long)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._meet_compiler()  # it may be another process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         sequences, length = _prompt(args, kwargs)
@@ -373,15 +384,18 @@ class ChunkedGenerate:
     """`generate` with transformers' own chunks where they do the same; else the calls are cut."""
 
     def __init__(self, inner: Callable[..., Any], chunking: Chunking, model: Any) -> None:
-        update_wrapper(self, inner)
+        update_wrapper(self, inner, _LIKE_INNER)
         self._inner, self._model, self._chunking = inner, model, chunking
         self._takes = set(inspect.signature(model.forward).parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         sequences, length = _prompt(args, kwargs)
-        length -= tokens_before(kwargs) or 0
+        if prompt_shape(kwargs.get("attention_mask"))[1] <= length:  # else: the new tokens alone
+            length -= tokens_before(kwargs) or 0
         size = self._chunking.size_for(length)
         asked = kwargs | ({"input_ids": args[0]} if args else {})
+        if length > self._chunking.limit and self._chunking.whole_always is not None:
+            self._chunking.whole(self._chunking.whole_always)  # some never call what is wrapped
         if length <= self._chunking.limit or size >= length or not self._cuts(asked):
             return self._inner(*args, **kwargs)
         prefill = _Prefill(length)
@@ -409,8 +423,11 @@ class ChunkedGenerate:
         mask = asked.get("attention_mask")
         if others or (mask is not None and getattr(mask, "ndim", None) != 2):
             return False
-        tokens = asked.get("inputs", asked.get("input_ids"))
-        return self._chunking.why_whole({"input_ids": tokens}, self._model) is None
+        if "quantized" in str(asked.get("cache_implementation") or config.cache_implementation):
+            return False
+        tokens, cache = asked.get("inputs", asked.get("input_ids")), asked.get("past_key_values")
+        given = {"input_ids": tokens, "past_key_values": cache}
+        return self._chunking.why_whole(given, self._model) is None
 
 
 def _prompt(args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[int, int]:
@@ -432,7 +449,17 @@ def _wait_for(logits: Any) -> None:
 def _why_whole(model: Any) -> str | None:
     if getattr(model, "_is_stateful", False):
         return "it keeps a state instead of keys and values"
+    if _answers_for_all(model):
+        return f"{type(model).__name__} gives one answer for the whole prompt"
     return why_model_is_whole(getattr(model, "config", None))
+
+
+def _answers_for_all(model: Any) -> bool:
+    """As classifiers and models that pool do. Only models that generate have logits by token."""
+    if getattr(model, "pooler", None) is not None:
+        return True
+    can_generate = getattr(model, "can_generate", None)
+    return can_generate is not None and model.base_model is not model and not can_generate()
 
 
 def _is_compiled_in_place(model: Any) -> bool:

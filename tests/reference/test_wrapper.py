@@ -1,6 +1,8 @@
 """`chunkscope.chunked`: the same calls and results, in chunks; what it cannot cut stays whole."""
 
 import copy
+import pickle
+import shutil
 import sys
 import threading
 import warnings
@@ -21,8 +23,11 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tests.reference.small_models import (  # noqa: E402
+    EXPERTS,
     FAMILIES,
+    SMALL,
     VOCABULARY,
+    WITH_WINDOW,
     model_of,
     prompt_of,
     rounding,
@@ -39,8 +44,20 @@ def a_model(family: str = "Llama") -> Any:
     return copy.deepcopy(model_of(family))
 
 
+def chunked_copy(model: Any) -> Any:
+    return chunkscope.chunked(copy.deepcopy(model), threshold=16, chunk=7)
+
+
 def wrapped(family: str = "Llama", threshold: int = 16, chunk: int | str = 7) -> Any:
     return chunkscope.chunked(a_model(family), threshold=threshold, chunk=chunk)
+
+
+def small(kind: str, what: str = "AutoModel", **options: Any) -> Any:
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(kind, **options)
+    return getattr(transformers, what).from_config(config).eval()
 
 
 def batch_of(*lengths: int, side: str = "left") -> dict[str, Any]:
@@ -82,6 +99,52 @@ def test_logits_and_greedy_tokens_stay_the_same(family: str, chunk: int | str) -
     assert (stats.total_sequences, stats.chunked_sequences) == (4, 4)
     assert stats.chunks_processed == 2 * -(-40 // size)
     assert stats.seconds_per_chunk > 0
+
+
+HEADS = {"num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.2}
+OLDER = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, **HEADS}
+MORE_FAMILIES: dict[str, dict[str, Any]] = {
+    "phi3": SMALL,
+    "olmo2": SMALL,
+    "stablelm": SMALL,
+    "cohere": SMALL,
+    "granite": SMALL,
+    "gpt_oss": {**WITH_WINDOW, **EXPERTS, "head_dim": 8, "num_local_experts": 4},
+    "deepseek_v3": {
+        **SMALL,
+        "num_key_value_heads": 4,
+        "q_lora_rank": 16,
+        "kv_lora_rank": 16,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 8,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "moe_intermediate_size": 16,
+    },
+    "falcon": OLDER,
+    "bloom": OLDER,
+    "gpt_neox": OLDER,
+    "opt": {**OLDER, "ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.2},
+}
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("kind", MORE_FAMILIES)
+def test_so_it_is_in_families_that_attend_or_count_positions_otherwise(
+    kind: str, side: str
+) -> None:
+    whole = small(kind, "AutoModelForCausalLM", **MORE_FAMILIES[kind])
+    model, inputs = chunked_copy(whole), batch_of(40, 27, side=side)
+    expected, found = forward(whole, **inputs).logits, forward(model, **inputs).logits
+    for row, length in enumerate((40, 27)):
+        seen = slice(-length, None) if side == "left" else slice(length)
+        assert same(whole, found[row, seen], expected[row, seen])
+    if side == "left":
+        assert torch.equal(model.generate(**inputs, **GREEDY), whole.generate(**inputs, **GREEDY))
+    assert model.chunking.stats.chunking_rate == 1.0
 
 
 LLAMA = wrapped()
@@ -128,6 +191,29 @@ def test_a_prompt_goes_on_from_what_a_cache_holds() -> None:
     begun = forward(model, input_ids=ids[:, :23]).past_key_values
     going_on = model.generate(ids, past_key_values=begun, **GREEDY)
     assert torch.equal(going_on, whole.generate(ids, **GREEDY))
+
+
+def test_a_second_turn_may_be_given_by_its_new_tokens_alone() -> None:
+    model, ids = wrapped(), torch.tensor([prompt_of(80)])
+    begun = forward(model, input_ids=ids[:, :14]).past_key_values
+    asked = {"past_key_values": begun, "attention_mask": torch.ones_like(ids), **GREEDY}
+    going_on = model.generate(ids[:, 14:], **asked)[:, -4:]
+    assert torch.equal(going_on, model_of("Llama").generate(ids, **GREEDY)[:, -4:])
+    stats = model.chunking.stats
+    assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (2, 1, 10)
+
+
+def test_gradients_flow_through_chunks() -> None:
+    """As in attributions, which are made in eval mode."""
+    found = []
+    for model in (model_of("Llama"), wrapped()):
+        embeds = model.get_input_embeddings()(torch.tensor([prompt_of(40)])).detach()
+        embeds.requires_grad_(True)
+        answer = model(inputs_embeds=embeds, output_hidden_states=True)
+        (answer.logits[0, -1].max() + answer.hidden_states[1].sum()).backward()
+        found.append(embeds.grad)
+    assert model.chunking.stats.chunked_sequences == 1
+    assert torch.allclose(*found, rtol=0, atol=1e-4 * float(found[0].abs().max()))
 
 
 def test_generate_cuts_with_what_transformers_has_where_that_does_the_same() -> None:
@@ -320,6 +406,18 @@ def test_a_compiled_model_is_chunked(how: str, graphs: Graphs) -> None:
     assert 0 < graphs.count < 6  # and what ran was compiled, once for chunks of any length
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, by torch
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles C++")
+def test_so_is_one_that_inductor_compiled(graphs: Graphs) -> None:
+    del graphs  # only what it leaves behind is wanted: nothing compiled
+    plain, ids = Memory().eval(), torch.tensor([prompt_of(40)])
+    model = torch.compile(copy.deepcopy(plain), dynamic=True)
+    model = chunkscope.chunked(model, threshold=16, chunk=8)
+    with torch.inference_mode():
+        assert torch.allclose(model(ids)["logits"], plain(ids)["logits"])
+    assert model.chunking.stats.chunks_processed == 5
+
+
 def test_generate_of_a_compiled_model_is_chunked_too() -> None:
     model = chunkscope.chunked(torch.compile(a_model(), backend="eager"), threshold=16, chunk=7)
     inputs = batch_of(40)
@@ -334,14 +432,26 @@ def test_generate_of_a_compiled_model_is_chunked_too() -> None:
 # --- what cannot be chunked ----------------------------------------------------------------------
 
 
-def small(kind: str, **options: Any) -> Any:
-    from transformers import AutoConfig, AutoModel
-
-    torch.manual_seed(0)
-    return AutoModel.from_config(AutoConfig.for_model(kind, **options)).eval()
-
-
 T5 = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 128}
+CHUNKED_ATTENTION = {
+    **SMALL,
+    "head_dim": 8,
+    "num_local_experts": 2,
+    "attention_chunk_size": 16,
+    "intermediate_size_mlp": 48,
+    "num_hidden_layers": 4,
+}
+LINEAR_ATTENTION = {
+    **SMALL,
+    **EXPERTS,
+    "head_dim": 8,
+    "shared_expert_intermediate_size": 16,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention"],
+}
 BERT = {
     "hidden_size": 16,
     "intermediate_size": 16,
@@ -360,10 +470,17 @@ BERT = {
         (lambda: a_model().train(), {}, "training mode"),
         (lambda: small("t5", **T5), {"decoder_input_ids": torch.ones(1, 4, dtype=torch.long)},
          "encoder-decoder"),
-        (lambda: small("bert", **BERT), {}, "gives no past_key_values"),
+        (lambda: small("bert", "AutoModelForCausalLM", **BERT), {}, "gives no past_key_values"),
+        (lambda: small("bert", **BERT, is_decoder=True), {}, "one answer for the whole prompt"),
+        (lambda: small("llama", "AutoModelForSequenceClassification", **SMALL), {},
+         "LlamaForSequenceClassification gives one answer"),
+        (lambda: small("llama4_text", "AutoModelForCausalLM", **CHUNKED_ATTENTION), {},
+         "layers of chunked_attention"),
+        (lambda: small("qwen3_next", "AutoModelForCausalLM", **LINEAR_ATTENTION), {}, "state"),
         (lambda: small("mamba", hidden_size=16, num_hidden_layers=1, vocab_size=128), {}, "state"),
     ],
-    ids=["no cache", "a mask", "labels", "training", "encoder-decoder", "an encoder", "a state"],
+    ids=["no cache", "a mask", "labels", "training", "encoder-decoder", "an encoder", "a pooler",
+         "a classifier", "chunked attention", "linear attention", "a state"],
 )  # fmt: skip
 def test_what_cannot_be_chunked_stays_whole_with_one_warning(
     make: Any, asked: dict[str, Any], reason: str
@@ -389,6 +506,7 @@ def test_what_cannot_be_chunked_stays_whole_with_one_warning(
          "dynamic rotary embedding"),
         ({"layer_types": ["full_attention", "linear_attention"]}, "layers of linear_attention"),
         ({"use_bidirectional_attention": True}, "look ahead"),
+        ({"model_type": "moshi"}, "does not go on from its cache"),
     ],
 )  # fmt: skip
 def test_a_model_whose_tokens_depend_on_the_whole_prompt_is_known(
@@ -398,6 +516,74 @@ def test_a_model_whose_tokens_depend_on_the_whole_prompt_is_known(
 
     assert reason in str(why_model_is_whole(SimpleNamespace(**options)))
     assert why_model_is_whole(model_of("Mistral with a window").config) is None
+
+
+def test_a_classifier_finds_the_last_token_of_padded_prompts() -> None:
+    """In chunks it would look for it in the last chunk, which may be all padding."""
+    model = small("llama", "AutoModelForSequenceClassification", **SMALL)
+    inputs = batch_of(40, 20, side="right")
+    expected, other = forward(model, **inputs).logits, chunked_copy(model)
+    with pytest.warns(UserWarning, match="one answer for the whole prompt"):
+        assert torch.equal(forward(other, **inputs).logits, expected)
+
+
+def test_who_generates_without_the_wrapped_call_is_warned_too() -> None:
+    model = small("t5", "AutoModelForSeq2SeqLM", **T5, decoder_start_token_id=0)
+    expected, other = model.generate(**batch_of(40), **GREEDY), chunked_copy(model)
+    with pytest.warns(UserWarning, match="not chunked here: it is an encoder-decoder"):
+        assert torch.equal(other.generate(**batch_of(40), **GREEDY), expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other.generate(**batch_of(40), **GREEDY)
+
+
+def test_positions_that_are_found_by_the_whole_mask_keep_a_padded_prompt_whole() -> None:
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+    eyes = {"depth": 1, "embed_dim": 16, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 1}
+    model = small(
+        "qwen2_vl",
+        "AutoModelForImageTextToText",
+        text_config={**SMALL, "rope_parameters": rope},
+        vision_config=eyes,
+        image_token_id=125,
+        video_token_id=126,
+        vision_start_token_id=124,
+    )
+    ids = batch_of(40, 27)["input_ids"].clamp(max=120)
+    inputs = {"input_ids": ids, "attention_mask": (ids > 0).long()}
+    expected, other = forward(model, **inputs).logits, chunked_copy(model)
+    with pytest.warns(UserWarning, match="by the whole mask"):
+        assert torch.equal(forward(other, **inputs).logits, expected)
+    assert torch.equal(other.generate(**inputs, **GREEDY), model.generate(**inputs, **GREEDY))
+    assert other.chunking.stats.chunked_sequences == 2  # which has positions for every call
+
+
+class Halves:
+    """A cache that keeps half of each number's digits, as quantized ones do."""
+
+    def __new__(cls) -> Any:
+        from transformers import Cache
+        from transformers.cache_utils import QuantizedLayer
+
+        class HalvesQuantizedLayer(QuantizedLayer):
+            def _quantize(self, tensor: Any, axis: int) -> Any:  # noqa: ARG002
+                return tensor.to(torch.bfloat16)
+
+            def _dequantize(self, tensor: Any) -> Any:
+                return tensor.float()
+
+        return Cache(layers=[HalvesQuantizedLayer(residual_length=4) for _ in range(2)])
+
+
+def test_a_quantized_cache_keeps_prompts_whole() -> None:
+    whole, model, inputs = model_of("Llama"), wrapped(), batch_of(40)
+    expected = forward(whole, **inputs, past_key_values=Halves()).logits
+    with pytest.warns(UserWarning, match="its cache is quantized"):
+        found = forward(model, **inputs, past_key_values=Halves()).logits
+    assert torch.equal(found, expected)
+    for asked in ({"past_key_values": Halves()}, {"cache_implementation": "quantized"}):
+        assert not model.generate._cuts({**inputs, **asked})
+    assert model.generate._cuts(inputs)
 
 
 # --- any callable, and taking it off again -------------------------------------------------------
@@ -455,6 +641,14 @@ def test_wrapping_again_replaces_and_undo_leaves_the_model_as_it_was() -> None:
     model.chunking.undo()
     assert set(vars(model)) == before
     forward(model, **batch_of(40))
+
+
+def test_a_wrapped_model_can_be_pickled() -> None:
+    whole, inputs = small("llama", "AutoModelForCausalLM", **SMALL), batch_of(40)
+    model = pickle.loads(pickle.dumps(chunked_copy(whole)))
+    assert same(whole, forward(model, **inputs).logits, forward(whole, **inputs).logits)
+    assert torch.equal(model.generate(**inputs, **GREEDY), whole.generate(**inputs, **GREEDY))
+    assert model.chunking.stats.chunks_processed == 12
 
 
 def test_a_copy_counts_for_itself(tmp_path: Path) -> None:
