@@ -7,20 +7,12 @@ with the code of 0.28 by tests/costs/test_kv_groups.py.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from chunkscope.costs.models.layers import KvKind
 from chunkscope.costs.models.shape import BLOCK_TOKENS, ModelShape
 
 # Where groups differ by less, all get as many layers as the largest has.
 NEARLY_EQUAL = 1.5
-
-
-class KvKind(StrEnum):
-    """What a layer keeps of a request."""
-
-    FULL = "all tokens"
-    SLIDING = "a window"
-    STATE = "a state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chunkscope.costs.gpus import Gpu
-from chunkscope.costs.kv_groups import KvKind
 from chunkscope.costs.memory import Memory, MemoryModel
+from chunkscope.costs.models.layers import KvKind
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.costs.parallel import UNMEASURED
 from chunkscope.engine.choices import Entry

@@ -27,13 +27,6 @@ def limits_advice(proof: Proof, changed: str, alternative: str) -> str:
     return f"Change nothing: vLLM's own keeps every limit {when}, {_room(own)} (simulated){other}."
 
 
-def _other(own: SimulatedRun, best: SimulatedRun, alternative: str) -> str:
-    """What the best alternative would have brought, if that can be seen."""
-    if own.slo is None or best.slo is None or best.slo.room - own.slo.room < 0.01:
-        return ""
-    return f"; {alternative} would leave {share(best.slo.room)}, which is not worth setting"
-
-
 def limits_reason(proof: Proof) -> str:
     """Of an argument that is set."""
     theirs, found = (_run(proof, one) for one in (proof.own, proof.chosen))

@@ -165,6 +165,30 @@ def test_a_gemma_3_config_that_leaves_its_heads_out_is_completed():
 
 
 @pytest.mark.parametrize(
+    ("kind", "named"),
+    [("brand_new", "model_type 'brand_new' is not known"), (None, "no model_type is stated")],
+)
+def test_a_family_that_nobody_compared_is_said_to_be_guessed(kind, named):
+    assert not shape().notes
+    (note,) = shape(model_type=kind).notes
+    assert note.startswith(named)
+    assert note.endswith("weights and KV cache follow from its fields alone, and may be off")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hybrid_override_pattern": "M*" * 15},
+        {"hybrid_override_pattern": "M?" * 16},
+        {"layers_block_type": ["mlp", "what"] * 16},
+    ],
+)
+def test_layers_that_are_not_all_described_are_an_input_error(changed):
+    with pytest.raises(InputError, match="describes 32 layers, and not each of them"):
+        shape(**changed)
+
+
+@pytest.mark.parametrize(
     ("layers", "stateful"),
     [
         ({"layer_types": ["linear_attention"] * 24 + ["full_attention"] * 8}, 24),

@@ -15,12 +15,14 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discovery import discover
+from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
 from chunkscope.sources.selection import SelectOptions
@@ -197,6 +199,7 @@ def test_csv_round_trips_when_told_its_delimiter(tmp_path, explore):
             writer = csv.writer(file, quoting=csv.QUOTE_ALL)
             writer.writerow(["question", "answer"])
             writer.writerows(rows)
+        assume(not looks_binary(path.read_bytes()[:1024]))  # many NULs: refused, rightly
         read = rows_of(path, ReadOptions(delimiter=",", header=True))
         assert [tuple(record.values()) for record in read] == rows
 

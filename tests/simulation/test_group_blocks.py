@@ -5,9 +5,10 @@ import random
 import pytest
 
 from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.kv_groups import KvGroup, KvKind
+from chunkscope.costs.kv_groups import KvGroup
 from chunkscope.costs.models import find_model
 from chunkscope.costs.models.config import shape_from_config
+from chunkscope.costs.models.layers import KvKind
 from chunkscope.costs.models.shape import ModelShape
 from chunkscope.costs.step_time import StepModel
 from chunkscope.engine.deployment import Deployment

@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from chunkscope.costs.kv_groups import KvGroup, KvKind
+from chunkscope.costs.kv_groups import KvGroup
+from chunkscope.costs.models.layers import KvKind
 from chunkscope.engine.rules import Rules
 from chunkscope.engine.settings import EngineArgs
 from chunkscope.lengths.sharing import Path, Stretch, block_paths

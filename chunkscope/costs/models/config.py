@@ -1,92 +1,21 @@
-"""Reading a Hugging Face config.json, and counting what it describes."""
+"""Reading a Hugging Face config.json: the shape that it describes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from chunkscope.costs.models.families import FAMILIES, LIKE_LLAMA, Family
+from chunkscope.costs.models.fields import Config, Fields
+from chunkscope.costs.models.layers import Feed, KvKind, Layer, read_layers, sliding_window
 from chunkscope.costs.models.quantization import read_quantization
-from chunkscope.costs.models.shape import (
-    BYTES,
-    Attention,
-    Experts,
-    Latent,
-    ModelShape,
-    Parameters,
-    State,
-)
+from chunkscope.costs.models.shape import Attention, Experts, Latent, ModelShape, State
+from chunkscope.costs.models.states import StatefulLayer, read_stateful_layer
+from chunkscope.costs.models.weights import Weights
 from chunkscope.errors import InputError
 
-Config = Mapping[str, Any]
-
-# The same field under the names that model families give it.
-NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
-    "intermediate": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
-    "vocab": ("vocab_size", "padded_vocab_size"),
-    "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
-    "active": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts"),
-}
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
 UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
-# What a state is made of: heads of keys and values, their sizes, the convolution's length...
-DELTA_NET = (
-    "linear_num_key_heads",
-    "linear_num_value_heads",
-    "linear_key_head_dim",
-    "linear_value_head_dim",
-    "linear_conv_kernel_dim",
-)
-# ... or heads, their size, groups, the state's size and the convolution's length.
-MAMBA_2 = (
-    ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"),
-    ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
-)
-MOST_LAYERS = 10_000  # they are looked at one by one
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """What config.json leaves out because the model's code knows it."""
-
-    tied: bool = False
-    gated: bool = True
-    norms_per_layer: int = 2
-    norm_bias: bool = False
-    qkv_bias: bool = False
-    all_biases: bool = False
-    qk_norm: bool = False
-    learned_positions: bool = False
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-
-
-_CLASSIC = Family(gated=False, norm_bias=True, all_biases=True)
-_TIED_CLASSIC = replace(_CLASSIC, tied=True)
-_GEMMA_3 = {
-    "vocab_size": 262_208,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "max_position_embeddings": 131_072,
-}
-_BY_FAMILY = (
-    (Family(qkv_bias=True), ("qwen2", "qwen2_moe", "qwen2_vl_text", "qwen2_5_vl_text")),
-    (Family(qk_norm=True), ("qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_next", "olmoe")),
-    (Family(tied=True), ("gemma",)),
-    (Family(tied=True, norms_per_layer=4), ("gemma2",)),
-    (Family(tied=True, norms_per_layer=4, qk_norm=True, defaults=_GEMMA_3), ("gemma3_text",)),
-    (Family(tied=True, norms_per_layer=1), ("cohere", "cohere2")),
-    (Family(all_biases=True), ("gpt_oss",)),
-    (Family(gated=False, norms_per_layer=1), ("nemotron_h",)),
-    (_CLASSIC, ("gpt_neox", "phi")),
-    (_TIED_CLASSIC, ("starcoder2",)),
-    (replace(_TIED_CLASSIC, learned_positions=True), ("gpt2", "opt")),
-)
-FAMILIES = {model_type: family for family, types in _BY_FAMILY for model_type in types}
 
 
 def shape_from_config(
@@ -99,30 +28,46 @@ def shape_from_config(
 ) -> ModelShape:
     """The shape a config.json describes; InputError names the field that is missing or odd."""
     text = _text_part(config)
-    family = FAMILIES.get(str(text.get("model_type", "")), Family())
-    reader = Reader({**family.defaults, **text}, family, name)
-    experts = reader.experts()
-    attention = reader.attention()
-    parameters = reader.parameters(attention, experts, _vision(config))
+    family = FAMILIES.get(str(text.get("model_type", "")), LIKE_LLAMA)
+    fields = Fields({**family.defaults, **text}, name)
+    layers = read_layers(fields, family)
+    stateful = read_stateful_layer(fields)
+    experts = _experts(fields, layers)
+    latent, limit = _latent(fields), _limit(fields)
+    attention = _attention(fields, family, layers, stateful)
+    dense = _dense_intermediate(fields, family, layers)
+    tied = bool(fields.config.get("tie_word_embeddings", family.tied))
     quantization, notes = read_quantization(text)
+    weights = Weights(
+        fields=fields,
+        family=family,
+        layers=layers,
+        attention=attention,
+        latent=latent,
+        stateful=stateful,
+        experts=experts,
+        dense=dense,
+        tied=tied,
+        limit=limit,
+    )
     return ModelShape(
         name=name,
         source=source,
         hub_id=hub_id,
-        architecture=reader.architecture(),
-        layers=reader.layers,
-        hidden=reader.number("hidden"),
-        intermediate=reader.dense_intermediate(experts),
-        vocab=reader.number("vocab"),
+        architecture=_architecture(fields),
+        layers=len(layers),
+        hidden=fields.number("hidden"),
+        intermediate=dense,
+        vocab=fields.number("vocab"),
         attention=attention,
-        parameters=parameters,
+        parameters=weights.count(_vision(config)),
         quantization=quantization,
         experts=experts,
         gated=family.gated,
-        tied=reader.tied(),
-        limit=reader.limit(),
+        tied=tied,
+        limit=limit,
         file_bytes=file_bytes,
-        notes=(*notes, *_notes(config, attention, file_bytes)),
+        notes=(*notes, *_notes(config, fields.kind, attention, file_bytes)),
     )
 
 
@@ -136,289 +81,130 @@ def _text_part(config: Config) -> dict[str, Any]:
     return dict(config)
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """One config with its family's defaults; every method answers one question about it."""
+def _architecture(fields: Fields) -> str:
+    named = fields.config.get("architectures")
+    first = named[0] if isinstance(named, list) and named else ""
+    return str(first or fields.kind)
 
-    config: Config
-    family: Family
-    name: str
 
-    def number(self, what: str) -> int:
-        found = self.maybe(what)
-        if found is None:
-            raise InputError(
-                f"the config.json of {self.name} has no {NAMES[what][0]}",
-                hint="it must be the config.json of a language model, as on the Hugging Face hub",
-            )
-        return found
-
-    @property
-    def layers(self) -> int:
-        found = self.number("layers")
-        if not 1 <= found <= MOST_LAYERS:
-            raise InputError(f"the config.json of {self.name} describes a model of {found} layers")
-        return found
-
-    def maybe(self, what: str) -> int | None:
-        return self._first(NAMES.get(what, (what,)))
-
-    def _first(self, names: tuple[str, ...]) -> int | None:
-        for key in names:
-            value = self.config.get(key)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InputError(
-                    f"the config.json of {self.name} has {key} = {value!r}, not a whole number"
-                )
-            return value
+def _limit(fields: Fields) -> int | None:
+    """The longest context, as vLLM derives it."""
+    stated = [value for key in LIMITS if (value := fields.maybe(key)) is not None]
+    if not stated:
         return None
+    scaling = fields.config.get("rope_scaling") or fields.config.get("rope_parameters")
+    if not isinstance(scaling, Mapping) or "gemma3" in fields.kind:
+        return min(stated)
+    rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
+    factor = scaling.get("factor")
+    if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
+        return min(stated)
+    base = scaling.get("original_max_position_embeddings") if rope == "yarn" else None
+    return int((base if isinstance(base, int) else min(stated)) * factor)
 
-    def architecture(self) -> str:
-        named = self.config.get("architectures")
-        first = named[0] if isinstance(named, list) and named else ""
-        return str(first or self.config.get("model_type", ""))
 
-    def tied(self) -> bool:
-        return bool(self.config.get("tie_word_embeddings", self.family.tied))
+# --- attention ------------------------------------------------------------------------------------
 
-    def limit(self) -> int | None:
-        """The longest context, as vLLM derives it."""
-        stated = [value for key in LIMITS if (value := self._first((key,))) is not None]
-        if not stated:
-            return None
-        scaling = self.config.get("rope_scaling") or self.config.get("rope_parameters")
-        kind = str(self.config.get("model_type", ""))
-        if not isinstance(scaling, Mapping) or "gemma3" in kind:
-            return min(stated)
-        rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
-        factor = scaling.get("factor")
-        if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
-            return min(stated)
-        base = scaling.get("original_max_position_embeddings") if rope == "yarn" else None
-        return int((base if isinstance(base, int) else min(stated)) * factor)
 
-    def attention(self) -> Attention:
-        heads, layers = self.number("heads"), self.layers
-        if heads < 1:
-            raise InputError(
-                f"the config.json of {self.name} describes a model without attention heads"
-            )
-        sliding, window = self._sliding(layers)
-        return Attention(
-            heads=heads,
-            kv_heads=self._kv_heads(heads),
-            head_dim=self.maybe("head_dim") or self.number("hidden") // heads,
-            latent=self._latent(),
-            sliding_window=window,
-            sliding_layers=sliding,
-            stateful_layers=self._stateful(layers),
-            state=self._state(layers),
-            normed=self.family.qk_norm,
+def _attention(
+    fields: Fields, family: Family, layers: tuple[Layer, ...], stateful: StatefulLayer | None
+) -> Attention:
+    heads = fields.number("heads")
+    if heads < 1:
+        raise InputError(
+            f"the config.json of {fields.name} describes a model without attention heads"
         )
+    latent = _latent(fields)
+    expanded = latent if latent and not family.latent_cache else None
+    window = sliding_window(fields, _limit(fields))
+    sliding = sum(KvKind.SLIDING in layer.keeps for layer in layers) if window else 0
+    states = sum(KvKind.STATE in layer.keeps for layer in layers)
+    head_dim = fields.maybe("head_dim") or fields.number("hidden") // heads
+    return Attention(
+        heads=heads,
+        kv_heads=heads if expanded else _kv_heads(fields, heads),
+        head_dim=expanded.nope_dim + expanded.rope_dim if expanded else head_dim,
+        latent=None if expanded else latent,
+        sliding_window=window if sliding else None,
+        sliding_layers=sliding,
+        stateful_layers=sum(not layer.attends for layer in layers),
+        state=_state(states, stateful) if states and stateful else None,
+        normed=family.qk_norm,
+    )
 
-    def _kv_heads(self, heads: int) -> int:
-        found = self.maybe("kv_heads")
-        if found:
-            return found
-        return 1 if self.config.get("multi_query") else heads
 
-    def _latent(self) -> Latent | None:
-        rank = self.maybe("kv_lora_rank")
-        if not rank:
-            return None
-        return Latent(
-            kv_rank=rank,
-            q_rank=self.maybe("q_lora_rank"),
-            nope_dim=self.maybe("qk_nope_head_dim") or 128,
-            rope_dim=self.maybe("qk_rope_head_dim") or 64,
-            v_dim=self.maybe("v_head_dim") or 128,
-        )
+def _kv_heads(fields: Fields, heads: int) -> int:
+    # Falcon states as many as heads, and means one.
+    if fields.says("multi_query") and not fields.says("new_decoder_architecture"):
+        return 1
+    return fields.maybe("kv_heads") or heads
 
-    def _sliding(self, layers: int) -> tuple[int, int | None]:
-        """(how many layers look back only a window, the window)."""
-        window = self.maybe("sliding_window")
-        limit = self.limit()
-        off = self.config.get("use_sliding_window") is False
-        if not window or off or (limit and window >= limit):
-            return 0, None
-        kinds = self.config.get("layer_types")
-        if isinstance(kinds, list):
-            count = sum(kind == "sliding_attention" for kind in kinds)
-            return count, window if count else None
-        kind = str(self.config.get("model_type", ""))
-        pattern = self.maybe("sliding_window_pattern") or {"gemma2": 2, "gpt_oss": 2}.get(kind, 0)
-        pattern = pattern or (6 if kind.startswith("gemma3") else 0)
-        return layers - layers // pattern if pattern else layers, window
 
-    def _stateful(self, layers: int) -> int:
-        """How many layers keep a state instead of a KV cache (mamba, linear attention)."""
-        kinds = self.config.get("layer_types") or self.config.get("layers_block_type")
-        if isinstance(kinds, list):
-            return sum("attention" not in str(k) or "linear" in str(k) for k in kinds)
-        pattern = self.config.get("hybrid_override_pattern")
-        if isinstance(pattern, str):
-            return layers - pattern.count("*")
-        indices = self.config.get("attn_layer_indices")
-        if isinstance(indices, list):
-            return layers - len(indices)
-        every = self.maybe("full_attention_interval")
-        return layers - layers // every if every else 0
-
-    def _state(self, layers: int) -> State | None:
-        """The state of mamba 2 or of a gated delta net, as vLLM shapes it; None for others."""
-        pattern = self.config.get("hybrid_override_pattern")
-        stateful = pattern.count("M") if isinstance(pattern, str) else self._stateful(layers)
-        delta = self._all(*DELTA_NET)
-        if stateful and delta:
-            key_heads, value_heads, key_dim, value_dim, kernel = delta
-            wide = 2 * key_heads * key_dim + value_heads * value_dim
-            memory = value_heads * value_dim * key_dim
-            size = self._state_bytes("mamba_ssm_dtype", BYTES)
-            return State(layers=stateful, convolution=wide * (kernel - 1), memory=memory,
-                         memory_bytes=size)  # fmt: skip
-        mamba = next(filter(None, (self._all(*names) for names in MAMBA_2)), None)
-        if stateful and mamba:
-            heads, dim, groups, states, kernel = mamba
-            wide = heads * dim + 2 * groups * states
-            nemotron = str(self.config.get("model_type")) == "nemotron_h"
-            size = self._state_bytes("mamba_ssm_cache_dtype", 4) if nemotron else BYTES
-            return State(layers=stateful, convolution=wide * (kernel - 1),
-                         memory=heads * dim * states, memory_bytes=size)  # fmt: skip
+def _latent(fields: Fields) -> Latent | None:
+    rank = fields.maybe("kv_lora_rank")
+    if not rank:
         return None
-
-    def _all(self, *names: str) -> tuple[int, ...] | None:
-        found = tuple(value for name in names if (value := self.maybe(name)))
-        return found if len(found) == len(names) else None
-
-    def _state_bytes(self, name: str, default: int) -> int:
-        stated = self.config.get(name)
-        return 4 if stated == "float32" else default if stated is None else BYTES
-
-    def experts(self) -> Experts | None:
-        count = self.maybe("experts")
-        if not count or count < 2:
-            return None
-        intermediate = self.maybe("moe_intermediate_size") or self.number("intermediate")
-        shared = self.maybe("shared_expert_intermediate_size") or 0
-        shared += (self.maybe("n_shared_experts") or 0) * intermediate
-        if str(self.config.get("model_type")) == "llama4_text":
-            shared = intermediate
-        layers = sum(self._is_sparse(i) for i in range(self.layers))
-        return Experts(
-            count=count,
-            active=self.maybe("active") or 2,
-            intermediate=intermediate,
-            layers=layers,
-            shared_intermediate=shared,
-        )
-
-    def _is_sparse(self, layer: int) -> bool:
-        if layer < (self.maybe("first_k_dense_replace") or 0):
-            return False
-        dense = self.config.get("mlp_only_layers")
-        if isinstance(dense, list) and layer in dense:
-            return False
-        step = self.maybe("decoder_sparse_step") or self.maybe("interleave_moe_layer_step") or 1
-        return (layer + 1) % step == 0
-
-    def dense_intermediate(self, experts: Experts | None) -> int:
-        """The width of the MLP every token passes; 0 when all layers are expert layers."""
-        if experts and experts.layers == self.layers:
-            return 0
-        plain = self.maybe("intermediate_size_mlp") or self.maybe("intermediate")
-        if plain:
-            return plain
-        if not self.family.gated:
-            return 4 * self.number("hidden")
-        return self.number("intermediate")
-
-    def parameters(self, attention: Attention, experts: Experts | None, vision: int) -> Parameters:
-        layers, hidden, vocab = self.layers, self.number("hidden"), self.number("vocab")
-        pattern = self.config.get("hybrid_override_pattern")
-        with_mlp = pattern.count("-") if isinstance(pattern, str) else layers
-        dense_layers = max(0, with_mlp - (experts.layers if experts else 0))
-        stateful = attention.state.layers if attention.state else 0
-        attending = layers - attention.stateful_layers if attention.state else layers
-        mlp = dense_layers * self._mlp(self.dense_intermediate(experts)) if dense_layers else 0
-        routed = shared = router = 0
-        if experts:
-            routed = experts.layers * experts.count * self._mlp(experts.intermediate)
-            shared = experts.layers * self._mlp(experts.shared_intermediate)
-            router = experts.layers * self._router(experts)
-        positions = (self.limit() or 0) * hidden if self.family.learned_positions else 0
-        return Parameters(
-            embedding=vocab * hidden,
-            head=0 if self.tied() else vocab * hidden,
-            attention=attending * self._attention_weights(attention)
-            + (stateful * self._state_weights() if stateful else 0),
-            mlp=mlp + shared,
-            experts=routed,
-            other=router + positions + self._norms(attention),
-            vision=vision,
-        )
-
-    def _mlp(self, intermediate: int) -> int:
-        if not intermediate:
-            return 0
-        hidden = self.number("hidden")
-        biases = self.family.all_biases or bool(self.config.get("mlp_bias"))
-        if self.family.gated:
-            return 3 * hidden * intermediate + (2 * intermediate + hidden if biases else 0)
-        return 2 * hidden * intermediate + (intermediate + hidden if biases else 0)
-
-    def _router(self, experts: Experts) -> int:
-        hidden = self.number("hidden")
-        gate = hidden if self.maybe("shared_expert_intermediate_size") else 0
-        bias = experts.count if self.family.all_biases else 0
-        corrected = self.config.get("topk_method") == "noaux_tc"
-        return hidden * experts.count + gate + bias + (experts.count if corrected else 0)
-
-    def _attention_weights(self, a: Attention) -> int:
-        hidden = self.number("hidden")
-        if a.latent:
-            return _latent_weights(a, a.latent, hidden)
-        q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
-        gate = hidden * q if str(self.config.get("model_type")) == "qwen3_next" else 0
-        weights = 2 * hidden * q + 2 * hidden * kv + gate
-        every = self.family.all_biases or bool(self.config.get("attention_bias"))
-        biases = (q + 2 * kv if every or self.family.qkv_bias else 0) + (hidden if every else 0)
-        sinks = a.heads if str(self.config.get("model_type")) == "gpt_oss" else 0
-        return weights + biases + sinks
-
-    def _state_weights(self) -> int:
-        """A layer of a gated delta net, or of mamba 2."""
-        hidden = self.number("hidden")
-        if delta := self._all(*DELTA_NET):
-            key_heads, value_heads, key_dim, value_dim, kernel = delta
-            keys, values = key_heads * key_dim, value_heads * value_dim
-            inward = hidden * (2 * keys + 2 * values + 2 * value_heads)
-            inside = (2 * keys + values) * kernel + 2 * value_heads + value_dim
-            return inward + inside + values * hidden
-        heads, dim, groups, states, kernel = next(
-            filter(None, (self._all(*names) for names in MAMBA_2))
-        )
-        wide, mixed = heads * dim, heads * dim + 2 * groups * states
-        inward = hidden * (wide + mixed + heads)
-        inside = mixed * (kernel + 1) + 3 * heads + wide
-        return inward + inside + wide * hidden
-
-    def _norms(self, a: Attention) -> int:
-        layers, hidden = self.layers, self.number("hidden")
-        each = hidden * (2 if self.family.norm_bias else 1)
-        inside = layers * 2 * a.head_dim if self.family.qk_norm else 0
-        return (layers * self.family.norms_per_layer + 1) * each + inside
+    return Latent(
+        kv_rank=rank,
+        q_rank=fields.maybe("q_lora_rank"),
+        nope_dim=fields.maybe("qk_nope_head_dim") or 128,
+        rope_dim=fields.maybe("qk_rope_head_dim") or 64,
+        v_dim=fields.maybe("v_head_dim") or 128,
+    )
 
 
-def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
-    key = a.heads * (latent.nope_dim + latent.rope_dim)
-    query = hidden * key
-    if latent.q_rank:
-        query = hidden * latent.q_rank + latent.q_rank + latent.q_rank * key
-    down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
-    up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
-    return query + down + up + a.heads * latent.v_dim * hidden
+def _state(layers: int, each: StatefulLayer) -> State:
+    return State(
+        layers=layers,
+        convolution=each.convolution,
+        memory=each.memory,
+        memory_bytes=each.memory_bytes,
+    )
+
+
+# --- what tokens are fed through ------------------------------------------------------------------
+
+
+def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
+    count = fields.maybe("experts")
+    sparse = sum(layer.feed is Feed.EXPERTS for layer in layers)
+    if not count or not sparse:
+        return None
+    intermediate = fields.maybe("expert") or fields.number("intermediate")
+    return Experts(
+        count=count,
+        active=fields.maybe("active") or 2,
+        intermediate=intermediate,
+        layers=sparse,
+        shared_intermediate=_shared_intermediate(fields, intermediate),
+    )
+
+
+def _shared_intermediate(fields: Fields, routed: int) -> int:
+    """The width of what all tokens pass beside their experts."""
+    if fields.kind == "llama4_text":
+        return routed
+    if fields.kind.startswith("granitemoe"):
+        return fields.maybe("shared_intermediate_size") or 0
+    each = fields.maybe("moe_shared_expert_intermediate_size") or routed
+    shared = fields.maybe("shared_expert_intermediate_size") or 0
+    return shared + (fields.maybe("shared_experts") or 0) * each
+
+
+def _dense_intermediate(fields: Fields, family: Family, layers: tuple[Layer, ...]) -> int:
+    """The width of the MLP every token passes; 0 where no layer has one."""
+    if not any(layer.feed is Feed.DENSE for layer in layers):
+        return 0
+    if fields.kind == "granitemoehybrid" and (shared := fields.maybe("shared_intermediate_size")):
+        return shared
+    before = fields.maybe("intermediate_size_mlp") or fields.maybe("block_ff_dim")
+    stated = before or fields.maybe("intermediate")
+    if not stated:
+        return fields.number("intermediate") if family.gated else 4 * fields.number("hidden")
+    if fields.kind.startswith("lfm2") and fields.says("block_auto_adjust_ff_dim"):
+        multiple = fields.maybe("block_multiple_of") or 1
+        return -(-(2 * stated // 3) // multiple) * multiple
+    return stated
 
 
 def _vision(config: Config) -> int:
@@ -438,8 +224,14 @@ def _vision(config: Config) -> int:
     return int(layers * (4 * hidden * hidden + 2 * hidden * (wide or 4 * hidden)))
 
 
-def _notes(config: Config, attention: Attention, file_bytes: int | None) -> tuple[str, ...]:
+def _notes(
+    config: Config, kind: str, attention: Attention, file_bytes: int | None
+) -> tuple[str, ...]:
     notes = []
+    if kind not in FAMILIES:
+        named = f"model_type {kind!r} is not known" if kind else "no model_type is stated"
+        counted = "KV cache and shape" if file_bytes else "weights and KV cache"
+        notes.append(f"{named}: {counted} follow from its fields alone, and may be off")
     if isinstance(config.get("vision_config"), Mapping):
         notes.append("the vision tower is counted roughly, its activations are not")
     if attention.sliding_layers:

@@ -111,7 +111,7 @@ class ModelShape:
 
     @property
     def hybrid(self) -> bool:
-        return self.attention.stateful_layers > 0
+        return self.attention.stateful_layers > 0 or self.attention.state is not None
 
     @property
     def weight_bytes(self) -> int:

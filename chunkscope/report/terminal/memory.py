@@ -26,7 +26,7 @@ def show_footprint(found: Footprint, console: "Console") -> None:
     step = f"Up to {number(s.max_num_batched_tokens)} tokens in a step"
     limits = f"{number(s.max_num_seqs)} requests at once, {number(found.context)} tokens each."
     console.print(Text(f"{step}, {limits}"))
-    console.print(Text(f"Taken as {kind_of(found.shape)}."))
+    console.print(Text(f"Kind of model: {kind_of(found.shape)}."))
     console.print()
     console.print(memory_table(found.memory))
     console.print()

@@ -106,7 +106,7 @@ def _from_cache(run: SimulatedRun) -> str:
 def _basis(simulation: Simulation) -> str:
     cost, policy = simulation.cost_model, simulation.run.policy
     off = f", off by {share(cost.error)} in the median" if cost.error is not None else ""
-    kind = f"The model is taken as {cost.kind}.\n" if cost.kind else ""
+    kind = f"Kind of model: {cost.kind}.\n" if cost.kind else ""
     return (
         f"{kind}Step times ({cost.source}): {cost.step.origin}{off}.\n"
         f"{_host(cost)}"

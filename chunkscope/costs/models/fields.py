@@ -1,0 +1,85 @@
+"""The fields of a config.json, by whatever name a family gives them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chunkscope.errors import InputError
+
+Config = Mapping[str, Any]
+
+NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
+    "intermediate": (
+        "intermediate_size",
+        "ffn_dim",
+        "n_inner",
+        "ffn_hidden_size",
+    ),
+    "vocab": ("vocab_size", "padded_vocab_size"),
+    "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
+    "active": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k",
+               "top_k_experts"),
+    "expert": ("moe_intermediate_size", "expert_ffn_hidden_size"),
+    "dense_first": ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"),
+    "sparse_every": ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"),
+    "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+}  # fmt: skip
+MOST_LAYERS = 10_000  # they are looked at one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One config with its family's defaults: whole numbers, or InputError that names the field."""
+
+    config: Config
+    name: str
+
+    @property
+    def kind(self) -> str:
+        return str(self.config.get("model_type") or "")
+
+    @property
+    def layers(self) -> int:
+        listed = self.words("layers_block_type")
+        found = len(listed) if listed and self.maybe("layers") is None else self.number("layers")
+        if not 1 <= found <= MOST_LAYERS:
+            raise InputError(f"the config.json of {self.name} describes a model of {found} layers")
+        return found
+
+    def number(self, what: str) -> int:
+        found = self.maybe(what)
+        if found is None:
+            raise InputError(
+                f"the config.json of {self.name} has no {NAMES[what][0]}",
+                hint="it must be the config.json of a language model, as on the Hugging Face hub",
+            )
+        return found
+
+    def maybe(self, what: str) -> int | None:
+        for key in NAMES.get(what, (what,)):
+            value = self.config.get(key)
+            if value is None or value == "auto":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(
+                    f"the config.json of {self.name} has {key} = {value!r:.40}, not a whole number"
+                )
+            return value
+        return None
+
+    def all_of(self, *names: str) -> tuple[int, ...] | None:
+        """All of them, or None where one is missing or zero."""
+        found = tuple(value for name in names if (value := self.maybe(name)))
+        return found if len(found) == len(names) else None
+
+    def words(self, key: str) -> list[str] | None:
+        """A list with a word for each layer."""
+        stated = self.config.get(key)
+        return [str(word) for word in stated] if isinstance(stated, list) else None
+
+    def says(self, key: str) -> bool:
+        return bool(self.config.get(key))

@@ -1,0 +1,100 @@
+"""How many weights a config describes, by kind."""
+
+from dataclasses import dataclass
+
+from chunkscope.costs.models.families import Family
+from chunkscope.costs.models.fields import Fields
+from chunkscope.costs.models.layers import Feed, Layer
+from chunkscope.costs.models.shape import Attention, Experts, Latent, Parameters
+from chunkscope.costs.models.states import StatefulLayer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Of a model that has been read: `count` adds them up."""
+
+    fields: Fields
+    family: Family
+    layers: tuple[Layer, ...]
+    attention: Attention
+    latent: Latent | None
+    stateful: StatefulLayer | None
+    experts: Experts | None
+    dense: int  # the width of the MLP that every token passes
+    tied: bool
+    limit: int | None
+
+    def count(self, vision: int) -> Parameters:
+        hidden, vocab = self.fields.number("hidden"), self.fields.number("vocab")
+        # A state that is not known is taken to weigh what attention does.
+        attending = sum(layer.attends or not self.stateful for layer in self.layers)
+        states = self.attention.state.layers if self.attention.state else 0
+        dense_layers = sum(layer.feed is Feed.DENSE for layer in self.layers)
+        routed = shared = router = 0
+        if self.experts:
+            routed = self.experts.layers * self._experts(self.experts)
+            shared = self.experts.layers * self._mlp(self.experts.shared_intermediate)
+            router = self.experts.layers * self._router(self.experts)
+        positions = (self.limit or 0) * hidden if self.family.learned_positions else 0
+        return Parameters(
+            embedding=vocab * hidden,
+            head=0 if self.tied else vocab * hidden,
+            attention=attending * self._attention()
+            + (states * self.stateful.weights if self.stateful else 0),
+            mlp=dense_layers * self._mlp(self.dense) + shared,
+            experts=routed,
+            other=router + positions + self._norms(),
+            vision=vision,
+        )
+
+    def _mlp(self, intermediate: int) -> int:
+        if not intermediate:
+            return 0
+        hidden, fields = self.fields.number("hidden"), self.fields
+        biases = self.family.all_biases or fields.says("mlp_bias") or fields.kind == "gptj"
+        if self.family.gated:
+            return 3 * hidden * intermediate + (2 * intermediate + hidden if biases else 0)
+        return 2 * hidden * intermediate + (intermediate + hidden if biases else 0)
+
+    def _experts(self, experts: Experts) -> int:
+        """The routed ones of one layer; some work on tokens made smaller."""
+        if latent := self.fields.maybe("moe_latent_size"):
+            matrices, hidden = 3 if self.family.gated else 2, self.fields.number("hidden")
+            return experts.count * matrices * latent * experts.intermediate + 2 * hidden * latent
+        return experts.count * self._mlp(experts.intermediate)
+
+    def _router(self, experts: Experts) -> int:
+        hidden = self.fields.number("hidden")
+        gate = hidden if self.fields.maybe("shared_expert_intermediate_size") else 0
+        bias = experts.count if self.family.all_biases else 0
+        corrected = self.fields.config.get("topk_method") == "noaux_tc"
+        return hidden * experts.count + gate + bias + (experts.count if corrected else 0)
+
+    def _attention(self) -> int:
+        a, fields, hidden = self.attention, self.fields, self.fields.number("hidden")
+        if self.latent:
+            return _latent_weights(a, self.latent, hidden)
+        q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
+        weights = 2 * hidden * q + 2 * hidden * kv + hidden * q * self.family.gated_attention
+        every = self.family.all_biases or fields.says("attention_bias")
+        biases = (q + 2 * kv if every or self.family.qkv_bias else 0) + (hidden if every else 0)
+        sinks = a.heads if fields.kind == "gpt_oss" else 0
+        return weights + biases + sinks
+
+    def _norms(self) -> int:
+        hidden = self.fields.number("hidden")
+        each = hidden * (2 if self.family.norm_bias else 1)
+        inside = 2 * self.attention.head_dim if self.family.qk_norm else 0
+        return (len(self.layers) * self.family.norms_per_layer + 1) * each + len(
+            self.layers
+        ) * inside
+
+
+def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
+    key = a.heads * (latent.nope_dim + latent.rope_dim)
+    query = hidden * key
+    if latent.q_rank:
+        query = hidden * latent.q_rank + latent.q_rank + latent.q_rank * key
+    down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
+    up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
+    return query + down + up + a.heads * latent.v_dim * hidden
