@@ -413,6 +413,18 @@ def test_an_engine_that_died_of_something_else(lines: list[str], error: str, at:
     assert (life.trouble.kind, life.trouble.error, life.trouble.line) == (Trouble.DIED, error, at)
 
 
+def test_a_traceback_is_a_part_of_its_json_line() -> None:
+    """Its message alone says that the engine failed, and not why."""
+    frames = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n'
+    causes = {Trouble.CONTEXT_TOO_LONG: TROUBLES[2][1], Trouble.DIED: DIED}
+    for kind, cause in causes.items():
+        failed = {"message": "EngineCore failed to start.", "exc_info": frames + cause}
+        (life,) = reading(stamped(START.format(version="0.31.0")), json.dumps(failed)).lives
+        assert life.trouble is not None
+        assert (life.trouble.kind, life.trouble.line) == (kind, 2)
+        assert life.trouble.error == ("AcceleratorError" if kind is Trouble.DIED else None)
+
+
 def test_errors_that_ended_nothing() -> None:
     """A start goes on after it; an engine that is ended is missed by its server."""
     harmless = stamped("ValueError: no chat template", level="ERROR")

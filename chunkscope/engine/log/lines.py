@@ -23,6 +23,7 @@ _REPLICA = re.compile(r"\[pod/([\w./-]{1,120})\] |([\w.-]{1,80}) +\| ")
 _PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=\d+)?\) ?$")
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
+_TRACE_KEYS = ("exc_info", "exc_text", "exception", "stack_trace")  # what else it says of an error
 _TIME_KEYS = ("timestamp", "time", "asctime", "ts", "@timestamp", "date")
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)  # of a leap year
 _DAY_S = 86_400.0
@@ -96,6 +97,9 @@ def _of_json(text: str) -> tuple[str, str | None] | None:
     if not isinstance(found, dict):
         return None
     message = next((found[key] for key in _MESSAGE_KEYS if isinstance(found.get(key), str)), None)
+    trace = next((found[key] for key in _TRACE_KEYS if isinstance(found.get(key), str)), None)
+    if message is not None and trace is not None:
+        message = f"{message}\n{trace}"
     when = next((found[key] for key in _TIME_KEYS if key in found), None)
     return (message, _written_out(when)) if message is not None else None
 
