@@ -86,6 +86,8 @@ _CHANGES = {
     Trouble.OOM_SAMPLER: f"lower {_SEQS} or {_SHARE}",
     Trouble.OOM_LOGPROBS: f"lower {_BUDGET}: the log-probabilities of a chunk's "
     "tokens are memory that vLLM does not set aside",
+    Trouble.OOM_LOADING: "the weights do not fit into what is free: more GPUs "
+    f"({spelled('tensor_parallel_size')}), quantised weights, or end what else uses the GPU",
     Trouble.OOM_START: f"lower {_BUDGET} or {_SHARE}",
     Trouble.OOM_RUNNING: f"lower {_SHARE}: a step took more than vLLM had set aside",
     Trouble.DIED: "read the log around this line: the first error of its traceback is the cause",

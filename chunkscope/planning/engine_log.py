@@ -21,7 +21,7 @@ _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
 _RECOUNTED_UNTIL = (0, 26, 999)  # requests that wait are counted again in the hit rate
 _GRAPHS_IN_PEAK: Version = (0, 27, 0)  # since then the activation peak holds their estimate
-_NOT_ITS_FAULT = (Trouble.NO_FREE_MEMORY, Trouble.DIED)
+_NOT_ITS_FAULT = (Trouble.NO_FREE_MEMORY, Trouble.OOM_LOADING, Trouble.DIED)
 
 
 def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineLife, ...]:

@@ -273,9 +273,9 @@ def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> N
 
 @pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
 def test_what_ended_an_engine_comes_first(kind, text, figures) -> None:
-    found = report(BEGUN, stamped(text))
+    found = report(BEGUN, stamped("Model loading took 15.0 GiB and 1.6 seconds"), stamped(text))
     assert found.symptoms[0].title == kind.value
-    assert found.symptoms[0].lines == (2,)
+    assert found.symptoms[0].lines == (3,)
     assert len(found.symptoms[0].evidence) == len(figures)
 
 

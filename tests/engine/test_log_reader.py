@@ -364,12 +364,20 @@ TROUBLES = [
 def test_the_first_cause_of_an_end_is_found(kind: Trouble, text: str, figures: dict) -> None:
     (life,) = reading(
         stamped(START.format(version="0.24.0")),
+        stamped(SAID[2][0]),
         stamped(text),
         stamped("EngineCore failed to start."),
     ).lives
     assert life.trouble is not None
-    assert (life.trouble.kind, life.trouble.line) == (kind, 2)
+    assert (life.trouble.kind, life.trouble.line) == (kind, 3)
     assert life.trouble.figures == pytest.approx(figures)
+
+
+def test_weights_that_do_not_fit_are_not_a_matter_of_the_budget() -> None:
+    start, oom = stamped(START.format(version="0.24.0")), stamped(TROUBLES[4][1])
+    (life,) = reading(start, oom).lives
+    assert life.trouble is not None
+    assert life.trouble.kind is Trouble.OOM_LOADING
 
 
 def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> None:

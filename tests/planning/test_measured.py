@@ -90,12 +90,19 @@ def test_a_size_that_was_given_is_no_measurement(tmp_path: Path) -> None:
 
 def test_a_setting_that_ran_out_of_memory_is_not_advised_again(tmp_path: Path) -> None:
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB. GPU 0 has a"
-    plan = planned(written(tmp_path, oom))
+    plan = planned(written(tmp_path, FITTED[0], oom))
     assert plan.settings.max_num_batched_tokens is not None
     assert plan.settings.max_num_batched_tokens < 8_192
     assert "does not fit" in plan.advice
     (refusal,) = plan.deployment.refusals(Settings(max_model_len=CONTEXT))
     assert refusal.startswith("it did not fit when it was tried: out of memory at the start")
+
+
+def test_weights_that_were_not_loaded_speak_against_no_setting(tmp_path: Path) -> None:
+    """A smaller budget would not have mended it: the memory model says whether they fit."""
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB. GPU 0 has a"
+    plan = planned(written(tmp_path, oom))
+    assert not plan.deployment.refusals(Settings(max_model_len=CONTEXT))
 
 
 def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:

@@ -279,7 +279,9 @@ class LogReader:
             case messages.REFUSED_PROMPT:
                 life.refused.add(said, line.number)
             case messages.TROUBLE:
-                life.trouble.add(line.text, line.number, serving=bool(life.timelines))
+                loading = bool(life.started) and "weights_gib" not in life.facts
+                serving = bool(life.timelines)
+                life.trouble.add(line.text, line.number, loading=loading, serving=serving)
                 life.trouble.add_error(line.text, line.number)
             case messages.ARGUMENTS:
                 life.arguments |= arguments_in(said["arguments"])

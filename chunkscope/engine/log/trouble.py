@@ -13,6 +13,7 @@ class Trouble(StrEnum):
     CONTEXT_TOO_LONG = "the KV cache is smaller than one request of max_model_len"
     OOM_SAMPLER = "out of memory while the sampler was warmed up"
     OOM_LOGPROBS = "out of memory in prompt_logprobs"
+    OOM_LOADING = "out of memory while the weights were loaded"
     OOM_START = "out of memory at the start"
     OOM_RUNNING = "out of memory while serving"
     DIED = "the engine died"
@@ -33,7 +34,7 @@ _SIGNS = (
     (Trouble.NO_FREE_MEMORY, "is less than desired GPU memory utilization"),
     (Trouble.NO_CACHE_BLOCKS, "No available memory for the cache blocks"),
     (Trouble.CONTEXT_TOO_LONG, "To serve at least one request with the model"),
-    (Trouble.OOM_START, "ut of memory"),  # or while serving, or in prompt_logprobs
+    (Trouble.OOM_START, "ut of memory"),  # or while loading or serving, or in prompt_logprobs
     (Trouble.OOM_START, "OutOfMemoryError"),
     (Trouble.DIED, "EngineCore encountered a fatal error"),
     (Trouble.DIED, "EngineCore failed to start"),
@@ -88,7 +89,7 @@ class TroubleReader:
         named = error and found.kind is Trouble.DIED and found.line - error.line < _DEPTH
         return error if named else found
 
-    def add(self, text: str, line: int, *, serving: bool) -> None:
+    def add(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
         if any(frame in text for frame in FRAMES):
             self._frame_line = line
         kind = next((kind for kind, sign in _SIGNS if sign in text), None)
@@ -98,8 +99,8 @@ class TroubleReader:
             return  # an engine that is ended is missed by its server for a moment
         if kind is Trouble.OOM_START and line - self._frame_line < _DEPTH:
             kind = Trouble.OOM_LOGPROBS
-        elif kind is Trouble.OOM_START and serving:
-            kind = Trouble.OOM_RUNNING
+        elif kind is Trouble.OOM_START and (loading or serving):
+            kind = Trouble.OOM_RUNNING if serving else Trouble.OOM_LOADING
         searched = {name: re.search(pattern, text) for name, pattern in _FIGURES.items()}
         figures = {name: _number(found[1]) for name, found in searched.items() if found}
         if self.found is not None:
@@ -112,7 +113,7 @@ class TroubleReader:
         The sampler's is told after the error that it came from.
         """
         found = self.found
-        if found is not None and found.kind is Trouble.OOM_START:
+        if found is not None and found.kind in (Trouble.OOM_LOADING, Trouble.OOM_START):
             return kind is Trouble.OOM_SAMPLER
         return found is not None and found.kind is Trouble.DIED and kind is not Trouble.DIED
 
