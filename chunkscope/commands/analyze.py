@@ -363,9 +363,11 @@ def _analyze_shard(
 
     _refuse_beside("--shard", unfit)
     shard = Shard.parse(text)
+    parts = f"{shlex.quote(str(output))} and the others"
     if output == PROFILE:
         number = str(shard.number).zfill(len(str(shard.of)))
         output = PROFILE.with_name(f"part-{number}-of-{shard.of}.json")
+        parts = f"{output.parent}/part-*.json"
     with console.scan_progress(quiet=quiet) as progress:
         part = analyze_shard(paths, shard, options=options, listener=_listener(progress))
     part = replace(part, options={**part.options, "command": _command()})
@@ -378,8 +380,7 @@ def _analyze_shard(
             console.say(f"error: {piece.dataset.name}: {piece.dataset.failure}")
     console.say(
         f"wrote {output}: {plural(rows, 'row')} in {len(part.pieces):,} of "
-        f"{plural(part.out_of, 'piece')}; when all {shard.of} are there: chunkscope merge "
-        f"{shlex.quote(str(output.parent))}/part-*.json"
+        f"{plural(part.out_of, 'piece')}; when all {shard.of} are there: chunkscope merge {parts}"
     )
 
 

@@ -1,11 +1,14 @@
 """Options that several commands have, and where their artefacts are when nobody says."""
 
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chunkscope.engine.choices import Entry, KvCacheType, SendOrder, Task
+from chunkscope.errors import InputError
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
@@ -108,6 +111,21 @@ Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Wh
 
 def model_option(told: str) -> Any:
     return typer.Option("--model", "-m", metavar="NAME", help=told)
+
+
+def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:
+    """The data itself where an artefact of it is wanted: the first thing that many try."""
+    for path in files:
+        is_data = path.is_dir()
+        if path.is_file():
+            with path.open("rb") as file:
+                is_data = b'"chunkscope/' not in file.read(1_000)
+        if is_data:
+            raise InputError(
+                f"{path} is data, not a {wanted}",
+                hint=f"count it first: `chunkscope analyze {shlex.quote(str(path))}`, then "
+                f"`{then}`",
+            )
 
 
 def profiles_for(plan: Path, made: "Plan", given: list[Path] | None) -> list[Path]:

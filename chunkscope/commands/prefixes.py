@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.options import PROFILE
+from chunkscope.commands.options import PROFILE, refuse_data
 from chunkscope.errors import InputError
 
 
@@ -32,6 +32,7 @@ def prefixes(
     from chunkscope.planning.plan import Plan
     from chunkscope.report.terminal.prefixes import reuse_json, show_prefixes
 
+    refuse_data((profile,), "profile", "chunkscope prefixes")
     found = Profile.load(profile)
     if not any(dataset.prefixes for dataset in found.datasets):
         raise InputError(

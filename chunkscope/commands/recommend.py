@@ -13,7 +13,7 @@ from chunkscope import console
 from chunkscope.commands import options
 from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, SharedCache
 from chunkscope.engine.choices import Basis, Entry, KvCacheType, Mode, Objective, Target, Task
-from chunkscope.errors import EngineError, InputError, MissingError
+from chunkscope.errors import EngineError, MissingError
 
 if TYPE_CHECKING:
     from chunkscope.costs.gpus import Gpu
@@ -110,7 +110,7 @@ def recommend(
         from chunkscope.engine.check import version_in, vllm_python
 
         vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
-    _refuse_data(profiles or [])
+    options.refuse_data(profiles or (), "profile", "chunkscope recommend")
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
     plan = run(
         load_profiles(profiles or [PROFILE]),
@@ -152,21 +152,6 @@ def recommend(
     plan.save(output)
     _print(plan, emit, as_json=as_json)
     console.say(f"\nwrote {output}" + ("" if emit else f"; next: {_next(plan)}"))
-
-
-def _refuse_data(files: list[Path]) -> None:
-    """The data itself where its profile is wanted: the first thing that many try."""
-    for path in files:
-        is_data = path.is_dir()
-        if path.is_file():
-            with path.open("rb") as file:
-                is_data = b'"chunkscope/' not in file.read(1_000)
-        if is_data:
-            raise InputError(
-                f"{path} is data, not a profile",
-                hint=f"count it first: `chunkscope analyze {shlex.quote(str(path))}`, then "
-                "`chunkscope recommend`",
-            )
 
 
 def _files(profiles: list[Path]) -> "tuple[ProfileFile, ...]":

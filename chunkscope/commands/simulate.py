@@ -104,6 +104,7 @@ def simulate(
     from chunkscope.planning.predict import SimulateOptions, predict
     from chunkscope.simulation.slo import read_slo
 
+    shared.refuse_data((plan,), "plan", "chunkscope recommend")
     made = Plan.load(plan)
     files = shared.profiles_for(plan, made, profile) if trace is None else []
     if log is not None and not profile:  # it may have lengths of its own

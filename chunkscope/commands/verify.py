@@ -141,6 +141,7 @@ def verify(
         tokenizer=tokenizer,
         command=console.command(),
     )
+    shared.refuse_data((plan,), "plan", "chunkscope recommend")
     made = Plan.load(plan)
     loaded = made, load_profiles(shared.profiles_for(plan, made, profile))
     with console.verify_progress(quiet=quiet) as listener:

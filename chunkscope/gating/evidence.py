@@ -107,7 +107,7 @@ def doubt_of(datasets: Iterable[DatasetProfile], *, allow_sample: bool) -> str:
     """Why their figures are not about all prompts; empty when they are."""
     for dataset in datasets:
         if dataset.failure:
-            return f"{dataset.name} could not be read to its end: {dataset.failure}"
+            return f"{dataset.name} could not be read to its end: {dataset.failed_because}"
         if dataset.sample and not allow_sample:
             return (
                 f"only {dataset.sample.rows:,} of {dataset.sample.out_of:,} rows of "

@@ -90,12 +90,12 @@ def starting_promises(findings: Findings, path: Path) -> list[Promise]:
 
 
 def _broken(lines: Iterable[Promise], findings: Findings, place: Path) -> dict[Key, str]:
-    """By key, what was found instead."""
+    """By key, what was found instead, or why that is no evidence."""
     text = _rendered(lines)
     if text == HEAD:
         return {}
     result = judge(parse_file(text, place), findings)
-    return {verdict.key: verdict.found for verdict in result.broken}
+    return {v.key: v.note if v.is_doubted else v.found for v in result.broken}
 
 
 def _rendered(lines: Iterable[Promise]) -> str:
@@ -160,8 +160,7 @@ def _data(findings: Findings) -> Iterator[Promise]:
     if len(profile.datasets) <= MANY_DATASETS:
         names = [dataset.name for dataset in profile.datasets if dataset.rows]
         yield line("datasets", names, "must be there")
-    if findings.plan is not None:
-        length = findings.plan.argument("max_model_len").value
+    if findings.plan and (length := findings.plan.argument("max_model_len").value):
         yield line("max_model_len", length, "no prompt is refused at it; from the plan")
 
 

@@ -101,6 +101,12 @@ class DatasetProfile:
         return self.chars / self.lengths.total if self.chars and self.lengths.total else None
 
     @property
+    def failed_because(self) -> str:
+        """The failure in one line, without the fields to choose from and the hint."""
+        first = (self.failure or "").partition("\n")[0]
+        return first.removesuffix("; there are:")
+
+    @property
     def shared_prefix_tokens(self) -> int | None:
         """How many tokens every prompt begins with; None where it was not measured."""
         return self.prefixes.common_tokens if self.prefixes else None

@@ -160,7 +160,9 @@ def _beside(simulation: Simulation, c: Circumstances, name: str, args: EngineArg
 
 
 def _named(settings: Settings) -> str:
-    return f"{settings.max_num_batched_tokens:,} tokens a step"
+    threshold = settings.long_prefill_token_threshold
+    capped = f", threshold {threshold:,}" if threshold else ""
+    return f"{settings.max_num_batched_tokens:,} tokens a step{capped}"
 
 
 def _rated(
@@ -170,15 +172,10 @@ def _rated(
     starting: Callable[[int], Callable[[], None]],
 ) -> Simulation:
     """The highest rate that each sustains; one row for those with the same arguments."""
+    taken, left_out = _taken(c, settings)
     names: dict[EngineArgs, tuple[str, ...]] = {}
-    warnings = list(simulation.warnings)
-    for name, args in settings.items():
-        try:
-            check_requests(c.requests, args, c.rules)
-        except InputError as error:
-            warnings.append(f"{name} is left out: {error.message}")
-        else:
-            names[args] = (*names.get(args, ()), name)
+    for name, args in taken.items():
+        names[args] = (*names.get(args, ()), name)
     runs = run_all(c, tuple(names), work=find_rate, advance=starting(len(names)))
     return replace(
         simulation,
@@ -186,8 +183,23 @@ def _rated(
             replace(run, setting=names[run.args][0], same_as=names[run.args][1:]) for run in runs
         ),
         workload=replace(simulation.workload, arrivals="at the highest rate of each setting"),
-        warnings=tuple(warnings),
+        warnings=(*simulation.warnings, *left_out),
     )
+
+
+def _taken(
+    c: Circumstances, settings: dict[str, EngineArgs]
+) -> tuple[dict[str, EngineArgs], list[str]]:
+    """Those that can serve every request, and a sentence on each of the others."""
+    taken, left_out = {}, []
+    for name, args in settings.items():
+        try:
+            check_requests(c.requests, args, c.rules)
+        except InputError as error:
+            left_out.append(f"{name} is left out: {error.message}")
+        else:
+            taken[name] = args
+    return taken, left_out
 
 
 def _finding_rates(options: SimulateOptions, args: EngineArgs) -> SimulateOptions:
@@ -218,9 +230,11 @@ def _swept(
 ) -> Simulation:
     """Budgets and thresholds around what was asked for, and that itself beside vLLM's own."""
     asked = named[options.name]
-    tried = [bench.args(one) for one in points(asked)]
-    tried += [args for args in named.values() if args not in tried and _takes(c, args)]
-    chosen = tuple(dict.fromkeys(tried))
+    around_it = {_named(one): bench.args(one) for one in points(asked)}
+    taken, left_out = _taken(c, around_it | named)
+    if not taken:
+        check_requests(c.requests, asked, c.rules)  # the reason, as an error
+    chosen = tuple(dict.fromkeys(taken.values()))
     runs = run_all(c, chosen, advance=starting(len(chosen)))
     if options.timeline:
         watched = run_setting(c, asked, watch=options.timeline)
@@ -228,15 +242,13 @@ def _swept(
     names = {args: [n for n, a in named.items() if a == args] for args in named.values()}
     runs = tuple(_titled(run, names.get(run.args, [])) for run in runs)
     front = pareto(runs)
-    return replace(simulation, runs=runs, pareto=front, knee=knee(runs, front))
-
-
-def _takes(c: Circumstances, args: EngineArgs) -> bool:
-    try:
-        check_requests(c.requests, args, c.rules)
-    except InputError:
-        return False
-    return True
+    return replace(
+        simulation,
+        runs=runs,
+        pareto=front,
+        knee=knee(runs, front),
+        warnings=(*simulation.warnings, *left_out),
+    )
 
 
 def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:

@@ -236,7 +236,7 @@ def _bad_data(profile: Profile) -> Iterator[str]:
     if profile.skipped:
         yield f"Left out, because they could not be used: {plural(profile.skipped, 'row')}."
     for dataset in profile.failures:
-        yield f"{dataset.name} was not read to its end: {dataset.failure}"
+        yield f"{dataset.name} was not read to its end: {dataset.failed_because}"
     sampled = [dataset for dataset in profile.datasets if dataset.sample]
     if sampled:
         yield f"Only a sample was counted of {plural(len(sampled), 'dataset')}."

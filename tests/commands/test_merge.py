@@ -25,6 +25,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def test_a_part_of_another_name_is_named_where_the_next_step_is(place: Path) -> None:
+    run = analyze(place, "data/few.csv", "--shard", "1/1", "-o", "mine.json", "--no-cache")
+    assert "chunkscope merge mine.json" in run.err
+
+
 def parts(place: Path) -> list[Path]:
     return sorted((place / "reports").glob("part-*.json"))
 

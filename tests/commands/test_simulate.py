@@ -194,6 +194,29 @@ def test_a_calibration_of_another_version_is_scaled_with_a_warning(folder: Path)
     assert Simulation.load(folder / "simulation.json").cost_model.source == "scaled"
 
 
+def test_a_sweep_leaves_out_what_has_no_room_for_a_request(folder: Path) -> None:
+    """Steps of 65,536 tokens leave an L4 no KV cache beside an 8B model."""
+    words = ("-m", "llama-3.1-8b", "--gpu", "l4", "--max-model-len", "30000", "-o", "l4.json")
+    assert chunkscope("recommend", *words, cwd=folder).returncode == 0
+    words = ("l4.json", "--profile", "reports/profile.json", "--requests", "50", "--sweep")
+    found = simulated(folder, *words)
+    assert max(run.args.max_num_batched_tokens for run in found.runs) < 65_536
+    assert any("65,536 tokens a step is left out: request" in line for line in found.warnings)
+
+
+def test_no_figure_of_a_sweep_is_cut_at_80_columns(folder: Path) -> None:
+    words = ("recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "-o", "own.json")
+    assert chunkscope(*words, cwd=folder).returncode == 0
+    words = ("--profile", "reports/profile.json", "--sweep", "-o", "s.json")
+    shown = chunkscope("simulate", "own.json", *words, cwd=folder).stdout
+    table = shown.split("* No other setting")[0]
+    assert "plan = vLLM's" in table
+    assert "…" not in table
+    assert [line[0] for line in table.splitlines() if line[:2].rstrip() in list("abcdefghijk")] == [
+        *"abcdefghijk"
+    ]
+
+
 def test_an_experiment_says_that_vllm_cannot_run_it(folder: Path) -> None:
     run = chunkscope("simulate", "--policy", "by-length", "-o", "s.json", cwd=folder)
     assert "an experiment, vLLM cannot" in " ".join(run.stdout.split())
@@ -203,6 +226,7 @@ def test_an_experiment_says_that_vllm_cannot_run_it(folder: Path) -> None:
     ("words", "code", "said"),
     [
         pytest.param(["nope.json"], 3, "chunkscope recommend", id="no plan yet"),
+        pytest.param(["trace.jsonl"], 3, "trace.jsonl is data, not a plan", id="data"),
         pytest.param(["--profile", "nope.json"], 3, "chunkscope analyze", id="no profile yet"),
         pytest.param(["--trace", "nope.jsonl"], 3, "no such file", id="no trace"),
         pytest.param(["--calibration", "trace.jsonl"], 3, "damaged", id="no calibration"),

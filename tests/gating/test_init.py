@@ -129,6 +129,23 @@ def test_odd_profiles_get_a_file_that_is_kept(place, datasets, absent):
     assert absent is None or absent not in text
 
 
+def test_data_that_were_not_read_to_their_end_say_why_nothing_is_promised(place):
+    failure = "cannot tell which field is the prompt; there are:\n  key  text\n\nhint: name it"
+    failed = dataset("a", [5], failure=failure)
+    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(failed,)))
+    text, _ = start(place)
+    (line,) = [line for line in text.splitlines() if line.startswith("# bad_rows")]
+    why = "a could not be read to its end: cannot tell which field is the prompt"
+    assert line.endswith(f"broken today: {why}")
+
+
+def test_a_plan_without_a_model_promises_no_context(place):
+    place.save_plan(place.save_profile(), model=None, gpu=None, max_model_len=None)
+    text, result = start(place)
+    assert result.kept
+    assert "max_model_len" not in text
+
+
 def test_a_run_that_failed_promises_no_speed(place):
     place.save_verification(out_of_memory())
     place.save_profile()

@@ -177,7 +177,7 @@ def _dataset(dataset: DatasetProfile, plan: Plan | None) -> list[Cell]:
 
 def _remark(dataset: DatasetProfile) -> str:
     if dataset.failure:
-        return f"not read to its end: {dataset.failure}"
+        return f"not read to its end: {dataset.failed_because}"
     if dataset.skipped:
         return f"{plural(dataset.skipped, 'row')} left out"
     if dataset.sample:

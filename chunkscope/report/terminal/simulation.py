@@ -213,8 +213,10 @@ def _sweep_table(simulation: Simulation) -> Table:
     is_open = axes(simulation.runs)[0] is TTFT_P95
     columns = OPEN_COLUMNS if is_open else SWEEP_COLUMNS
     goodput = ["goodput"] if simulation.run.slo else []
-    table = figure_table("", ("budget", "threshold", *columns, *goodput), gap=2 - len(goodput))
-    table.add_column("", no_wrap=True)
+    table = bare_table(gap=2 - len(goodput))
+    table.add_column("")
+    add_figures(table, ("budget", "threshold", *columns, *goodput))
+    table.add_column("", overflow="fold")
     for place, run in enumerate(simulation.runs):
         values = (figure.of(run) for figure in columns.values())
         table.add_row(
