@@ -82,6 +82,10 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    return __all__  # what a notebook offers on Tab, though it is not loaded yet
+
+
 def __getattr__(name: str) -> "Any":
     # Loaded on first use: `chunkscope --help` needs none of it.
     if name not in _HOMES:

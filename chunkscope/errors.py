@@ -25,6 +25,8 @@ class ChunkscopeError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # a traceback shows it, too
 
 
 class GateBroken(ChunkscopeError):  # noqa: N818  (it is a verdict, not a mishap)

@@ -75,7 +75,10 @@ class Findings:
 def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
     """Read what is there; damaged or foreign files are errors, missing ones are not."""
     if not folder.is_dir():
-        raise InputError(f"no such folder: {folder}", hint="run `chunkscope analyze data/` first")
+        hint = "run `chunkscope analyze data/` first"
+        if folder.is_file():
+            hint = f"give the folder that it is in: {folder.parent}"
+        raise InputError(f"no such folder: {folder}", hint=hint)
     digests: dict[str, str] = {}
 
     def read(name: str, load: Callable[[Path], T]) -> T | None:
@@ -101,6 +104,8 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
     )
     if not digests:
         raise InputError(
-            f"there are no artefacts in {folder}", hint="run `chunkscope analyze data/` first"
+            f"there are no artefacts in {folder}",
+            hint="run `chunkscope analyze data/` first; they are called profile.json, plan.json, "
+            "simulation.json, verify.json and doctor.json",
         )
     return findings

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from traceback import format_exception_only
 from typing import Any
 
 import pytest
@@ -73,6 +74,13 @@ def test_a_task_said_as_a_word_is_that_task() -> None:
 def test_an_unknown_word_is_an_error_that_lists_the_choices(word: str, choices: str) -> None:
     with pytest.raises(UsageError, match=f"^{word} is 'nonsense', which is none of: {choices}$"):
         chunkscope.recommend(PROFILE, **{word: "nonsense"})
+
+
+def test_names_are_offered_before_they_are_loaded_and_hints_are_in_tracebacks() -> None:
+    assert set(dir(chunkscope)) >= {"analyze", "recommend", "Profile"}
+    with pytest.raises(ChunkscopeError) as raised:
+        chunkscope.memory(model="qwen3-8", gpu="h100")
+    assert "hint: built in: qwen3-8b" in "".join(format_exception_only(raised.value))
 
 
 @pytest.mark.parametrize(

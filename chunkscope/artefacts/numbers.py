@@ -107,12 +107,12 @@ def change(old: float | None, new: float | None) -> str:
     """How much more or less `new` is; empty when that cannot be said.
 
     >>> change(100, 125), change(3, 3), change(200, 199.9), change(0, 5)
-    ('+25 %', '0 %', '-<0.1 %', '')
+    ('+25 %', '0 %', '<0.1 %', '')
     """
     if not old or new is None:
         return ""
-    sign = "+" if new > old else "-" if new < old else ""
-    return sign + share(abs(new - old) / old)
+    said = share(abs(new - old) / old)
+    return said if new == old or said.startswith("<") else f"{'+' if new > old else '-'}{said}"
 
 
 def by(part: float | None) -> str:

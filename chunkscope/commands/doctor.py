@@ -57,7 +57,7 @@ def doctor(
         DoctorFormat.TERMINAL
     ),
 ) -> None:
-    """Say from its log, or a server, what limits a vLLM.
+    """Say what limits a vLLM, from its log or a running server.
 
     And what to change, with the lines that say so.
 

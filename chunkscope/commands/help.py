@@ -17,7 +17,8 @@ def pages() -> dict[str, Path]:
 
 def show_help(
     page: Annotated[
-        str | None, typer.Argument(metavar="[PAGE]", help="A command, or `formats`.")
+        str | None,
+        typer.Argument(metavar="[PAGE]", help="A command, `formats`, `python` or `security`."),
     ] = None,
 ) -> None:
     """Show a page of the manual: examples, formats, words.

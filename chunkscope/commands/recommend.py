@@ -25,8 +25,8 @@ def recommend(
         list[Path] | None,
         typer.Argument(
             metavar="[PROFILE]...",
-            help="What `chunkscope analyze` wrote; several are sent together.",
-            show_default=str(PROFILE),
+            help="What `chunkscope analyze` wrote; several are sent together. "
+            f"[default: {PROFILE}]",
         ),
     ] = None,
     model: Annotated[

@@ -270,7 +270,8 @@ def _by_lengths(p: Problem, decision: Decision, *, rule: bool) -> Settled:
         text = f"the budget of {size:,} tokens ends a chunk before a threshold of {cap:,} could"
         cap = 0
     else:
-        over = f"{p.lengths.over(cap):,} of {p.lengths.count:,} prompts are longer"
+        many = p.lengths.over(cap)
+        over = f"{many:,} of {p.lengths.count:,} prompts {'is' if many == 1 else 'are'} longer"
         text = f"{over}: none takes more of one step"
         if safe and safe.shrunk:
             text += "; larger chunks' logits would not fit beside vLLM's budget"

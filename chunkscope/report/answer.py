@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chunkscope.artefacts.figures import MAKESPAN
+from chunkscope.artefacts.figures import MAKESPAN, Figure
 from chunkscope.artefacts.numbers import as_written, change, duration, money, plural, spaced
 from chunkscope.engine.choices import Basis, Mode
 from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
-from chunkscope.verification.outcomes import Outcome, difference, judged, ratio
+from chunkscope.verification.outcomes import Outcome, difference, judged, ratio, shown
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import goal_of
 
@@ -102,13 +102,24 @@ def _gain(plan: Plan, v: Verification, run: Run, other: Run, over: str = "") -> 
     if goal_of(plan.inputs.objective, v.workload.arrivals, plan.inputs.slo) is not MAKESPAN:
         return ""
     times = ratio(other, run, MAKESPAN)
-    return f": {change(1, times)} throughput{over}" if times is not None and times > 1 else ""
+    if times is None or times <= 1 or _is_tie(MAKESPAN, run, other):
+        return ""
+    return f": {change(1, times)} throughput{over}"
 
 
 def _instead(plan: Plan, v: Verification, run: Run, other: Run, name: str) -> str:
     goal = goal_of(plan.inputs.objective, v.workload.arrivals, plan.inputs.slo)
+    if not (run.ok and other.ok):
+        return ""
+    if _is_tie(goal, run, other):
+        both = f"{shown(goal, run)} and {shown(goal, other)}"
+        return f"A tie with {name}, measured: {goal.title} {both}."
     said = difference(goal, run, other)
-    return f"{said[0].upper()}{said[1:]}, measured against {name}." if run.ok and other.ok else ""
+    return f"{said[0].upper()}{said[1:]}, measured against {name}."
+
+
+def _is_tie(figure: Figure, run: Run, other: Run) -> bool:
+    return (figure, Outcome.TIE) in judged(run, other)
 
 
 def _worse(run: Run, other: Run) -> str:
@@ -150,7 +161,7 @@ def _hours(plan: Plan) -> str:
     if found is None:
         return "Not known."
     price = found.price_per_hour
-    paid = f", {money(found.hours * found.gpus * price)}" if price is not None else ""
+    paid = f" and costs {money(found.hours * found.gpus * price)}" if price is not None else ""
     gpus = f" on {found.gpus} GPUs" if found.gpus > 1 else ""
     return f"The run takes {duration(found.hours)}{gpus}{paid} (predicted)."
 

@@ -16,7 +16,7 @@ from chunkscope.verification.result import Machine, Verification
 
 Fact = tuple[str, str]  # what it is about, and what is said
 UNKNOWN = "not recorded"
-UNDATED = "undated: it follows from the others"
+UNDATED = "undated (it follows from the others)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,14 @@ if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
 
 NOTHING_TO_SET = "(nothing to set)"
 # What the length rule's words mean, below a table of them.
+OF_EACH = "This describes the data, each set by itself; the arguments are for all together."
+BENEFIT = (
+    "Benefit, by the longest prompt: skip under 1K tokens, optional under 2K, consider under 4K, "
+    "recommended under 8K, then required."
+)
 RULE_WORDS = (
-    "This describes the data, each set by itself; the arguments below are for all together. "
-    "Over: prompts that a chunk of that size would split (none: disabled, some: selective, all: "
-    "always on). Benefit, by the longest prompt: skip under 1K tokens, optional under 2K, consider "
-    "under 4K, recommended under 8K, then required."
+    f"{OF_EACH} Over: prompts that a chunk of that size would split (none: disabled, some: "
+    f"selective, all: always on). {BENEFIT}"
 )
 KNEE = "Knee: past it, a little more of one costs much of the other."
 # A run waits for the host if it takes so many times what the GPU computes. Repeats of such runs
@@ -69,7 +72,7 @@ def arguments(plan: "Plan") -> str:
 
 def chunks(found: "Chunks") -> str:
     if not found.prompts:
-        return "No prompt is split."
+        return "No prompt has to be split."
     return (
         f"{share(found.share)} of the prompts are over {number(found.size)} tokens and are read "
         f"in chunks: the median of them in {found.median}, the longest in {found.longest}."
@@ -123,8 +126,8 @@ def cost(plan: "Plan") -> str | None:
     said = (
         f"The run takes {found.input_tokens:,} tokens in, {found.output_tokens:,} out{each} and "
         f"{duration(found.hours)} on {where} (predicted, without loading the model); "
-        f"{duration(found.least_hours)} to {duration(found.most_hours)} with "
-        f"{', '.join(found.varied)}."
+        f"{duration(found.least_hours)} to {duration(found.most_hours)} if one thing turns out "
+        f"otherwise ({', '.join(found.varied)})."
     )
     if found.price_per_hour is None:
         return said

@@ -74,9 +74,9 @@ class Tradeoff:
 
     @property
     def has_tradeoff(self) -> bool:
-        """Two points are a line whatever they say: a table shows them better."""
+        """A sweep has one. The few settings beside a plan are better shown by a table."""
         placed = sum(self.up.of(point.run) is not None for point in self.points)
-        return placed > 2 and not self.has_rates
+        return placed > 2 and any(point.best for point in self.points)
 
     @property
     def knee(self) -> Point | None:

@@ -135,6 +135,11 @@ def test_no_figure_is_cut_and_no_line_is_too_long(place, monkeypatch, width):
     assert not any("…" in word for line in lines for word in line.split()[1:])
 
 
+def test_the_data_itself_is_no_profile(place):
+    with pytest.raises(InputError, match=r"shots\.jsonl is data, not a profile"):
+        raise CliRunner().invoke(app, ["prefixes", str(place / "shots.jsonl")]).exception
+
+
 def test_a_profile_without_it_says_how_to_get_it(place):
     run = analyze(place, ".", "--no-prefixes")
     assert not any("prefixes" in dataset for dataset in run.profile["datasets"])
@@ -149,6 +154,8 @@ def test_analyze_says_in_a_sentence_how_much_is_shared(place):
     said = " ".join(done.out.split())
     assert f"{found} of the tokens begin a prompt as an earlier one began" in said
     assert "prefix cache" not in analyze(place, "shots.jsonl", "--no-prefixes").out
+    (place / "two.jsonl").write_text('{"prompt": "one"}\n{"prompt": "another"}\n')
+    assert "prefix cache has nothing to spare" in " ".join(analyze(place, "two.jsonl").out.split())
 
 
 def test_of_likelihoods_a_plan_finds_nothing_in_its_cache(place):

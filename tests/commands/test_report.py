@@ -106,6 +106,7 @@ def test_two_runs_are_compared(place: Path) -> None:
     [
         pytest.param(["nope"], 3, "no such folder: nope", id="no folder"),
         pytest.param(["empty"], 3, "there are no artefacts in empty", id="no artefacts"),
+        pytest.param(["reports/plan.json"], 3, "it is in: reports", id="a file of it"),
         pytest.param(["torn"], 3, "is damaged", id="a torn file"),
         pytest.param(["foreign"], 3, "reads version 1", id="another version"),
         pytest.param(["--compare", "nope", "reports"], 3, "no such folder: nope", id="no old run"),

@@ -1,5 +1,6 @@
 """The page in a real browser: it draws, sorts, filters, copies, prints, and asks nobody."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -227,7 +228,8 @@ def test_what_is_shared_is_drawn_for_a_dataset_that_is_chosen(
     chooser = page.locator("#reuse-shown")
     assert chooser.locator("option").all_inner_texts() == ["all together", "gsm8k", "arena_hard"]
     before = page.locator("#reuse-curve svg").inner_html()
-    assert "the plan:" in before
+    (tokens,) = re.findall(r"the plan: ([\d,]+) tokens, ", before)
+    assert f"The plan's KV cache of {tokens} tokens" in page.inner_text("#reuse")
     chooser.select_option(label="arena_hard")
     after = page.locator("#reuse-curve svg").inner_html()
     assert after != before

@@ -63,7 +63,9 @@ def _headline(plan: Plan) -> Text:
 def _why(plan: Plan) -> Iterator[Text]:
     yield Text(sentences.length_rule(plan))
     yield from (Text(f"But {reason.text}.") for reason in plan.adjustments)
-    yield Text(f"With these settings: {sentences.chunks(plan.chunks)}")
+    said = sentences.chunks(plan.chunks)
+    joint = ": " if plan.chunks.prompts else " "
+    yield Text(f"With these settings{joint}{said[0].lower()}{said[1:]}")
     if plan.refused.prompts or plan.settings.max_model_len is not None:
         yield Text(sentences.refused(plan) or "")
 

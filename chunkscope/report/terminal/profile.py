@@ -75,6 +75,8 @@ def _sharing(profile: Profile) -> Text | None:
     if not measured:
         return None
     reuse = prefix_words.all_of(measured)
+    if not reuse.cached_tokens:
+        return Text("No prompt begins as an earlier one: vLLM's prefix cache has nothing to spare.")
     found = prefix_words.rate(reuse.cached_tokens, reuse.tokens)
     return Text(
         f"{found} of the tokens begin a prompt as an earlier one began: vLLM's prefix cache can "

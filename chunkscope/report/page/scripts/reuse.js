@@ -9,7 +9,9 @@ let reused = 0;
 
 const kvTokens = (tokens) =>
   tokens >= 1 << 20 ? `${+(tokens / (1 << 20)).toFixed(1)}M` : `${+(tokens / 1024).toFixed(1)}K`;
-const percent = (part) => `${+(100 * part).toFixed(1)} %`;
+/* As everywhere: a little is never shown as nothing. */
+const percent = (part) =>
+  part > 0 && part < 0.001 ? "<0.1 %" : `${+(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
 
 function reuseCurve(width) {
   const { sets, plan } = data.reuse;
@@ -21,6 +23,7 @@ function reuseCurve(width) {
   const ends = [...sizes, ...marked.map((p) => p.tokens)];
   const domain = [Math.min(...ends) / 1.2, Math.max(...ends) * 1.2];
   const every = Math.ceil(sizes.length / (width < 500 ? 5 : 13));
+  const doubled = Array.from({ length: 40 }, (_, i) => 2 ** i).filter((t) => t >= domain[0] && t <= domain[1]);
   const look = (order) => ORDER_LOOKS[orders.length === 2 && order === orders[1] ? 2 : orders.indexOf(order)];
   const right = marked.length && Math.log(marked[0].tokens / domain[0]) > Math.log(domain[1] / domain[0]) * 0.6;
   const place = { x: "tokens", y: "found" };
@@ -39,7 +42,7 @@ function reuseCurve(width) {
         y: { domain: [0, Math.min(1, Math.max(0.05, 1.15 * Math.max(set.ideal, ...points.map((p) => p.found))))] },
         marks: [
           Plot.axisX({
-            ticks: sizes.filter((_, i) => i % every === 0),
+            ticks: sizes.length > 2 ? sizes.filter((_, i) => i % every === 0) : doubled,
             tickFormat: kvTokens,
             label: "KV cache, in tokens",
             labelAnchor: "center",
@@ -59,7 +62,7 @@ function reuseCurve(width) {
           Plot.dot(marked, { ...place, r: 5, fill: "var(--card)", stroke: "var(--c3)", strokeWidth: 2 }),
           Plot.text(marked, {
             x: "tokens",
-            text: (p) => `the plan: ${kvTokens(p.tokens)} tokens, ${percent(p.found)}`,
+            text: (p) => `the plan: ${whole.format(p.tokens)} tokens, ${percent(p.found)}`,
             frameAnchor: "top",
             dy: -16,
             dx: right ? -4 : 4,

@@ -15,7 +15,7 @@ function readable(points, x, y, width) {
   for (const point of order) {
     const across = x.apply(point.x),
       wide = cut(point.setting, 24).length * 6.5 + 14;
-    const left = across > width * 0.7;
+    const left = across > width * 0.7 || across + wide > width;
     const at = {
       from: left ? across - wide : across,
       to: left ? across : across + wide,
