@@ -21,8 +21,8 @@ def as_written(value: object) -> str:
 def share(value: float | None) -> str:
     """A share as a percentage; a little is never shown as nothing, nor nearly all as all.
 
-    >>> share(0.25), share(0.0), share(0.0004), share(0.9999), share(None)
-    ('25 %', '0 %', '<0.1 %', '>99.9 %', '-')
+    >>> share(0.25), share(0.0), share(0.0004), share(0.9999), share(42.39), share(None)
+    ('25 %', '0 %', '<0.1 %', '>99.9 %', '4,239 %', '-')
     """
     if value is None:
         return "-"
@@ -32,7 +32,7 @@ def share(value: float | None) -> str:
     if 99.9 < percent < 100:
         return ">99.9 %"
     return (
-        f"{percent:.1f} %" if 0 < percent < 10 and percent != int(percent) else f"{percent:.0f} %"
+        f"{percent:.1f} %" if 0 < percent < 10 and percent != int(percent) else f"{percent:,.0f} %"
     )
 
 

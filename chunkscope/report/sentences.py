@@ -287,8 +287,8 @@ def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:
     shorter = 1 - run.makespan_s / other.makespan_s
     if abs(shorter) < WORTH:
         return f"All requests take as long as with {name}, within {share(WORTH)}."
-    word = "shorter" if shorter > 0 else "longer"
-    return f"All requests take {share(abs(shorter))} {word} than with {name}."
+    word = "sooner" if shorter > 0 else "later"
+    return f"All requests are done {share(abs(shorter))} {word} than with {name}."
 
 
 def kept(run: "SimulatedRun") -> str:

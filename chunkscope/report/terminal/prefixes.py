@@ -174,10 +174,12 @@ def _about(profile: Profile, measured: Measured, overall: PrefixReuse) -> Iterat
             )
     if len(measured) > 1:
         across = overall.cached_tokens - sum(reuse.cached_tokens for _, reuse in measured)
-        found = f"at least {across:,} tokens are" if across else "nothing is"
+        found = "none begins as an earlier one does"
+        if across:
+            found = f"at least {across:,} tokens are found because an earlier one begins alike"
         yield (
-            f"All together: one dataset after the other; {found} found because an earlier one "
-            "begins alike. Of each, the blocks that most of its prompts have were compared."
+            f"All together: one dataset after the other; {found}. Of each, the blocks that most of "
+            "its prompts have were compared."
         )
     for dataset, reuse in measured:
         if reuse.prompts < dataset.rows:
