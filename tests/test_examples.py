@@ -36,6 +36,7 @@ def test_the_example_report_shows_the_examples_beside_it() -> None:
     assert made == render(load_findings(EXAMPLE)), AGAIN
     assert len(made) < 1_000_000
     assert (EXAMPLE / "report.png").stat().st_size < 250_000
+    assert b"<code># nothing to set</code>" in made, "copied into a shell it has to do nothing"
 
 
 def test_the_report_from_an_h200_shows_the_measurements_beside_it() -> None:

@@ -73,7 +73,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
     basis = f"**{summary.basis}** {text(summary.basis_text)}" if summary.basis else ""
     yield "  \n".join(filter(None, (text(summary.title), basis)))
     if plan is not None:
-        words = summary.arguments.replace(sentences.NOTHING_TO_SET, "# nothing to set")
+        words = summary.arguments.replace(sentences.NOTHING_TO_SET, sentences.NOTHING_TO_COPY)
         yield f"```sh\n{printable(words)}\n```"
     said = (*summary.why, *summary.gains, *filter(None, (summary.refused,)))
     if said:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
     from chunkscope.simulation.result import SimulatedRun, Simulation
 
 NOTHING_TO_SET = "(nothing to set)"
+NOTHING_TO_COPY = "# nothing to set"  # pasted into a shell, it does nothing
 # What the length rule's words mean, below a table of them.
 OF_EACH = "This describes the data, each set by itself; the arguments are for all together."
 BENEFIT = (

@@ -139,7 +139,7 @@ def _forms(plan: Plan) -> Iterator[tuple[str, str]]:
             text = emit.emit(plan, target).text.rstrip("\n")
         except ChunkscopeError:
             continue
-        yield target.value, text or sentences.NOTHING_TO_SET
+        yield target.value, text or sentences.NOTHING_TO_COPY
 
 
 # -- datasets ------------------------------------------------------------------------------------
