@@ -174,6 +174,12 @@ def test_a_value_is_one_line_and_in_a_notebook_a_table(place: int) -> None:
     assert len(page.texts) > 3
 
 
+def test_settings_without_a_name_are_told_apart_by_their_arguments() -> None:
+    found = simulated()
+    assert "<td>budget 512</td>" in found._repr_html_()
+    assert [bar.label for bar in found.plot().bars] == ["budget 512"]
+
+
 def test_names_of_strangers_do_not_get_into_the_page(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "<b>x.jsonl", [{"prompt": "a"}])
     shown = chunkscope.analyze(tmp_path / "<b>x.jsonl")._repr_html_()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chunkscope.artefacts.words import Name, path_of
 
-_BAR_HEIGHT, _ROOM, _LABELS, _FIGURES = 22, 320, 170, 130
+_BAR_HEIGHT, _ROOM, _LABELS, _FIGURES = 22, 320, 210, 130
 
 
 def html_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -113,6 +113,13 @@ class SimulatedRun:
     gpu_s: float | None = None  # what the GPU computed, without waiting for the host
 
     @property
+    def shown_as(self) -> str:
+        """Its name; of a sweep, what tells its settings apart."""
+        threshold = self.args.long_prefill_token_threshold
+        capped = f", threshold {threshold:,}" if threshold else ""
+        return self.setting or f"budget {self.args.max_num_batched_tokens:,}{capped}"
+
+    @property
     def goodput_per_s(self) -> float | None:
         """Requests a second that met every limit."""
         return self.slo.good_requests / self.makespan_s if self.slo else None
@@ -204,7 +211,7 @@ class Simulation(Artefact):
         headings = ("setting", "all done", "TTFT p95", "gap p99", "longest gap", "preempted")
         rows = [
             [
-                run.setting or "as given",
+                run.shown_as,
                 seconds(run.makespan_s),
                 seconds(run.ttft_s.p95),
                 seconds(run.itl_s.p99 if run.itl_s else None),
@@ -217,10 +224,7 @@ class Simulation(Artefact):
 
     def plot(self) -> BarChart:
         """How long each setting takes; a notebook shows it, `save` keeps it."""
-        bars = [
-            Bar(run.setting or "as given", run.makespan_s, seconds(run.makespan_s))
-            for run in self.runs
-        ]
+        bars = (Bar(run.shown_as, run.makespan_s, seconds(run.makespan_s)) for run in self.runs)
         return BarChart("predicted time until all are done", tuple(bars))
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.figures import QUANTILES, Group, in_group
 from chunkscope.artefacts.notebook import html_table
-from chunkscope.artefacts.numbers import gib, seconds
+from chunkscope.artefacts.numbers import gib, seconds, spaced
 from chunkscope.artefacts.schema import plain
 from chunkscope.engine.log.fate import Status
 from chunkscope.engine.settings import Value
@@ -205,7 +205,7 @@ class Verification(Artefact):
     def _repr_html_(self) -> str:
         headings = ("setting", "", "all done", "TTFT p95", "longest gap", "activation peak")
         rows = [[run.setting, run.status.value, *_measured(run)] for run in self.runs]
-        verdict = f": {self.verdict}" if self.verdict else ""
+        verdict = f": {spaced(self.verdict)}" if self.verdict else ""
         return html_table(f"measured, {self.model.name}{verdict}", headings, rows)
 
     def run(self, setting: str) -> Run | None:
