@@ -162,7 +162,9 @@ class _ScanBar(ScanProgress):
         self._task = self._bar.add_task("counting", total=None, done="")
 
     def preparing(self, name: str) -> None:
-        said = f"preparing the tokenizer {printable(name)}, once"
+        # Of a long path its end: the bar needs room to move.
+        short = name if len(name) < 25 else name.rstrip("/").rpartition("/")[2]
+        said = f"preparing the tokenizer {printable(short)}, once"
         self._bar.update(self._task, description=said, total=None)  # it moves, and tells no end
         self._bar.start()
 

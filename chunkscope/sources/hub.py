@@ -130,6 +130,9 @@ def _remote_code(datasets: Any, options: ReadOptions) -> dict[str, bool]:
     return {"trust_remote_code": options.trust_remote_code}
 
 
+_UNREACHED = {"ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"}
+
+
 @contextmanager
 def _explaining_errors(name: HubName) -> Iterator[None]:
     try:
@@ -150,7 +153,8 @@ def _explained(name: HubName, error: Exception) -> ChunkscopeError:
             f"there is no dataset {name} on the hub that we may read",
             hint="check the name; for a private one set HF_TOKEN",
         )
-    if kinds & {"ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"}:
+    unreached = "LocalEntryNotFoundError" in said  # inside a sentence about files that were sought
+    if unreached or kinds & _UNREACHED:
         offline = "HF_HUB_OFFLINE is set" if _told_offline() else "the hub cannot be reached"
         return MissingError(
             f"{name} is not in the local cache, and {offline}",

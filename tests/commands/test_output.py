@@ -438,6 +438,8 @@ def test_the_bar_says_what_is_prepared_and_uses_the_width_there_is(
     (task,) = bar._bar.tasks
     assert task.description == "preparing the tokenizer org/name, once"
     assert task.total is None, "it moves without an end"
+    bar.preparing("/a/folder/somewhere/else/llama3.1")
+    assert task.description == "preparing the tokenizer llama3.1, once"
     bar.begin(1_000)
     bar.at(rows=5, tokens=70, bytes_read=500)
     (task,) = bar._bar.tasks

@@ -109,7 +109,7 @@ def test_an_output_length_that_nobody_knows_is_called_assumed_wherever_it_is_use
 def test_what_the_run_will_cost_is_told_with_its_range(found: Findings) -> None:
     said = sentences.cost(found.plan) or ""
     assert "5,000 tokens in, 700 out (256 each, assumed) and 3.00 h on 4 GPUs (predicted" in said
-    assert "90.0 min to 4.50 h with another draw" in said
+    assert "90.0 min to 4.50 h if one thing turns out otherwise (another draw)" in said
     assert said.endswith("At 2.50 per GPU and hour that is 30.00 (15.00 to 45.00).")
 
 

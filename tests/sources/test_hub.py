@@ -122,6 +122,7 @@ def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_pa
     [
         (ConnectionError("no route"), MissingError),
         (TimeoutError("slow"), MissingError),
+        (FileNotFoundError("Couldn't find it either: LocalEntryNotFoundError: x"), MissingError),
         (datasets.exceptions.DatasetNotFoundError("Dataset 'x' doesn't exist"), MissingError),
         (datasets.exceptions.DatasetNotFoundError("Dataset 'x' is a gated dataset"), MissingError),
         (ValueError("Config name is missing"), InputError),
