@@ -13,6 +13,7 @@ from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.errors import UsageError
 
 DEMO = shared.REPORTS / "demo" / "verify.json"
+MOST_DIGITS = 9  # of a chunk: no prompt is longer
 
 
 def demo(
@@ -71,7 +72,7 @@ def _sizes(text: str) -> tuple[int | None, ...]:
 def _size(word: str) -> int | None:
     if word == "none":
         return None
-    if not word.isdecimal() or int(word) < 1:
+    if not word.isdecimal() or len(word) > MOST_DIGITS or int(word) < 1:
         raise UsageError(
             f"--chunk {word!r} is no number of tokens",
             hint="write sizes of at least 1, or none: `--chunk 32,128,512,none`",

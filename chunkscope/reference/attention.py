@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from chunkscope.errors import InputError
 from chunkscope.reference.batch import BatchPiece, PackedBatch
+from chunkscope.reference.pieces import why_model_is_whole
 
 if TYPE_CHECKING:
     import torch
 
 NAME = "chunkscope_pieces"
-KNOWN_LAYERS = {"full_attention", "sliding_attention"}
 
 
 @contextmanager
@@ -31,19 +31,19 @@ def by_piece(model: Any) -> Iterator[str]:
     from transformers import AttentionInterface
 
     config, before = model.config.get_text_config(), model.config._attn_implementation
-    unknown = {*(getattr(config, "layer_types", None) or ())} - KNOWN_LAYERS
+    if (why := why_model_is_whole(model.config)) is not None:
+        raise not_taken(model, why)
     AttentionInterface.register(NAME, batch_attention)
     model.set_attn_implementation(NAME)
     try:
-        if unknown or config._attn_implementation != NAME:
-            raise not_taken(model, f"layers of {', '.join(sorted(unknown))}" if unknown else "")
+        if config._attn_implementation != NAME:
+            raise not_taken(model)
         yield "eager" if before == "eager" else "sdpa"
     finally:
         model.set_attn_implementation(before)
 
 
-def not_taken(model: Any, has: str = "") -> InputError:
-    why = f"it has {has}" if has else "its attention cannot be exchanged"
+def not_taken(model: Any, why: str = "its attention cannot be exchanged") -> InputError:
     return InputError(
         f"the reference engine does not run {type(model).__name__}: {why}",
         hint="it runs models with full or sliding attention: Llama, Qwen, Mistral, Gemma, GPT-2",

@@ -19,6 +19,7 @@ from chunkscope.costs.gpus import GIB
 from chunkscope.engine.choices import ChunkPolicy, Task
 from chunkscope.engine.log.fate import Status
 from chunkscope.errors import EngineError, InputError
+from chunkscope.reference.attention import not_taken
 from chunkscope.reference.engine import (
     ReferenceRun,
     TokenRequest,
@@ -34,6 +35,7 @@ from chunkscope.verification.result import Machine, Run, Subject, Verification, 
 
 LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
+MOST_APART = 0.25  # of the largest logit, where 16 bits and experts round otherwise
 LATER_S = 0.001  # while the first step is computed
 OWN_CHUNKS = (ChunkPolicy.BY_LENGTH, ChunkPolicy.ADAPTIVE)  # policies that choose the chunk
 GUIDE = Path(__file__).parents[1] / "guide"
@@ -91,9 +93,9 @@ def demonstrate(
     model = tiny_model(options.seed) if options.model is None else load_model(options.model)
     text = _manual(model, options)
     source = "chunkscope's manual" if text else "random tokens"
+    _check_lengths(model, options)
     requests = tuple(_requests(model, text, options))
-    _check_lengths(model, requests)
-    generate(model, requests[:1], engine_args(model, requests[:1], chunk=None))  # warm up
+    _warm_up(model, requests[: len(EARLY)])
     runs, rows = {}, []
     for name, chunk, policy in _settings(options):
         starting(name)
@@ -118,6 +120,20 @@ def demonstrate(
         ),
     )
     return replace(found, measured=replace(found.measured, verdict=waited(found)))
+
+
+def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
+    """Some models attend or count positions their own way: is it what they say by themselves?"""
+    import torch
+
+    found = generate(model, requests, engine_args(model, requests, chunk=32)).first_logits
+    for request, logits in zip(requests, found, strict=True):
+        with torch.inference_mode():
+            ids = torch.tensor([request.prompt], device=model.device)
+            expected = model(input_ids=ids, use_cache=False).logits[0, -1].float().cpu()
+        rounding = min(256 * torch.finfo(model.dtype).eps, MOST_APART) * expected.abs().max()
+        if (logits - expected).abs().max() > rounding:
+            raise not_taken(model, "alone it answers otherwise than beside another request")
 
 
 def waited(found: Demonstration) -> str:
@@ -165,8 +181,8 @@ def _manual(model: Any, options: DemoOptions) -> list[int]:
     return text_tokens(model, Path(options.model).expanduser(), text)
 
 
-def _check_lengths(model: Any, requests: Sequence[TokenRequest]) -> None:
-    most, context = max(len(request.prompt) for request in requests), context_of(model)
+def _check_lengths(model: Any, options: DemoOptions) -> None:
+    most, context = max(options.long_tokens, *EARLY, *LATE), context_of(model)
     if context is not None and most + OUTPUT_TOKENS > context:
         raise InputError(
             f"prompts of {most:,} tokens and {OUTPUT_TOKENS} to answer are more than the "

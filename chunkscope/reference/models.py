@@ -55,11 +55,21 @@ def load_model(name: str) -> Any:
     logging.disable_progress_bar()
     try:
         model, found = AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, dtype="auto", output_loading_info=True
+            folder,
+            local_files_only=True,
+            dtype="auto",
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # it is said below
         )
     except Exception as error:  # whatever a damaged or foreign file provokes
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"transformers cannot load the model in {folder}: {first}") from error
+    if others := sorted(found["mismatched_keys"]):
+        name, there, expected = others[0]
+        raise InputError(
+            f"the weights in {folder} do not belong to its config.json: {name} is of "
+            f"{list(there)} numbers, where {list(expected)} are expected"
+        )
     if missing := sorted(found["missing_keys"]):
         raise InputError(
             f"the weights in {folder} are not all there: {plural(len(missing), 'tensor')} "

@@ -29,7 +29,9 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
-@pytest.mark.parametrize("sizes", ["0", "-5", "32,,none", "x", "1.5", "None"])
+@pytest.mark.parametrize(
+    "sizes", ["0", "-5", "99999999999999999999", "32,,none", "x", "1.5", "None"]
+)
 def test_a_chunk_is_at_least_one_token(tmp_path: Path, sizes: str) -> None:
     run = chunkscope(tmp_path, "demo", f"--chunk={sizes}")
     assert (run.code, run.out) == (2, "")
@@ -123,14 +125,25 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     place = tmp_path_factory.mktemp("models")
     model_of("GPT-2").save_pretrained(place / "good")
-    for name in ("bare", "damaged", "partial", "foreign"):
+    for name in ("bare", "damaged", "partial", "foreign", "others"):
         shutil.copytree(place / "good", place / name)
     (place / "bare" / "model.safetensors").unlink()
     (place / "damaged" / "model.safetensors").write_bytes(b"not a tensor in sight")
     config = json.loads((place / "partial" / "config.json").read_text())
     (place / "partial" / "config.json").write_text(json.dumps({**config, "n_layer": 3}))
+    (place / "others" / "config.json").write_text(json.dumps({**config, "vocab_size": 64}))
+    _bart().save_pretrained(place / "bart")
     _add_tokenizer(place / "foreign", ["known", *(f"word{n}" for n in range(500)), "chunkscope"])
     return place
+
+
+def _bart() -> Any:
+    """It counts positions by its cache alone, so that another request before it moves them."""
+    from transformers import BartConfig, BartForCausalLM
+
+    layers = {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
+    sizes = {"d_model": 16, "vocab_size": 128, "max_position_embeddings": 4_096, "init_std": 0.2}
+    return BartForCausalLM(BartConfig(**layers, **sizes))
 
 
 def _add_tokenizer(folder: Path, words: list[str]) -> None:
@@ -162,6 +175,12 @@ class TestAModelOfOnesOwn:
         assert [r["chunks_max"] for r in document["runs"]] == [10, 3, 1, 1]
         assert document["workload"]["source"] == "random tokens"
 
+    def test_no_prompt_is_made_that_will_not_be_read(self, tmp_path: Path) -> None:
+        """Making it would take all memory."""
+        run = chunkscope(tmp_path, "demo", "--long", "1000000000000")
+        assert run.code == 3
+        assert "prompts of 1,000,000,000,000 tokens and 24 to answer are more than" in run.err
+
     def test_its_tokenizer_reads_the_manual(self, folders: Path, tmp_path: Path) -> None:
         own = shutil.copytree(folders / "good", tmp_path / "own")
         _add_tokenizer(own, ["known", "chunkscope"])
@@ -178,7 +197,9 @@ class TestAModelOfOnesOwn:
             ("bare", 4, "holds no weights"),
             ("damaged", 3, "transformers cannot load the model in"),
             ("partial", 3, "12 tensors missing, such as transformer.h.2."),
+            ("others", 3, "transformer.wte.weight is of [128, 32] numbers, where [64, 32] are"),
             ("foreign", 3, "does not belong to its model: it makes token 501, and the model knows"),
+            ("bart", 3, "does not run BartForCausalLM: alone it answers otherwise than beside"),
             ("good", 3, "prompts of 3,072 tokens and 24 to answer are more than the 1,024"),
         ],
     )

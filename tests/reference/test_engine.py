@@ -262,6 +262,11 @@ def test_a_model_that_attends_otherwise_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(model.config, "layer_types", ["linear_attention", "full_attention"])
     with pytest.raises(InputError, match="does not run Qwen2ForCausalLM: it has layers of linear"):
         generate(model, requests, engine_args(model, requests, chunk=None))
+    monkeypatch.undo()
+    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    monkeypatch.setattr(model.config, "rope_parameters", dynamic)
+    with pytest.raises(InputError, match="its dynamic rotary embedding depends on the length"):
+        generate(model, requests, engine_args(model, requests, chunk=None))
     assert model.config._attn_implementation == "sdpa", "as it was"
 
 
