@@ -18,6 +18,7 @@ from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
+from tests.costs.test_kv_groups import CONFIGS
 from tests.fuzz.helpers import Explore, assert_fine, changed, damaged, fine
 from tests.report import examples
 
@@ -145,4 +146,5 @@ def test_a_models_config_is_read_or_refused(explore: Explore, tmp_path: Path) ->
 
     config = dict(config_of("qwen3-30b-a3b"))
     past = [({**config, "num_hidden_layers": 10**15},)]  # they were counted one by one
-    explore(check, changed(config), examples=60, past=past)
+    kinds = st.one_of(*map(changed, (config, *CONFIGS.values())))
+    explore(check, kinds, examples=60, past=past)
