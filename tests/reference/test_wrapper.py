@@ -408,14 +408,19 @@ def test_a_compiled_model_is_chunked(how: str, graphs: Graphs) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, by torch
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles C++")
-def test_so_is_one_that_inductor_compiled(graphs: Graphs) -> None:
+def test_so_is_one_that_inductor_compiled(
+    graphs: Graphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del graphs  # only what it leaves behind is wanted: nothing compiled
+    # A run that was killed leaves half a library in the cache that all share.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     plain, ids = Memory().eval(), torch.tensor([prompt_of(40)])
     model = torch.compile(copy.deepcopy(plain), dynamic=True)
     model = chunkscope.chunked(model, threshold=16, chunk=8)
     with torch.inference_mode():
         assert torch.allclose(model(ids)["logits"], plain(ids)["logits"])
     assert model.chunking.stats.chunks_processed == 5
+    assert list(tmp_path.iterdir()), "it was compiled"
 
 
 def test_generate_of_a_compiled_model_is_chunked_too() -> None:
