@@ -99,12 +99,6 @@ def kv_layout(
 ) -> KvLayout:
     """`caches_states`: prefixes are cached, so a state is kept beside the one at work."""
     a = shape.attention
-    per_token = shape.kv_bytes_per_layer(tp, element_bytes)
-    block = BLOCK_TOKENS
-    if a.state is not None and a.state.layers:
-        # The page of a state decides: blocks of tokens are made as long.
-        block *= -(-a.state.bytes(tp) // (block * per_token)) if per_token else 1
-    page = block * per_token if per_token else a.state.bytes(tp) if a.state else 1
     kinds = {
         KvKind.FULL: max(0, shape.kv_layers - a.sliding_layers),
         KvKind.SLIDING: a.sliding_layers,
@@ -114,11 +108,12 @@ def kv_layout(
     size = min(counts.values())
     if max(counts.values()) < NEARLY_EQUAL * size:
         size = max(counts.values())
+    page, blocks = _page(shape, tp, element_bytes, set(counts))
     groups = tuple(
         KvGroup(
             kind=kind,
             layers=layers,
-            block_tokens=block,
+            block_tokens=blocks[kind],
             window=a.sliding_window if kind is KvKind.SLIDING else None,
             state_blocks=1 + caches_states,
         )
@@ -126,6 +121,27 @@ def kv_layout(
         for layers in _dealt(count, size)
     )
     return KvLayout(groups=groups, layers=max(g.layers for g in groups), page_bytes=page)
+
+
+def _page(
+    shape: ModelShape, tp: int, element_bytes: int, kinds: set[KvKind]
+) -> tuple[int, dict[KvKind, int]]:
+    """Its bytes, and how many tokens of each kind fill it.
+
+    The widest tokens come in the usual blocks, or the page of a state decides: blocks of tokens
+    are made as long.
+    """
+    sized = {
+        kind: shape.kv_bytes_per_layer(tp, element_bytes, sliding=kind is KvKind.SLIDING)
+        for kind in kinds - {KvKind.STATE} or {KvKind.FULL}
+    }
+    widest, state = max(sized.values()), shape.attention.state
+    block = BLOCK_TOKENS
+    if state is not None and state.layers:
+        block *= -(-state.bytes(tp) // (block * widest)) if widest else 1
+    page = block * widest if widest else state.bytes(tp) if state else 1
+    tokens = {kind: page // bytes_ if bytes_ else block for kind, bytes_ in sized.items()}
+    return page, {**dict.fromkeys(KvKind, block), **tokens}
 
 
 def _dealt(layers: int, size: int) -> list[int]:

@@ -221,7 +221,8 @@ def _reach(shape: ModelShape) -> Reach:
 
 def _read_bytes(shape: ModelShape) -> int:
     """Weights that any step reads: all but the look-up in the embedding."""
-    return shape.weight_bytes - (0 if shape.tied else shape.parameters.embedding * 2)
+    p = shape.parameters
+    return shape.weight_bytes - 2 * (p.by_layer + (0 if shape.tied else p.embedding))
 
 
 def _pair_flops(shape: ModelShape) -> int:

@@ -211,6 +211,13 @@ class Inputs:
     concurrency: int | None = None
 
 
+# Of a model's shape, what older plans do not have; not written where a model has no such thing.
+_OF_THE_MODEL = {
+    "attention": ("state", "normed", "full_kv_heads", "full_head_dim", "borrowing_layers"),
+    "parameters": ("by_layer",),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Artefact):
     """What `recommend` answers. `decision` is the policy's, `mode` what became of it.
@@ -228,7 +235,8 @@ class Plan(Artefact):
             *("command", "forecast", "basis", "advice", "tried", "rule", "shared_prefix", "order"),
             *("slo", "arrivals", "concurrency"),
             *("cost", "most_running", "profiles", "too_long"),
-            *("kv_cache_blocks", "kv_cache_label", "measured", "state", "normed", *UNUSUAL),
+            *("kv_cache_blocks", "kv_cache_label", "measured", *UNUSUAL),
+            *(name for names in _OF_THE_MODEL.values() for name in names),
         }
     )
 
@@ -395,7 +403,7 @@ class Plan(Artefact):
         if shape is None:
             raise SchemaError("0.1.0 made it, and kept too little of a model from a folder")
         named = plain(replace(shape, name=model["name"], source=model["source"]))
-        _without_state(named)
+        _without_what_it_lacks(named)
         return {**document, "plan": {**document["plan"], "model": named}}
 
 
@@ -413,17 +421,19 @@ def _as_it_was(parts: dict[str, Any]) -> dict[str, Any]:
     for name, added in _ADDED.items():
         if part := parts.get(name):
             parts[name] = {n: v for n, v in part.items() if n not in added or v not in (None, [])}
-    _without_state(parts.get("model"))
+    if model := parts.get("model"):
+        _without_what_it_lacks(model)
     for row in parts.get("tried", ()):
         if row["slo"] is None:
             del row["slo"]
     return parts
 
 
-def _without_state(model: dict[str, Any] | None) -> None:
-    for name in ("state", "normed"):
-        if model and not model["attention"].get(name):
-            model["attention"].pop(name, None)
+def _without_what_it_lacks(model: dict[str, Any]) -> None:
+    for part, names in _OF_THE_MODEL.items():
+        for name in names:
+            if not model[part].get(name):
+                model[part].pop(name, None)
 
 
 _PARTS = [f.name for f in fields(Plan) if f.name not in ("created", "version")]

@@ -21,6 +21,7 @@ ALSO = {
     "bamba": {"attn_layer_indices": [9, 18, 27]},
     "falcon": {"new_decoder_architecture": True, "num_kv_heads": 8, "num_attention_heads": 64,
                "hidden_size": 8_192, "ffn_hidden_size": 32_768},
+    "gemma4_text": {"num_kv_shared_layers": 10, "use_double_wide_mlp": True},
     "granitemoehybrid": {"num_local_experts": 0},
     "jamba": {"num_experts": 1},
     "lfm2": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},
@@ -48,6 +49,13 @@ def test_the_weights_are_the_models(kind):
     """But for a norm or a bias here and there."""
     built, ours = counted(kind, COMPLETED.get(kind, {}))
     assert ours == pytest.approx(built, rel=2e-4)
+
+
+@pytest.mark.torch
+def test_the_weights_of_gemma_4_with_experts():
+    experts = {"enable_moe_block": True, "num_experts": 16, "moe_intermediate_size": 704}
+    built, ours = counted("gemma4_text", {**experts, "top_k_experts": 4})
+    assert ours == pytest.approx(built, rel=5e-4)
 
 
 @pytest.mark.torch

@@ -8,12 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.artefacts import codec
+from chunkscope.costs.models import shape_from_config
 from chunkscope.engine.choices import Entry, Objective, Task
 from chunkscope.errors import InputError
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import profile_digest
+from tests.costs.test_kv_groups import CONFIGS
 from tests.plans import FITTING, LONG, MIXED, SHORT, plan, profile
 
+BORROWING = {**CONFIGS["gemma-4"], "num_kv_shared_layers": 4, "attention_k_eq_v": True}
 PLANS = {
     "off": {"lengths": SHORT},
     "conservative": {"lengths": MIXED},
@@ -21,6 +24,12 @@ PLANS = {
     "nothing known": {"lengths": MIXED, "model": None, "gpu": None},
     "likelihood": {"lengths": LONG, "model": "qwen2.5-7b", "task": Task.LOGLIKELIHOOD},
     "latency": {"lengths": MIXED, "objective": Objective.LATENCY, "max_itl_ms": 60},
+    "an unusual model": {
+        "lengths": SHORT,
+        "model": shape_from_config(
+            {**BORROWING, "num_global_key_value_heads": 1}, name="small", source="test"
+        ),
+    },
 }
 
 

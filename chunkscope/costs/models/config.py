@@ -117,9 +117,12 @@ def _attention(
     latent = _latent(fields)
     expanded = latent if latent and not family.latent_cache else None
     window = sliding_window(fields, _limit(fields))
-    sliding = sum(KvKind.SLIDING in layer.keeps for layer in layers) if window else 0
+    borrowing = sum(layer.borrows for layer in layers)
+    keeping = [layer.keeps for layer in layers if not layer.borrows]
+    sliding = sum(KvKind.SLIDING in kept for kept in keeping) if window else 0
     states = sum(KvKind.STATE in layer.keeps for layer in layers)
     head_dim = fields.maybe("head_dim") or fields.number("hidden") // heads
+    full_kv_heads, full_head_dim = _of_full_layers(fields)
     return Attention(
         heads=heads,
         kv_heads=heads if expanded else _kv_heads(fields, heads),
@@ -130,7 +133,25 @@ def _attention(
         stateful_layers=sum(not layer.attends for layer in layers),
         state=_state(states, stateful) if states and stateful else None,
         normed=family.qk_norm,
+        full_kv_heads=full_kv_heads,
+        full_head_dim=full_head_dim,
+        borrowing_layers=borrowing,
     )
+
+
+def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
+    """(KV heads, the size of a head) where layers that look back on everything have others.
+
+    Newer files say it of each such layer. The heads of older ones are stated also where they are
+    not meant: only layers whose values are their keys have others.
+    """
+    listed = fields.config.get("per_layer_config")
+    if isinstance(listed, Mapping):
+        stated = next((one for one in listed.values() if isinstance(one, Mapping)), {})
+        each = Fields(stated, fields.name)
+        return each.maybe("num_key_value_heads"), each.maybe("head_dim")
+    heads = fields.maybe("num_global_key_value_heads")
+    return heads if fields.says("attention_k_eq_v") else None, fields.maybe("global_head_dim")
 
 
 def _kv_heads(fields: Fields, heads: int) -> int:
@@ -184,6 +205,8 @@ def _shared_intermediate(fields: Fields, routed: int) -> int:
     """The width of what all tokens pass beside their experts."""
     if fields.kind == "llama4_text":
         return routed
+    if fields.says("enable_moe_block"):  # beside an MLP as wide as without experts
+        return fields.number("intermediate")
     if fields.kind.startswith("granitemoe"):
         return fields.maybe("shared_intermediate_size") or 0
     each = fields.maybe("moe_shared_expert_intermediate_size") or routed
@@ -201,6 +224,8 @@ def _dense_intermediate(fields: Fields, family: Family, layers: tuple[Layer, ...
     stated = before or fields.maybe("intermediate")
     if not stated:
         return fields.number("intermediate") if family.gated else 4 * fields.number("hidden")
+    if fields.says("use_double_wide_mlp"):  # in layers that borrow
+        return 2 * stated
     if fields.kind.startswith("lfm2") and fields.says("block_auto_adjust_ff_dim"):
         multiple = fields.maybe("block_multiple_of") or 1
         return -(-(2 * stated // 3) // multiple) * multiple

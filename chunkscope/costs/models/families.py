@@ -27,6 +27,7 @@ LIKE_LLAMA = Family()
 _NORMED = Family(qk_norm=True)
 _CLASSIC = Family(gated=False, norm_bias=True, all_biases=True)
 _TIED_CLASSIC = replace(_CLASSIC, tied=True)
+_GEMMA_4 = Family(tied=True, norms_per_layer=4, qk_norm=True)
 _GEMMA_3 = {
     "vocab_size": 262_208,
     "num_attention_heads": 8,
@@ -108,6 +109,7 @@ _BY_FAMILY = (
     (Family(tied=True), ("gemma",)),
     (Family(tied=True, norms_per_layer=4), ("gemma2",)),
     (Family(tied=True, norms_per_layer=4, qk_norm=True, defaults=_GEMMA_3), ("gemma3_text",)),
+    (replace(_GEMMA_4, defaults={"global_head_dim": 512}), ("gemma4_text", "gemma4_unified_text")),
     (Family(tied=True, norms_per_layer=1), ("cohere", "cohere2")),
     (Family(all_biases=True), ("gpt_oss",)),
     (Family(gated=False, norms_per_layer=1), ("nemotron_h",)),

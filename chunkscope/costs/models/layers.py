@@ -27,6 +27,7 @@ class Feed(StrEnum):
 class Layer:
     keeps: frozenset[KvKind]
     feed: Feed
+    borrows: bool = False  # it looks at what an earlier layer keeps
 
     @property
     def attends(self) -> bool:
@@ -49,7 +50,9 @@ def read_layers(fields: Fields, family: Family) -> tuple[Layer, ...]:
     if signs is not None:
         return tuple(_BY_SIGN[sign] for sign in signs)
     keeps = [_STATE | _FULL] * fields.layers if family.state_beside else _kept(fields)
-    return tuple(Layer(kept, feed) for kept, feed in zip(keeps, _feeds(fields), strict=True))
+    own = fields.layers - (fields.maybe("num_kv_shared_layers") or 0)
+    both = zip(keeps, _feeds(fields), strict=True)
+    return tuple(Layer(kept, feed, borrows=i >= own > 0) for i, (kept, feed) in enumerate(both))
 
 
 def sliding_window(fields: Fields, limit: int | None) -> int | None:

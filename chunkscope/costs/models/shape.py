@@ -44,6 +44,10 @@ class Attention:
     stateful_layers: int = 0  # without a KV cache: linear attention, mamba, or an MLP alone
     state: State | None = None  # None where there is none, or its size is not known
     normed: bool = False  # queries and keys are normed before they meet
+    # Of layers that look back on everything, where they are built otherwise (Gemma 4).
+    full_kv_heads: int | None = None
+    full_head_dim: int | None = None
+    borrowing_layers: int = 0  # that look at the keys and values of an earlier layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,7 @@ class Parameters:
     experts: int
     other: int
     vision: int = 0
+    by_layer: int = 0  # a second table of which a token looks up a row, with a part for each layer
 
     @property
     def text(self) -> int:
@@ -119,7 +124,7 @@ class ModelShape:
         if self.file_bytes is not None:
             return self.file_bytes
         p = self.parameters
-        plain = p.embedding + p.head + p.other + p.vision
+        plain = p.embedding + p.head + p.other + p.vision + p.by_layer
         return plain * BYTES + sum(map(self.bytes_of, LINEAR))
 
     def bytes_of(self, kind: str) -> int:
@@ -149,17 +154,23 @@ class ModelShape:
 
     @property
     def kv_layers(self) -> int:
-        return self.layers - self.attention.stateful_layers
+        return self.layers - self.attention.stateful_layers - self.attention.borrowing_layers
 
-    def kv_bytes_per_layer(self, tp: int = 1, element_bytes: int = BYTES) -> int:
+    def kv_bytes_per_layer(
+        self, tp: int = 1, element_bytes: int = BYTES, *, sliding: bool = False
+    ) -> int:
         """KV cache of one token on one GPU; a latent cache is not split but copied."""
         a = self.attention
         if a.latent:
             return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes
-        return 2 * max(1, a.kv_heads // tp) * a.head_dim * element_bytes
+        heads = a.kv_heads if sliding else a.full_kv_heads or a.kv_heads
+        head_dim = a.head_dim if sliding else a.full_head_dim or a.head_dim
+        return 2 * max(1, heads // tp) * head_dim * element_bytes
 
     def kv_bytes_per_token(self, tp: int = 1, element_bytes: int = BYTES) -> int:
-        return self.kv_bytes_per_layer(tp, element_bytes) * self.kv_layers
+        sliding = self.attention.sliding_layers
+        full = self.kv_bytes_per_layer(tp, element_bytes) * (self.kv_layers - sliding)
+        return full + self.kv_bytes_per_layer(tp, element_bytes, sliding=True) * sliding
 
     def activation_bytes_per_token(self, tp: int = 1) -> int:
         """Peak of one step's activations: the widest moment, beside hidden state and residual.

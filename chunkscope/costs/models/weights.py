@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chunkscope.costs.models.families import Family
 from chunkscope.costs.models.fields import Fields
-from chunkscope.costs.models.layers import Feed, Layer
+from chunkscope.costs.models.layers import Feed, KvKind, Layer
 from chunkscope.costs.models.shape import Attention, Experts, Latent, Parameters
 from chunkscope.costs.models.states import StatefulLayer
 
@@ -27,9 +27,9 @@ class Weights:
     def count(self, vision: int) -> Parameters:
         hidden, vocab = self.fields.number("hidden"), self.fields.number("vocab")
         # A state that is not known is taken to weigh what attention does.
-        attending = sum(layer.attends or not self.stateful for layer in self.layers)
+        attending = [layer for layer in self.layers if layer.attends or not self.stateful]
         states = self.attention.state.layers if self.attention.state else 0
-        dense_layers = sum(layer.feed is Feed.DENSE for layer in self.layers)
+        by_layer = len(self.layers) * (self.fields.maybe("hidden_size_per_layer_input") or 0)
         routed = shared = router = 0
         if self.experts:
             routed = self.experts.layers * self._experts(self.experts)
@@ -39,13 +39,20 @@ class Weights:
         return Parameters(
             embedding=vocab * hidden,
             head=0 if self.tied else vocab * hidden,
-            attention=attending * self._attention()
+            attention=sum(map(self._attention, attending))
             + (states * self.stateful.weights if self.stateful else 0),
-            mlp=dense_layers * self._mlp(self.dense) + shared,
+            mlp=sum(map(self._dense, self.layers)) + shared,
             experts=routed,
-            other=router + positions + self._norms(),
+            other=router + positions + self._norms() + 3 * hidden * by_layer,
             vision=vision,
+            by_layer=by_layer * (self.fields.maybe("vocab_size_per_layer_input") or vocab),
         )
+
+    def _dense(self, layer: Layer) -> int:
+        if layer.feed is not Feed.DENSE:
+            return 0
+        narrow = self.fields.says("use_double_wide_mlp") and not layer.borrows
+        return self._mlp(self.dense // 2 if narrow else self.dense)
 
     def _mlp(self, intermediate: int) -> int:
         if not intermediate:
@@ -70,11 +77,14 @@ class Weights:
         corrected = self.fields.config.get("topk_method") == "noaux_tc"
         return hidden * experts.count + gate + bias + (experts.count if corrected else 0)
 
-    def _attention(self) -> int:
+    def _attention(self, layer: Layer) -> int:
         a, fields, hidden = self.attention, self.fields, self.fields.number("hidden")
         if self.latent:
             return _latent_weights(a, self.latent, hidden)
-        q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
+        full = KvKind.FULL in layer.keeps
+        head_dim = (a.full_head_dim if full else None) or a.head_dim
+        kv_heads = (a.full_kv_heads if full else None) or a.kv_heads
+        q, kv = a.heads * head_dim, 0 if layer.borrows else kv_heads * head_dim
         weights = 2 * hidden * q + 2 * hidden * kv + hidden * q * self.family.gated_attention
         every = self.family.all_biases or fields.says("attention_bias")
         biases = (q + 2 * kv if every or self.family.qkv_bias else 0) + (hidden if every else 0)
