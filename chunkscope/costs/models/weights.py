@@ -29,6 +29,7 @@ class Weights:
         # A state that is not known is taken to weigh what attention does.
         attending = [layer for layer in self.layers if layer.attends or not self.stateful]
         states = self.attention.state.layers if self.attention.state else 0
+        # Gemma's second table: into it, and in each layer a gate and a way back.
         by_layer = len(self.layers) * (self.fields.maybe("hidden_size_per_layer_input") or 0)
         routed = shared = router = 0
         if self.experts:
@@ -92,12 +93,10 @@ class Weights:
         return weights + biases + sinks
 
     def _norms(self) -> int:
-        hidden = self.fields.number("hidden")
+        hidden, layers = self.fields.number("hidden"), len(self.layers)
         each = hidden * (2 if self.family.norm_bias else 1)
         inside = 2 * self.attention.head_dim if self.family.qk_norm else 0
-        return (len(self.layers) * self.family.norms_per_layer + 1) * each + len(
-            self.layers
-        ) * inside
+        return (layers * self.family.norms_per_layer + 1) * each + layers * inside
 
 
 def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
