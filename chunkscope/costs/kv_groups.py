@@ -138,8 +138,8 @@ def _page(
     widest, state = max(sized.values()), shape.attention.state
     block = BLOCK_TOKENS
     if state is not None and state.layers:
-        block *= -(-state.bytes(tp) // (block * widest)) if widest else 1
-    page = block * widest if widest else state.bytes(tp) if state else 1
+        block *= max(1, -(-state.bytes(tp) // (block * widest))) if widest else 1
+    page = block * widest if widest else max(1, state.bytes(tp)) if state else 1
     tokens = {kind: page // bytes_ if bytes_ else block for kind, bytes_ in sized.items()}
     return page, {**dict.fromkeys(KvKind, block), **tokens}
 

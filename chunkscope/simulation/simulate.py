@@ -44,7 +44,7 @@ def simulate(
     >>> found
     <Simulation of 2 requests under 1 setting: all done in 215 ms>
     >>> found.plot()
-    <BarChart of predicted time until all are done: as given 215 ms>
+    <BarChart of predicted time until all are done: budget 512 215 ms>
     """
     policy, task = one_of(ChunkPolicy, policy, "policy"), one_of(Task, task, "task")
     running = release(vllm_version)

@@ -54,6 +54,7 @@ def is_drained(pipe: int) -> bool:
 PRESSED_WHILE_LOADING = """
 import os, runpy, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 module, sys.argv = sys.argv[1], ["chunkscope", "--help"]
 
 class Press:

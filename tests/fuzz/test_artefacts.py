@@ -145,6 +145,10 @@ def test_a_models_config_is_read_or_refused(explore: Explore, tmp_path: Path) ->
             assert_fine(chunkscope(tmp_path, "memory", "--model", tmp_path, "--gpu", "h200"))
 
     config = dict(config_of("qwen3-30b-a3b"))
-    past = [({**config, "num_hidden_layers": 10**15},)]  # they were counted one by one
+    past = [
+        ({**config, "num_hidden_layers": 10**15},),  # they were counted one by one
+        ({**CONFIGS["jamba"], "hidden_size": 0},),  # states of no size made blocks of none
+        ({**CONFIGS["lfm-2"], "conv_L_cache": 1},),
+    ]
     kinds = st.one_of(*map(changed, (config, *CONFIGS.values())))
     explore(check, kinds, examples=60, past=past)

@@ -10,7 +10,6 @@ from chunkscope.costs.models.quantization import read_quantization
 from chunkscope.costs.models.shape import Attention, Experts, Latent, ModelShape, State
 from chunkscope.costs.models.states import StatefulLayer, read_stateful_layer
 from chunkscope.costs.models.weights import Weights
-from chunkscope.errors import InputError
 
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
@@ -110,10 +109,6 @@ def _attention(
     fields: Fields, family: Family, layers: tuple[Layer, ...], stateful: StatefulLayer | None
 ) -> Attention:
     heads = fields.number("heads")
-    if heads < 1:
-        raise InputError(
-            f"the config.json of {fields.name} describes a model without attention heads"
-        )
     latent = _latent(fields)
     expanded = latent if latent and not family.latent_cache else None
     window = sliding_window(fields, _limit(fields))

@@ -57,6 +57,8 @@ class Fields:
                 f"the config.json of {self.name} has no {NAMES[what][0]}",
                 hint="it must be the config.json of a language model, as on the Hugging Face hub",
             )
+        if not found:
+            raise InputError(f"the config.json of {self.name} has {NAMES[what][0]} = 0")
         return found
 
     def maybe(self, what: str) -> int | None:
