@@ -22,6 +22,7 @@ DOCUMENTS = (
     *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "doctor", "report", "gate")),
     *(GUIDE / f"{name}.md" for name in ("merge", "python", "demo", "security")),
 )
+FIRST = "chunkscope analyze sample_data/"  # what a newcomer runs, with a cache that is empty
 MEASURED = "chunkscope demo"  # its times differ each time, and it needs torch
 BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 
@@ -48,7 +49,7 @@ def make_checkout(folder: Path) -> Path:
     shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "log" / "results")
     log = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
     shutil.copy(log, folder / "vllm.log")
-    # A first run counts with another engine than those that follow, of which this shows one.
+    # A first run counts with another engine than those that follow, which are shown but for FIRST.
     ready = "from chunkscope.tokenizers.tokenizer import Tokenizer; Tokenizer().counting"
     subprocess.run([sys.executable, "-c", ready], env=environment(folder), check=True)
     return folder
@@ -58,10 +59,11 @@ def in_bash(line: str, checkout: Path) -> "subprocess.CompletedProcess[str]":
     """Run it as it stands there; what is about results/ leaves the other reports alone."""
     here = f'chunkscope() {{ {shlex.quote(sys.executable)} -m chunkscope "$@"; }}\n'
     here += "" if shutil.which("jq") else "jq() { cat; }\n"
+    new = {"CHUNKSCOPE_CACHE_DIR": tempfile.mkdtemp(dir=checkout)} if line == FIRST else {}
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", here + line],
         cwd=checkout / "log" if "results/" in line else checkout,
-        env=environment(checkout),
+        env=environment(checkout) | new,
         capture_output=True,
         text=True,
         check=False,

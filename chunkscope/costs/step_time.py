@@ -162,7 +162,7 @@ class ModelWork:
     hub_id: str | None
     weight_bytes: Positive
     active_parameters: Positive
-    kv_bytes_per_token: Positive  # on one GPU
+    kv_bytes_per_token: Positive  # read on one GPU
     pair_flops: Count  # attention, per (token, context token)
     read_bytes: Positive
     other: OtherWork = NOTHING_ELSE
@@ -174,7 +174,7 @@ def model_work(shape: ModelShape, tp: int = 1, kv_element_bytes: int = BYTES) ->
         hub_id=shape.hub_id,
         weight_bytes=shape.weight_bytes,
         active_parameters=shape.active_parameters,
-        kv_bytes_per_token=shape.kv_bytes_per_token(tp, kv_element_bytes),
+        kv_bytes_per_token=_with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes)),
         pair_flops=_pair_flops(shape),
         read_bytes=_read_bytes(shape),
         other=_other_work(shape, tp),
@@ -227,14 +227,22 @@ def _read_bytes(shape: ModelShape) -> int:
 
 def _pair_flops(shape: ModelShape) -> int:
     """Attention's work per (token, context token)."""
-    return shape.attention.heads * _head_pair_flops(shape.attention) * shape.kv_layers
+    a = shape.attention
+    full = (shape.kv_layers - a.sliding_layers) * _head_pair_flops(a)
+    windows = a.sliding_layers * _head_pair_flops(a, sliding=True)
+    return _with_borrowers(shape, a.heads * (full + windows))
 
 
-def _head_pair_flops(a: Attention) -> int:
+def _with_borrowers(shape: ModelShape, amount: int) -> int:
+    """Of all layers that attend, by that of those with a KV cache: the others are built as they."""
+    return amount * shape.attending_layers // max(1, shape.kv_layers)
+
+
+def _head_pair_flops(a: Attention, *, sliding: bool = False) -> int:
     """Keys and values of a latent differ in width."""
     if a.latent:
         return 2 * (a.latent.nope_dim + a.latent.rope_dim + a.latent.v_dim)
-    return 4 * a.head_dim
+    return 4 * (a.head_dim if sliding else a.full_head_dim or a.head_dim)
 
 
 def chosen(share: float, tokens: float) -> float:

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.models import find_model
+from chunkscope.costs.models import find_model, shape_from_config
 from chunkscope.costs.parallel import Parallel
-from chunkscope.costs.step_time import READ_AGAIN, Reach, step_model
+from chunkscope.costs.step_time import READ_AGAIN, Reach, model_work, step_model
+from tests.costs.test_kv_groups import CONFIGS
 from tests.h200 import FOLDER
 
 
@@ -126,3 +127,15 @@ def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
     step = step_model(find_model("qwen3-30b-a3b"), find_gpu("h200"))
     read = [(step.gpu_s(n, 0, 0, 0) - step.fixed_s) / step.experts_s for n in (1, 8, 64)]
     assert read == pytest.approx([0.0625, 0.403, 0.984], abs=0.001)
+
+
+def test_layers_that_borrow_keys_and_values_attend_as_well():
+    """Gemma 4: of 12 layers the last 6 keep nothing, and every sixth has heads twice as wide."""
+    own = shape_from_config(CONFIGS["gemma-4"], name="own", source="test")
+    borrowing = shape_from_config(
+        {**CONFIGS["gemma-4"], "num_kv_shared_layers": 6}, name="borrowing", source="test"
+    )
+    work, same = model_work(borrowing), model_work(own)
+    assert same.pair_flops == 4 * 4 * (10 * 64 + 2 * 128)
+    assert (work.pair_flops, work.kv_bytes_per_token) == (same.pair_flops, same.kv_bytes_per_token)
+    assert 2 * borrowing.kv_bytes_per_token() == own.kv_bytes_per_token()

@@ -595,3 +595,14 @@ def test_while_idle_vllm_reckons_without_a_word() -> None:
     lines = [periodic("10-23 10:00:00"), quiet, periodic("10-23 10:05:00")]
     (life,) = reading(*lines).lives
     assert [window.seconds for window in life.windows] == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "engines"),
+    [("Engine 000: ", 1), ("8 Engines Aggregated: ", 8), ("Engine my core: ", 1)],
+)
+def test_an_engine_may_be_called_anything(name: str, engines: int) -> None:
+    line = periodic("10-23 10:00:00")
+    start = line.index("Engine ") if "Engine " in line else line.index("Avg prompt")
+    (life,) = reading(line[:start] + name + line[line.index("Avg prompt") :]).lives
+    assert [window.engines for window in life.windows] == [engines]

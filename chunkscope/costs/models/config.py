@@ -33,7 +33,8 @@ def shape_from_config(
     stateful = read_stateful_layer(fields)
     experts = _experts(fields, layers)
     latent, limit = _latent(fields), _limit(fields)
-    attention = _attention(fields, family, layers, stateful)
+    window = sliding_window(fields, limit)
+    attention = _attention(fields, family, layers, latent=latent, window=window, stateful=stateful)
     dense = _dense_intermediate(fields, family, layers)
     tied = bool(fields.config.get("tie_word_embeddings", family.tied))
     quantization, notes = read_quantization(text)
@@ -106,12 +107,16 @@ def _limit(fields: Fields) -> int | None:
 
 
 def _attention(
-    fields: Fields, family: Family, layers: tuple[Layer, ...], stateful: StatefulLayer | None
+    fields: Fields,
+    family: Family,
+    layers: tuple[Layer, ...],
+    *,
+    latent: Latent | None,
+    window: int | None,
+    stateful: StatefulLayer | None,
 ) -> Attention:
     heads = fields.number("heads")
-    latent = _latent(fields)
     expanded = latent if latent and not family.latent_cache else None
-    window = sliding_window(fields, _limit(fields))
     borrowing = sum(layer.borrows for layer in layers)
     keeping = [layer.keeps for layer in layers if not layer.borrows]
     sliding = sum(KvKind.SLIDING in kept for kept in keeping) if window else 0

@@ -12,6 +12,7 @@ class Family:
     norms_per_layer: int = 2
     norm_bias: bool = False
     qkv_bias: bool = False
+    mlp_biases: bool = False
     all_biases: bool = False
     qk_norm: bool = False
     gated_attention: bool = False  # its output is multiplied, by a gate as wide as the queries
@@ -115,7 +116,7 @@ _BY_FAMILY = (
     (Family(gated=False, norms_per_layer=1), ("nemotron_h",)),
     (Family(gated=False), ("arcee",)),
     (Family(gated=False, norm_bias=True), ("nemotron",)),
-    (Family(gated=False, norm_bias=True, norms_per_layer=1), ("gptj",)),
+    (Family(gated=False, norm_bias=True, norms_per_layer=1, mlp_biases=True), ("gptj",)),
     (Family(gated=False, norm_bias=True, norms_per_layer=1, tied=True), ("falcon",)),
     (Family(gated=False, tied=True), ("mpt",)),
     (_CLASSIC, ("gpt_neox", "phi")),

@@ -153,8 +153,13 @@ class ModelShape:
             )
 
     @property
+    def attending_layers(self) -> int:
+        return self.layers - self.attention.stateful_layers
+
+    @property
     def kv_layers(self) -> int:
-        return self.layers - self.attention.stateful_layers - self.attention.borrowing_layers
+        """Those with a KV cache of their own."""
+        return self.attending_layers - self.attention.borrowing_layers
 
     def kv_bytes_per_layer(
         self, tp: int = 1, element_bytes: int = BYTES, *, sliding: bool = False

@@ -58,9 +58,9 @@ class Weights:
     def _mlp(self, intermediate: int) -> int:
         if not intermediate:
             return 0
-        hidden, fields = self.fields.number("hidden"), self.fields
-        biases = self.family.all_biases or fields.says("mlp_bias") or fields.kind == "gptj"
-        if self.family.gated:
+        hidden, family = self.fields.number("hidden"), self.family
+        biases = family.all_biases or family.mlp_biases or self.fields.says("mlp_bias")
+        if family.gated:
             return 3 * hidden * intermediate + (2 * intermediate + hidden if biases else 0)
         return 2 * hidden * intermediate + (intermediate + hidden if biases else 0)
 

@@ -3,10 +3,12 @@
 A log of weeks has millions of such lines: past so many, two neighbours become one.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 MOST_WINDOWS = 2_048
+_SEVERAL = re.compile(r"(\d{1,6}) engines")
 INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
 _LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was idle
 
@@ -30,8 +32,8 @@ class LogWindow:
     @property
     def engines(self) -> int:
         """How many engines are added up in it: "8 engines", or the one it names."""
-        count, _, several = self.engine.partition(" ")
-        return int(count) if several else 1
+        several = _SEVERAL.fullmatch(self.engine)
+        return int(several[1]) if several else 1
 
     @property
     def idle(self) -> bool:
