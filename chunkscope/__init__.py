@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import doctor
-    from chunkscope.engine.footprint import Footprint, memory
     from chunkscope.errors import ChunkscopeError
     from chunkscope.gating.check import gate
     from chunkscope.gating.verdict import GateResult
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from chunkscope.simulation.simulate import simulate
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import VerifyOptions, verify
+    from chunkscope.vllm.footprint import Footprint, memory
 
 
 __all__ = [

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chunkscope.engine.check import config_of, known_flags
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from chunkscope.vllm.check import config_of, known_flags
 
 REPOSITORY = Path(__file__).parents[1]
-PROBES = REPOSITORY / "tests" / "engine" / "probes"  # programs for another interpreter
-collect_ignore = ["engine/probes"]
+PROBES = REPOSITORY / "tests" / "vllm" / "probes"  # programs for another interpreter
+collect_ignore = ["vllm/probes"]
 MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a3b")
 
 # How long an example takes says how busy the machine is, not whether the code is right.
@@ -97,7 +97,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def probe(vllm_python):
-    """Ask one of the programs in tests/engine/probes, in the interpreter that has vLLM."""
+    """Ask one of the programs in tests/vllm/probes, in the interpreter that has vLLM."""
 
     def ask(name, questions):
         program = PROBES / f"{name}.py"

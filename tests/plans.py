@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from chunkscope.costs.models import find_model
-from chunkscope.engine.choices import Basis
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
+from chunkscope.models import find_model
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
+from chunkscope.vllm.choices import Basis
 
 MODEL = "llama-3.1-8b"
 TOKENIZER = TokenizerInfo(

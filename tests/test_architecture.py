@@ -17,8 +17,10 @@ LAYERS = [
     {"_version", "errors"},
     {"console", "network"},
     {"artefacts"},
-    {"sources", "costs"},
-    {"tokenizers", "engine"},
+    {"sources", "models"},
+    {"prompts", "hardware"},
+    {"tokenizers", "vllm"},
+    {"prefixes"},
     {"lengths"},
     {"simulation"},
     {"planning"},
@@ -32,7 +34,10 @@ LAYERS = [
     {"__main__"},
 ]
 # Two legs carry the house: one knows the data and nothing of vLLM, the other the reverse.
-LEGS = ({"sources", "tokenizers", "lengths"}, {"costs", "engine"})
+LEGS = (
+    {"sources", "prompts", "tokenizers", "prefixes", "lengths"},
+    {"models", "hardware", "vllm"},
+)
 # Loading one of these takes longer than `chunkscope --help` may.
 HEAVY = {
     *("torch", "vllm", "transformers", "datasets", "pandas", "pyarrow", "numpy", "rich"),
@@ -171,11 +176,11 @@ def test_the_public_names_are_sorted_and_there() -> None:
 
 
 def test_only_one_file_spells_vllms_flags() -> None:
-    from chunkscope.engine.flags import FLAGS
+    from chunkscope.vllm.flags import FLAGS
 
     spelled = {flag.spelling for flag in FLAGS}
     assert "--max-num-batched-tokens" in spelled
     for path in modules():
-        if path != PACKAGE / "engine" / "flags.py":
+        if path != PACKAGE / "vllm" / "flags.py":
             text = path.read_text(encoding="utf-8")
             assert not [flag for flag in spelled if flag in text], path

@@ -18,8 +18,8 @@ NEEDS_POSIX = re.compile(
 GUARDED = {
     "artefacts/folders.py": 'not hasattr(os, "geteuid")',
     "lengths/on_ray.py": "except ImportError",
-    "sources/harness/inside/chunkscope_tasks.py": 'hasattr(os, "killpg")',
-    "sources/harness/rendering.py": 'hasattr(os, "killpg")',
+    "prompts/harness/inside/chunkscope_tasks.py": 'hasattr(os, "killpg")',
+    "prompts/harness/rendering.py": 'hasattr(os, "killpg")',
     "tokenizers/confined.py": "except ImportError",
 }
 # Reading, counting, planning, predicting, showing and gating.

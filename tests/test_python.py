@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import chunkscope
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.choices import Target, Task
 from chunkscope.errors import ChunkscopeError, UsageError
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.emit import emit
-from chunkscope.sources.selection import SelectOptions
+from chunkscope.prompts.selection import SelectOptions
+from chunkscope.vllm.choices import Target, Task
 from tests.commands.helpers import chunkscope as command
 from tests.commands.helpers import write_jsonl
 
@@ -201,8 +201,8 @@ def test_charts_are_drawn_without_a_library(tmp_path: Path) -> None:
 
 
 def test_models_and_gpus_list_what_is_known(tmp_path: Path) -> None:
-    from chunkscope.costs.gpus import CARDS
-    from chunkscope.costs.models.table import MODELS
+    from chunkscope.hardware.gpus import CARDS
+    from chunkscope.models.table import MODELS
 
     models = json.loads(command(tmp_path, "models", "--json").out)["models"]
     assert [model["name"] for model in models] == list(MODELS)

@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 import chunkscope
-from chunkscope.engine.choices import Mode
 from chunkscope.planning.policy import decide
+from chunkscope.vllm.choices import Mode
 from tests.conftest import REPOSITORY
 from tests.make_sample_data import datasets
 

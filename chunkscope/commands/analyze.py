@@ -242,10 +242,10 @@ def analyze(
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.trace_export import TraceExport
+    from chunkscope.prompts.harness.rendering import RenderOptions
+    from chunkscope.prompts.prefix_files import PrefixFile
+    from chunkscope.prompts.selection import SelectOptions
     from chunkscope.sources.base import ReadOptions
-    from chunkscope.sources.harness.rendering import RenderOptions
-    from chunkscope.sources.prefix_files import PrefixFile
-    from chunkscope.sources.selection import SelectOptions
 
     for option, given in (("--tokenizer", tokenizer), ("--model", model)):
         if given == "":
@@ -517,7 +517,7 @@ def _show_trace(export: "TraceExport", file: Path, profile: "Profile") -> None:
     """What is in it, and how it is replayed."""
     from chunkscope.artefacts.numbers import plural, share
     from chunkscope.lengths.profile import DEFAULT_OUTPUT
-    from chunkscope.lengths.reuse import BLOCK_SIZE
+    from chunkscope.prefixes.reuse import BLOCK_SIZE
 
     trace, size = export.summary, export.block_size
     found = share(trace.cached_tokens / trace.tokens if trace.tokens else None)
@@ -555,7 +555,7 @@ def _recounting(engine: str) -> None:
 
 def _tokenizer_of(model: str) -> str:
     """The name under which a model's tokenizer is found."""
-    from chunkscope.costs.models.find import hub_id_of
+    from chunkscope.models.find import hub_id_of
 
     path = Path(model).expanduser()
     if path.is_file():  # its config.json

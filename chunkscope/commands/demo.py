@@ -9,8 +9,8 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.errors import UsageError
+from chunkscope.vllm.choices import ChunkPolicy
 
 DEMO = shared.REPORTS / "demo" / "verify.json"
 MOST_DIGITS = 9  # of a chunk: no prompt is longer

@@ -121,9 +121,9 @@ def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis"
     from rich.live import Live
 
     from chunkscope.diagnosis.doctor import put_together, reports_of
-    from chunkscope.engine.log.reader import LogReader
     from chunkscope.planning.log_files import growing
     from chunkscope.report.terminal.diagnosis import live_view
+    from chunkscope.vllm.log.reader import LogReader
 
     if len(sources) != 1 or not Path(sources[0]).is_file():
         raise UsageError("--follow takes the path of one log")

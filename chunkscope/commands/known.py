@@ -19,8 +19,8 @@ def models(part: Part = None, as_json: AsJson = False) -> None:
 
     Example: chunkscope models qwen3
     """
-    from chunkscope.costs.models.find import built_in
-    from chunkscope.costs.models.table import MODELS
+    from chunkscope.models.find import built_in
+    from chunkscope.models.table import MODELS
 
     shapes = [(name, model.hub_ids, built_in(name)) for name, model in MODELS.items()]
     rows: list[dict[str, Any]] = [
@@ -50,7 +50,7 @@ def gpus(part: Part = None, as_json: AsJson = False) -> None:
 
     Example: chunkscope gpus h
     """
-    from chunkscope.costs.gpus import ALIASES, CARDS
+    from chunkscope.hardware.gpus import ALIASES, CARDS
 
     rows: list[dict[str, Any]] = [
         {

@@ -6,7 +6,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands import options
-from chunkscope.engine.choices import Entry, KvCacheType, Task
+from chunkscope.vllm.choices import Entry, KvCacheType, Task
 
 Tokens = Annotated[int | None, typer.Option(metavar="N", min=1, help="[default: vLLM's own]")]
 
@@ -44,7 +44,7 @@ def memory(
 
     Example: chunkscope memory --model qwen3-8b --gpu h100
     """
-    from chunkscope.engine.footprint import memory as run
+    from chunkscope.vllm.footprint import memory as run
 
     found = run(
         model,

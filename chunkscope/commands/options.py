@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chunkscope.engine.choices import Entry, KvCacheType, SendOrder, Task
 from chunkscope.errors import InputError
+from chunkscope.vllm.choices import Entry, KvCacheType, SendOrder, Task
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan

@@ -12,11 +12,11 @@ import typer
 from chunkscope import console
 from chunkscope.commands import options
 from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, SharedCache
-from chunkscope.engine.choices import Basis, Entry, KvCacheType, Mode, Objective, Target, Task
 from chunkscope.errors import EngineError, MissingError
+from chunkscope.vllm.choices import Basis, Entry, KvCacheType, Mode, Objective, Target, Task
 
 if TYPE_CHECKING:
-    from chunkscope.costs.gpus import Gpu
+    from chunkscope.hardware.gpus import Gpu
     from chunkscope.planning.plan import Plan, ProfileFile
 
 
@@ -107,7 +107,7 @@ def recommend(
     from chunkscope.planning.recommend import recommend as run
 
     if check and vllm_version is None:
-        from chunkscope.engine.check import version_in, vllm_python
+        from chunkscope.vllm.check import version_in, vllm_python
 
         vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
     options.refuse_data(profiles or (), "profile", "chunkscope recommend")
@@ -163,7 +163,7 @@ def _files(profiles: list[Path]) -> "tuple[ProfileFile, ...]":
 
 def _gpu_here() -> "Gpu | None":
     """The GPU of this machine, if there is one: nobody has to name it."""
-    from chunkscope.costs.gpus import find_gpu
+    from chunkscope.hardware.gpus import find_gpu
 
     try:
         return find_gpu("local")
@@ -172,7 +172,7 @@ def _gpu_here() -> "Gpu | None":
 
 
 def _check(plan: "Plan") -> None:
-    from chunkscope.engine.check import check, vllm_python
+    from chunkscope.vllm.check import check, vllm_python
 
     answer = check(plan.deployment, plan.settings, python=vllm_python())
     if not answer.accepted:

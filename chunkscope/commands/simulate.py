@@ -9,7 +9,7 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.engine.choices import ChunkPolicy, KvCacheType
+from chunkscope.vllm.choices import ChunkPolicy, KvCacheType
 
 if TYPE_CHECKING:
     from chunkscope.simulation.result import Simulation
@@ -97,12 +97,12 @@ def simulate(
 
     Example: chunkscope simulate --sweep
     """
-    from chunkscope.costs.calibration import Calibration, together
-    from chunkscope.engine.settings import Settings
+    from chunkscope.hardware.calibration import Calibration, together
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
     from chunkscope.simulation.slo import read_slo
+    from chunkscope.vllm.settings import Settings
 
     shared.refuse_data((plan,), "plan", "chunkscope recommend")
     made = Plan.load(plan)

@@ -10,8 +10,8 @@ import typer
 
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.engine.choices import Task
 from chunkscope.errors import EngineError, InputError, UsageError
+from chunkscope.vllm.choices import Task
 
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
@@ -108,7 +108,7 @@ def verify(
 
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
-    from chunkscope.costs.gpus import parse_memory
+    from chunkscope.hardware.gpus import parse_memory
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
@@ -255,7 +255,7 @@ def _doubts(plan: "Plan", verification: "Verification") -> Iterator[str]:
 
 def _other_tokenizer(plan: "Plan", profile: "Profile", model: str | None) -> Iterator[str]:
     """Of the plan's own model `recommend` said it."""
-    from chunkscope.costs.models.find import built_in, find_model
+    from chunkscope.models.find import built_in, find_model
     from chunkscope.planning.tokenizer_match import tokenizer_doubt
 
     if model is None or (plan.model and model in (plan.model.name, plan.model.load_name)):

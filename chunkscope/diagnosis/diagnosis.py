@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.diagnosis.phases import Bound, LoadPhase
-from chunkscope.engine.log.facts import EngineFacts
-from chunkscope.engine.log.steps import StepTally
-from chunkscope.engine.log.timeline import LogWindow, together
-from chunkscope.engine.log.trouble import LoggedTrouble, RefusedPrompts
+from chunkscope.vllm.log.facts import EngineFacts
+from chunkscope.vllm.log.steps import StepTally
+from chunkscope.vllm.log.timeline import LogWindow, together
+from chunkscope.vllm.log.trouble import LoggedTrouble, RefusedPrompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

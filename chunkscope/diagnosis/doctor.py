@@ -7,21 +7,21 @@ from pathlib import Path
 
 from chunkscope._version import __version__
 from chunkscope.artefacts.words import Name
-from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.models import find_model
 from chunkscope.diagnosis.diagnosis import Diagnosis, Difference, EngineReport, PredictedFit
 from chunkscope.diagnosis.phases import phases
 from chunkscope.diagnosis.rules import Patient, examine
 from chunkscope.diagnosis.servers import ServerReading, watch
-from chunkscope.engine.choices import Entry
-from chunkscope.engine.flags import Version, release
-from chunkscope.engine.footprint import Footprint, memory
-from chunkscope.engine.log.facts import EngineFacts
-from chunkscope.engine.log.reader import EngineLife, EngineLog, LogReader
 from chunkscope.errors import ChunkscopeError, UsageError
+from chunkscope.hardware.gpus import find_gpu
 from chunkscope.lengths.profile import Profile
+from chunkscope.models import find_model
 from chunkscope.planning.log_files import read_log
 from chunkscope.planning.plan import Plan
+from chunkscope.vllm.choices import Entry
+from chunkscope.vllm.flags import Version, release
+from chunkscope.vllm.footprint import Footprint, memory
+from chunkscope.vllm.log.facts import EngineFacts
+from chunkscope.vllm.log.reader import EngineLife, EngineLog, LogReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from chunkscope.artefacts.numbers import plural, share
 from chunkscope.diagnosis.diagnosis import Symptom
 from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
-from chunkscope.engine.flags import NEWEST, OLDEST, Version
-from chunkscope.engine.log.reader import EngineLife
-from chunkscope.engine.log.trouble import Trouble
-from chunkscope.engine.serve_flags import spelled
+from chunkscope.vllm.flags import NEWEST, OLDEST, Version
+from chunkscope.vllm.log.reader import EngineLife
+from chunkscope.vllm.log.trouble import Trouble
+from chunkscope.vllm.serve_flags import spelled
 
 _CONTEXT, _BUDGET = spelled("max_model_len"), spelled("max_num_batched_tokens")
 _SEQS, _SHARE = spelled("max_num_seqs"), spelled("gpu_memory_utilization")

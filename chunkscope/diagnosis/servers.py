@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from chunkscope.engine.log.facts import EngineFacts
-from chunkscope.engine.log.reader import EngineLife
-from chunkscope.engine.log.timeline import LogWindow
 from chunkscope.errors import MissingError
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
@@ -23,6 +20,9 @@ from chunkscope.verification.endpoint.server import (
     parse_address,
     scrape,
 )
+from chunkscope.vllm.log.facts import EngineFacts
+from chunkscope.vllm.log.reader import EngineLife
+from chunkscope.vllm.log.timeline import LogWindow
 
 _READINGS = 60  # at most, over the whole time
 _RUNNING = ("vllm:num_requests_running",)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.codec import read_text
-from chunkscope.engine.choices import Entry
-from chunkscope.engine.deployment import OWN
-from chunkscope.engine.flags import Version
-from chunkscope.engine.serve_flags import Effect, ServeFlag, find_flag, spelled
-from chunkscope.engine.settings import NAMES, Settings
 from chunkscope.errors import InputError
+from chunkscope.vllm.choices import Entry
+from chunkscope.vllm.deployment import OWN
+from chunkscope.vllm.flags import Version
+from chunkscope.vllm.serve_flags import Effect, ServeFlag, find_flag, spelled
+from chunkscope.vllm.settings import NAMES, Settings
 
 STARTS = (
     ("vllm", "serve"),

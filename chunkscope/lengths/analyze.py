@@ -19,10 +19,10 @@ from chunkscope.lengths.row_order import check_order, write_order
 from chunkscope.lengths.scan import Listener, scan
 from chunkscope.lengths.tally import Counted
 from chunkscope.lengths.trace_export import TraceExport
+from chunkscope.prompts.prefix_files import assigned
 from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.pieces import Piece, Shard, digest, pieces_of
-from chunkscope.sources.prefix_files import assigned
 from chunkscope.sources.remote import without_secrets
 from chunkscope.tokenizers.tokenizer import Tokenizer
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.scored_contexts import ScoredContexts
 from chunkscope.lengths.tally import Tally
+from chunkscope.prefixes.scored_contexts import ScoredContexts
+from chunkscope.prompts.chat import Conversation, plain_text
+from chunkscope.prompts.harness.request import SentRequest
+from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
-from chunkscope.sources.chat import Conversation, plain_text
-from chunkscope.sources.harness.request import SentRequest
-from chunkscope.sources.selection import Prompts
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import Counting
 from chunkscope.tokenizers.engines import pack, version
@@ -27,9 +27,9 @@ from chunkscope.tokenizers.shared_prefixes import SharedPrefixes, TakenRows
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from chunkscope.lengths.block_hashes import BlockHashes
-    from chunkscope.lengths.near_misses import NearMisses
-    from chunkscope.lengths.trace_blocks import TraceBlocks
+    from chunkscope.prefixes.block_hashes import BlockHashes
+    from chunkscope.prefixes.near_misses import NearMisses
+    from chunkscope.prefixes.trace_blocks import TraceBlocks
 
 _BATCH_CHARS = 1 << 20
 _BATCH_ROWS = 2000
@@ -192,19 +192,19 @@ class _Texts:
 
 
 def _block_hashes(tally: Tally) -> "BlockHashes":
-    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
+    from chunkscope.prefixes.block_hashes import BlockHashes  # numpy: not for lengths alone
 
     return BlockHashes(tally.trace)
 
 
 def _trace_blocks(tally: Tally) -> "TraceBlocks":
-    from chunkscope.lengths.trace_blocks import TraceBlocks
+    from chunkscope.prefixes.trace_blocks import TraceBlocks
 
     return TraceBlocks(tally.trace)
 
 
 def _near_misses() -> "NearMisses":
-    from chunkscope.lengths.near_misses import NearMisses  # likewise
+    from chunkscope.prefixes.near_misses import NearMisses  # likewise
 
     return NearMisses()
 

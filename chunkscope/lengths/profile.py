@@ -11,10 +11,10 @@ from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram, added_up
-from chunkscope.lengths.reuse import PrefixReuse
-from chunkscope.lengths.sharing import Sharing
+from chunkscope.prefixes.reuse import PrefixReuse
+from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prompts.harness.request import LogSummary
 from chunkscope.sources.base import BadRow, unique_names
-from chunkscope.sources.harness.request import LogSummary
 
 if TYPE_CHECKING:
     import pandas as pd

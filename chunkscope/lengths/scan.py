@@ -23,20 +23,20 @@ from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.counters import CountedBy, NoTokenizer, counter_for
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Sample
-from chunkscope.lengths.reuse import HowSent, NearMiss, PrefixReuse
-from chunkscope.lengths.sharing import Sharing
 from chunkscope.lengths.tally import Counted, Note, Tally, joined, sentences
 from chunkscope.lengths.trace_export import TraceExport
+from chunkscope.prefixes.reuse import HowSent, NearMiss, PrefixReuse
+from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prompts.harness.lm_eval_results import results_file
+from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
+from chunkscope.prompts.harness.selection import RequestSelection
+from chunkscope.prompts.prompt_field import selected
+from chunkscope.prompts.selection import LengthsSelection, Selection
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
-from chunkscope.sources.harness.lm_eval_results import results_file
-from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
-from chunkscope.sources.harness.selection import RequestSelection
 from chunkscope.sources.pieces import Piece, is_divisible, pieces_of
-from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.readers import open_piece, open_reader
-from chunkscope.sources.selection import LengthsSelection, Selection
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 

@@ -11,14 +11,14 @@ from chunkscope.artefacts.schema import Count
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
-from chunkscope.lengths.reuse import Scoring
 from chunkscope.lengths.trace_export import TraceRows
+from chunkscope.prefixes.reuse import Scoring
 from chunkscope.sources.base import BadRow, Problems
 
 if TYPE_CHECKING:
-    from chunkscope.lengths.block_hashes import BlockHashes  # numpy: not for lengths alone
-    from chunkscope.lengths.near_misses import NearMisses
-    from chunkscope.lengths.trace_blocks import TraceBlocks
+    from chunkscope.prefixes.block_hashes import BlockHashes  # numpy: not for lengths alone
+    from chunkscope.prefixes.near_misses import NearMisses
+    from chunkscope.prefixes.trace_blocks import TraceBlocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ import orjson
 
 from chunkscope.artefacts import codec
 from chunkscope.lengths.profile import DEFAULT_OUTPUT
-from chunkscope.lengths.reuse import BLOCK_SIZE
+from chunkscope.prefixes.reuse import BLOCK_SIZE
 from chunkscope.tokenizers.engines import ID_BYTES
 
 MOONCAKES_BLOCK = 512

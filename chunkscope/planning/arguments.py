@@ -5,12 +5,8 @@ from functools import cached_property
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import as_written, by, share
-from chunkscope.costs.memory import Memory
-from chunkscope.engine.choices import Basis, Mode, Objective, Task
-from chunkscope.engine.deployment import OWN
-from chunkscope.engine.flags import Off
-from chunkscope.engine.settings import NAMES, UNUSUAL, Settings, Value
 from chunkscope.errors import InputError, UsageError
+from chunkscope.hardware.memory import Memory
 from chunkscope.planning.latency import itl_limit, smooth, worst_step
 from chunkscope.planning.limits_advice import limits_advice, limits_reason
 from chunkscope.planning.logprobs import safe_chunk
@@ -20,6 +16,10 @@ from chunkscope.planning.policy import Decision
 from chunkscope.planning.problem import LADDER, WORTH, Problem, round_up
 from chunkscope.planning.proof import BEST_NAME, OWN_NAME, Proof, weigh
 from chunkscope.planning.search import Trials, trials_of
+from chunkscope.vllm.choices import Basis, Mode, Objective, Task
+from chunkscope.vllm.deployment import OWN
+from chunkscope.vllm.flags import Off
+from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings, Value
 
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
 PAYING_BUDGET = 8_192

@@ -1,8 +1,8 @@
 """What the run will cost: tokens, hours and their range, before anything is spent."""
 
-from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import Cost
 from chunkscope.planning.search import Trials
+from chunkscope.vllm.settings import Settings
 
 HOUR_S = 3_600
 

@@ -7,9 +7,6 @@ from dataclasses import replace
 
 import orjson
 
-from chunkscope.engine.choices import Entry, Target, Task
-from chunkscope.engine.deployment import OWN
-from chunkscope.engine.flags import CONFIG_FILE, underscored, yaml_lines
 from chunkscope.errors import UsageError
 from chunkscope.planning.emission import (
     NO_MODEL,
@@ -20,6 +17,9 @@ from chunkscope.planning.emission import (
 )
 from chunkscope.planning.manifests import docker_compose, kubernetes
 from chunkscope.planning.plan import Plan
+from chunkscope.vllm.choices import Entry, Target, Task
+from chunkscope.vllm.deployment import OWN
+from chunkscope.vllm.flags import CONFIG_FILE, underscored, yaml_lines
 
 
 def emit(plan: Plan, target: Target) -> Emission:

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chunkscope.artefacts.numbers import share
-from chunkscope.costs.models.find import built_in
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import Version, release
-from chunkscope.engine.log.facts import EngineFacts
-from chunkscope.engine.log.reader import EngineLife, LogReader
-from chunkscope.engine.log.trouble import Trouble
-from chunkscope.engine.measured import FailedStart, MeasuredFit
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
+from chunkscope.models.find import built_in
 from chunkscope.planning.log_files import read_log
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import Version, release
+from chunkscope.vllm.log.facts import EngineFacts
+from chunkscope.vllm.log.reader import EngineLife, LogReader
+from chunkscope.vllm.log.trouble import Trouble
+from chunkscope.vllm.measured import FailedStart, MeasuredFit
+from chunkscope.vllm.settings import Settings
 
 _WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model
 _DEVICE_OFF = 0.05

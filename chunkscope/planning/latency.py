@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import by
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.planning.plan import Argument
 from chunkscope.planning.problem import LADDER, Problem
 from chunkscope.planning.search import Trials, trials_of
+from chunkscope.vllm.settings import Settings
 
 STEP_MULTIPLE = 64
 # Judgement, not measurement: a larger budget must make the step model's throughput this much

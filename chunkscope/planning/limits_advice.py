@@ -2,9 +2,9 @@
 
 from chunkscope.artefacts.numbers import seconds, share
 from chunkscope.artefacts.units import SECONDS
-from chunkscope.engine.settings import Settings
 from chunkscope.planning.proof import Proof
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.vllm.settings import Settings
 
 
 def limits_advice(proof: Proof, changed: str, alternative: str) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from chunkscope.engine.log.lines import CUT, blocks
-from chunkscope.engine.log.reader import LogReader
 from chunkscope.errors import InputError
 from chunkscope.sources.byte_stream import ByteStream, FileStream
 from chunkscope.sources.compression import decompressed
 from chunkscope.sources.encodings import as_utf8
 from chunkscope.sources.formats import stdin_bytes
 from chunkscope.sources.opening import open_raw
+from chunkscope.vllm.log.lines import CUT, blocks
+from chunkscope.vllm.log.reader import LogReader
 
 STDIN = "-"
 _PIECE = 1 << 20

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
 from chunkscope.planning.problem import Problem
+from chunkscope.vllm.settings import Settings
 
 SMALLEST_CHUNK = 256
 USUAL_BUDGET = 2_048

@@ -5,10 +5,10 @@ import math
 import os.path
 from pathlib import Path
 
-from chunkscope.costs.gpus import GIB
-from chunkscope.engine.flags import SERVE, dotted
+from chunkscope.hardware.gpus import GIB
 from chunkscope.planning.emission import NO_MODEL, Emission, for_clients, model_of
 from chunkscope.planning.plan import Plan
+from chunkscope.vllm.flags import SERVE, dotted
 
 # The entry point is spelled out: that of the image is another one in older versions.
 COMPOSE = """services:

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from chunkscope.costs.gpus import GIB
-from chunkscope.costs.memory import Memory
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
+from chunkscope.hardware.gpus import GIB
+from chunkscope.hardware.memory import Memory
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
+from chunkscope.vllm.settings import Settings
 
 LEAST = Settings(
     max_num_batched_tokens=LADDER[0], max_num_seqs=FEWEST_SEQS, long_prefill_token_threshold=1

@@ -11,17 +11,17 @@ from chunkscope.artefacts.notebook import html_table
 from chunkscope.artefacts.numbers import as_written
 from chunkscope.artefacts.schema import Duration, SchemaError, plain
 from chunkscope.artefacts.words import one_of
-from chunkscope.costs.gpus import Gpu
-from chunkscope.costs.memory import Memory
-from chunkscope.costs.models.find import built_in
-from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.choices import Basis, Entry, Mode, Objective, SendOrder, Target, Task
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import Release, command_line
-from chunkscope.engine.measured import MeasuredFit
-from chunkscope.engine.settings import UNUSUAL, Settings, Value
+from chunkscope.hardware.gpus import Gpu
+from chunkscope.hardware.memory import Memory
+from chunkscope.models.find import built_in
+from chunkscope.models.shape import ModelShape
 from chunkscope.planning.policy import Chunks, Cuts, Decision
 from chunkscope.simulation.slo import Slo, SloFound
+from chunkscope.vllm.choices import Basis, Entry, Mode, Objective, SendOrder, Target, Task
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import Release, command_line
+from chunkscope.vllm.measured import MeasuredFit
+from chunkscope.vllm.settings import UNUSUAL, Settings, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from math import isclose
 
-from chunkscope.costs.memory import Memory
-from chunkscope.engine.flags import release
 from chunkscope.errors import UsageError
+from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import Plan
+from chunkscope.vllm.flags import release
 
 NEAR = 0.01  # another version of chunkscope may count memory a little differently
 

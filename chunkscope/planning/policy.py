@@ -5,10 +5,10 @@ from enum import StrEnum
 from math import ceil, isfinite
 
 from chunkscope.artefacts.words import Name
-from chunkscope.engine.choices import Mode
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
+from chunkscope.vllm.choices import Mode
 
 
 class Rate(StrEnum):

@@ -6,23 +6,18 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from chunkscope._version import __version__
-from chunkscope.costs.calibration import Calibration
-from chunkscope.costs.cost_model import CostTarget, cost_model
-from chunkscope.costs.model_kind import kind_of
-from chunkscope.costs.step_time import model_work
-from chunkscope.engine.choices import ChunkPolicy, SendOrder, Task
-from chunkscope.engine.deployment import OWN, Deployment
-from chunkscope.engine.flags import Release, release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.hardware.calibration import Calibration
+from chunkscope.hardware.cost_model import CostTarget, cost_model
+from chunkscope.hardware.model_kind import kind_of
+from chunkscope.hardware.step_time import model_work
 from chunkscope.lengths.profile import Profile
-from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.plan import LENGTH_POLICY, Plan, assumed_output
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.planning.replay import logged_arrivals
 from chunkscope.planning.requests import MOST_REQUESTS
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
@@ -33,6 +28,11 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import around, knee, pareto, points, run_all
 from chunkscope.simulation.trace import Trace, read_trace
 from chunkscope.simulation.workload import BATCH, Request, arrival_times, with_shared_prefix
+from chunkscope.vllm.choices import ChunkPolicy, SendOrder, Task
+from chunkscope.vllm.deployment import OWN, Deployment
+from chunkscope.vllm.flags import Release, release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import EngineArgs, Settings
 
 _AS_LOGGED = "as in the log"
 PLAN, ASKED, DEFAULT = "plan", "asked", "default"

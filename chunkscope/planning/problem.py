@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from chunkscope.costs.memory import Memory
-from chunkscope.costs.parallel import Parallel
-from chunkscope.costs.step_time import StepModel, step_model
-from chunkscope.engine.choices import Objective, Task
-from chunkscope.engine.deployment import OWN, Deployment
-from chunkscope.engine.settings import Settings
+from chunkscope.hardware.memory import Memory
+from chunkscope.hardware.parallel import Parallel
+from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.planning.requests import RequestSource
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
+from chunkscope.vllm.choices import Objective, Task
+from chunkscope.vllm.deployment import OWN, Deployment
+from chunkscope.vllm.settings import Settings
 
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 FEWEST_SEQS = 8

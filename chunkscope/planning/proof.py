@@ -6,11 +6,11 @@ what is assumed turns out otherwise: the host, the draw, the lengths, outputs th
 
 from dataclasses import dataclass, replace
 
-from chunkscope.engine.flags import Off
-from chunkscope.engine.settings import NAMES, Settings
 from chunkscope.planning.plan import TriedSetting
 from chunkscope.planning.problem import NEAR, WORTH, WORTH_ROOM, Problem
 from chunkscope.planning.search import Trials, limits_used, search, trials_of
+from chunkscope.vllm.flags import Off
+from chunkscope.vllm.settings import NAMES, Settings
 
 OWN_NAME, POLICY_NAME, BEST_NAME = "vLLM's own", "length policy", "best found"
 

@@ -8,17 +8,13 @@ from difflib import get_close_matches
 
 from chunkscope._version import __version__
 from chunkscope.artefacts.words import Name, one_of
-from chunkscope.costs.gpus import Gpu, doubts, find_gpu
-from chunkscope.costs.memory import Memory
-from chunkscope.costs.model_kind import unlike_measured
-from chunkscope.costs.models import ModelShape, find_model
-from chunkscope.costs.parallel import Parallel
-from chunkscope.engine.choices import Basis, Entry, KvCacheType, Mode, Objective, SendOrder, Task
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import release
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
+from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
+from chunkscope.hardware.memory import Memory
+from chunkscope.hardware.model_kind import unlike_measured
+from chunkscope.hardware.parallel import Parallel
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile, together
+from chunkscope.models import ModelShape, find_model
 from chunkscope.planning import emit  # noqa: F401  (so that the plan can be written down)
 from chunkscope.planning.arguments import Settled, rule_settings, settle
 from chunkscope.planning.cost import cost
@@ -51,6 +47,10 @@ from chunkscope.planning.search import Trials
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import BATCH, arrival_rate
+from chunkscope.vllm.choices import Basis, Entry, KvCacheType, Mode, Objective, SendOrder, Task
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.settings import Settings
 
 
 def recommend(

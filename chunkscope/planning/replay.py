@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from chunkscope.engine.log.arrivals import LoggedArrivals
-from chunkscope.engine.log.reader import EngineLife, LogReader
 from chunkscope.errors import InputError
 from chunkscope.planning.log_files import read_log
 from chunkscope.simulation.trace import Trace
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.log.arrivals import LoggedArrivals
+from chunkscope.vllm.log.reader import EngineLife, LogReader
 
 _HINT = (
     "start vLLM with --enable-log-requests or --enable-logging-iteration-details (0.14 and later), "

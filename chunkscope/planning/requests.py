@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.numbers import share
-from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.lengths.profile import DatasetProfile, together
-from chunkscope.lengths.reuse_together import reuse_together
 from chunkscope.planning.plan import ASKED, Output
+from chunkscope.prefixes.reuse_together import reuse_together
 from chunkscope.simulation.drawing import Drawing, draw_workload, usual_order
 from chunkscope.simulation.workload import BATCH, Request, Workload
+from chunkscope.vllm.choices import SendOrder, Task
 
 # A profile may hold millions of prompts; so many show what a setting does.
 MOST_REQUESTS = 20_000

@@ -8,12 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from chunkscope.costs.step_time import ASSUMED_HOST, NO_HOST, Host
-from chunkscope.engine.choices import Task
-from chunkscope.engine.flags import BY_NAME, Release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
+from chunkscope.hardware.step_time import ASSUMED_HOST, NO_HOST, Host
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, NEAR, Problem
 from chunkscope.planning.requests import (
     ANOTHER_HOST,
@@ -26,6 +22,10 @@ from chunkscope.planning.requests import (
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.flags import BY_NAME, Release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import Settings
 
 BUDGET_STEPS = (0.25, 0.5, 2, 4, 8)  # as multiples of vLLM's own
 HOSTS = (ASSUMED_HOST, NO_HOST)

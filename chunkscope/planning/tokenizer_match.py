@@ -9,10 +9,10 @@ from pathlib import Path
 import orjson
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.costs.models import ModelShape
-from chunkscope.costs.models.find import tokenizer_family
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.profile import TokenizerInfo
+from chunkscope.models import ModelShape
+from chunkscope.models.find import tokenizer_family
 from chunkscope.tokenizers.files import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.hub import cached
 from chunkscope.tokenizers.resolve import DEFAULT_FILE, TIKTOKEN_NAMES, resolve

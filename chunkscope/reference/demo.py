@@ -15,10 +15,8 @@ from typing import Any
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.numbers import seconds
 from chunkscope.artefacts.schema import plain
-from chunkscope.costs.gpus import GIB
-from chunkscope.engine.choices import ChunkPolicy, Task
-from chunkscope.engine.log.fate import Status
 from chunkscope.errors import EngineError, InputError
+from chunkscope.hardware.gpus import GIB
 from chunkscope.reference.attention import not_taken
 from chunkscope.reference.engine import (
     ReferenceRun,
@@ -32,6 +30,8 @@ from chunkscope.reference.models import TINY, load_model, text_tokens, tiny_mode
 from chunkscope.simulation.workload import GIVEN, Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of
 from chunkscope.verification.result import Machine, Run, Subject, Verification, WorkerMemory
+from chunkscope.vllm.choices import ChunkPolicy, Task
+from chunkscope.vllm.log.fate import Status
 
 LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts

@@ -12,12 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.costs.models.shape import BLOCK_TOKENS
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
+from chunkscope.hardware.step_time import StepModel
+from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.reference.attention import by_piece
 from chunkscope.reference.batch import LiveRequest
 from chunkscope.reference.peak_memory import PeakMemory
@@ -28,6 +25,9 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
 from chunkscope.verification.latencies import Answer
+from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 if TYPE_CHECKING:
     import torch

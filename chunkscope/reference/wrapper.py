@@ -12,9 +12,8 @@ from math import ceil, inf
 from typing import Any
 
 from chunkscope.artefacts.words import Name, one_of
-from chunkscope.costs.gpus import GIB
-from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.errors import UsageError
+from chunkscope.hardware.gpus import GIB
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import activation
@@ -30,6 +29,7 @@ from chunkscope.reference.pieces import (
     why_model_is_whole,
 )
 from chunkscope.simulation.policies import chunk_by_length
+from chunkscope.vllm.choices import ChunkPolicy
 
 _WORDS = (ChunkPolicy.BY_LENGTH, ChunkPolicy.FIXED)
 # What generate's own chunks are known to cut rightly; inputs_embeds they would leave out.

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from chunkscope.artefacts.figures import MAKESPAN, Figure
 from chunkscope.artefacts.numbers import as_written, change, duration, money, plural, spaced
-from chunkscope.engine.choices import Basis, Mode
-from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
 from chunkscope.verification.outcomes import Outcome, difference, judged, ratio, shown
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import goal_of
+from chunkscope.vllm.choices import Basis, Mode
+from chunkscope.vllm.settings import Settings
 
 DEFAULT, PLAN = "default", "plan"
 MOST = 3  # figures that got worse, on the first screen

@@ -8,8 +8,8 @@ from typing import Any
 from chunkscope.artefacts.figures import FIGURES, KV_TOKENS
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import NOT_MEASURED, as_written, change, gib, number
-from chunkscope.costs.memory import Memory
 from chunkscope.findings import Findings
+from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, Profile
 from chunkscope.planning.plan import Plan

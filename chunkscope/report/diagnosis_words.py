@@ -7,8 +7,8 @@ from pathlib import Path
 from chunkscope.artefacts.numbers import as_written, share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
 from chunkscope.diagnosis.phases import Bound, LoadPhase
-from chunkscope.engine.flags import release
 from chunkscope.errors import ChunkscopeError
+from chunkscope.vllm.flags import release
 
 NOTHING = "Nothing in it limits the engine."
 _BLOCKS = " ▁▂▃▄▅▆▇█"

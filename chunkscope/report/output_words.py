@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from chunkscope.artefacts.numbers import plural
-from chunkscope.engine.choices import Task
 from chunkscope.verification.outputs import ENDINGS, RunOutputs, only_noise
 from chunkscope.verification.references import reference_of
 from chunkscope.verification.result import Run, Verification
+from chunkscope.vllm.choices import Task
 
 TIES = (
     "Random weights: ties decide. All tokens are all but equally likely, so that rounding chooses; "

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chunkscope.artefacts.numbers import plural, share
-from chunkscope.engine.choices import Task
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.lengths.reuse import BLOCK_SIZE, FLAT, CachedAt, PrefixReuse
-from chunkscope.lengths.reuse_together import reuse_together
 from chunkscope.planning.plan import Plan
+from chunkscope.prefixes.reuse import BLOCK_SIZE, FLAT, CachedAt, PrefixReuse
+from chunkscope.prefixes.reuse_together import reuse_together
+from chunkscope.vllm.choices import Task
 
 Measured = Sequence[tuple[DatasetProfile, PrefixReuse]]
 
@@ -68,7 +68,7 @@ def _found_in(
     dataset: DatasetProfile, reuse: PrefixReuse, kv_tokens: int, running: int
 ) -> int | None:
     """Prompt by prompt as they are sent; likelihood requests, which mix with others, do not say."""
-    from chunkscope.lengths.kv_curve import Load, found_share
+    from chunkscope.prefixes.kv_curve import Load, found_share
 
     if not reuse.cached_tokens:
         return 0

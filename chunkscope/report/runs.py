@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.figures import FIGURES, Figure
 from chunkscope.artefacts.numbers import change
-from chunkscope.engine.log.fate import Status
 from chunkscope.verification.outcomes import Outcome, judge, shown, value
 from chunkscope.verification.result import Run
+from chunkscope.vllm.log.fate import Status
 
 FATES = {
     Status.OK: "ok",

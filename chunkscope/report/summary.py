@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import gib, number, plural, spaced
-from chunkscope.costs.gpus import GIB
-from chunkscope.engine.choices import Basis
 from chunkscope.findings import Findings
+from chunkscope.hardware.gpus import GIB
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
@@ -16,6 +15,7 @@ from chunkscope.report.diagnosis_words import answer as diagnosis_answer
 from chunkscope.report.runs import fate
 from chunkscope.verification.outcomes import against
 from chunkscope.verification.result import Run, Verification
+from chunkscope.vllm.choices import Basis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _measured_gains(verification: Verification) -> Iterator[str]:
 
 def failure(run: Run) -> str:
     """
-    >>> from chunkscope.engine.log.fate import Status
+    >>> from chunkscope.vllm.log.fate import Status
     >>> failure(Run(setting="off", args={}, status=Status.TIMEOUT, started="", took_s=9.0))
     'off: timed out.'
     """

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, Figure
-from chunkscope.engine.choices import ChunkPolicy
 from chunkscope.findings import Findings
 from chunkscope.report import sentences
 from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.sweep import axes
+from chunkscope.vllm.choices import ChunkPolicy
 
 MOST_STEPS = 200  # more would be thinner than a pixel
 

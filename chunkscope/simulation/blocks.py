@@ -7,7 +7,7 @@ that one request could want again, or that several prompts share, in a stretch o
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chunkscope.lengths.sharing import Path
+from chunkscope.prefixes.sharing import Path
 
 
 def clipped(path: Path, blocks: int) -> Path:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, together
-from chunkscope.lengths.sharing import NOTHING, RUN, Stretch
-from chunkscope.lengths.sharing_together import joined
+from chunkscope.prefixes.sharing import NOTHING, RUN, Stretch
+from chunkscope.prefixes.sharing_together import joined
+from chunkscope.prompts.harness.request import LONGEST_FIRST
 from chunkscope.simulation.workload import (
     BATCH,
     Request,
@@ -20,7 +20,7 @@ from chunkscope.simulation.workload import (
     arrival_times,
     with_shared_prefix,
 )
-from chunkscope.sources.harness.request import LONGEST_FIRST
+from chunkscope.vllm.choices import SendOrder, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

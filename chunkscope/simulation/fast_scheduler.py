@@ -7,15 +7,15 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 
 from collections.abc import Iterable, Iterator
 
-from chunkscope.costs.step_time import FAR, Reach
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.step_time import FAR, Reach
 from chunkscope.simulation.group_blocks import GroupBlocks
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.step import Step
 from chunkscope.simulation.windows import WindowedBlocks, WindowedContext
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 
 class FastScheduler(Scheduler):

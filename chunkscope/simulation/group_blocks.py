@@ -1,9 +1,9 @@
 """Blocks of a request in every group of a model's layers: they all come out of one pool."""
 
-from chunkscope.costs.kv_groups import KvGroup
-from chunkscope.costs.models.layers import KvKind
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.kv_groups import KvGroup
+from chunkscope.models.layers import KvKind
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 
 class GroupBlocks:

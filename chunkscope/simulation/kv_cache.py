@@ -4,11 +4,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.blocks import NO_HIT, BlockRun, CacheHit, FoundRun, SharedRun
 from chunkscope.simulation.group_blocks import GroupBlocks
 from chunkscope.simulation.request_state import RequestState
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 Run = TypeVar("Run", bound=BlockRun)
 

@@ -4,11 +4,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.rules import Rules, check_args
-from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Stretch, block_paths
+from chunkscope.hardware.step_time import StepModel
+from chunkscope.prefixes.sharing import Stretch, block_paths
 from chunkscope.simulation.arrivals import Arrivals
 from chunkscope.simulation.blocks import clipped
 from chunkscope.simulation.clock import Clock
@@ -24,6 +21,9 @@ from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
 from chunkscope.simulation.spread import spread
 from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request, read_together
+from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.rules import Rules, check_args
+from chunkscope.vllm.settings import EngineArgs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

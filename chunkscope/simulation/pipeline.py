@@ -6,7 +6,7 @@ two work side by side, and a token is late by whatever the host does first.
 
 from collections import deque
 
-from chunkscope.costs.step_time import StepModel
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.step import Step
 
 

@@ -6,11 +6,11 @@ the literature, to see what they would bring.
 
 from dataclasses import dataclass
 
-from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.step import Step
+from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 BY_LENGTH = ((4_096, 512), (16_384, 1_024))  # prompts below -> chunk; longer ones: LONGEST_CHUNK
 LONGEST_CHUNK = 2_048

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import sqrt
 
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import RatePoint, SimulatedRun, SustainedRate
+from chunkscope.vllm.settings import EngineArgs
 
 FEWEST_REQUESTS = 1_000
 UNIT_RATE = "1/s"  # how the requests come of which `find_rate` is told

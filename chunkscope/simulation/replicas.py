@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from chunkscope.engine.rules import Rules
 from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.step import Step
+from chunkscope.vllm.rules import Rules
 
 
 class Sent:

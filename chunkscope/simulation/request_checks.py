@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
 from chunkscope.simulation.group_blocks import GroupBlocks
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 
 def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) -> None:

@@ -1,6 +1,6 @@
 """A request on its way through the scheduler, in vLLM's words."""
 
-from chunkscope.lengths.sharing import Path
+from chunkscope.prefixes.sharing import Path
 from chunkscope.simulation.blocks import BlockRun, SharedRun
 from chunkscope.simulation.workload import Request
 

@@ -10,13 +10,13 @@ from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.notebook import Bar, BarChart, html_table
 from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.artefacts.schema import Duration, plain
-from chunkscope.costs.cost_model import CostModel
-from chunkscope.engine.choices import ChunkPolicy, SendOrder
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
+from chunkscope.hardware.cost_model import CostModel
 from chunkscope.simulation.slo import SloFound
 from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.workload import arrivals_in_words
+from chunkscope.vllm.choices import ChunkPolicy, SendOrder
+from chunkscope.vllm.settings import EngineArgs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,20 +2,20 @@
 
 Text models, no speculative decoding. Layers with a window or a state take and give back blocks as
 vLLM's do; what it does not know of them, `Deployment.uncovered` says. What differs by version is
-data: chunkscope/engine/rules.py. It is compared with the real one by
+data: chunkscope/vllm/rules.py. It is compared with the real one by
 tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps sooner.
 """
 
 from collections.abc import Iterable
 
-from chunkscope.costs.step_time import FAR, Reach
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.step_time import FAR, Reach
 from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.request_queue import FcfsQueue, PriorityQueue
 from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.step import Step
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 
 class Scheduler:

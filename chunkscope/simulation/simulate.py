@@ -4,17 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chunkscope.artefacts.words import one_of
-from chunkscope.costs.cost_model import CostModel, CostSource
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.choices import ChunkPolicy, Task
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Stretch, check_stretches
+from chunkscope.hardware.cost_model import CostModel, CostSource
+from chunkscope.hardware.step_time import StepModel
+from chunkscope.prefixes.sharing import Stretch, check_stretches
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import GIVEN, Request, with_shared_prefix
+from chunkscope.vllm.choices import ChunkPolicy, Task
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import EngineArgs
 
 
 def simulate(

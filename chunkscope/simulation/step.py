@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from chunkscope.costs.step_time import FAR, Reach
+from chunkscope.hardware.step_time import FAR, Reach
 from chunkscope.simulation.request_state import RequestState
 
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
-from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.vllm.settings import EngineArgs, Settings
 
 BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 THRESHOLDS = (512, 2_048, 8_192)

@@ -19,11 +19,11 @@ import orjson
 
 from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import validated
-from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.prefixes.sharing import Stretch
+from chunkscope.prompts.traces import are_blocks
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
-from chunkscope.sources.traces import are_blocks
+from chunkscope.vllm.choices import Task
 
 UNSHARED = (
     "the hash_ids of the trace do not fit its lengths in blocks of any size: its prompts are taken "
@@ -62,8 +62,8 @@ def _sharing(requests: tuple[Request, ...], blocks: list[list[int]]) -> Trace:
     """With the stretches that prompts share by the blocks that they name."""
     import numpy as np  # not for traces that name none
 
-    from chunkscope.lengths.stretches import sharing_of
-    from chunkscope.lengths.trace_blocks import blocks_of_trace
+    from chunkscope.prefixes.stretches import sharing_of
+    from chunkscope.prefixes.trace_blocks import blocks_of_trace
 
     prompts = blocks_of_trace(
         np.array([request.prompt_tokens for request in requests]),

@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from chunkscope.artefacts.schema import SchemaError
-from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.errors import UsageError
-from chunkscope.lengths.sharing import NOTHING, Stretch, check_stretches, shared_by_neighbours
+from chunkscope.prefixes.sharing import NOTHING, Stretch, check_stretches, shared_by_neighbours
+from chunkscope.vllm.choices import SendOrder, Task
 
 BATCH, GIVEN = "batch", "given"
 VERIFY_SCHEMA = "chunkscope/verify/1"  # the artefact that holds a workload

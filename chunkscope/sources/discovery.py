@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
+from chunkscope.prompts.harness import inspect_log, lm_eval_results
+from chunkscope.prompts.harness.rendering import Rendering, is_task
 from chunkscope.sources.archives import Member, members
 from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
 from chunkscope.sources.columnar import saved_files, saved_splits
@@ -33,8 +35,6 @@ from chunkscope.sources.formats import (
     known_suffix,
     peek_stdin,
 )
-from chunkscope.sources.harness import inspect_log, lm_eval_results
-from chunkscope.sources.harness.rendering import Rendering, is_task
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
 from chunkscope.sources.remote import (

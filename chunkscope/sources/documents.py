@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from chunkscope.errors import InputError
+from chunkscope.prompts.chat import begins_a_chat
 from chunkscope.sources.base import (
     CHUNK_BYTES,
     MOST_ROW_BYTES,
@@ -23,7 +24,6 @@ from chunkscope.sources.base import (
     too_long,
 )
 from chunkscope.sources.byte_stream import ByteStream
-from chunkscope.sources.chat import begins_a_chat
 from chunkscope.sources.lines import LinesReader, in_words, parse_line
 from chunkscope.sources.reader import StreamReader, in_chunks
 

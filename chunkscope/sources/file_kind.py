@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from chunkscope.errors import InputError
+from chunkscope.prompts.harness.helm import STATE, is_beside_state
+from chunkscope.prompts.harness.lm_eval_results import is_results_file
 from chunkscope.sources.archives import is_zip
 from chunkscope.sources.base import cannot_read
 from chunkscope.sources.byte_stream import FileStream
 from chunkscope.sources.compression import compression_of, decompressed
 from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.formats import format_of_name, kind_of_bytes
-from chunkscope.sources.harness.helm import STATE, is_beside_state
-from chunkscope.sources.harness.lm_eval_results import is_results_file
 from chunkscope.sources.opening import open_bytes
 from chunkscope.sources.tables import looks_like_table
 

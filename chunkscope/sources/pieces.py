@@ -13,12 +13,12 @@ from itertools import accumulate
 import orjson
 
 from chunkscope.errors import UsageError
+from chunkscope.prompts.selection import LengthsSelection, Selection
 from chunkscope.sources.base import Source
 from chunkscope.sources.columnar import ColumnarReader
 from chunkscope.sources.compression import compression_named
 from chunkscope.sources.lines import LinesReader
 from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.selection import LengthsSelection, Selection
 
 PIECE_BYTES = 256 << 20
 _DIVIDED = ("jsonl", "parquet")  # others have no places at which reading could begin

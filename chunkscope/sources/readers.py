@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from chunkscope.errors import InputError, UsageError
+from chunkscope.prompts.harness.inspect_log import (
+    InspectJsonReader,
+    InspectZipReader,
+    is_inspect_json,
+)
 from chunkscope.sources.archives import open_member
 from chunkscope.sources.base import Problems, ReadOptions, Source, cannot_read
 from chunkscope.sources.byte_stream import ByteStream, FileStream, before, lines_between
@@ -14,11 +19,6 @@ from chunkscope.sources.columnar import ColumnarReader, saved_files
 from chunkscope.sources.documents import DocumentReader
 from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.formats import FORMATS, kind_of_bytes, stdin_bytes
-from chunkscope.sources.harness.inspect_log import (
-    InspectJsonReader,
-    InspectZipReader,
-    is_inspect_json,
-)
 from chunkscope.sources.hub import HubReader
 from chunkscope.sources.lines import LinesReader
 from chunkscope.sources.opening import open_raw, spooled, unwrapped

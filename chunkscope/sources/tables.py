@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import IO, Protocol, cast
 
 from chunkscope.errors import InputError, UsageError
+from chunkscope.prompts.fields import all_unicode
 from chunkscope.sources.base import (
     CHUNK_BYTES,
     MOST_ROW_BYTES,
@@ -27,7 +28,6 @@ from chunkscope.sources.base import (
     unique_names,
 )
 from chunkscope.sources.byte_stream import ByteStream
-from chunkscope.sources.fields import all_unicode
 from chunkscope.sources.lines import not_utf8
 from chunkscope.sources.reader import StreamReader, in_chunks
 

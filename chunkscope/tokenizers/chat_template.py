@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from chunkscope.errors import InputError
+from chunkscope.prompts.chat import Conversation, part_content, string_content
 from chunkscope.sources.base import printable
-from chunkscope.sources.chat import Conversation, part_content, string_content
 
 if TYPE_CHECKING:
     import jinja2

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from chunkscope.errors import OverLimit
-from chunkscope.sources.chat import Conversation
+from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers.chat_template import ChatTemplate, TemplateRefused
 from chunkscope.tokenizers.confined import Confined, Limits
 

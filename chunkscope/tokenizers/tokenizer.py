@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import ChunkscopeError, InputError, StillRunning
-from chunkscope.sources.chat import Conversation, string_content
+from chunkscope.prompts.chat import Conversation, string_content
 from chunkscope.tokenizers.chat_template import TemplateRefused, choose_template, read_template
 from chunkscope.tokenizers.compiled import Compiled
 from chunkscope.tokenizers.compiler import (

@@ -6,13 +6,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.costs.calibration import SAME, Calibration, StepSamples
-from chunkscope.costs.gpus import GIB
-from chunkscope.costs.models.shape import ModelShape
-from chunkscope.costs.step_time import READ_AGAIN, model_work
-from chunkscope.engine.choices import Task
+from chunkscope.hardware.calibration import SAME, Calibration, StepSamples
+from chunkscope.hardware.gpus import GIB
+from chunkscope.hardware.step_time import READ_AGAIN, model_work
+from chunkscope.models.shape import ModelShape
 from chunkscope.simulation.workload import Workload, read_together
 from chunkscope.verification.engine_run import Measured
+from chunkscope.vllm.choices import Task
 
 COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
 # Enough to fit a dozen numbers, and small enough to commit.

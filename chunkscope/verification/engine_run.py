@@ -10,16 +10,8 @@ from typing import Any
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.schema import validated
 from chunkscope.console import VerifyProgress
-from chunkscope.costs.gpus import GIB
-from chunkscope.engine.log.facts import EngineFacts
-from chunkscope.engine.log.fate import (
-    Cause,
-    Status,
-    cause_in,
-    last_lines,
-)
-from chunkscope.engine.log.reader import facts_in
 from chunkscope.errors import MissingError
+from chunkscope.hardware.gpus import GIB
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
@@ -35,6 +27,14 @@ from chunkscope.verification.process import EngineProcess
 from chunkscope.verification.result import Figures, Machine, Run, WorkerMemory
 from chunkscope.verification.settings import ComparedSetting
 from chunkscope.verification.signs_of_life import LOOK_EVERY_S, SignsOfLife, workers_of
+from chunkscope.vllm.log.facts import EngineFacts
+from chunkscope.vllm.log.fate import (
+    Cause,
+    Status,
+    cause_in,
+    last_lines,
+)
+from chunkscope.vllm.log.reader import facts_in
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chunkscope.costs.gpus import GIB, driver_version, local_gpu_names
-from chunkscope.engine.flags import Release, release
 from chunkscope.errors import InputError
+from chunkscope.hardware.gpus import GIB, driver_version, local_gpu_names
 from chunkscope.verification.result import Machine
+from chunkscope.vllm.flags import Release, release
 
 # What changes a measurement, and how it is called. The number of GPUs is the setting's own.
 COMPARED = {

@@ -8,9 +8,9 @@ from typing import Any
 
 from chunkscope.artefacts.codec import write_atomically
 from chunkscope.artefacts.folders import cache_folder
-from chunkscope.costs.models import built_in_config, find_model
-from chunkscope.costs.models.shape import ModelShape
 from chunkscope.errors import MissingError
+from chunkscope.models import built_in_config, find_model
+from chunkscope.models.shape import ModelShape
 
 DUMMY = "dummy"
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.npz")

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from chunkscope.engine.choices import Task
 from chunkscope.simulation.workload import Workload
+from chunkscope.vllm.choices import Task
 
 PROMPTS = 64
 OUTPUT_TOKENS = 32

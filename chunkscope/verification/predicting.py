@@ -3,20 +3,20 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from chunkscope.costs.gpus import Gpu, find_gpu
-from chunkscope.costs.models.shape import ModelShape
-from chunkscope.costs.parallel import Parallel
-from chunkscope.costs.step_time import StepModel, step_model
-from chunkscope.engine.choices import Task
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import ChunkscopeError
+from chunkscope.hardware.gpus import Gpu, find_gpu
+from chunkscope.hardware.parallel import Parallel
+from chunkscope.hardware.step_time import StepModel, step_model
+from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Machine, Predicted, Run
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import EngineArgs, Settings
 
 NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
 SCHEDULED_BY = (

@@ -16,21 +16,21 @@ import numpy as np
 from chunkscope import console
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths import sampling
-from chunkscope.lengths.block_hashes import hash_blocks
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.prefixes import PromptBlocks
 from chunkscope.lengths.profile import Profile
-from chunkscope.lengths.sharing import Sharing
-from chunkscope.lengths.stretches import MOST_PROMPTS, sharing_of
+from chunkscope.prefixes.block_hashes import hash_blocks
+from chunkscope.prefixes.prefixes import PromptBlocks
+from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prefixes.stretches import MOST_PROMPTS, sharing_of
+from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.harness.request import SentRequest
+from chunkscope.prompts.prompt_field import selected
+from chunkscope.prompts.selection import Prompts
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Source
-from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.harness.request import SentRequest
-from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.selection import Prompts
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer

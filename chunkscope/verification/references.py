@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from chunkscope.engine.choices import Mode
 from chunkscope.verification.outputs import SpokenOutputs, compared
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import DEFAULT
+from chunkscope.vllm.choices import Mode
 
 
 def reference_of(v: Verification) -> Run | None:

@@ -10,10 +10,10 @@ from chunkscope.artefacts.figures import QUANTILES, Group, in_group
 from chunkscope.artefacts.notebook import html_table
 from chunkscope.artefacts.numbers import gib, seconds, spaced
 from chunkscope.artefacts.schema import plain
-from chunkscope.engine.log.fate import Status
-from chunkscope.engine.settings import Value
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.verification.outputs import RunOutputs
+from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

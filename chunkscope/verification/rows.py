@@ -10,10 +10,9 @@ import orjson
 from chunkscope.artefacts.codec import write_atomically
 from chunkscope.artefacts.schema import validated
 from chunkscope.console import VerifyProgress
-from chunkscope.costs.calibration import Calibration
-from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.flags import Release
 from chunkscope.errors import InputError
+from chunkscope.hardware.calibration import Calibration
+from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.calibration_steps import calibration_of, calibration_path, joined
 from chunkscope.verification.engine_run import EngineJob, Measured, measure
@@ -24,6 +23,7 @@ from chunkscope.verification.references import with_references
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import ComparedSetting
 from chunkscope.verification.verdict import judged
+from chunkscope.vllm.flags import Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from chunkscope.engine.choices import Mode
-from chunkscope.engine.flags import FLAGS, Off, Release
-from chunkscope.engine.settings import Settings, Value
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import LENGTH_POLICY, Plan
 from chunkscope.planning.recommend import recommend
+from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.flags import FLAGS, Off, Release
+from chunkscope.vllm.settings import Settings, Value
 
 PLAN = "plan"
 DEFAULT = "default"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from chunkscope.engine.log.fate import COMPILERS, doing_in
+from chunkscope.vllm.log.fate import COMPILERS, doing_in
 
 LOOK_EVERY_S = 2.0
 BUSY_SHARE = 0.05  # of one core: a process that only waits takes less

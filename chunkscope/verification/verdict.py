@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_P99, MAKESPAN, TIGHTEST_LIMIT, Figure
 from chunkscope.artefacts.numbers import NOT_MEASURED, by, share, spaced
-from chunkscope.engine.choices import Objective
 from chunkscope.planning.problem import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.outcomes import against, is_tie, ratio, value
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import COMMON, DEFAULT, PLAN
+from chunkscope.vllm.choices import Objective
 
 
 def goal_of(objective: Objective, arrivals: str, slo: Slo = ()) -> Figure:

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.words import Name, one_of, several
-from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.check import version_in, vllm_python
-from chunkscope.engine.choices import SendOrder, Task
-from chunkscope.engine.flags import OLDEST, Release, dotted, release
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile, together
+from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
 from chunkscope.simulation.drawing import Drawing, draw_workload
@@ -25,6 +22,9 @@ from chunkscope.verification.predicting import with_planned_hits
 from chunkscope.verification.result import Subject, Verification
 from chunkscope.verification.rows import Report, Rows, SpokenFile, resumed
 from chunkscope.verification.settings import USUALLY, settings_of
+from chunkscope.vllm.check import version_in, vllm_python
+from chunkscope.vllm.choices import SendOrder, Task
+from chunkscope.vllm.flags import OLDEST, Release, dotted, release
 
 if TYPE_CHECKING:
     from chunkscope.verification.prompts import RealPrompts

@@ -10,9 +10,9 @@ import pytest
 
 from chunkscope.artefacts import codec
 from chunkscope.artefacts.artefact import Artefact
-from chunkscope.costs.calibration import Calibration, StepSamples
-from chunkscope.costs.step_time import ModelWork
 from chunkscope.errors import InputError
+from chunkscope.hardware.calibration import Calibration, StepSamples
+from chunkscope.hardware.step_time import ModelWork
 from tests.report import examples
 from tests.verification.runs import failed, run, verification
 

@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from chunkscope.artefacts import codec
-from chunkscope.costs.calibration import Calibration
-from chunkscope.costs.models import find_model
 from chunkscope.errors import InputError
+from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.profile import Profile
+from chunkscope.models import find_model
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification

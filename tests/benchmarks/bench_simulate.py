@@ -8,17 +8,17 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.models import find_model
-from chunkscope.costs.step_time import step_model
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.step_time import step_model
+from chunkscope.models import find_model
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.rates import UNIT_RATE, find_rate
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.sweep import run_all
 from chunkscope.simulation.workload import Request, arrival_times, with_shared_prefix
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 REQUESTS = 14_000
 ROUNDS = 3

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.numbers import spaced
-from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.models import ModelShape, shape_from_config
-from chunkscope.costs.step_time import step_model
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import Settings
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.step_time import step_model
+from chunkscope.models import ModelShape, shape_from_config
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import Settings
 from tests.benchmarks.measure_kinds import (
     HELD_OUT,
     UTILIZATION,

@@ -46,7 +46,7 @@ def _options() -> argparse.Namespace:
 
 
 def _in_a_process(model: str, budget: str, *, eager: bool) -> dict[str, Any]:
-    from chunkscope.engine.check import config_of
+    from chunkscope.vllm.check import config_of
 
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -103,10 +103,10 @@ def _measure(folder: str, budget: str, eager: str) -> dict[str, Any]:
 
 
 def _predicted(model: str, budget: str) -> dict[str, Any]:
-    from chunkscope.costs.gpus import find_gpu
-    from chunkscope.costs.models import find_model
-    from chunkscope.engine.deployment import Deployment
-    from chunkscope.engine.flags import release
+    from chunkscope.hardware.gpus import find_gpu
+    from chunkscope.models import find_model
+    from chunkscope.vllm.deployment import Deployment
+    from chunkscope.vllm.flags import release
 
     gpu = find_gpu("h200")
     assert gpu is not None

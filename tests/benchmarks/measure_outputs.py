@@ -17,12 +17,12 @@ import numpy as np
 
 import chunkscope
 from chunkscope.artefacts.figures import Group, in_group
-from chunkscope.engine.check import config_of
-from chunkscope.engine.choices import Task
 from chunkscope.verification.outcomes import shown, value
 from chunkscope.verification.result import Verification
 from chunkscope.verification.rows import Report
 from chunkscope.verification.verify import VerifyOptions, verify
+from chunkscope.vllm.check import config_of
+from chunkscope.vllm.choices import Task
 from tests.verification.weights import save_model
 
 BUDGETS = (8_192, 2_048, 512)

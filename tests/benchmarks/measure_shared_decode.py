@@ -55,7 +55,7 @@ CASES = (
 def main(model: str, output: str) -> None:
     from vllm import LLM
 
-    from chunkscope.engine.check import config_of
+    from chunkscope.vllm.check import config_of
 
     with tempfile.TemporaryDirectory() as folder:
         config = config_of(model)

@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.numbers import spaced
-from chunkscope.costs.calibration import Calibration, together
-from chunkscope.costs.cost_model import CostModel, CostTarget, cost_model
-from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.models import find_model
-from chunkscope.costs.step_time import model_work
-from chunkscope.engine.choices import Task
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.calibration import Calibration, together
+from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.step_time import model_work
+from chunkscope.models import find_model
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.trace import Trace, read_trace
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import EngineArgs
 
 FIT = ("mixed",)
 LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.helpers import analyze, engines_loaded
-from tests.sources.inspect_logs import event, members, sample, write_eval, write_json, zipped
+from tests.prompts.inspect_logs import event, members, sample, write_eval, write_json, zipped
 
 REAL = "data/harness_logs/inspect_ai-0.3.285"
 SENTENCES = [

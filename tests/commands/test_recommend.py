@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.engine.choices import Target
 from chunkscope.planning.plan import Plan
+from chunkscope.vllm.choices import Target
 from tests.conftest import REPOSITORY
 from tests.plans import LONG, SHORT, profile
 

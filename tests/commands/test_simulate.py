@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.engine.settings import Settings
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
+from chunkscope.vllm.settings import Settings
 from tests.commands.test_recommend import chunkscope
 from tests.conftest import REPOSITORY
-from tests.costs.test_cost_model import calibration
+from tests.hardware.test_cost_model import calibration
 from tests.processes import ended_by_ctrl_c, hears_ctrl_c, members, started, wait_until
 
 TRACE = (

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from chunkscope.commands.verify import _doubts
-from chunkscope.engine.log.fate import Status
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.report.terminal.verification import show_verification
 from chunkscope.verification.result import Machine
+from chunkscope.vllm.log.fate import Status
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import WORKLOAD, failed, run, verification
 

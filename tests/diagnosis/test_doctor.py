@@ -19,14 +19,14 @@ from chunkscope.diagnosis.doctor import (
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.diagnosis.rules import RULES
 from chunkscope.diagnosis.servers import ServerReading
-from chunkscope.engine.log.reader import LogReader
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.log_files import growing, read_log
 from chunkscope.report.diagnosis_formats import as_markdown
 from chunkscope.report.terminal.diagnosis import live_view
 from chunkscope.verification.endpoint import metrics
-from tests.engine.test_log_reader import START, TROUBLES, periodic, stamped
+from chunkscope.vllm.log.reader import LogReader
 from tests.plans import plan
+from tests.vllm.test_log_reader import START, TROUBLES, periodic, stamped
 
 LOGS = Path(__file__).parent / "logs"
 

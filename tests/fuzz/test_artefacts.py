@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.costs.calibration import Calibration
-from chunkscope.engine.check import config_of
 from chunkscope.gating.committed import read_committed
+from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
+from chunkscope.vllm.check import config_of
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
-from tests.costs.test_kv_groups import CONFIGS
 from tests.fuzz.helpers import Explore, assert_fine, changed, damaged, fine
+from tests.hardware.test_kv_groups import CONFIGS
 from tests.report import examples
 
 MEASURED = REPOSITORY / "reports" / "h200" / "llama-3.1-8b-mixed"

@@ -19,17 +19,17 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
+from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.prompt_field import select
+from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
-from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.encodings import looks_binary
-from chunkscope.sources.prompt_field import select
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.selection import SelectOptions
 from tests.fuzz.helpers import anything, damaged, fine
-from tests.sources.inspect_logs import event, sample
-from tests.sources.inspect_logs import members as inspect_members
-from tests.sources.inspect_logs import zipped as inspect_zip
+from tests.prompts.inspect_logs import event, sample
+from tests.prompts.inspect_logs import members as inspect_members
+from tests.prompts.inspect_logs import zipped as inspect_zip
 
 MANY = 60
 ROWS = [{"question": f"why é {i}?", "turns": ["a", "b"], "n": i} for i in range(40)]

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.engine.log.fate import cause_in, doing_in, last_lines
-from chunkscope.engine.log.reader import facts_in
 from chunkscope.simulation.trace import read_trace
+from chunkscope.vllm.log.fate import cause_in, doing_in, last_lines
+from chunkscope.vllm.log.reader import facts_in
 from tests.fuzz.helpers import Explore, changed, damaged, fine
 from tests.fuzz.test_formats import survives
-from tests.sources.inspect_logs import HEADER, event, members, sample, zipped
-from tests.sources.test_harness_readers import LOGS
+from tests.prompts.inspect_logs import HEADER, event, members, sample, zipped
+from tests.prompts.test_harness_readers import LOGS
 
 INSPECT = sample(
     1,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.sources.chat import conversation
-from chunkscope.sources.fields import UnusableError
+from chunkscope.prompts.chat import conversation
+from chunkscope.prompts.fields import UnusableError
 from chunkscope.tokenizers import rendering
 from chunkscope.tokenizers.chat_template import choose_template
 from chunkscope.tokenizers.rendering import Renderer

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.engine.choices import Basis, Task
-from chunkscope.engine.log.fate import Status
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
@@ -26,6 +24,8 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
+from chunkscope.vllm.choices import Basis, Task
+from chunkscope.vllm.log.fate import Status
 from tests.plans import MIXED, profile
 
 __all__ = ["MIXED", "profile"]

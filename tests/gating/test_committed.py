@@ -5,11 +5,11 @@ What vLLM makes of these words was asked of 0.28's own parser.
 
 import pytest
 
-from chunkscope.engine.choices import Entry, Target
-from chunkscope.engine.flags import BY_NAME
 from chunkscope.errors import InputError
 from chunkscope.gating.committed import from_model_args, from_words, from_yaml, read_committed
 from chunkscope.planning.emit import emit
+from chunkscope.vllm.choices import Entry, Target
+from chunkscope.vllm.flags import BY_NAME
 from tests.plans import LONG, MIXED, SHORT, plan
 
 V28 = (0, 28, 0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.lengths.profile import DatasetProfile, Profile, Sample
-from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.prefixes.reuse import PrefixReuse
 from tests.plans import TOKENIZER, dataset
 
 ALL = "all together"

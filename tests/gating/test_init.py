@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.engine.choices import Target
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings, load_findings
 from chunkscope.gating.budget_file import parse_file
@@ -16,6 +15,7 @@ from chunkscope.gating.limits import roomy
 from chunkscope.gating.starting_file import starting_text, toml
 from chunkscope.lengths.profile import Profile, Sample
 from chunkscope.planning.emit import emit
+from chunkscope.vllm.choices import Target
 from tests.gating.helpers import out_of_memory, run
 from tests.plans import TOKENIZER, dataset
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
 from chunkscope.verification.result import WorkerMemory
+from chunkscope.vllm.choices import Task
 from tests.gating.helpers import out_of_memory, run
 
 PREDICTED = "[memory.predicted]\n"

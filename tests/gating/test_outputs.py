@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.outputs import RunOutputs, SpokenOutputs, compared
 from chunkscope.verification.result import Subject
+from chunkscope.vllm.choices import Task
 from tests.gating.helpers import run
 from tests.gating.test_init import start
 

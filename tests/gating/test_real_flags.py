@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from chunkscope.engine.check import Case, check_many, known_flags, read_by_vllm
-from chunkscope.engine.flags import release
 from chunkscope.gating.committed import from_model_args, from_words
-from tests.engine.serve_flag_rows import TABLE, rows_of
+from chunkscope.vllm.check import Case, check_many, known_flags, read_by_vllm
+from chunkscope.vllm.flags import release
+from tests.vllm.serve_flag_rows import TABLE, rows_of
 
 PYTHON = os.environ.get("CHUNKSCOPE_VLLM_PYTHON")
 pytestmark = [

@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 import chunkscope
-from chunkscope.engine.choices import Target
 from chunkscope.gating.remedies import _OF_OUTPUT, _without
 from chunkscope.lengths.profile import Sample
 from chunkscope.planning.emit import emit
 from chunkscope.report.github import annotations, summary
 from chunkscope.report.terminal.gate import show_gate
+from chunkscope.vllm.choices import Target
 from tests.gating.helpers import figures, run
 from tests.plans import MIXED
 

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.engine.check import CheckAnswer
-from chunkscope.engine.choices import Objective, SendOrder, Target, Task
-from chunkscope.engine.settings import UNUSUAL
 from chunkscope.errors import InputError
 from chunkscope.gating.promises import as_good, settings
 from chunkscope.gating.verdict import Verdict
@@ -14,6 +11,9 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.emit import emit
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.slo import read_slo
+from chunkscope.vllm.check import CheckAnswer
+from chunkscope.vllm.choices import Objective, SendOrder, Target, Task
+from chunkscope.vllm.settings import UNUSUAL
 from tests.conftest import REPOSITORY
 from tests.plans import LONG, MIXED, SHORT
 

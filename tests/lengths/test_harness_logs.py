@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from chunkscope.lengths.analyze import analyze
+from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.harness.selection import RequestSelection
+from chunkscope.prompts.prompt_field import selected
+from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
-from chunkscope.sources.chat import Conversation
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.harness.selection import RequestSelection
-from chunkscope.sources.prompt_field import selected
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.selection import SelectOptions
 
 LM_EVAL = ("lm-eval-0.4.5", "lm-eval-0.4.13")
 RUNS = ("mock__plain", "mock__chat", "mock__api")

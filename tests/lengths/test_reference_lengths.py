@@ -10,7 +10,7 @@ import pytest
 
 import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
-from chunkscope.sources.selection import SelectOptions
+from chunkscope.prompts.selection import SelectOptions
 from chunkscope.tokenizers import counting
 from chunkscope.tokenizers.engines import QUICK_TO_COUNT, QUICK_TO_LOAD, Loader
 

@@ -9,13 +9,13 @@ from rich.console import Console
 
 import chunkscope
 from chunkscope.artefacts.numbers import by
-from chunkscope.engine.choices import Basis, Task
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Rate, Tier
 from chunkscope.planning.recommend import recommend
 from chunkscope.report.sentences import RULE_WORDS, preemptions
 from chunkscope.report.terminal.plan import show_plan
+from chunkscope.vllm.choices import Basis, Task
 from tests.conftest import REPOSITORY
 from tests.plans import advised
 from tests.update_readme import GUIDE

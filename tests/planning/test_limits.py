@@ -6,9 +6,6 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from chunkscope.engine.choices import Basis, Mode, Objective
-from chunkscope.engine.flags import release
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan, TriedSetting
@@ -16,6 +13,9 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Trials, search
 from chunkscope.report.terminal.plan import show_plan
 from chunkscope.simulation.slo import read_slo
+from chunkscope.vllm.choices import Basis, Mode, Objective
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.settings import Settings
 from tests.conftest import REPOSITORY
 from tests.plans import LONG, MIXED, advised
 

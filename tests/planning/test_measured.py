@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from chunkscope.artefacts.labels import Label
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
-from tests.engine.test_log_reader import PERIODIC, stamped
+from chunkscope.vllm.settings import Settings
 from tests.plans import FITTING, LONG, advised, profile
+from tests.vllm.test_log_reader import PERIODIC, stamped
 
 CONTEXT = 16_384
 START = (

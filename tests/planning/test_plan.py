@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.artefacts import codec
-from chunkscope.costs.models import shape_from_config
-from chunkscope.engine.choices import Entry, Objective, Task
 from chunkscope.errors import InputError
+from chunkscope.models import shape_from_config
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import profile_digest
-from tests.costs.test_kv_groups import CONFIGS
+from chunkscope.vllm.choices import Entry, Objective, Task
+from tests.hardware.test_kv_groups import CONFIGS
 from tests.plans import FITTING, LONG, MIXED, SHORT, plan, profile
 
 BORROWING = {**CONFIGS["gemma-4"], "num_kv_shared_layers": 4, "attention_k_eq_v": True}

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.engine.choices import Mode
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.planning.policy import Cuts, Rate, Tier, chunked, decide, tier
+from chunkscope.vllm.choices import Mode
 
 
 def lengths(*, longest: int, p95: int) -> LengthHistogram:

@@ -13,8 +13,8 @@ import subprocess
 import pytest
 import yaml
 
-from chunkscope.engine.choices import Target
 from chunkscope.planning.emit import emit
+from chunkscope.vllm.choices import Target
 from tests.plans import plan_that_sets
 
 pytestmark = pytest.mark.harness

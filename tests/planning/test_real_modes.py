@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import chunkscope
-from chunkscope.engine.choices import Mode
+from chunkscope.vllm.choices import Mode
 
 
 @pytest.mark.shared

@@ -7,18 +7,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.artefacts.labels import Label
-from chunkscope.costs.models import find_model
-from chunkscope.engine.choices import Entry, Mode, Objective, SendOrder, Task
-from chunkscope.engine.flags import NEWEST, command_line, dotted
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.reuse import PrefixReuse
+from chunkscope.models import find_model
 from chunkscope.planning.policy import Cuts, Rate
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
+from chunkscope.prefixes.reuse import PrefixReuse
+from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
 from chunkscope.report.sentences import refused
-from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
+from chunkscope.vllm.choices import Entry, Mode, Objective, SendOrder, Task
+from chunkscope.vllm.flags import NEWEST, command_line, dotted
 from tests.conftest import REPOSITORY
 from tests.plans import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 
@@ -456,7 +456,7 @@ def test_any_plan_is_one_its_vllm_accepts(
 
 def test_recommend_loads_no_heavy_library():
     code = (
-        "import sys; from chunkscope.engine import check;"
+        "import sys; from chunkscope.vllm import check;"
         "from chunkscope.planning import emit, predict, recommend;"
         "heavy = {'torch', 'vllm', 'transformers', 'datasets', 'pandas', 'huggingface_hub'};"
         "print(sorted(heavy & set(sys.modules)))"
@@ -466,7 +466,7 @@ def test_recommend_loads_no_heavy_library():
 
 
 def test_the_newest_known_version_is_the_default_without_vllm(monkeypatch):
-    monkeypatch.setattr("chunkscope.engine.flags.installed_version", lambda: None)
+    monkeypatch.setattr("chunkscope.vllm.flags.installed_version", lambda: None)
     made = plan(MIXED, vllm_version=None)
     assert made.release.text == dotted(NEWEST)
     assert any("no vLLM is installed" in warning for warning in made.warnings)

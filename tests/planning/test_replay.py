@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.engine.log.arrivals import ArrivalReader
-from chunkscope.engine.log.steps import LoggedStep
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.replay import logged_arrivals
-from tests.engine.test_log_reader import stamped
+from chunkscope.vllm.log.arrivals import ArrivalReader
+from chunkscope.vllm.log.steps import LoggedStep
 from tests.plans import plan, profile
+from tests.vllm.test_log_reader import stamped
 
 LOGS = Path(__file__).parents[1] / "diagnosis" / "logs"
 # Twelve requests, four at once every five seconds, 300 to 850 tokens and 12 out (make_logs.py).

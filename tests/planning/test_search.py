@@ -6,13 +6,13 @@ import pytest
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import by
-from chunkscope.engine.choices import Entry, Mode, Objective, Task
-from chunkscope.engine.settings import Settings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Trials, search
+from chunkscope.vllm.choices import Entry, Mode, Objective, Task
+from chunkscope.vllm.settings import Settings
 from tests.conftest import REPOSITORY
 from tests.h200 import FOLDER
 from tests.plans import LONG, MIXED, SHORT, advised, plan

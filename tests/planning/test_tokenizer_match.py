@@ -8,11 +8,11 @@ import pytest
 
 from chunkscope import recommend
 from chunkscope.commands.verify import _other_tokenizer
-from chunkscope.costs.models import find_model
-from chunkscope.engine.check import config_of
 from chunkscope.lengths.profile import Profile, TokenizerInfo
+from chunkscope.models import find_model
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
+from chunkscope.vllm.check import config_of
 from tests.commands.helpers import analyze, prompts, write_jsonl
 
 TEKKEN = "Mistral tekken (tekken_240911.json)"

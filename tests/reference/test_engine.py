@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from chunkscope.engine.choices import ChunkPolicy  # noqa: E402
-from chunkscope.engine.settings import EngineArgs  # noqa: E402
 from chunkscope.errors import InputError  # noqa: E402
 from chunkscope.reference import engine  # noqa: E402
 from chunkscope.reference.batch import PackedBatch  # noqa: E402
@@ -28,6 +26,8 @@ from chunkscope.simulation.loop import Circumstances, run_setting  # noqa: E402
 from chunkscope.simulation.pipeline import Pipeline  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
 from chunkscope.simulation.step import Step  # noqa: E402
+from chunkscope.vllm.choices import ChunkPolicy  # noqa: E402
+from chunkscope.vllm.settings import EngineArgs  # noqa: E402
 from tests.reference.small_models import (  # noqa: E402
     FAMILIES,
     greedy,

@@ -11,21 +11,18 @@ from typing import Any
 import numpy as np
 import orjson
 
-from chunkscope.costs.cost_model import CostModel, CostSource
-from chunkscope.costs.step_time import StepModel
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.diagnosis.doctor import doctor
-from chunkscope.engine.choices import Basis, ChunkPolicy, Task
-from chunkscope.engine.log.fate import Status
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.findings import Findings, load_findings
-from chunkscope.lengths.block_hashes import BlockHashes
+from chunkscope.hardware.cost_model import CostModel, CostSource
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.lengths.reuse import HowSent
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
+from chunkscope.prefixes.block_hashes import BlockHashes
+from chunkscope.prefixes.reuse import HowSent
 from chunkscope.simulation.result import (
     PromptChunk,
     RatePoint,
@@ -51,6 +48,9 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
+from chunkscope.vllm.choices import Basis, ChunkPolicy, Task
+from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import EngineArgs
 from tests.plans import TOKENIZER
 
 LOGS = Path(__file__).parents[1] / "diagnosis" / "logs"

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.engine.choices import Task
 from chunkscope.report.output_words import TIES, outputs_said
 from chunkscope.verification.outputs import RunOutputs, compared
 from chunkscope.verification.references import with_references
 from chunkscope.verification.result import Subject, Verification
+from chunkscope.vllm.choices import Task
 from tests.gating.test_outputs import chosen, said
 from tests.verification.runs import WORKLOAD, run, verification
 

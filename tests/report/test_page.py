@@ -12,10 +12,10 @@ import pytest
 
 from chunkscope.findings import load_findings
 from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.prompts.harness.request import LogSummary
 from chunkscope.report import page
 from chunkscope.report.page import HERE, LIBRARIES, embedded, render
 from chunkscope.report.page.charts import PERCENTS, bin_edges, charts
-from chunkscope.sources.harness.request import LogSummary
 from tests.report import examples
 
 # As published on npm: d3 7.9.0 and @observablehq/plot 0.6.17, files of their dist folders.

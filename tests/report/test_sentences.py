@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.models import find_model
-from chunkscope.costs.step_time import step_model
 from chunkscope.findings import Findings, load_findings
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.step_time import step_model
+from chunkscope.models import find_model
 from chunkscope.planning.plan import Cost, Forecast, Plan, Refused
 from chunkscope.report import sentences
 from chunkscope.report.summary import summarize

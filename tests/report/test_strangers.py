@@ -11,7 +11,6 @@ import pytest
 
 from chunkscope import console
 from chunkscope.artefacts.artefact import Artefact
-from chunkscope.engine.choices import Target
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.planning.emit import emit
@@ -22,6 +21,7 @@ from chunkscope.report.terminal.plan import show_plan
 from chunkscope.report.terminal.profile import show_profile
 from chunkscope.report.terminal.simulation import show_simulation
 from chunkscope.report.terminal.verification import show_verification
+from chunkscope.vllm.choices import Target
 from tests.report import examples
 
 HOSTILE = (

@@ -12,8 +12,6 @@ from rich.console import Console
 
 from chunkscope.artefacts.figures import ACTIVATION, FIGURES, ITL_MAX, MAKESPAN
 from chunkscope.artefacts.labels import Label
-from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
@@ -33,6 +31,8 @@ from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.simulation.result import Backlog
 from chunkscope.verification.outcomes import Outcome, against, judge, shown, spread
 from chunkscope.verification.result import Verification
+from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.log.fate import Status
 from tests.plans import SHORT
 from tests.report import examples
 from tests.report.examples import repeated, run, worker

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from chunkscope.artefacts.schema import plain, validated
-from chunkscope.engine.choices import SendOrder, Task
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
-from chunkscope.lengths.sharing import NOTHING, Sharing, Stretch, depths
+from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
+from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
 from chunkscope.simulation import drawing
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.workload import Workload
-from chunkscope.sources.harness.request import LONGEST_FIRST, LogSummary
+from chunkscope.vllm.choices import SendOrder, Task
 from tests.plans import MIXED, dataset
 
 LENGTHS = (500, 300, 900, 300, 700, 100)

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.costs.step_time import NO_HOST, Host, Reach, StepModel
-from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import Rules, rules_of
-from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.hardware.step_time import NO_HOST, Host, Reach, StepModel
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.result import SimulatedRun
@@ -21,6 +17,10 @@ from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import Rules, rules_of
+from chunkscope.vllm.settings import EngineArgs
 from tests.simulation.generated import Workload, crowd, with_windows, workload
 from tests.simulation.twin import trace
 

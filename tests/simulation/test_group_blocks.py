@@ -4,21 +4,21 @@ import random
 
 import pytest
 
-from chunkscope.costs.gpus import find_gpu
-from chunkscope.costs.kv_groups import KvGroup
-from chunkscope.costs.models import find_model
-from chunkscope.costs.models.config import shape_from_config
-from chunkscope.costs.models.layers import KvKind
-from chunkscope.costs.models.shape import ModelShape
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs, Settings
 from chunkscope.errors import InputError
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.kv_groups import KvGroup
+from chunkscope.hardware.step_time import StepModel
+from chunkscope.models import find_model
+from chunkscope.models.config import shape_from_config
+from chunkscope.models.layers import KvKind
+from chunkscope.models.shape import ModelShape
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.workload import Request
-from tests.costs.test_kv_groups import CONFIGS
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs, Settings
+from tests.hardware.test_kv_groups import CONFIGS
 
 STEP = StepModel(
     fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4, origin="test"

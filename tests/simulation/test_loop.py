@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chunkscope
-from chunkscope.costs.step_time import READ_AGAIN, Host, StepModel
-from chunkscope.engine.choices import ChunkPolicy
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError, UsageError
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.spread import spread
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.settings import EngineArgs
 
 # Numbers that make times easy to follow: a step takes a second, each token a thousandth more.
 STEP = StepModel(
@@ -131,7 +131,7 @@ def test_a_shared_prefix_is_read_once():
 
 
 def test_prompts_of_a_likelihood_eval_find_nothing_in_the_cache():
-    from chunkscope.engine.choices import Task
+    from chunkscope.vllm.choices import Task
 
     both = {"shared_prefix": 128, "task": Task.LOGLIKELIHOOD}
     assert simulate([(160, 1), (160, 1)], ARGS, STEP, **both).run.cached_tokens == 0

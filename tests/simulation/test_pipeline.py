@@ -2,7 +2,7 @@
 
 import pytest
 
-from chunkscope.costs.step_time import Host, StepModel
+from chunkscope.hardware.step_time import Host, StepModel
 from chunkscope.simulation.pipeline import Pipeline
 from chunkscope.simulation.step import Step
 

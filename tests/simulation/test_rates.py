@@ -5,15 +5,15 @@ import random
 
 import pytest
 
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.rates import GROWING, NEAR_ENOUGH, UNIT_RATE, find_rate
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.sweep import axes, pareto, run_all
 from chunkscope.simulation.workload import Request, arrival_times
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 # A step takes 10 ms and each token a tenth of one: eight at once with twenty tokens each come to
 # nearly forty requests a second.

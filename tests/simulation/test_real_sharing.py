@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 import chunkscope
-from chunkscope.engine.choices import Task
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.prompts.chat import Conversation
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.workload import Workload
-from chunkscope.sources.chat import Conversation
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import EngineArgs
 from tests.benchmarks import corpora
-from tests.lengths.test_prefixes_real import cached
+from tests.prefixes.test_prefixes_real import cached
 from tests.simulation.test_fast_scheduler import STEP
 from tests.simulation.twin import trace
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import Rules, rules_of
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.workload import Request, with_shared_prefix
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import Rules, rules_of
+from chunkscope.vllm.settings import EngineArgs
 
 STEP = StepModel(
     fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4, origin="test"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import Rules, rules_of
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import Rules, rules_of
 from tests.simulation.twin import trace
 
 OLD, MIDDLE, GATED, NEW = "0.11.2", "0.16.0", "0.28.0", "0.32.0"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import rules_of
 from tests.simulation.generated import Workload, closed_loop, with_windows, workload
 from tests.simulation.twin import trace
 

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import UsageError
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.result import Backlog, Simulation
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.slo import Limit, RequestTimes, read_slo, slo_found
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.settings import EngineArgs
 
 STEP = StepModel(
     fixed_s=1.0, per_token_s=0.001, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="test"

@@ -4,15 +4,15 @@ import dataclasses
 
 import pytest
 
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.loop import Circumstances
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.sweep import BUDGETS, knee, pareto, points, run_all
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 STEP = StepModel(
     fixed_s=5e-3, per_token_s=2e-5, per_prefill_pair_s=1e-9, per_decode_context_s=4e-8, origin="t"

@@ -6,16 +6,16 @@ import json
 import pytest
 
 import chunkscope
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.choices import Task
-from chunkscope.engine.flags import release
-from chunkscope.engine.rules import rules_of
-from chunkscope.engine.settings import EngineArgs
 from chunkscope.errors import InputError
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.hardware.step_time import StepModel
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.loop import Circumstances, run_setting
 from chunkscope.simulation.trace import UNSHARED, read_trace
 from chunkscope.simulation.workload import Request, Workload
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.settings import EngineArgs
 
 
 def written(tmp_path, name, text):

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.prompts.harness.request import LogSummary
 from chunkscope.simulation.drawing import Drawing, draw_workload, stratified
 from chunkscope.simulation.workload import arrival_rate, arrival_times
-from chunkscope.sources.harness.request import LogSummary
+from chunkscope.vllm.choices import Task
 from tests.plans import LONG, MIXED, dataset
 
 

@@ -4,11 +4,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from chunkscope.costs.kv_groups import KvGroup
-from chunkscope.costs.models.layers import KvKind
-from chunkscope.engine.rules import Rules
-from chunkscope.engine.settings import EngineArgs
-from chunkscope.lengths.sharing import Path, Stretch, block_paths
+from chunkscope.hardware.kv_groups import KvGroup
+from chunkscope.models.layers import KvKind
+from chunkscope.prefixes.sharing import Path, Stretch, block_paths
 from chunkscope.simulation.arrivals import Arrivals
 from chunkscope.simulation.blocks import clipped
 from chunkscope.simulation.fast_scheduler import FastScheduler
@@ -17,6 +15,8 @@ from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
 
 Seen = dict[str, Any]
 MOST_STEPS = 20_000

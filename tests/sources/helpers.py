@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from chunkscope.errors import ChunkscopeError
+from chunkscope.prompts.harness.request import HarnessLog, SentRequest
+from chunkscope.prompts.harness.selection import RequestSelection
+from chunkscope.prompts.prompt_field import select, selected
+from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.harness.request import HarnessLog, SentRequest
-from chunkscope.sources.harness.selection import RequestSelection
-from chunkscope.sources.prompt_field import select, selected
 from chunkscope.sources.readers import open_reader
-from chunkscope.sources.selection import Prompts, Selection, SelectOptions
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

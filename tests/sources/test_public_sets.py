@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from chunkscope.errors import InputError
+from chunkscope.prompts.prompt_field import select
+from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.documents import rows_of
-from chunkscope.sources.prompt_field import select
-from chunkscope.sources.selection import SelectOptions
 from tests.commands.helpers import analyze, write_jsonl
 from tests.sources.helpers import choose, extract, items
 

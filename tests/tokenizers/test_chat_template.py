@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.sources.chat import Conversation, conversation, part_content, string_content
+from chunkscope.prompts.chat import Conversation, conversation, part_content, string_content
 from chunkscope.tokenizers.chat_template import (
     ChatTemplate,
     TemplateRefused,
@@ -365,7 +365,7 @@ def test_a_template_file_that_cannot_be_used_is_bad_input(tmp_path: Path) -> Non
 
 def test_importing_this_loads_neither_jinja_nor_transformers() -> None:
     code = (
-        "import sys, chunkscope.tokenizers.chat_template, chunkscope.sources.selection;"
+        "import sys, chunkscope.tokenizers.chat_template, chunkscope.prompts.selection;"
         "print([m for m in ('jinja2', 'transformers', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.errors import InputError, OverLimit
-from chunkscope.sources.chat import Conversation
+from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import rendering
 from chunkscope.tokenizers.confined import Confined, Limits
 from chunkscope.tokenizers.rendering import Renderer

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from chunkscope.engine.choices import Task
-from chunkscope.engine.log.fate import Status
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,
@@ -16,6 +14,8 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.log.fate import Status
 
 WORKLOAD = Workload(
     requests=(

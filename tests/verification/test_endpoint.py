@@ -12,8 +12,6 @@ import pytest
 from aiohttp import web
 
 from chunkscope.console import VerifyProgress
-from chunkscope.engine.choices import Task
-from chunkscope.engine.log.fate import Status
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
@@ -22,6 +20,8 @@ from chunkscope.verification.endpoint.request_body import BYTES
 from chunkscope.verification.endpoint.server import Connection, parse_address
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Run
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.log.fate import Status
 from tests.verification.odd_server import (
     DONE,
     OddServer,

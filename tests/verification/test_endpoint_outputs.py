@@ -9,10 +9,10 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.engine.choices import Task
 from chunkscope.verification.endpoint.session import EXPECTED
 from chunkscope.verification.endpoint.spoken import answer_in, score_in
 from chunkscope.verification.prompts import RealPrompts
+from chunkscope.vllm.choices import Task
 from tests.verification.odd_server import DONE, OddServer, chat_event, raw, says, streamed
 from tests.verification.test_endpoint import measure, notes, workload
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from chunkscope.console import VerifyProgress
-from chunkscope.engine.choices import Task
-from chunkscope.engine.log.fate import Status
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.engine_run import NOT_EMPTIED, TRICKLED, EngineJob, Measured, measure
 from chunkscope.verification.result import Machine
 from chunkscope.verification.settings import ComparedSetting
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import Settings
 
 STEPS = {
     "prefill_tokens": [10, 0],

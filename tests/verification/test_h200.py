@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.costs.models import find_model
+from chunkscope.models import find_model
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Predicted, Run, Verification
 from tests.h200 import FOLDER, advice_table, files, measured, scenarios, table

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.engine.choices import Task
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.outputs import (
     ENDINGS,
@@ -26,6 +25,7 @@ from chunkscope.verification.plausible import contradiction
 from chunkscope.verification.references import reference_of, with_references
 from chunkscope.verification.result import Verification
 from chunkscope.verification.rows import SpokenFile
+from chunkscope.vllm.choices import Task
 from tests.verification.runs import WORKLOAD, failed, run, verification
 
 SURE, NEAR = ((5, -0.1), (6, -2.0)), ((5, -0.69), (6, -0.70))

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.costs.models import find_model
-from chunkscope.engine.choices import Task
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.models import find_model
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.predicting import AS_PLANNED, with_planned_hits, with_prediction
 from chunkscope.verification.result import Machine
+from chunkscope.vllm.choices import Task
 from tests.plans import plan
 from tests.verification.runs import run
 

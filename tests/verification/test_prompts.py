@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 import chunkscope
 from chunkscope import AnalyzeOptions
-from chunkscope.engine.choices import Task
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import Profile
-from chunkscope.lengths.sharing import depths
+from chunkscope.prefixes.sharing import depths
+from chunkscope.prompts.prefix_files import PrefixFile
+from chunkscope.prompts.selection import SelectOptions
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.prefix_files import PrefixFile
-from chunkscope.sources.selection import SelectOptions
 from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts
+from chunkscope.vllm.choices import Task
 from tests.tokenizers.helpers import bpe, save
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"

@@ -18,15 +18,15 @@ import pytest
 
 from chunkscope.console import VerifyProgress
 from chunkscope.diagnosis.doctor import doctor
-from chunkscope.engine.choices import Task
-from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError, MissingError
-from chunkscope.lengths.sharing import Stretch
 from chunkscope.planning.recommend import recommend
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Verification
+from chunkscope.vllm.choices import Task
+from chunkscope.vllm.log.fate import Status
 from tests.plans import profile
 
 pytestmark = pytest.mark.vllm

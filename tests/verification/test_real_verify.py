@@ -17,13 +17,11 @@ from statistics import median
 
 import pytest
 
-from chunkscope.costs.calibration import Calibration
-from chunkscope.costs.models import find_model
-from chunkscope.costs.step_time import StepModel
-from chunkscope.engine.log.fate import STARTING, Status, doing_in
-from chunkscope.engine.settings import EngineArgs
+from chunkscope.hardware.calibration import Calibration
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
+from chunkscope.models import find_model
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.simulate import simulate
 from chunkscope.verification.calibration_steps import BURSTS
@@ -32,6 +30,8 @@ from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.references import reference_of
 from chunkscope.verification.result import Verification
 from chunkscope.verification.rows import SpokenFile
+from chunkscope.vllm.log.fate import STARTING, Status, doing_in
+from chunkscope.vllm.settings import EngineArgs
 from tests.plans import profile
 from tests.processes import PATIENCE_S, started, wait_until
 from tests.verification.weights import save_model

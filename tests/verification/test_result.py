@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError
 from chunkscope.verification.result import Predicted, Verification
+from chunkscope.vllm.log.fate import Status
 from tests.verification.runs import failed, run, verification
 
 MADE = verification(

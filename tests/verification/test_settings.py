@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.engine.choices import Mode
-from chunkscope.engine.flags import release
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import UsageError
 from chunkscope.verification.settings import parse_engine_args, parse_point, settings_of
+from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.settings import Settings
 from tests.plans import MIXED, SHORT, advised, profile
 from tests.plans import plan as make_plan
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN
-from chunkscope.engine.choices import Objective
 from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.outcomes import is_tie, ratio
 from chunkscope.verification.verdict import goal_of, judged
+from chunkscope.vllm.choices import Objective
 from tests.verification.runs import WORKLOAD, failed, figures, run, verification
 
 PLAN = run("plan", 10.0, 9.9, 10.1)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.costs.models import find_model
-from chunkscope.engine.check import config_of
-from chunkscope.engine.flags import release
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, MissingError, UsageError
-from chunkscope.lengths.sharing import Stretch
+from chunkscope.models import find_model
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.verification import machine
 from chunkscope.verification.model_folder import model_for_engine
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.rows import resumed
 from chunkscope.verification.settings import ComparedSetting
 from chunkscope.verification.verify import VerifyOptions, _check_vocabulary, workload_for
+from chunkscope.vllm.check import config_of
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.settings import Settings
 from tests.plans import MIXED, plan, profile
 from tests.verification.runs import WORKLOAD, failed, run, verification
 

@@ -12,12 +12,9 @@ from typing import Any
 
 from chunkscope.artefacts.numbers import spaced
 from chunkscope.artefacts.units import SECONDS, SHARE, Unit, exceeds
-from chunkscope.costs.memory import Memory
-from chunkscope.engine.choices import Objective
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.settings import Settings
 from chunkscope.errors import InputError, UsageError
 from chunkscope.gating.verdict import Verdict
+from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import WORTH, Problem
@@ -26,6 +23,9 @@ from chunkscope.planning.requests import RequestSource
 from chunkscope.planning.search import Trials, limits_used, trials_of
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import BATCH
+from chunkscope.vllm.choices import Objective
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.settings import Settings
 
 UNKNOWN = "not known without `chunkscope recommend --model --gpu`"
 

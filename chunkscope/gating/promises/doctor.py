@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import COUNT, SHARE
-from chunkscope.engine.log.trouble import RefusedPrompts
 from chunkscope.gating.budget import DoctorPromises
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.verdict import Verdict, limited
+from chunkscope.vllm.log.trouble import RefusedPrompts
 
 
 def _unexplained(refused: RefusedPrompts | None) -> bool:

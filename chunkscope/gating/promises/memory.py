@@ -6,11 +6,11 @@ from math import ceil
 
 from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import COUNT
-from chunkscope.costs.memory import Memory
-from chunkscope.costs.models.shape import BLOCK_TOKENS
 from chunkscope.gating.budget import PEAKS, MemoryPromises, PeakPromises
 from chunkscope.gating.evidence import Evidence, run_of
 from chunkscope.gating.verdict import Verdict, limited
+from chunkscope.hardware.memory import Memory
+from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.verification.result import Run
 
 Figures = dict[str, float | None]

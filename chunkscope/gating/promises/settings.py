@@ -17,19 +17,19 @@ from typing import Any
 
 from chunkscope.artefacts.numbers import as_written
 from chunkscope.artefacts.units import COUNT, SHARE, exceeds
-from chunkscope.costs.models.find import built_in, find_model
-from chunkscope.costs.models.shape import ModelShape
-from chunkscope.engine.check import read_by_vllm
-from chunkscope.engine.deployment import Deployment
-from chunkscope.engine.flags import BY_NAME, Release, release
-from chunkscope.engine.settings import NAMES, UNUSUAL, Settings, Value
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.budget import SettingsPromises
 from chunkscope.gating.committed import Committed, Fault, read_committed
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.promises.as_good import check_as_good
 from chunkscope.gating.verdict import Verdict
+from chunkscope.models.find import built_in, find_model
+from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
+from chunkscope.vllm.check import read_by_vllm
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import BY_NAME, Release, release
+from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings, Value
 
 
 def check_settings(limits: SettingsPromises, evidence: Evidence) -> Iterator[Verdict]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from chunkscope.artefacts.numbers import as_written, number, per_second, seconds, spaced
-from chunkscope.engine.settings import Value
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import Comparison
 from chunkscope.report.page.charts import charts
 from chunkscope.report.page.view import view
 from chunkscope.report.tradeoff import tradeoff
+from chunkscope.vllm.settings import Value
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
-from chunkscope.engine.log.timeline import LogWindow
 from chunkscope.report import diagnosis_words as words
+from chunkscope.vllm.log.timeline import LogWindow
 
 _MOST_ENGINES = 8  # the last of them
 _MOST_WINDOWS = 400  # of an engine: more are narrower than a line

@@ -8,8 +8,8 @@ from typing import Any
 
 from chunkscope.artefacts.numbers import number
 from chunkscope.lengths.profile import ALL, Profile
-from chunkscope.lengths.reuse import PrefixReuse
 from chunkscope.planning.plan import Plan
+from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.report import prefix_words as words
 from chunkscope.report.prefix_words import Measured, rate
 

@@ -7,7 +7,6 @@ from typing import Any
 from chunkscope.artefacts.figures import Figure
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import gib, number, plural, share
-from chunkscope.engine.choices import Target
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import DatasetProfile
@@ -28,6 +27,7 @@ from chunkscope.report.summary import measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.verification.outcomes import Outcome, spread, value
 from chunkscope.verification.result import Run
+from chunkscope.vllm.choices import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

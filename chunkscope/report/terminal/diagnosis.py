@@ -8,9 +8,9 @@ from rich.text import Text
 
 from chunkscope.artefacts.numbers import share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
-from chunkscope.engine.log.timeline import together
 from chunkscope.report import diagnosis_words as words
 from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
+from chunkscope.vllm.log.timeline import together
 
 if TYPE_CHECKING:
     from rich.console import Console

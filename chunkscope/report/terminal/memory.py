@@ -8,10 +8,10 @@ from rich.text import Text
 
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import number
-from chunkscope.costs.memory import Memory
-from chunkscope.costs.model_kind import kind_of
-from chunkscope.engine.footprint import Footprint
+from chunkscope.hardware.memory import Memory
+from chunkscope.hardware.model_kind import kind_of
 from chunkscope.report.terminal.tables import figure_table
+from chunkscope.vllm.footprint import Footprint
 
 if TYPE_CHECKING:
     from rich.console import Console

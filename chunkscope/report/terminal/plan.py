@@ -9,13 +9,13 @@ from rich.text import Text
 
 from chunkscope.artefacts.numbers import as_written, number, seconds, share
 from chunkscope.artefacts.units import exceeds
-from chunkscope.engine.choices import Basis
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Decision
 from chunkscope.report import sentences
 from chunkscope.report.answer import verdict
 from chunkscope.report.terminal.memory import memory_table
 from chunkscope.report.terminal.tables import bare_table, figure_table
+from chunkscope.vllm.choices import Basis
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,8 +9,8 @@ from rich.text import Text
 from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import plain
 from chunkscope.lengths.profile import ALL, Profile
-from chunkscope.lengths.reuse import BLOCK_SIZE, CachedAt, PrefixReuse
 from chunkscope.planning.plan import Plan
+from chunkscope.prefixes.reuse import BLOCK_SIZE, CachedAt, PrefixReuse
 from chunkscope.report import prefix_words as words
 from chunkscope.report.prefix_words import Measured, rate
 from chunkscope.report.terminal.tables import figure_table

@@ -14,9 +14,8 @@ from rich.text import Text
 from chunkscope.artefacts.figures import BY_PROMISE, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95
 from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
 from chunkscope.artefacts.units import SECONDS, exceeds
-from chunkscope.costs.cost_model import CostModel
-from chunkscope.costs.step_time import NO_HOST
-from chunkscope.engine.choices import SendOrder
+from chunkscope.hardware.cost_model import CostModel
+from chunkscope.hardware.step_time import NO_HOST
 from chunkscope.report import sentences
 from chunkscope.report.terminal.plots import Axis, Dot, letter, scatter
 from chunkscope.report.terminal.rates import show_rates
@@ -25,6 +24,7 @@ from chunkscope.simulation.policies import DESCRIBED
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import Limit, SloFound
 from chunkscope.simulation.sweep import axes
+from chunkscope.vllm.choices import SendOrder
 
 if TYPE_CHECKING:
     from rich.console import Console

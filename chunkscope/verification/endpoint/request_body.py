@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from chunkscope.engine.choices import Task
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 from chunkscope.verification.outputs import TOPS
+from chunkscope.vllm.choices import Task
 
 # Words of nearly every vocabulary, past its special tokens.
 WORDS = (1_000, 20_000)

@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from chunkscope.engine.log.fate import Status
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.sources.base import printable
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
+from chunkscope.vllm.log.fate import Status
 
 if TYPE_CHECKING:
     import aiohttp

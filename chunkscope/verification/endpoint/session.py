@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from chunkscope.artefacts.artefact import now
 from chunkscope.console import VerifyProgress
-from chunkscope.engine.log.fate import Status
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Request, Workload
@@ -46,6 +45,7 @@ from chunkscope.verification.outputs import (
 )
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Figures, Machine, Run, Subject
+from chunkscope.vllm.log.fate import Status
 
 SETTING = "endpoint"
 WARM_UP_REQUESTS = 8

@@ -1,0 +1,17 @@
+"""Something to tell people, as a value: a code and its numbers. `report/words` has the sentence."""
+
+from dataclasses import dataclass, field
+
+Fact = bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What is worth saying, and the values its sentence needs.
+
+    >>> Note(code="media_rows", values={"count": 3}).code
+    'media_rows'
+    """
+
+    code: str
+    values: dict[str, Fact | list[Fact]] = field(default_factory=dict)

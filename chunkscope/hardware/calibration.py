@@ -1,0 +1,108 @@
+"""The calibration: what each step of a real engine held and how long it took, as an artefact.
+
+`verify` writes it; `simulate` fits its step-time model to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Gt, Lt
+
+from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.artefacts.schema import Count, Positive, plain
+from chunkscope.errors import InputError
+from chunkscope.hardware.step_time import NOTHING_ELSE, ModelWork
+
+Seconds = Annotated[float, Gt(0), Lt(1e6)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSamples:
+    """Columns of equal length, one entry per engine step.
+
+    `prefill_pairs` counts (token, context token) pairs: a chunk of n tokens after `computed` others
+    has n * computed + n * (n + 1) // 2. `decode_context_tokens` is the sum of context lengths of
+    the decoding requests; what neighbours in the batch share counts as much as it takes.
+    """
+
+    setting: tuple[str, ...]  # which run it came from
+    prefill_tokens: tuple[Count, ...]
+    prefill_pairs: tuple[Count, ...]
+    prefill_requests: tuple[Count, ...]
+    decode_requests: tuple[Count, ...]
+    decode_context_tokens: tuple[Count, ...]
+    duration_s: tuple[Seconds, ...]
+
+    def __post_init__(self) -> None:
+        if len({len(getattr(self, column.name)) for column in fields(self)}) != 1:
+            raise InputError("the columns of steps differ in length")
+
+    def __len__(self) -> int:
+        return len(self.duration_s)
+
+    @classmethod
+    def concatenated(cls, parts: "Sequence[StepSamples]") -> "StepSamples":
+        names = [field.name for field in fields(cls)]
+        return cls(**{n: tuple(value for p in parts for value in getattr(p, n)) for n in names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(Artefact):
+    """The steps of one model on one kind of GPU. `method` says how durations were taken."""
+
+    title: ClassVar = "calibration"
+    schema: ClassVar = "chunkscope/calibration/1"
+    made_by: ClassVar = "chunkscope verify"
+    default_path: ClassVar = Path("reports/calibration.json")
+    added_later: ClassVar = frozenset({"other"})
+
+    created: str = field(default_factory=now)
+
+    gpu: str  # its title, as torch names it
+    gpu_memory_gib: Annotated[float, Gt(0)] | None
+    device: str  # "cuda" or "cpu"
+    model: ModelWork  # what another model is scaled by
+    tp: Positive
+    vllm: str
+    torch: str | None
+    eager: bool
+    async_scheduling: bool | None
+    method: str
+    steps: StepSamples
+    version: str = ""
+
+    def _document(self) -> dict[str, Any]:
+        """Of dense models as it always was."""
+        document = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+        if self.model.other == NOTHING_ELSE:
+            del document["model"]["other"]
+        return {name: value for name, value in document.items() if name != "version"}
+
+
+SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
+
+
+def together(calibrations: Sequence[Calibration]) -> Calibration:
+    """The steps of several workloads of one engine: each shows what the others do not."""
+    first, *others = calibrations
+    for other in others:
+        _check_same(first, other)
+    steps = StepSamples.concatenated([calibration.steps for calibration in calibrations])
+    if others:
+        names = (f"{n}: {name}" for n, c in enumerate(calibrations, 1) for name in c.steps.setting)
+        steps = replace(steps, setting=tuple(names))
+    return replace(first, steps=steps)
+
+
+def _check_same(one: Calibration, other: Calibration) -> None:
+    for name in (*SAME, "model.name"):
+        first, second = map(attrgetter(name), (one, other))
+        if first != second:
+            what = f"{name.partition('.')[0]} is {first} in one, {second} in another"
+            raise InputError(
+                f"the calibrations are of different engines: {what}",
+                hint="pass those of one GPU, model and vLLM version",
+            )

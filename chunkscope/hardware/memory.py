@@ -1,0 +1,274 @@
+"""ModelShape x arguments x GPU -> where every GiB goes.
+
+The constants were FITTED to measurements on one H200 (vLLM 0.24.0; section 11 of the project's
+notes on vLLM): agreement with that run is how they were chosen, not evidence that they hold on
+another GPU, model or version. Four other dense models and one with experts were measured later on
+that kind of GPU (tests/hardware/test_memory_measured.py): KV tokens came out within 2 %.
+
+The activation peak is linear in the budget, as the KV cache that vLLM's profile leaves is from 512
+tokens up. While generating, budgets of 8192 and 32768 peaked within 1 % of it; 512 and 2048 peaked
+higher, by 0.02 and 0.08 GiB: it is a quarter too low there, and why is not known.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from chunkscope.artefacts.labels import Label
+from chunkscope.hardware.gpus import GIB, Gpu
+from chunkscope.hardware.kv_groups import KvLayout, kv_layout
+from chunkscope.hardware.parallel import ALONE, Parallel
+from chunkscope.models.shape import BLOCK_TOKENS, BYTES, ModelShape
+
+
+class Runner(StrEnum):
+    """Which of vLLM's model runners computes: they differ in what sampling and logprobs cost."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+# What a GPU loses besides: CUDA context and libraries (0.23 GiB in vLLM's own profile on an H200),
+# rotary tables and input buffers. 0.30 GiB closes the books of the Llama-3.1-8B run there.
+OVERHEAD_BYTES = round(0.30 * GIB)
+# Communication buffers per GPU once there are several: not measured.
+PARALLEL_OVERHEAD_BYTES = round(0.70 * GIB)
+# vLLM's estimate on an H200: 0.46 GiB for Qwen2.5-7B (28 layers), 0.54 for Gemma-2-9B (42) and 0.64
+# for Qwen3-30B-A3B (48).
+GRAPH_BYTES, LAYER_GRAPH_BYTES = round(0.20 * GIB), 9 << 20
+# Bytes per (request x vocabulary entry) of the sampler's dummy run, read in vLLM 0.24. V1: 16-bit
+# logits, a 32-bit copy, probabilities and noise; V2: 16-bit logits and a 32-bit copy.
+SAMPLER_BYTES = {Runner.V1: 14, Runner.V2: 6}
+# The same while greedy requests run: 16-bit logits and a 32-bit copy, on both runners. Measured on
+# an H200 with 1,024 and 1,319 running requests of a 151,936 vocabulary: 0.88 and 1.15 GiB.
+GREEDY_BYTES = 6
+# Bytes per (token x vocabulary entry) of prompt_logprobs, one measurement each on an H200.
+# V1, on the whole chunk: 2.91 GiB for 2048 x 152,064 (the code reads like 6 bytes; this is 10).
+# V2, on slices of 1024 tokens: 0.51 GiB for 1024 x 128,256.
+LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
+V2_SLICE_TOKENS = 1024
+# Tokens of context that latent attention expands at once (vLLM 0.24, `mla_attention.py`).
+MOST_EXPANDED = 64 * 1024
+# The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
+USABLE_HEADROOM = 0.9
+FITTED = "fitted on an H200, vLLM 0.24"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLine:
+    """One item of the bill, per GPU. What is not `profiled` comes on top of vLLM's budget."""
+
+    name: str
+    gib: float
+    label: Label
+    note: str
+    profiled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The bill of one GPU. `kv_cache_bytes` may be negative: then the model does not fit."""
+
+    lines: tuple[MemoryLine, ...]
+    total_gib: float
+    requested_gib: float
+    kv_cache_bytes: int
+    kv_cache_tokens: int
+    headroom_gib: float
+    unprofiled_gib: float
+    runner: Runner
+    kv_cache_blocks: int | None = None  # None in plans that were made before it was counted
+    kv_cache_label: Label | None = None  # None: predicted
+
+    @property
+    def kv_cache_gib(self) -> float:
+        return self.kv_cache_bytes / GIB
+
+    @property
+    def survives_logprobs(self) -> bool:
+        return self.unprofiled_gib <= USABLE_HEADROOM * self.headroom_gib
+
+    @property
+    def starts(self) -> bool:
+        """vLLM looks for all that it may use when a CUDA context has already taken some."""
+        return self.requested_gib + self.line("overhead").gib <= self.total_gib
+
+    def holds(self, tokens: int) -> bool:
+        """vLLM starts only when one request of `max_model_len` fits the KV cache."""
+        return self.kv_cache_tokens >= tokens and self.survives_logprobs
+
+    def line(self, name: str) -> MemoryLine:
+        return next(line for line in self.lines if line.name == name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryModel:
+    """A model on a GPU. `counts_graphs`: are CUDA graphs part of the budget, or outside it?"""
+
+    shape: ModelShape
+    gpu: Gpu
+    runner: Runner
+    counts_graphs: bool
+    tp: int = 1
+    parallel: Parallel = ALONE  # `tp` is its tensor's
+    logprobs: bool = False
+    cuda_graphs: bool = True
+    caches_prefixes: bool = True
+    kv_element_bytes: int = BYTES  # 1 where the KV cache is of 8 bits
+    expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
+
+    @property
+    def kv_layout(self) -> KvLayout:
+        return kv_layout(
+            self.shape,
+            self.tp,
+            element_bytes=self.kv_element_bytes,
+            caches_states=self.caches_prefixes,
+        )
+
+    def memory(
+        self,
+        *,
+        budget: int,
+        seqs: int,
+        utilization: float,
+        chunk: int | None = None,
+        context: int | None = None,
+    ) -> Memory:
+        """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt.
+
+        `context` is the longest request that vLLM lets in; None: as long as the model takes.
+        """
+        total = self.gpu.memory_bytes
+        requested = round(total * utilization)
+        longest = context or self.shape.limit or budget
+        lines = tuple(self._lines(budget, seqs, chunk or budget, longest))
+        spent = sum(round(line.gib * GIB) for line in lines if line.profiled)
+        kv_bytes = requested - spent
+        # The logprobs pass follows the forward pass, so it may reuse what that was given.
+        reusable = next(line.gib for line in lines if line.name == "activation")
+        outside = {line.name: line.gib for line in lines if not line.profiled}
+        unprofiled = max(0.0, outside.get("logprobs", 0.0) - reusable)
+        layout = self.kv_layout
+        blocks = layout.blocks(kv_bytes)
+        return Memory(
+            lines=lines,
+            total_gib=total / GIB,
+            requested_gib=requested / GIB,
+            kv_cache_bytes=kv_bytes,
+            kv_cache_tokens=layout.tokens(blocks, context=longest, step=budget),
+            headroom_gib=(total - requested) / GIB - outside.get("cuda_graphs", 0.0),
+            unprofiled_gib=unprofiled,
+            runner=self.runner,
+            kv_cache_blocks=blocks,
+        )
+
+    def running_peak_gib(
+        self, *, budget: int, running: int, chunk: int | None = None, longest: int = 0
+    ) -> float:
+        """The most that steps allocate while requests run, beyond weights and KV cache.
+
+        The forward pass of a full step, the logits of all running requests, or those of
+        prompt_logprobs: one follows the other, so the largest of them. A latent attention also
+        expands what a chunk of the `longest` prompt looks back on.
+        """
+        context = min(max(0, longest - (chunk or budget)), MOST_EXPANDED)
+        parts = [
+            self._forward_bytes(budget),
+            running * self.shape.vocab * GREEDY_BYTES,
+            self._expanding_bytes(budget, context),
+        ]
+        if self.logprobs:
+            parts.append(round(self._logprobs(min(chunk or budget, budget)).gib * GIB))
+        return max(parts) / GIB
+
+    def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
+        yield self._weights()
+        yield self._activation(budget, seqs, context)
+        if self.shape.experts:
+            yield self._experts(budget)
+        yield self._sampler(budget, seqs, context)
+        yield self._overhead()
+        yield self._graphs()
+        if self.logprobs:
+            yield self._logprobs(min(chunk, budget))
+
+    def _weights(self) -> MemoryLine:
+        shape, q = self.shape, self.shape.quantization
+        kind = f", {q.method} {q.bits:g}-bit" if q else ", 16-bit"
+        if shape.file_bytes is not None:
+            kind = ", the size of the weight files"
+        gpus = self.parallel.gpus
+        split = f", split over {self.tp} GPUs" if self.tp > 1 else ""
+        if self.parallel.data > 1:
+            split = f"; replicas on {gpus} GPUs share the experts" if shape.experts else split
+        note = f"{shape.parameters.total / 1e9:,.2f} billion parameters{kind}{split}"
+        return _line("weights", self.parallel.weight_bytes(shape), Label.PREDICTED, note)
+
+    def _forward_bytes(self, budget: int) -> int:
+        return budget * self.shape.activation_bytes_per_token(self.tp)
+
+    def _profiled_bytes(self, budget: int, seqs: int, context: int) -> int:
+        """While profiling, a latent attention expands as much context as it ever does at once."""
+        wanted = min(max(8 * context, 4 * seqs * BLOCK_TOKENS), MOST_EXPANDED)
+        tokens = max(wanted, seqs * BLOCK_TOKENS)
+        return max(self._forward_bytes(budget), self._expanding_bytes(budget, tokens))
+
+    def _expanding_bytes(self, budget: int, context: int) -> int:
+        shape, tp = self.shape, self.tp
+        expanded = context * shape.expanded_bytes_per_token(tp)
+        return expanded + budget * shape.latent_bytes_per_token(tp)
+
+    def _activation(self, budget: int, seqs: int, context: int) -> MemoryLine:
+        per_token = self.shape.activation_bytes_per_token(self.tp)
+        note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step; {FITTED}"
+        size = self._profiled_bytes(budget, seqs, context)
+        if size > self._forward_bytes(budget):
+            note = (
+                f"{budget:,} tokens in one step, and the context that they look back on, expanded"
+            )
+        return _line("activation", size, Label.PREDICTED, note)
+
+    def _experts(self, budget: int) -> MemoryLine:
+        parallel = self.parallel
+        per_token = self.shape.workspace_bytes_per_token(1 if parallel.by_expert else parallel.gpus)
+        every = budget * parallel.data  # the replicas' tokens are gathered
+        tokens = min(every, self.expert_tokens or every)
+        note = f"{tokens:,} tokens x {per_token / 1024:,.0f} KiB, which the experts' kernel keeps"
+        label = Label.PREDICTED if parallel.gpus == 1 else Label.ASSUMED
+        return _line("experts", tokens * per_token, label, note)
+
+    def _sampler(self, budget: int, seqs: int, context: int) -> MemoryLine:
+        """Only what the sampler needs beyond the step's activations: they are not held together."""
+        rows = min(budget, seqs)
+        need = rows * self.shape.vocab * SAMPLER_BYTES[self.runner]
+        beyond = max(0, need - self._profiled_bytes(budget, seqs, context))
+        note = f"{rows:,} requests x {self.shape.vocab:,} logits"
+        return _line("sampler", beyond, Label.ASSUMED, f"{note}, beyond the activations")
+
+    def _overhead(self) -> MemoryLine:
+        several = PARALLEL_OVERHEAD_BYTES if self.parallel.gpus > 1 else 0
+        note = "CUDA context and buffers: 0.30 GiB, from an H200 with vLLM 0.24"
+        if several:
+            note += "; 0.70 GiB for communication, not measured"
+        return _line("overhead", OVERHEAD_BYTES + several, Label.ASSUMED, note)
+
+    def _graphs(self) -> MemoryLine:
+        layers = self.shape.layers
+        size = GRAPH_BYTES + layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
+        note = f"of {layers} layers, from three models on an H200 with vLLM 0.24"
+        if not self.counts_graphs:
+            note += "; this version takes it from outside its budget"
+        return _line("cuda_graphs", size, Label.ASSUMED, note, profiled=self.counts_graphs)
+
+    def _logprobs(self, chunk: int) -> MemoryLine:
+        rows = min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
+        size = rows * self.shape.vocab * LOGPROB_BYTES[self.runner]
+        size += chunk * self.shape.hidden * BYTES
+        what = f"prompt_logprobs of {rows:,} tokens x {self.shape.vocab:,} entries"
+        note = f"{what}, not profiled by vLLM; {FITTED}"
+        return _line("logprobs", size, Label.PREDICTED, note, profiled=False)
+
+
+def _line(name: str, size: float, label: Label, note: str, *, profiled: bool = True) -> MemoryLine:
+    return MemoryLine(name=name, gib=size / GIB, label=label, note=note, profiled=profiled)

@@ -1,0 +1,275 @@
+"""Reading a Hugging Face config.json: the shape that it describes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from chunkscope.models.families import FAMILIES, LIKE_LLAMA, Family
+from chunkscope.models.fields import Config, Fields
+from chunkscope.models.layers import Feed, KvKind, Layer, read_layers, sliding_window
+from chunkscope.models.quantization import read_quantization
+from chunkscope.models.shape import Attention, Experts, Latent, ModelShape, State
+from chunkscope.models.states import StatefulLayer, read_stateful_layer
+from chunkscope.models.weights import Weights
+
+LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
+# Kinds of position scaling whose max_position_embeddings already is the scaled length.
+UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+def shape_from_config(
+    config: Config,
+    *,
+    name: str,
+    source: str,
+    hub_id: str | None = None,
+    file_bytes: int | None = None,
+) -> ModelShape:
+    """The shape a config.json describes; InputError names the field that is missing or odd."""
+    text = _text_part(config)
+    family = FAMILIES.get(str(text.get("model_type", "")), LIKE_LLAMA)
+    fields = Fields({**family.defaults, **text}, name)
+    layers = read_layers(fields, family)
+    stateful = read_stateful_layer(fields)
+    experts = _experts(fields, layers)
+    latent, limit = _latent(fields), _limit(fields)
+    window = sliding_window(fields, limit)
+    attention = _attention(fields, family, layers, latent=latent, window=window, stateful=stateful)
+    dense = _dense_intermediate(fields, family, layers)
+    tied = bool(fields.config.get("tie_word_embeddings", family.tied))
+    quantization, notes = read_quantization(text)
+    weights = Weights(
+        fields=fields,
+        family=family,
+        layers=layers,
+        attention=attention,
+        latent=latent,
+        stateful=stateful,
+        experts=experts,
+        dense=dense,
+        tied=tied,
+        limit=limit,
+    )
+    return ModelShape(
+        name=name,
+        source=source,
+        hub_id=hub_id,
+        architecture=_architecture(fields),
+        layers=len(layers),
+        hidden=fields.number("hidden"),
+        intermediate=dense,
+        vocab=fields.number("vocab"),
+        attention=attention,
+        parameters=weights.count(_vision(config)),
+        quantization=quantization,
+        experts=experts,
+        gated=family.gated,
+        tied=tied,
+        limit=limit,
+        file_bytes=file_bytes,
+        notes=(*notes, *_notes(config, fields.kind, attention, file_bytes)),
+    )
+
+
+def _text_part(config: Config) -> dict[str, Any]:
+    """The language model's own settings: multimodal configs keep them one level down."""
+    for key in NESTED:
+        nested = config.get(key)
+        if isinstance(nested, Mapping):
+            outer = {k: v for k, v in config.items() if k not in NESTED and k != "model_type"}
+            return {**outer, **_text_part(nested)} if nested else dict(config)
+    return dict(config)
+
+
+def _architecture(fields: Fields) -> str:
+    named = fields.config.get("architectures")
+    first = named[0] if isinstance(named, list) and named else ""
+    return str(first or fields.kind)
+
+
+def _limit(fields: Fields) -> int | None:
+    """The longest context, as vLLM derives it."""
+    stated = [value for key in LIMITS if (value := fields.maybe(key)) is not None]
+    if not stated:
+        return None
+    scaling = fields.config.get("rope_scaling") or fields.config.get("rope_parameters")
+    if not isinstance(scaling, Mapping) or "gemma3" in fields.kind:
+        return min(stated)
+    rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
+    factor = scaling.get("factor")
+    if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
+        return min(stated)
+    base = scaling.get("original_max_position_embeddings") if rope == "yarn" else None
+    return int((base if isinstance(base, int) else min(stated)) * factor)
+
+
+# --- attention ------------------------------------------------------------------------------------
+
+
+def _attention(
+    fields: Fields,
+    family: Family,
+    layers: tuple[Layer, ...],
+    *,
+    latent: Latent | None,
+    window: int | None,
+    stateful: StatefulLayer | None,
+) -> Attention:
+    heads = fields.number("heads")
+    expanded = latent if latent and not family.latent_cache else None
+    borrowing = sum(layer.borrows for layer in layers)
+    keeping = [layer.keeps for layer in layers if not layer.borrows]
+    sliding = sum(KvKind.SLIDING in kept for kept in keeping) if window else 0
+    states = sum(KvKind.STATE in layer.keeps for layer in layers)
+    head_dim = fields.maybe("head_dim") or fields.number("hidden") // heads
+    full_kv_heads, full_head_dim = _of_full_layers(fields)
+    return Attention(
+        heads=heads,
+        kv_heads=heads if expanded else _kv_heads(fields, heads),
+        head_dim=expanded.nope_dim + expanded.rope_dim if expanded else head_dim,
+        latent=None if expanded else latent,
+        sliding_window=window if sliding else None,
+        sliding_layers=sliding,
+        stateful_layers=sum(not layer.attends for layer in layers),
+        state=_state(states, stateful) if states and stateful else None,
+        normed=family.qk_norm,
+        full_kv_heads=full_kv_heads,
+        full_head_dim=full_head_dim,
+        borrowing_layers=borrowing,
+    )
+
+
+def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
+    """(KV heads, the size of a head) where layers that look back on everything have others.
+
+    Newer files say it of each such layer. The heads of older ones are stated also where they are
+    not meant: only layers whose values are their keys have others.
+    """
+    listed = fields.config.get("per_layer_config")
+    if isinstance(listed, Mapping):
+        stated = next((one for one in listed.values() if isinstance(one, Mapping)), {})
+        each = Fields(stated, fields.name)
+        return each.maybe("num_key_value_heads"), each.maybe("head_dim")
+    heads = fields.maybe("num_global_key_value_heads")
+    return heads if fields.says("attention_k_eq_v") else None, fields.maybe("global_head_dim")
+
+
+def _kv_heads(fields: Fields, heads: int) -> int:
+    # Falcon states as many as heads, and means one.
+    if fields.says("multi_query") and not fields.says("new_decoder_architecture"):
+        return 1
+    return fields.maybe("kv_heads") or heads
+
+
+def _latent(fields: Fields) -> Latent | None:
+    rank = fields.maybe("kv_lora_rank")
+    if not rank:
+        return None
+    return Latent(
+        kv_rank=rank,
+        q_rank=fields.maybe("q_lora_rank"),
+        nope_dim=fields.maybe("qk_nope_head_dim") or 128,
+        rope_dim=fields.maybe("qk_rope_head_dim") or 64,
+        v_dim=fields.maybe("v_head_dim") or 128,
+    )
+
+
+def _state(layers: int, each: StatefulLayer) -> State:
+    return State(
+        layers=layers,
+        convolution=each.convolution,
+        memory=each.memory,
+        memory_bytes=each.memory_bytes,
+    )
+
+
+# --- what tokens are fed through ------------------------------------------------------------------
+
+
+def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
+    count = fields.maybe("experts")
+    sparse = sum(layer.feed is Feed.EXPERTS for layer in layers)
+    if not count or not sparse:
+        return None
+    intermediate = fields.maybe("expert") or fields.number("intermediate")
+    return Experts(
+        count=count,
+        active=fields.maybe("active") or 2,
+        intermediate=intermediate,
+        layers=sparse,
+        shared_intermediate=_shared_intermediate(fields, intermediate),
+    )
+
+
+def _shared_intermediate(fields: Fields, routed: int) -> int:
+    """The width of what all tokens pass beside their experts."""
+    if fields.kind == "llama4_text":
+        return routed
+    if fields.says("enable_moe_block"):  # beside an MLP as wide as without experts
+        return fields.number("intermediate")
+    if fields.kind.startswith("granitemoe"):
+        return fields.maybe("shared_intermediate_size") or 0
+    each = fields.maybe("moe_shared_expert_intermediate_size") or routed
+    shared = fields.maybe("shared_expert_intermediate_size") or 0
+    return shared + (fields.maybe("shared_experts") or 0) * each
+
+
+def _dense_intermediate(fields: Fields, family: Family, layers: tuple[Layer, ...]) -> int:
+    """The width of the MLP every token passes; 0 where no layer has one."""
+    if not any(layer.feed is Feed.DENSE for layer in layers):
+        return 0
+    if fields.kind == "granitemoehybrid" and (shared := fields.maybe("shared_intermediate_size")):
+        return shared
+    before = fields.maybe("intermediate_size_mlp") or fields.maybe("block_ff_dim")
+    stated = before or fields.maybe("intermediate")
+    if not stated:
+        return fields.number("intermediate") if family.gated else 4 * fields.number("hidden")
+    if fields.says("use_double_wide_mlp"):  # in layers that borrow
+        return 2 * stated
+    if fields.kind.startswith("lfm2") and fields.says("block_auto_adjust_ff_dim"):
+        multiple = fields.maybe("block_multiple_of") or 1
+        return -(-(2 * stated // 3) // multiple) * multiple
+    return stated
+
+
+def _vision(config: Config) -> int:
+    """The vision tower, roughly: four square matrices and an MLP per layer."""
+    tower = config.get("vision_config")
+    if not isinstance(tower, Mapping):
+        return 0
+    sizes = [
+        next((tower[key] for key in keys if isinstance(tower.get(key), int)), 0)
+        for keys in (
+            ("num_hidden_layers", "depth", "layers"),
+            ("hidden_size", "embed_dim", "width"),
+            ("intermediate_size", "mlp_dim"),
+        )
+    ]
+    layers, hidden, wide = sizes
+    return int(layers * (4 * hidden * hidden + 2 * hidden * (wide or 4 * hidden)))
+
+
+def _notes(
+    config: Config, kind: str, attention: Attention, file_bytes: int | None
+) -> tuple[str, ...]:
+    notes = []
+    if kind not in FAMILIES:
+        named = f"model_type {kind!r} is not known" if kind else "no model_type is stated"
+        counted = "KV cache and shape" if file_bytes else "weights and KV cache"
+        notes.append(f"{named}: {counted} follow from its fields alone, and may be off")
+    if isinstance(config.get("vision_config"), Mapping):
+        notes.append("the vision tower is counted roughly, its activations are not")
+    if attention.sliding_layers:
+        notes.append(
+            f"{attention.sliding_layers} layers look back {attention.sliding_window:,} tokens: "
+            "a long request holds less KV cache than its tokens say"
+        )
+    if attention.stateful_layers:
+        notes.append(
+            f"{attention.stateful_layers} layers hold no KV cache"
+            + ("" if attention.state else ", and the size of their state is not known")
+            + ("" if file_bytes or attention.state else ", their weights are roughly counted")
+        )
+    if config.get("is_encoder_decoder"):
+        notes.append("an encoder-decoder model: vLLM switches chunked prefill off by itself")
+    return tuple(notes)

@@ -1,0 +1,164 @@
+"""A model's name -> its shape: a folder, the built-in table, the hub's local cache, the hub."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from chunkscope.errors import InputError, MissingError
+from chunkscope.models.config import shape_from_config
+from chunkscope.models.shape import ModelShape
+from chunkscope.models.table import MODELS, KnownModel
+from chunkscope.network import expect_hub
+
+INDEX = "model.safetensors.index.json"
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def find_model(name: str | os.PathLike[str]) -> ModelShape:
+    """The shape of a model: a folder or config.json, a built-in name, or a hub id.
+
+    >>> find_model("llama-3.1-8b").layers
+    32
+    """
+    text = os.fspath(name)
+    path = Path(text).expanduser()
+    if path.exists():
+        return _from_path(path, text)
+    if path.is_absolute() or text.startswith((".", "~")) or path.suffix == ".json":
+        raise InputError(f"no such model folder: {text}", hint=_HINT)
+    shape = built_in(text)
+    if shape is not None:
+        return shape
+    if not HUB_ID.fullmatch(text):
+        raise MissingError(f"unknown model: {text}", hint=_suggest(text))
+    cached = _cached_config(text)
+    if cached is not None:
+        return _from_path(cached, text, source="the local hub cache", hub_id=text)
+    return _from_path(_download(text), text, source="the hub", hub_id=text)
+
+
+_HINT = "pass a folder with the model's config.json, a hub id, or a name like llama-3.1-8b"
+
+
+def _suggest(name: str) -> str:
+    near = get_close_matches(name.lower(), MODELS, n=3, cutoff=0.5)
+    return f"built in: {', '.join(near or list(MODELS)[:8])}, ...; or {_HINT}"
+
+
+def built_in_config(name: str) -> Mapping[str, Any] | None:
+    """The config.json of a model in the table, by its name or one of its hub ids.
+
+    >>> built_in_config("Llama-3.1-8B") == built_in_config("meta-llama/Llama-3.1-8B")
+    True
+    """
+    entry = _in_table(name)
+    return entry.config if entry else None
+
+
+def _in_table(name: str) -> KnownModel | None:
+    """Capitals do not matter, as they do not on the hub."""
+    wanted = name.lower()
+    for short, entry in MODELS.items():
+        if wanted == short or wanted in map(str.lower, entry.hub_ids):
+            return entry
+    return None
+
+
+def built_in(name: str) -> ModelShape | None:
+    """The shape of a model in the table, by its name or one of its hub ids."""
+    entry = _in_table(name)
+    if entry is None:
+        return None
+    return shape_from_config(
+        entry.config, name=name, source="the built-in table", hub_id=hub_id_of(name)
+    )
+
+
+def hub_id_of(name: str) -> str | None:
+    """What a model of the table is called on the hub.
+
+    >>> hub_id_of("qwen3-8b")
+    'Qwen/Qwen3-8B'
+    """
+    entry = _in_table(name)
+    if entry is None:
+        return None
+    return next((h for h in entry.hub_ids if h.lower() == name.lower()), entry.hub_ids[0])
+
+
+def tokenizer_family(name: str) -> str | None:
+    """What models of the table that have one tokenizer have in common.
+
+    >>> tokenizer_family("Qwen/Qwen3-8B") == tokenizer_family("qwen3-4b")
+    True
+    """
+    entry = _in_table(name)
+    return entry.tokenizer if entry else None
+
+
+def _from_path(
+    path: Path, name: str, *, source: str | None = None, hub_id: str | None = None
+) -> ModelShape:
+    file = path / "config.json" if path.is_dir() else path
+    config = _read_config(file)
+    shape = shape_from_config(
+        config, name=name, source=source or str(file), hub_id=hub_id or str(file.parent)
+    )
+    if not shape.hybrid:
+        return shape
+    # What the table of layers cannot count, the weight files can.
+    size = _indexed_bytes(file.parent)
+    return shape_from_config(
+        config, name=name, source=shape.source, hub_id=shape.hub_id, file_bytes=size
+    )
+
+
+def _read_config(file: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"{file.parent} has no config.json", hint=_HINT) from None
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{file} is not JSON: {error}", hint=_HINT) from error
+    if not isinstance(config, dict):
+        raise InputError(f"{file} holds no JSON object", hint=_HINT)
+    return config
+
+
+def _indexed_bytes(folder: Path) -> int | None:
+    try:
+        total = json.loads((folder / INDEX).read_bytes())["metadata"]["total_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return total if isinstance(total, int) and total > 0 else None
+
+
+def _cached_config(hub_id: str) -> Path | None:
+    """The newest config.json of that id in the hub's cache, found without its library."""
+    home = Path(os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser())
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    found = (cache / f"models--{hub_id.replace('/', '--')}" / "snapshots").glob("*/config.json")
+    return max(found, key=lambda file: file.stat().st_mtime, default=None)
+
+
+def _download(hub_id: str) -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise MissingError(f"{hub_id} is not in the local cache", hint=_suggest(hub_id)) from None
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() not in ("1", "true", "yes", "on"):
+        expect_hub()
+    try:
+        return Path(hf_hub_download(hub_id, "config.json"))
+    except Exception as error:  # the hub's library raises its own, requests' and httpx' errors
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise MissingError(
+            f"the config.json of {hub_id} could not be downloaded: {reason}",
+            hint=_suggest(hub_id),
+        ) from error

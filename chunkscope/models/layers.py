@@ -1,0 +1,147 @@
+"""What each layer of a model keeps of a request, and what it feeds tokens through."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from chunkscope.errors import InputError
+from chunkscope.models.families import Family
+from chunkscope.models.fields import Fields
+
+
+class KvKind(StrEnum):
+    """What a layer keeps of a request."""
+
+    FULL = "all tokens"
+    SLIDING = "a window"
+    STATE = "a state"
+
+
+class Feed(StrEnum):
+    DENSE = "one MLP for all tokens"
+    EXPERTS = "the experts that the router chooses"
+    NONE = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    keeps: frozenset[KvKind]
+    feed: Feed
+    borrows: bool = False  # it looks at what an earlier layer keeps
+
+    @property
+    def attends(self) -> bool:
+        return bool(self.keeps & {KvKind.FULL, KvKind.SLIDING})
+
+
+_FULL, _SLIDING, _STATE = (frozenset({kind}) for kind in KvKind)
+# A layer of Nemotron-H does one thing: a letter of its pattern, or a word of its list.
+_ONE_THING = {
+    ("M", "mamba", "linear_attention"): Layer(_STATE, Feed.NONE),
+    ("*", "attention", "full_attention"): Layer(_FULL, Feed.NONE),
+    ("-", "mlp"): Layer(frozenset(), Feed.DENSE),
+    ("E", "moe"): Layer(frozenset(), Feed.EXPERTS),
+}
+_BY_SIGN = {sign: layer for signs, layer in _ONE_THING.items() for sign in signs}
+
+
+def read_layers(fields: Fields, family: Family) -> tuple[Layer, ...]:
+    signs = _signs(fields)
+    if signs is not None:
+        return tuple(_BY_SIGN[sign] for sign in signs)
+    keeps = [_STATE | _FULL] * fields.layers if family.state_beside else _kept(fields)
+    own = fields.layers - (fields.maybe("num_kv_shared_layers") or 0)
+    both = zip(keeps, _feeds(fields), strict=True)
+    return tuple(Layer(kept, feed, borrows=i >= own > 0) for i, (kept, feed) in enumerate(both))
+
+
+def sliding_window(fields: Fields, limit: int | None) -> int | None:
+    """None where the longest request is no longer than the window, too."""
+    window = fields.maybe("sliding_window")
+    off = fields.config.get("use_sliding_window") is False
+    return None if not window or off or (limit and window >= limit) else window
+
+
+def _signs(fields: Fields) -> list[str] | None:
+    """The layers of a model where each does one thing."""
+    stated = fields.config.get("hybrid_override_pattern")
+    signs = list(stated) if isinstance(stated, str) else fields.words("layers_block_type")
+    if signs is None or not (isinstance(stated, str) or {"mlp", "moe"} & set(signs)):
+        return None
+    if len(signs) != fields.layers or not set(signs) <= set(_BY_SIGN):
+        raise InputError(
+            f"the config.json of {fields.name} describes {fields.layers} layers, and not each of "
+            "them by a known sign",
+            hint="M, *, - or E in hybrid_override_pattern, a word in layers_block_type",
+        )
+    return signs
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+# One layer in so many looks back on everything, where a window is stated and no list of layers.
+_FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6, "gemma3_text": 6}
+
+
+def _kept(fields: Fields) -> list[frozenset[KvKind]]:
+    count = fields.layers
+    words = fields.words("layer_types") or fields.words("layers_block_type")
+    if words is not None:
+        kept = [_meant(word) for word in words[:count]]
+        return kept + [_FULL] * (count - len(kept))
+    states = _states(fields, count)
+    every = fields.maybe("sliding_window_pattern") or _FULL_EVERY.get(fields.kind, count + 1)
+    window = fields.maybe("sliding_window")
+    return [
+        _STATE if i in states else _SLIDING if window and (i + 1) % every else _FULL
+        for i in range(count)
+    ]
+
+
+def _meant(word: str) -> frozenset[KvKind]:
+    if word == "sliding_attention":
+        return _SLIDING
+    return _FULL if "attention" in word and "linear" not in word else _STATE
+
+
+def _states(fields: Fields, count: int) -> set[int]:
+    """Which layers keep a state, in the ways that families say it."""
+    every, config = set(range(count)), fields.config
+    linear = config.get("linear_attn_config")
+    if isinstance(linear, Mapping) and isinstance(linear.get("kda_layers"), list):
+        return {i for i in every if i + 1 in linear["kda_layers"]}
+    if isinstance(attending := config.get("attn_layer_indices"), list):
+        return {i for i in every if i not in attending}
+    if isinstance(kinds := config.get("attn_type_list"), list):
+        return {i for i, kind in enumerate(kinds[:count]) if kind == 0}
+    if period := fields.maybe("attn_layer_period"):
+        offset = fields.maybe("attn_layer_offset") or 0
+        return {i for i in every if i % period != offset}
+    if interval := fields.maybe("full_attention_interval"):
+        return {i for i in every if (i + 1) % interval}
+    return every if fields.kind == "bamba" else set()
+
+
+# --- what tokens are fed through ------------------------------------------------------------------
+
+
+def _feeds(fields: Fields) -> list[Feed]:
+    count = fields.layers
+    sparse = _sparse(fields, count) if (fields.maybe("experts") or 0) > 1 else set()
+    return [Feed.EXPERTS if i in sparse else Feed.DENSE for i in range(count)]
+
+
+def _sparse(fields: Fields, count: int) -> set[int]:
+    """Which layers have experts."""
+    every, config = set(range(count)), fields.config
+    if words := fields.words("mlp_layer_types"):
+        return {i for i, word in enumerate(words[:count]) if word == "sparse"}
+    if period := fields.maybe("expert_layer_period"):
+        offset = fields.maybe("expert_layer_offset") or 0
+        return {i for i in every if i % period == offset}
+    if isinstance(dense := config.get("mlp_only_layers"), list):
+        every = {i for i in every if i not in dense}
+    if isinstance(frequency := config.get("moe_layer_freq"), list):
+        every = {i for i, one in enumerate(frequency[:count]) if one}
+    first, step = fields.maybe("dense_first") or 0, fields.maybe("sparse_every") or 1
+    return {i for i in every if i >= first and (i + 1) % step == 0}

@@ -1,0 +1,233 @@
+"""What a model costs: parameters, KV bytes and activation bytes per token."""
+
+from dataclasses import astuple, dataclass
+
+from chunkscope.errors import UsageError
+from chunkscope.models.quantization import LINEAR, Quantization
+
+BYTES = 2  # vLLM runs in bf16 or fp16; a float32 checkpoint is cast down
+BLOCK_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek): one compressed vector per token, for all heads."""
+
+    kv_rank: int
+    q_rank: int | None
+    nope_dim: int
+    rope_dim: int
+    v_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What mamba or linear attention keeps of a request, however long it is, in each layer."""
+
+    layers: int
+    convolution: int  # values in the model's own precision
+    memory: int  # values of `memory_bytes` each
+    memory_bytes: int = BYTES
+
+    def bytes(self, tp: int = 1) -> int:
+        return (self.convolution * BYTES + self.memory * self.memory_bytes) // tp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    heads: int
+    kv_heads: int
+    head_dim: int
+    latent: Latent | None = None
+    sliding_window: int | None = None
+    sliding_layers: int = 0
+    stateful_layers: int = 0  # without a KV cache: linear attention, mamba, or an MLP alone
+    state: State | None = None  # None where there is none, or its size is not known
+    normed: bool = False  # queries and keys are normed before they meet
+    # Of layers that look back on everything, where they are built otherwise (Gemma 4).
+    full_kv_heads: int | None = None
+    full_head_dim: int | None = None
+    borrowing_layers: int = 0  # that look at the keys and values of an earlier layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """The routed experts of one layer, and what every token passes beside them."""
+
+    count: int
+    active: int
+    intermediate: int
+    layers: int
+    shared_intermediate: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """How many weights of which kind: quantization treats them differently."""
+
+    embedding: int
+    head: int
+    attention: int
+    mlp: int
+    experts: int
+    other: int
+    vision: int = 0
+    by_layer: int = 0  # a second table of which a token looks up a row, with a part for each layer
+
+    @property
+    def text(self) -> int:
+        return self.total - self.vision
+
+    @property
+    def total(self) -> int:
+        return sum(astuple(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """A model as far as memory and speed need it. `limit` is the longest context it takes."""
+
+    name: str
+    source: str
+    architecture: str
+    layers: int
+    hidden: int
+    intermediate: int
+    vocab: int
+    attention: Attention
+    parameters: Parameters
+    quantization: Quantization | None = None
+    experts: Experts | None = None
+    gated: bool = True
+    tied: bool = False
+    limit: int | None = None
+    hub_id: str | None = None
+    file_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def load_name(self) -> str:
+        """What to load it by: the hub id or folder, or the name that was asked for."""
+        return self.hub_id or self.name
+
+    @property
+    def dense(self) -> bool:
+        return self.experts is None and not self.hybrid
+
+    @property
+    def hybrid(self) -> bool:
+        return self.attention.stateful_layers > 0 or self.attention.state is not None
+
+    @property
+    def weight_bytes(self) -> int:
+        """All weights, on all GPUs together."""
+        if self.file_bytes is not None:
+            return self.file_bytes
+        p = self.parameters
+        plain = p.embedding + p.head + p.other + p.vision + p.by_layer
+        return plain * BYTES + sum(map(self.bytes_of, LINEAR))
+
+    def bytes_of(self, kind: str) -> int:
+        """The weights of one kind, quantized if they are."""
+        q, count = self.quantization, getattr(self.parameters, kind)
+        size: float = count * (q.bytes_per_weight if q and kind in q.kinds else BYTES)
+        return round(size)
+
+    @property
+    def active_parameters(self) -> int:
+        """The weights one token is multiplied with: chosen experts only, no embedding look-up."""
+        p = self.parameters
+        chosen = p.experts
+        if self.experts:
+            chosen = p.experts * self.experts.active // self.experts.count
+        head = p.head or p.embedding  # tied: the embedding is the head
+        return head + p.attention + p.mlp + chosen + p.other
+
+    def check_parallel(self, tp: int) -> None:
+        if tp < 1:
+            raise UsageError(f"--tp must be at least 1, not {tp}")
+        if self.attention.heads % tp:
+            raise UsageError(
+                f"{self.attention.heads} attention heads cannot be split over {tp} GPUs",
+                hint="choose a --tp that divides the number of heads",
+            )
+
+    @property
+    def attending_layers(self) -> int:
+        return self.layers - self.attention.stateful_layers
+
+    @property
+    def kv_layers(self) -> int:
+        """Those with a KV cache of their own."""
+        return self.attending_layers - self.attention.borrowing_layers
+
+    def kv_bytes_per_layer(
+        self, tp: int = 1, element_bytes: int = BYTES, *, sliding: bool = False
+    ) -> int:
+        """KV cache of one token on one GPU; a latent cache is not split but copied."""
+        a = self.attention
+        if a.latent:
+            return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes
+        heads = a.kv_heads if sliding else a.full_kv_heads or a.kv_heads
+        head_dim = a.head_dim if sliding else a.full_head_dim or a.head_dim
+        return 2 * max(1, heads // tp) * head_dim * element_bytes
+
+    def kv_bytes_per_token(self, tp: int = 1, element_bytes: int = BYTES) -> int:
+        sliding = self.attention.sliding_layers
+        full = self.kv_bytes_per_layer(tp, element_bytes) * (self.kv_layers - sliding)
+        return full + self.kv_bytes_per_layer(tp, element_bytes, sliding=True) * sliding
+
+    def activation_bytes_per_token(self, tp: int = 1) -> int:
+        """Peak of one step's activations: the widest moment, beside hidden state and residual.
+
+        For a gated MLP that is 2 bytes x (3 x intermediate / tp + 3 x hidden): gate and up, their
+        product, and three hidden-sized tensors. The last 3 was fitted: it makes 108 KiB per token
+        for Llama-3.1-8B, the slope of KV tokens over budgets measured on an H200. It then held for
+        four other dense models there (tests/hardware/test_memory_measured.py). tp > 1 follows the
+        same reasoning and was never measured.
+        """
+        widest = max(self._mlp_width(tp), self._attention_width(tp), self._shared_width(tp))
+        return BYTES * (widest + 3 * self.hidden)
+
+    def workspace_bytes_per_token(self, tp: int = 1) -> int:
+        """What the experts' kernel keeps from step to step: two copies of each token for each of
+        its experts, as wide as the product before and after the activation, or as the model.
+
+        Since vLLM 0.24 for all tokens of a step at once (`fused_moe/experts/triton_moe.py`).
+        """
+        if self.experts is None:
+            return 0
+        inside = self.experts.intermediate // tp
+        wide = max(inside, self.hidden) + max(2 * inside, self.hidden)
+        return BYTES * self.experts.active * wide
+
+    def expanded_bytes_per_token(self, tp: int = 1) -> int:
+        """Of context that a prompt's chunk looks back on: a latent becomes keys and values."""
+        a = self.attention
+        if a.latent is None:
+            return 0
+        return BYTES * a.heads * (a.latent.nope_dim + a.latent.v_dim) // tp
+
+    def latent_bytes_per_token(self, tp: int = 1) -> int:
+        """Of a step's own tokens, while context is expanded: queries, latents and the output."""
+        a = self.attention
+        if a.latent is None:
+            return 0
+        latent = a.latent.kv_rank + a.latent.rope_dim
+        heads = a.heads * (a.latent.nope_dim + a.latent.rope_dim + a.latent.v_dim) // tp
+        return BYTES * (heads + 2 * latent + 2 * self.hidden)
+
+    def _mlp_width(self, tp: int) -> int:
+        return (3 if self.gated else 2) * self.intermediate // tp
+
+    def _attention_width(self, tp: int) -> int:
+        a = self.attention
+        if a.latent:
+            key = a.latent.nope_dim + a.latent.rope_dim
+            return a.heads * (2 * key + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
+        q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
+        every = q + 2 * k
+        return 3 * every + k if a.normed else every + 2 * q + k
+
+    def _shared_width(self, tp: int) -> int:
+        return 3 * self.experts.shared_intermediate // tp if self.experts else 0

@@ -1,0 +1,1 @@
+"""What prompts share, by the rule of vLLM's prefix cache."""

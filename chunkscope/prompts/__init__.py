@@ -1,0 +1,1 @@
+"""Record -> prompt: which part of a record is sent, and how."""

@@ -1,0 +1,363 @@
+"""Conversations: what a chat server makes of a row before its chat template is rendered.
+
+Rows come as OpenAI messages, ShareGPT turns or request bodies. They are brought into one form the
+way vLLM's OpenAI server does it: only the keys it passes on are kept, content is text or a list of
+parts, tool-call arguments are objects. Whether parts are joined to a string depends on the chat
+template, so that is left to `string_content` and `part_content`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chunkscope.prompts.fields import UnusableError, describe, escape, shorten
+from chunkscope.prompts.function_docs import as_tool
+from chunkscope.prompts.server_rules import NEWEST, ServerRules
+
+Message = dict[str, Any]
+
+# ShareGPT's names; the right-hand names are what chat templates know.
+_ROLES = {
+    "human": "user",
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"),
+    **dict.fromkeys(("function_response", "observation"), "tool"),
+}
+_KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", "function", "ipython"}
+_PLAIN_ROLES = _KNOWN_ROLES - {"developer"}  # whose messages also have tools
+_TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
+_MEDIA_PARTS = {
+    **dict.fromkeys(("image_url", "input_image", "image", "image_pil", "image_embeds"), "image"),
+    **dict.fromkeys(("input_audio", "audio_url", "audio_embeds", "audio"), "audio"),
+    **dict.fromkeys(("video_url", "video"), "video"),
+}
+
+# Where a message has its text; OpenAI's name first.
+_CONTENTS = ("content", "value", "text")
+# Under these names rows have their tools; the function-calling leaderboard says `function`.
+TOOL_FIELDS = ("tools", "functions", "function")
+# Row-level fields that change what is rendered.
+ROW_FIELDS = (
+    *TOOL_FIELDS,
+    "chat_template_kwargs",
+    "documents",
+    "add_generation_prompt",
+    "continue_final_message",
+    "reasoning_effort",
+)
+_SAYS_MORE = frozenset(ROW_FIELDS)
+_CHAT_KEYS = (*_CONTENTS, "tool_calls")
+_PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
+_FUNCTION_KEYS = ("name", "description", "parameters")
+_REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "tools"}
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What a chat template is given. `media` counts image, audio and video parts, whose tokens
+    only the model's processor could count."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None = None
+    template_kwargs: dict[str, Any] = field(default_factory=dict)
+    media: int = 0
+
+
+def looks_like_messages(value: Any) -> bool:
+    """Whether a value is a list of {role, content} or {from, value}."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(message, dict)
+            and (("role" in message and len(message) > 1) or {"from", "value"} <= message.keys())
+            for message in value[:3]
+        )
+    )
+
+
+def messages_of(value: Any) -> Any:
+    """Messages as they are, or as a table holds them: as JSON text."""
+    if not isinstance(value, str) or not value.lstrip().startswith("[{"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def begins_a_chat(value: Any) -> bool:
+    """Whether it looks like messages whose roles are those of a chat, wherever it was found."""
+    return looks_like_messages(value) and all(
+        _ROLES.get(role, role) in _KNOWN_ROLES and any(name in message for name in _CHAT_KEYS)
+        for message in value[:3]
+        if isinstance(role := message.get("role", message.get("from")), str)
+    )
+
+
+def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST) -> Conversation:
+    """Normalise one row. Raises UnusableError where a server would refuse the request.
+
+    >>> conversation([{"from": "human", "value": "hi"}], {}).messages
+    [{'role': 'user', 'content': 'hi'}]
+    """
+    if not isinstance(value, list):
+        raise UnusableError(f"messages are {describe(value)}, not a list")
+    if not value:
+        raise UnusableError("messages are an empty list")
+    messages = [
+        _plain(message) or _message(message, number, rules)
+        for number, message in enumerate(value, start=1)
+    ]
+    says_more = not _SAYS_MORE.isdisjoint(row)
+    return Conversation(
+        messages=messages,
+        tools=_tools(row, rules) if says_more else None,
+        template_kwargs=_template_kwargs(row) if says_more else {},
+        media=sum(_media(m["content"]) for m in messages if type(m["content"]) is not str),
+    )
+
+
+def _plain(message: Any) -> Message | None:
+    """A message that is a role and a text, as most are: `_message` without its questions."""
+    if type(message) is not dict or len(message) != 2:
+        return None
+    role, content = message.get("role"), message.get("content")
+    if type(role) is not str or role not in _PLAIN_ROLES or type(content) is not str:
+        return None
+    return {"role": role, "content": content}
+
+
+def _message(message: Any, number: int, rules: ServerRules) -> Message:
+    if not isinstance(message, dict):
+        raise UnusableError(f"message {number} is {describe(message)}, not an object")
+    share_gpt = "role" not in message and "from" in message
+    role = _role(message["from"] if share_gpt else message.get("role"), number, share_gpt=share_gpt)
+    held = next((name for name in _CONTENTS if name in message), "content")
+    content = _content(message.get("value" if share_gpt else held), number)
+    # vLLM hands all text of a tool's result over as one string, whatever the template.
+    if role == "tool" and isinstance(content, list) and not _media(content):
+        content = _joined(content)
+    result: Message = {"role": role, "content": content}
+    if role == "assistant":
+        result = _assistant(result, message, number, rules)
+    elif role == "tool" and message.get("tool_call_id") is not None:
+        result["tool_call_id"] = message["tool_call_id"]
+    elif role == "developer":
+        result["tools"] = message.get("tools")
+    if isinstance(message.get("name"), str):
+        result["name"] = message["name"]
+    return result
+
+
+def _role(role: Any, number: int, *, share_gpt: bool) -> str:
+    if not isinstance(role, str):
+        what = "has no role" if role is None else f"has {describe(role)} as its role"
+        raise UnusableError(f"message {number} {what}")
+    if share_gpt and role == "function":
+        return "tool"
+    known = _ROLES.get(role, role)
+    if known not in _KNOWN_ROLES:
+        raise UnusableError(f'message {number} has an unknown role "{escape(role[:40])}"')
+    return known
+
+
+def _content(content: Any, number: int) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return []
+    if isinstance(content, list):
+        parts = (_part(part, number) for part in content)
+        return [part for part in parts if part is not None]
+    raise UnusableError(f"the content of message {number} is {describe(content)}, not text")
+
+
+def _part(part: Any, number: int) -> dict[str, Any] | None:
+    """One content part as {"type": "text", ...} or {"type": "image"}; None when it is empty."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        raise UnusableError(f"a content part of message {number} is {describe(part)}")
+    kind = part.get("type") or next((key for key in _MEDIA_PARTS if key in part), None)
+    if not isinstance(kind, str):
+        raise UnusableError(f"a content part of message {number} has no type")
+    if kind in _MEDIA_PARTS:
+        return {"type": _MEDIA_PARTS[kind]}
+    if kind not in _TEXT_PARTS:
+        raise UnusableError(
+            f'message {number} has a content part of unknown type "{escape(kind[:40])}"'
+        )
+    text = part.get(kind if kind in ("refusal", "thinking") else "text")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise UnusableError(f"the text of a part of message {number} is {describe(text)}")
+    return {"type": "text", "text": text}
+
+
+def _assistant(result: Message, message: Message, number: int, rules: ServerRules) -> Message:
+    calls = message.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        result["tool_calls"] = [_tool_call(call, number, rules) for call in calls]
+    elif calls:
+        raise UnusableError(f"the tool calls of message {number} are {describe(calls)}")
+    reasoning = message.get("reasoning") or message.get("reasoning_content")
+    if isinstance(reasoning, str):
+        # The names templates read: transformers adds the first, vLLM the others.
+        others = dict.fromkeys(("reasoning", "reasoning_content"), reasoning)
+        return {"thinking": reasoning, **result, **others}
+    return result
+
+
+def _tool_call(call: Any, number: int, rules: ServerRules) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        raise UnusableError(f"a tool call of message {number} has no function")
+    arguments = _arguments(function.get("arguments"), number, rules)
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _arguments(arguments: Any, number: int, rules: ServerRules) -> Any:
+    """Templates want an object: vLLM reads text as JSON, and takes nothing for an empty object."""
+    if not arguments:
+        return {}
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            if rules.mends_broken_arguments:
+                return {}
+            raise UnusableError(
+                f"the arguments of a tool call of message {number} are not valid JSON: vLLM before "
+                "0.29 refuses the request (--vllm-version 0.29 counts them as {})"
+            ) from None
+    if arguments is None and rules.null_arguments_are_empty:
+        return {}
+    if rules.only_object_arguments and not isinstance(arguments, dict):
+        return {}
+    return arguments
+
+
+def _tools(row: Mapping[str, Any], rules: ServerRules) -> list[dict[str, Any]] | None:
+    """The first of a row's fields that holds some."""
+    for name in TOOL_FIELDS:
+        if (value := row.get(name)) is None or (name == "function" and not _are_functions(value)):
+            continue
+        if tools := _list([value] if isinstance(value, dict) and name != "tools" else value, name):
+            made = {"functions": lambda tool: {"function": tool}, "function": as_tool}.get(name)
+            return [_tool(made(tool) if made else tool, rules) for tool in tools]
+    return None
+
+
+def has_functions(name: str, row: Any) -> bool:
+    """Whether a row has tools in that field, by their shape."""
+    return isinstance(row, dict) and bool(row.get(name)) and _are_functions(row[name])
+
+
+def _are_functions(value: Any) -> bool:
+    """Rows may have a `function` that is something else."""
+    functions = value if isinstance(value, list) else [value]
+    return all(isinstance(one, dict) and ("name" in one or "function" in one) for one in functions)
+
+
+def _parsed(value: Any, name: str) -> Any:
+    """A table holds lists and objects as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError):
+        raise UnusableError(f'field "{name}" is not valid JSON') from None
+
+
+def _list(value: Any, name: str) -> list[Any] | None:
+    value = _parsed(value, name)
+    if value is None or isinstance(value, list):
+        return value
+    raise UnusableError(f'field "{name}" is {describe(value)}, not a list')
+
+
+def _tool(tool: Any, rules: ServerRules) -> dict[str, Any]:
+    """A tool as vLLM's request model writes it: its own keys first, and what else was given."""
+    if not isinstance(tool, dict):
+        raise UnusableError(f"a tool is {describe(tool)}, not an object")
+    function = tool.get("function", tool if "name" in tool else None)
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise UnusableError("a tool has no function name")
+    extra = {} if function is tool else {k: v for k, v in tool.items() if k != "function"}
+    if (kind := extra.pop("type", "function")) != "function":
+        raise UnusableError(f"a tool is of type {shorten(kind)}, not function")
+    named = dict.fromkeys(_FUNCTION_KEYS) | function
+    if function is tool:
+        named.pop("type", None)
+    if rules.knows_defer_loading and named.get("defer_loading") is None:
+        named["defer_loading"] = extra.get("defer_loading")
+    strict = ["strict"] if rules.knows_strict else []
+    deferred = ["defer_loading"] if rules.knows_defer_loading else []
+    return {
+        "type": "function",
+        "function": _written(named, _FUNCTION_KEYS, [*strict, *deferred], rules),
+        **_written(extra, (), deferred, rules),
+    }
+
+
+def _written(
+    given: dict[str, Any], always: Sequence[str], optional: Sequence[str], rules: ServerRules
+) -> dict[str, Any]:
+    """What the server passes on: keys it knows in its own order, then the others as they came."""
+    known = {name: given[name] for name in always}
+    known |= {name: given[name] for name in optional if given.get(name) is not None}
+    left = () if rules.drops_unknown_keys else given.keys() - {*always, *optional}
+    return known | {name: value for name, value in given.items() if name in left}
+
+
+def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
+    kwargs = _parsed(row.get("chat_template_kwargs"), "chat_template_kwargs")
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise UnusableError(f'field "chat_template_kwargs" is {describe(kwargs)}, not an object')
+    refused = _REFUSED_KWARGS & (kwargs or {}).keys()
+    if refused:
+        raise UnusableError(f'"{min(refused)}" is not allowed in chat_template_kwargs')
+    if row.get("continue_final_message"):
+        raise UnusableError("continue_final_message is not supported")
+    passed_on = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
+    return passed_on | (kwargs or {})
+
+
+# --- content, as a template wants it --------------------------------------------------------------
+
+
+def _media(content: str | list[dict[str, Any]]) -> int:
+    return sum(part["type"] != "text" for part in content) if isinstance(content, list) else 0
+
+
+def _joined(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def string_content(messages: list[Message]) -> list[Message]:
+    """For templates that treat content as a string: the parts' texts, a line break between."""
+    if all(isinstance(message["content"], str) for message in messages):
+        return messages
+    return [{**message, "content": _joined(message["content"])} for message in messages]
+
+
+def part_content(messages: list[Message]) -> list[Message]:
+    """For templates that loop over content: parts, also where the row had a plain string.
+
+    A tool's result stays a string, as vLLM leaves it.
+    """
+    return [
+        message
+        if message["role"] == "tool" or isinstance(message["content"], list)
+        else {**message, "content": [{"type": "text", "text": message["content"]}]}
+        for message in messages
+    ]
+
+
+def plain_text(messages: list[Message]) -> str:
+    """The conversation without any template: what was said, a line break between."""
+    return "\n".join(filter(None, (_joined(message["content"]) for message in messages)))

@@ -1,0 +1,32 @@
+"""The words: a note's code and numbers become one sentence here, and nowhere else.
+
+Each module below has SENTENCES: a code's template for `str.format`, or a function of its values
+where a plural or a list needs one.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+
+from chunkscope.artefacts.note import Note
+
+Template = str | Callable[..., str]
+MODULES = ("data", "plan", "measured", "doctor", "gate")
+
+
+def sentence(note: Note) -> str:
+    """What people read; a code without words is a bug that the tests find."""
+    template = _sentences()[note.code]
+    return template.format(**note.values) if isinstance(template, str) else template(**note.values)
+
+
+@cache
+def _sentences() -> dict[str, Template]:
+    sentences: dict[str, Template] = {}
+    for name in MODULES:
+        module: dict[str, Template] = import_module(f"chunkscope.report.words.{name}").SENTENCES
+        repeated = sentences.keys() & module.keys()
+        if repeated:
+            raise AssertionError(f"two sentences for {', '.join(sorted(repeated))}")
+        sentences |= module
+    return sentences

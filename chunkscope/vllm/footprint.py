@@ -1,0 +1,174 @@
+"""A model on a GPU without any data: where every GiB goes, and how many requests fit."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.words import one_of
+from chunkscope.errors import UsageError
+from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
+from chunkscope.hardware.memory import Memory
+from chunkscope.hardware.model_kind import kind_of, unlike_measured
+from chunkscope.hardware.parallel import Parallel
+from chunkscope.models import ModelShape, find_model
+from chunkscope.vllm.choices import Entry, KvCacheType, Task
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.settings import Settings
+
+LENGTHS = (1_024, 4_096, 16_384, 65_536)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Footprint:
+    """`settings` are complete: what was asked for, else what vLLM takes by itself.
+
+    >>> memory("qwen3-8b", "h100", vllm_version="0.24")
+    <Footprint of Qwen/Qwen3-8B on NVIDIA H100 80GB HBM3: ... tokens of KV cache>
+    """
+
+    shape: ModelShape
+    gpu: Gpu
+    deployment: Deployment
+    settings: Settings
+    memory: Memory
+    context: int
+
+    def __repr__(self) -> str:
+        tokens = f"{self.memory.kv_cache_tokens:,} tokens of KV cache"
+        fate = tokens if not self.refusals else "vLLM would not start"
+        return f"<Footprint of {self.shape.load_name} on {self.gpu.title}: {fate}>"
+
+    @property
+    def tp(self) -> int:
+        return self.settings.tensor_parallel_size or 1
+
+    def requests_of(self, tokens: int) -> int:
+        """How many requests of that many tokens, answer included, the KV cache holds at once."""
+        return self.deployment.requests_of(tokens, self.memory, self.settings)
+
+    @property
+    def requests(self) -> dict[int, int]:
+        """By tokens per request, up to the longest that vLLM lets in."""
+        lengths = (*(length for length in LENGTHS if length < self.context), self.context)
+        return {length: self.requests_of(length) for length in lengths}
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why vLLM would not start with this, or die of its first prompts; empty when it runs."""
+        memory, context = self.memory, self.context
+        found = list(self.deployment.refusals(self.settings))
+        if memory.kv_cache_tokens == 0:
+            short = -memory.kv_cache_gib
+            found.append(f"the model does not fit: {max(short, 0.01):,.2f} GiB are missing per GPU")
+        elif memory.kv_cache_tokens < context:
+            found.append(
+                f"one request of {context:,} tokens (max_model_len) needs more than the "
+                f"{memory.kv_cache_tokens:,} tokens of the KV cache; that many would fit"
+            )
+        if not memory.survives_logprobs:
+            found.append(
+                f"prompt_logprobs take {memory.unprofiled_gib:,.2f} GiB that vLLM does not set "
+                f"aside, and {max(0.0, memory.headroom_gib):,.2f} GiB are free"
+            )
+        return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        note = self.deployment.release.note
+        unlike = unlike_measured(self.shape)
+        said = [text for text in (note, unlike) if text]
+        several = self.deployment.unmeasured(self.settings)
+        return (*said, *doubts(self.gpu), *several, *self.shape.notes)
+
+    def to_json(self) -> dict[str, Any]:
+        memory = self.memory
+        return {
+            "model": self.shape.load_name,
+            "kind": kind_of(self.shape),
+            "gpu": self.gpu.title,
+            "vllm": self.deployment.release.text,
+            "entry": self.deployment.entry,
+            "label": "predicted",
+            "logprobs_gib": None,  # unless there is such a line
+            **{f"{line.name}_gib": line.gib for line in memory.lines},
+            "kv_cache_gib": memory.kv_cache_gib,
+            "kv_cache_tokens": memory.kv_cache_tokens,
+            "allowed_gib": memory.requested_gib,
+            "total_gib": memory.total_gib,
+            "settings": self.settings.given(),
+            "requests": [{"tokens": n, "fit": fit} for n, fit in self.requests.items()],
+            "starts": not self.refusals,
+            "refusals": list(self.refusals),
+            "lines": plain(memory.lines),
+            "notes": list(self.notes),
+        }
+
+
+def memory(
+    model: str | os.PathLike[str] | ModelShape,
+    gpu: str | Gpu | None = None,
+    *,
+    gpu_memory: str | None = None,
+    tp: int = 1,
+    dp: int = 1,
+    ep: bool = False,
+    vllm_version: str | None = None,
+    entry: Entry | str = Entry.SERVE,
+    task: Task | str = Task.GENERATE,
+    max_model_len: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    max_num_seqs: int | None = None,
+    long_prefill_token_threshold: int | None = None,
+    gpu_memory_utilization: float | None = None,
+    kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
+) -> Footprint:
+    """What a model takes of a GPU under these engine arguments; the others are left to vLLM.
+
+    Without a GPU it is that of this machine.
+
+    >>> memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24").memory.kv_cache_tokens > 0
+    True
+    """
+    entry, task = one_of(Entry, entry, "entry"), one_of(Task, task, "task")
+    shape = model if isinstance(model, ModelShape) else find_model(model)
+    shape.check_parallel(tp)
+    Parallel(tensor=tp, data=dp, by_expert=ep).check(shape)
+    if not isinstance(gpu, Gpu):
+        gpu = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)
+    deployment = Deployment(
+        release=release(vllm_version),
+        entry=entry,
+        shape=shape,
+        gpu=gpu,
+        logprobs=task is Task.LOGLIKELIHOOD,
+    )
+    settings = deployment.effective(
+        Settings(
+            max_model_len=max_model_len,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_seqs=max_num_seqs,
+            long_prefill_token_threshold=long_prefill_token_threshold,
+            gpu_memory_utilization=gpu_memory_utilization,
+            tensor_parallel_size=tp,
+            data_parallel_size=dp,
+            enable_expert_parallel=ep,
+            kv_cache_dtype=one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype").value,
+        )
+    )
+    if settings.max_model_len is None:
+        raise UsageError(
+            f"the configuration of {shape.name} does not say how long its context is",
+            hint="set max_model_len",
+        )
+    bill = deployment.memory(settings, longest=settings.max_model_len)
+    assert gpu is not None and bill is not None  # noqa: PT018, S101  (both were asked for)
+    return Footprint(
+        shape=shape,
+        gpu=gpu,
+        deployment=deployment,
+        settings=settings,
+        memory=bill,
+        context=settings.max_model_len,
+    )

@@ -1,0 +1,143 @@
+"""One setting of the engine, under vLLM's own names. What is None is left to vLLM.
+
+Nobody else holds a setting in another form; `deployment.py` says what vLLM takes by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from chunkscope.errors import UsageError
+from chunkscope.hardware.kv_groups import KvGroup
+from chunkscope.hardware.parallel import Parallel
+from chunkscope.models.shape import BLOCK_TOKENS, BYTES
+
+Value = int | float | bool | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    max_model_len: int | None = None
+    max_num_batched_tokens: int | None = None
+    long_prefill_token_threshold: int | None = None
+    max_num_seqs: int | None = None
+    enable_chunked_prefill: bool | None = None
+    enable_prefix_caching: bool | None = None
+    gpu_memory_utilization: float | None = None
+    tensor_parallel_size: int | None = None
+    long_prefill_token_threshold_adaptive: bool | None = None
+    max_num_active_seqs: int | None = None
+    data_parallel_size: int | None = None
+    enable_expert_parallel: bool | None = None
+    kv_cache_dtype: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Settings":
+        """Those of the arguments that are settings; others are not looked at.
+
+        >>> Settings.of({"max_num_seqs": 8, "dtype": "auto"}).given()
+        {'max_num_seqs': 8}
+        """
+        return cls(**{name: given[name] for name in NAMES if given.get(name) is not None})
+
+    def given(self) -> dict[str, Value]:
+        """What is set, by name."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def over(self, other: "Settings") -> "Settings":
+        """These, and the other's where nothing is said here.
+
+        >>> Settings(max_num_seqs=8).over(Settings(max_num_seqs=2, max_model_len=64)).given()
+        {'max_model_len': 64, 'max_num_seqs': 8}
+        """
+        return Settings.of({**other.given(), **self.given()})
+
+    @property
+    def parallel(self) -> Parallel:
+        return Parallel(
+            tensor=self.tensor_parallel_size or 1,
+            data=self.data_parallel_size or 1,
+            by_expert=bool(self.enable_expert_parallel),
+        )
+
+    @property
+    def kv_element_bytes(self) -> int:
+        return 1 if (self.kv_cache_dtype or "").startswith("fp8") else BYTES
+
+    def at_budget(self, budget: int) -> "Settings":
+        """Another budget, and no more requests than it has tokens.
+
+        >>> Settings(max_num_seqs=64, max_num_active_seqs=48).at_budget(32).given()
+        {'max_num_batched_tokens': 32, 'max_num_seqs': 32}
+        """
+        seqs = min(self.max_num_seqs or budget, budget)
+        active = min(self.max_num_active_seqs or seqs, seqs)
+        return replace(
+            self,
+            max_num_batched_tokens=budget,
+            max_num_seqs=seqs,
+            max_num_active_seqs=active if active < seqs else None,
+        )
+
+
+NAMES = tuple(field.name for field in fields(Settings))
+# Where one of these is not set, vLLM's own is to do without: nobody needs to hear of it.
+SINCE_0_31 = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
+UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel", "kv_cache_dtype")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineArgs(Settings):
+    """Settings as a scheduler obeys them: nothing that it asks for is left open.
+
+    `kv_cache_tokens` is what vLLM logs: its null block, never used, included. Where the layers of a
+    model are in groups that keep different parts of a request, `kv_cache_blocks` holds them all.
+    """
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    kv_cache_tokens: int
+    long_prefill_token_threshold: int = 0
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+    async_scheduling: bool = False
+    watermark: float = 0.0
+    block_size: int = BLOCK_TOKENS
+    kv_cache_blocks: int | None = None
+    kv_groups: tuple[KvGroup, ...] = ()
+
+    @classmethod
+    def of(cls, given: "EngineArgs | Mapping[str, Any]") -> "EngineArgs":
+        """Arguments from a dictionary; UsageError for names that the scheduler does not know."""
+        if isinstance(given, EngineArgs):
+            return given
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise UsageError(
+                f"the simulator knows no argument {unknown[0]!r}",
+                hint=f"known: {', '.join(sorted(known))}",
+            )
+        missing = {"max_num_batched_tokens", "max_num_seqs", "kv_cache_tokens"} - set(given)
+        if missing:
+            raise UsageError(f"the simulator needs {', '.join(sorted(missing))}")
+        return cls(**given)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks that can be used: the first is vLLM's null block."""
+        blocks = self.kv_cache_blocks
+        return (self.kv_cache_tokens // self.block_size if blocks is None else blocks) - 1
+
+    @property
+    def tokens_per_block(self) -> float:
+        """Of the pool: less than `block_size` where a request takes one in each group."""
+        if self.kv_cache_blocks is None:
+            return self.block_size
+        return self.kv_cache_tokens / self.kv_cache_blocks
+
+    @property
+    def most_running(self) -> int:
+        """Requests that are admitted at once: fewer, if asked for, than there are places."""
+        return self.max_num_active_seqs or self.max_num_seqs

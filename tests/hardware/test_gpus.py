@@ -1,0 +1,120 @@
+import stat
+
+import pytest
+
+from chunkscope.errors import MissingError, UsageError
+from chunkscope.hardware import gpus as hardware
+from chunkscope.hardware.gpus import CARDS, GIB, TABLE, UNCHECKED, doubts, find_gpu, parse_memory
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("80GiB", 80 * GIB),
+        ("80gib", 80 * GIB),
+        ("80 G", 80 * GIB),
+        ("80", 80 * GIB),
+        ("24GB", 24 * 10**9),
+        ("24576MiB", 24 * GIB),
+        ("0.5TiB", 512 * GIB),
+    ],
+)
+def test_memory_is_read_with_its_unit(text, size):
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-3GiB", "0GiB", "80 apples", "8,5GiB", "1e3"])
+def test_what_is_no_amount_of_memory_is_refused(text):
+    with pytest.raises(UsageError, match="no amount of GPU memory"):
+        parse_memory(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("h200", "h200"),
+        ("H200", "h200"),
+        ("NVIDIA H200", "h200"),
+        ("RTX 4090", "rtx-4090"),
+        ("4090", "rtx-4090"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("a100-80gb", "a100"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("AMD Instinct MI300X", "mi300x"),
+    ],
+)
+def test_a_gpu_is_found_by_any_of_its_names(name, card):
+    assert find_gpu(name) is TABLE[card]
+
+
+def test_an_unknown_gpu_names_the_nearest_and_another_way():
+    with pytest.raises(UsageError) as error:
+        find_gpu("h20O")
+    assert "h200" in error.value.hint
+    assert "--gpu-memory" in error.value.hint
+
+
+def test_memory_alone_is_a_gpu_of_unknown_speed():
+    gpu = find_gpu(None, memory="80GiB")
+    assert (gpu.memory_gib, gpu.bandwidth_gb_s, gpu.dense_tflops) == (80, None, None)
+
+
+def test_memory_overrides_the_table():
+    assert find_gpu("h200", memory="70GiB").memory_gib == 70
+    assert find_gpu(None) is None
+
+
+def test_every_card_has_its_figures_and_a_source():
+    for card in CARDS:
+        assert card.source
+        assert 10 < card.memory_gib < 300
+        assert 250 < card.bandwidth_gb_s < 10_000
+        assert 50 < card.dense_tflops < 3_000
+    assert len(TABLE) == len(CARDS)
+    assert set(hardware.ALIASES.values()) <= set(TABLE)
+
+
+def fake_smi(folder, monkeypatch, output, code=0):
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nprintf '{output}'\nexit {code}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_the_gpu_of_this_machine_is_taken_from_the_table_when_known(tmp_path, monkeypatch):
+    fake_smi(tmp_path, monkeypatch, "NVIDIA H200, 143771\\nNVIDIA H200, 143771\\n")
+    gpu = find_gpu("local")
+    assert (gpu.name, gpu.memory_gib) == ("h200", TABLE["h200"].memory_gib)
+    assert "nvidia-smi" in gpu.source
+
+
+def test_an_unknown_gpu_of_this_machine_has_memory_and_no_speed(tmp_path, monkeypatch):
+    fake_smi(tmp_path, monkeypatch, "NVIDIA Z9000, 32768\\n")
+    gpu = find_gpu("local")
+    assert (gpu.name, gpu.memory_gib, gpu.dense_tflops) == ("z9000", 32, None)
+
+
+@pytest.mark.parametrize(
+    ("output", "code"), [("", 0), ("", 9), ("NVIDIA H200\\n", 0), ("x, y\\n", 0)]
+)
+def test_no_gpu_here_is_something_missing(tmp_path, monkeypatch, output, code):
+    fake_smi(tmp_path, monkeypatch, output, code)
+    with pytest.raises(MissingError) as error:
+        find_gpu("local")
+    assert "--gpu" in error.value.hint
+
+
+def test_no_nvidia_smi_is_something_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match="no nvidia-smi"):
+        find_gpu("local")
+
+
+def test_a_figure_nobody_compared_is_said_to_be_assumed():
+    assert doubts(TABLE["h200"]) == ()
+    assert len(doubts(TABLE["b300"])) == 2
+    assert "speed" in doubts(find_gpu("b300", memory="260GiB"))[0]
+    assert len(doubts(find_gpu("b300", memory="260GiB"))) == 1
+    assert doubts(find_gpu(None, memory="80GiB")) == ()
+    assert all(set(kinds) <= {"memory", "speed"} for kinds in UNCHECKED.values())

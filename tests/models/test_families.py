@@ -1,0 +1,65 @@
+"""Every known family: its weights are counted as the model that transformers builds has them."""
+
+import json
+
+import pytest
+
+from chunkscope.models import shape_from_config
+from chunkscope.models.families import FAMILIES
+
+# Not built by themselves: part of a model that sees, or another's under a name of its own.
+NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3_vl_text"}
+NOT_BUILT |= {"qwen3_vl_moe_text", "kimi_k2"}
+# What a family's default config leaves open.
+COMPLETED = {
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
+}
+# Not only what their default config describes.
+ALSO = {
+    "bamba": {"attn_layer_indices": [9, 18, 27]},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 8, "num_attention_heads": 64,
+               "hidden_size": 8_192, "ffn_hidden_size": 32_768},
+    "gemma4_text": {"num_kv_shared_layers": 10, "use_double_wide_mlp": True},
+    "granitemoehybrid": {"num_local_experts": 0},
+    "jamba": {"num_experts": 1},
+    "lfm2": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},
+    "nemotron_h": {"layers_block_type": ["mamba", "mlp", "attention", "mlp", "mamba", "moe"]},
+}  # fmt: skip
+
+
+def counted(kind, changes):
+    """(in the model, by us)."""
+    torch = pytest.importorskip("torch")
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(kind, **changes)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    stated = json.loads(config.to_json_string(use_diff=False))
+    shape = shape_from_config(stated, name=kind, source="test")
+    return sum(weight.numel() for weight in model.parameters()), shape.parameters.total
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # GPT-BigCode's own code
+@pytest.mark.parametrize("kind", sorted(FAMILIES.keys() - NOT_BUILT))
+def test_the_weights_are_the_models(kind):
+    """But for a norm or a bias here and there."""
+    built, ours = counted(kind, COMPLETED.get(kind, {}))
+    assert ours == pytest.approx(built, rel=2e-4)
+
+
+@pytest.mark.torch
+def test_the_weights_of_gemma_4_with_experts():
+    experts = {"enable_moe_block": True, "num_experts": 16, "moe_intermediate_size": 704}
+    built, ours = counted("gemma4_text", {**experts, "top_k_experts": 4})
+    assert ours == pytest.approx(built, rel=5e-4)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ALSO)
+def test_the_weights_are_the_models_in_another_form(kind):
+    built, ours = counted(kind, ALSO[kind])
+    assert ours == pytest.approx(built, rel=5e-4)

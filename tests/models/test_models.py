@@ -1,0 +1,359 @@
+import json
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.models import MODELS, find_model, shape_from_config
+
+LLAMA = dict(MODELS["llama-3.1-8b"].config)
+
+
+def shape(config=LLAMA, **changed):
+    return shape_from_config({**config, **changed}, name="test", source="test")
+
+
+def without(*names):
+    return {key: value for key, value in LLAMA.items() if key not in names}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_counted_parameters_are_the_published_ones(name):
+    """Exact for text models; a vision tower is counted roughly, so 0.5 % is allowed there.
+
+    Where the totals come from, and which of them were found quoted elsewhere: see the table.
+    """
+    model, published = find_model(name), MODELS[name].published
+    if model.parameters.vision:
+        assert model.parameters.total == pytest.approx(published, rel=0.005)
+    else:
+        assert model.parameters.total == published
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [("qwen3-30b-a3b", 3.3), ("mixtral-8x7b", 12.9), ("deepseek-v3", 37.0), ("gpt-oss-120b", 5.1)],
+)
+def test_one_token_meets_only_its_experts(name, billions):
+    """Published as "active parameters"; the embedding look-up, which they count, is no product."""
+    model = find_model(name)
+    embedding = model.parameters.embedding if not model.tied else 0
+    active = (model.active_parameters + embedding) / 1e9
+    assert active == pytest.approx(billions, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "size"),
+    [
+        pytest.param("llama-3.1-8b", 1, 2 * 32 * 8 * 128 * 2, id="grouped queries"),
+        pytest.param("llama-3.1-8b", 4, 2 * 32 * 2 * 128 * 2, id="split over 4 GPUs"),
+        pytest.param("gemma-3-1b", 1, 2 * 26 * 1 * 256 * 2, id="one KV head"),
+        pytest.param("gemma-3-1b", 4, 2 * 26 * 1 * 256 * 2, id="one KV head is copied, not split"),
+        pytest.param("llama-2-7b", 1, 2 * 32 * 32 * 128 * 2, id="a KV head per head"),
+        pytest.param("deepseek-v3", 1, (512 + 64) * 61 * 2, id="latent attention"),
+        pytest.param("deepseek-v3", 8, (512 + 64) * 61 * 2, id="latent attention is not split"),
+    ],
+)
+def test_kv_bytes_per_token(name, tp, size):
+    assert find_model(name).kv_bytes_per_token(tp) == size
+
+
+def test_a_sliding_window_bounds_what_a_long_request_holds():
+    model = find_model("gemma-3-27b")
+    a = model.attention
+    assert (a.sliding_layers, a.sliding_window) == (52, 1024)
+    assert any("1,024" in note for note in model.notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "sliding"),
+    [
+        ({"sliding_window": 4096}, 32),
+        ({"sliding_window": 4096, "use_sliding_window": False}, 0),
+        ({"sliding_window": 262_144}, 0),
+        ({"sliding_window": None}, 0),
+        ({"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 16}, 16),
+    ],
+)
+def test_a_sliding_window_counts_only_where_it_is_used(config, sliding):
+    assert shape(**config).attention.sliding_layers == sliding
+
+
+def test_activations_of_a_gated_mlp_are_three_wide_and_three_hidden_tensors():
+    model = find_model("llama-3.1-8b")
+    assert model.activation_bytes_per_token() == 2 * (3 * 14_336 + 3 * 4_096)
+    assert model.activation_bytes_per_token(tp=4) == 2 * (3 * 14_336 // 4 + 3 * 4_096)
+
+
+def test_tied_embeddings_are_stored_once():
+    assert shape(tie_word_embeddings=True).parameters.head == 0
+    assert shape().parameters.head == shape().parameters.embedding
+
+
+@pytest.mark.parametrize(
+    ("stated", "bytes_per_weight"),
+    [
+        ({"quant_method": "fp8"}, 1.0),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 1 + 4 / 128**2),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, 0.5 + 20 / 128 / 8),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 1.0),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 32}, 0.5 + 20 / 32 / 8),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 0.5 + 4 / 64),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 1.0),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 0.5 + 1 / 16),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 128}}},
+            },
+            0.5 + 20 / 128 / 8,
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"g": {"weights": {"num_bits": 8, "type": "float"}}},
+            },
+            1.0,
+        ),
+    ],
+)
+def test_quantized_weights_take_what_their_config_says(stated, bytes_per_weight):
+    model = shape(quantization_config=stated)
+    p = model.parameters
+    plain = 2 * (p.embedding + p.head + p.other)
+    assert model.weight_bytes == pytest.approx(plain + (p.attention + p.mlp) * bytes_per_weight)
+
+
+def test_mxfp4_packs_the_experts_only():
+    model = find_model("gpt-oss-20b")
+    p = model.parameters
+    assert model.weight_bytes == round(2 * (p.total - p.experts) + p.experts * 4.25 / 8)
+
+
+def test_an_unknown_quantization_is_taken_as_16_bit_and_said_so():
+    model = shape(quantization_config={"quant_method": "vodoo"})
+    assert model.weight_bytes == shape().weight_bytes
+    assert any("vodoo" in note for note in model.notes)
+
+
+def test_a_multimodal_config_keeps_its_language_model_one_level_down():
+    text = {**LLAMA, "model_type": "llama"}
+    config = {
+        "architectures": ["SomeVisionModel"],
+        "model_type": "some_vl",
+        "text_config": text,
+        "vision_config": {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096},
+        "quantization_config": {"quant_method": "fp8"},
+    }
+    model = shape_from_config(config, name="vl", source="test")
+    assert model.parameters.text == 8_030_261_248
+    assert model.parameters.vision == 24 * (4 * 1024**2 + 2 * 1024 * 4096)
+    assert model.quantization.method == "fp8"
+    assert any("vision" in note for note in model.notes)
+
+
+def test_a_gemma_3_config_that_leaves_its_heads_out_is_completed():
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240}
+    text |= {"num_hidden_layers": 34, "sliding_window": 1024}
+    model = shape_from_config(
+        {"model_type": "gemma3", "text_config": text}, name="gemma", source="test"
+    )
+    assert model.attention == find_model("gemma-3-4b").attention
+    assert model.limit == 131_072
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("brand_new", "model_type 'brand_new' is not known"), (None, "no model_type is stated")],
+)
+def test_a_family_that_nobody_compared_is_said_to_be_guessed(kind, named):
+    assert not shape().notes
+    (note,) = shape(model_type=kind).notes
+    assert note.startswith(named)
+    assert note.endswith("weights and KV cache follow from its fields alone, and may be off")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hybrid_override_pattern": "M*" * 15},
+        {"hybrid_override_pattern": "M?" * 16},
+        {"layers_block_type": ["mlp", "what"] * 16},
+    ],
+)
+def test_layers_that_are_not_all_described_are_an_input_error(changed):
+    with pytest.raises(InputError, match="describes 32 layers, and not each of them"):
+        shape(**changed)
+
+
+@pytest.mark.parametrize(
+    ("layers", "stateful"),
+    [
+        ({"layer_types": ["linear_attention"] * 24 + ["full_attention"] * 8}, 24),
+        ({"layers_block_type": ["mamba"] * 30 + ["attention"] * 2}, 30),
+        ({"hybrid_override_pattern": "M-" * 14 + "M*M*"}, 30),
+        ({"full_attention_interval": 4}, 24),
+        ({"attn_layer_indices": [9, 18]}, 30),
+        ({}, 0),
+    ],
+)
+def test_layers_with_a_state_hold_no_kv_cache(layers, stateful):
+    model = shape(**layers)
+    assert model.attention.stateful_layers == stateful
+    assert model.hybrid == (stateful > 0)
+    assert model.kv_bytes_per_token() == (32 - stateful) * 4096
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [
+        ({}, 131_072),
+        ({"rope_scaling": None}, 131_072),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 2}}, 8192),
+        (
+            {
+                "max_position_embeddings": 163_840,
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 40,
+                    "original_max_position_embeddings": 4096,
+                },
+            },
+            163_840,
+        ),
+    ],
+)
+def test_the_limit_is_derived_as_vllm_does(config, limit):
+    assert shape(**config).limit == limit
+
+
+def test_a_model_that_states_no_limit_has_none():
+    assert shape(without("max_position_embeddings")).limit is None
+
+
+@pytest.mark.parametrize(
+    "field", ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"]
+)
+def test_a_config_without_a_needed_field_names_it(field):
+    with pytest.raises(InputError, match=field):
+        shape(without(field))
+
+
+@pytest.mark.parametrize("value", ["many", -1, 2.5, True, [1]])
+def test_a_field_that_is_no_number_is_named(value):
+    with pytest.raises(InputError, match="hidden_size"):
+        shape(hidden_size=value)
+
+
+@pytest.mark.parametrize("tp", [0, 3, 5])
+def test_heads_must_divide_over_the_gpus(tp):
+    with pytest.raises(UsageError):
+        find_model("llama-3.1-8b").check_parallel(tp)
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-3.1-8b", "LLAMA-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"]
+)
+def test_a_built_in_model_is_found_by_name_or_hub_id(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert find_model(name).parameters.total == 8_030_261_248
+
+
+def test_the_tuned_qwen_takes_less_context_than_the_base():
+    assert find_model("Qwen/Qwen2.5-7B").limit == 131_072
+    assert find_model("Qwen/Qwen2.5-7B-Instruct").limit == 32_768
+
+
+def test_a_folder_or_its_config_is_a_model(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert find_model(tmp_path).layers == 32
+    assert find_model(str(tmp_path / "config.json")).hub_id == str(tmp_path)
+
+
+def test_the_hub_cache_is_used_without_a_network(tmp_path, monkeypatch):
+    snapshot = tmp_path / "hub" / "models--acme--rocket-8b" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    model = find_model("acme/rocket-8b")
+    assert (model.layers, model.hub_id) == (32, "acme/rocket-8b")
+    assert "cache" in model.source
+
+
+def test_a_hub_id_that_cannot_be_reached_says_what_to_pass_instead(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingError) as error:
+        find_model("acme/rocket-8b")
+    assert "config.json" in error.value.hint
+
+
+def test_an_unknown_short_name_suggests_near_ones():
+    with pytest.raises(MissingError) as error:
+        find_model("llama-3.1-9b")
+    assert "llama-3.1-8b" in error.value.hint
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '"x"'])
+def test_a_damaged_config_is_an_input_error(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(InputError):
+        find_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./nope", "nope.json"])
+def test_a_path_that_is_not_there_is_an_input_error(name):
+    with pytest.raises(InputError, match="no such model folder"):
+        find_model(name)
+
+
+def test_a_folder_without_a_config_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match=r"no config\.json"):
+        find_model(tmp_path)
+
+
+def test_the_weight_files_count_what_the_layers_cannot(tmp_path):
+    config = {**LLAMA, "layer_types": ["linear_attention"] * 16 + ["full_attention"] * 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    index = {"metadata": {"total_size": 12_345_678_900}, "weight_map": {}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert find_model(tmp_path).weight_bytes == 12_345_678_900
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*LLAMA, "text_config", "num_experts", "layer_types",
+                                        "quantization_config", "kv_lora_rank", "vision_config",
+                                        "sliding_window", "mlp_only_layers"]), junk))  # fmt: skip
+def test_any_config_is_a_shape_or_an_input_error(changed):
+    try:
+        model = shape(**changed)
+    except InputError:
+        return
+    assert model.weight_bytes >= 0
+    assert model.kv_bytes_per_token() >= 0
+
+
+def test_every_entry_says_whether_its_total_was_found_elsewhere():
+    corroborated = {name for name, model in MODELS.items() if model.corroborated}
+    assert len(corroborated) == 24
+    assert {"llama-3.1-8b", "deepseek-v3"} <= corroborated < set(MODELS)
+
+
+def test_a_tuned_model_is_like_its_base_but_for_its_context():
+    base, tuned = MODELS["qwen2.5-7b"], MODELS["qwen2.5-7b-instruct"]
+    assert (base.config["max_position_embeddings"], base.published) == (131072, tuned.published)
+    assert tuned.config == {**base.config, "max_position_embeddings": 32768}

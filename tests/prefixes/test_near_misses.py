@@ -1,0 +1,145 @@
+"""What spoils reuse is found and shown; ordinary prompts raise no alarm."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import chunkscope
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.prefixes.near_misses import NearMisses
+from chunkscope.prefixes.reuse import NearMiss
+from tests.benchmarks import corpora
+from tests.commands.helpers import write_jsonl
+
+chance = random.Random(5)
+WORDS = ["question", "because", "the", "of", "model", "tree", "river", "seven", "under", "stone"]
+
+
+def said(words: int) -> str:
+    return " ".join(f"{chance.choice(WORDS)}{chance.randint(0, 99)}" for _ in range(words))
+
+
+INSTRUCTION = said(150)
+SHOTS = [said(60) for _ in range(8)]
+
+
+def found(texts: list[str]) -> tuple[NearMiss, ...]:
+    """With four characters to a token."""
+    near = NearMisses()
+    for start in range(0, len(texts), 70):
+        near.offer(range(start + 1, start + 71), texts[start : start + 70])
+    chars = sum(map(len, texts))
+    return near.found(tokens=chars // 4, chars=chars)
+
+
+def digits(count: int) -> str:
+    return "".join(chance.choices("0123456789", k=count))
+
+
+SPOILED = {
+    "a time": lambda: f"It is {digits(2)}:{digits(2)}:{digits(2)}. {INSTRUCTION} {said(20)}",
+    "an id": lambda: f"[{digits(chance.randint(3, 9))}] {INSTRUCTION} {said(20)}",
+    "a name of any length": lambda: f"Dear {said(chance.randint(1, 5))}, {INSTRUCTION} {said(20)}",
+    "the question before a long instruction": lambda: f"{said(20)} {INSTRUCTION}",
+    "shots in another order": lambda: "\n\n".join([*chance.sample(SHOTS, 8), said(20)]),
+}
+FINE = {
+    "the instruction first": lambda: f"{INSTRUCTION} {said(20)}",
+    "one of two dates": lambda: f"2026-11-1{chance.randint(1, 2)} {INSTRUCTION} {said(20)}",
+    "a document before its instruction": lambda: f"{said(300)} {INSTRUCTION}",
+    "a short ending that all have": lambda: f"{said(60)} Answer with one letter. Answer:",
+    "nothing in common": lambda: said(chance.randint(1, 300)),
+    "next to nothing": lambda: digits(3),
+}
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_what_spoils_reuse(what):
+    texts = [SPOILED[what]() for _ in range(600)]
+    (near,) = found(texts)
+    assert near.prompts > 500
+    same = sum(map(len, SHOTS)) if "shots" in what else len(INSTRUCTION)
+    assert 0.5 < near.lost_tokens / (600 * same / 4) < 1.05
+    one, other = texts[near.position - 1], texts[near.other_position - 1]
+    assert near.text in one
+    assert near.other_text in other
+    assert near.text[: near.same_before] == near.other_text[: near.same_before]
+    assert near.text[near.same_before] != near.other_text[near.same_before]
+
+
+@pytest.mark.parametrize("what", FINE)
+def test_what_does_not(what):
+    assert found([FINE[what]() for _ in range(600)]) == ()
+
+
+def test_a_few_that_are_alike_are_no_alarm():
+    texts = [said(200) for _ in range(300)]
+    texts[::50] = [SPOILED["an id"]() for _ in texts[::50]]
+    assert found(texts) == ()
+
+
+def test_every_text_is_as_likely_to_be_compared():
+    near = NearMisses()
+    for start in range(0, 100_000, 1_000):
+        near.offer(range(start, start + 1_000), ["x"] * 1_000)
+    positions = sorted(text.position for text in near._kept)
+    assert len({*positions}) == 256
+    assert 15 < sum(position < 10_000 for position in positions) < 40
+    assert 15 < sum(position >= 90_000 for position in positions) < 40
+
+
+def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path):
+    rows = [{"prompt": SPOILED["a time"]()} for _ in range(60)]
+    data = write_jsonl(tmp_path / "a.jsonl", rows)
+    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(use_cache=False)).datasets
+    assert dataset.prefixes is not None
+    (near,) = dataset.prefixes.near_misses
+    assert near.text.startswith("It is ")
+    lines = data.read_text().splitlines()
+    assert json.loads(lines[near.position - 1])["prompt"].startswith(near.text)
+    profile = chunkscope.analyze(data)
+    profile.save(tmp_path / "profile.json")
+    assert chunkscope.Profile.load(tmp_path / "profile.json").datasets == profile.datasets
+
+
+def test_chats_that_the_tokenizer_counts_itself_are_compared_too(tmp_path):
+    rows = [
+        {
+            "messages": [
+                {"role": "system", "content": f"Now: {digits(8)}. {INSTRUCTION}"},
+                {"role": "user", "content": said(20)},
+            ]
+        }
+        for _ in range(60)
+    ]
+    data = write_jsonl(tmp_path / "a.jsonl", rows)
+    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(use_cache=False)).datasets
+    assert dataset.prefixes is not None
+    (near,) = dataset.prefixes.near_misses
+    assert "Now: " in near.text
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["gsm8k", "humaneval", "ifeval", "mt_bench", "mbpp", "arena_hard", "qmsum", "bbh"],
+)
+def test_real_sets_raise_no_alarm(shared: Path, place):
+    options = AnalyzeOptions(use_cache=False, sample=400)
+    for dataset in chunkscope.analyze(shared / "data" / place, options=options).datasets:
+        assert not dataset.prefixes or not dataset.prefixes.near_misses, dataset.path
+
+
+def test_a_real_set_of_the_same_conversations_in_another_order(shared: Path):
+    data = shared / "data" / "longchat" / "topics" / "10_topics.jsonl"
+    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(use_cache=False)).datasets
+    assert dataset.prefixes is not None
+    (near,) = dataset.prefixes.near_misses
+    assert near.text[: near.same_before] == near.other_text[: near.same_before] != ""
+
+
+def test_real_few_shot_prompts_raise_no_alarm_and_a_date_before_them_does(shared: Path):
+    texts = [*corpora._mmlu(shared / "data")][::7]
+    assert found(texts) == ()
+    assert found([f"Request {digits(10)}\n{text}" for text in texts])

@@ -1,0 +1,194 @@
+"""Prefix reuse in the pass of `analyze`: as the ids of the reference have it, whoever counts."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+import chunkscope
+from chunkscope.lengths.counters import CountedBy, counter_for
+from chunkscope.lengths.tally import Tally
+from chunkscope.prefixes.reuse import PrefixReuse
+from chunkscope.prefixes.sharing import depths
+from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.harness.request import SentRequest
+from chunkscope.prompts.selection import Prompts
+from chunkscope.sources.base import Problems
+from chunkscope.tokenizers.tokenizer import Tokenizer
+from tests.commands.helpers import write_jsonl
+from tests.prefixes.test_prefixes import brute_ideal, reuse
+
+WORDS = [
+    "the",
+    "of",
+    "naïve",
+    "Größe",
+    "東京",
+    "x9",
+    "1234",
+    "<s>",
+    "<|im_end|>",
+    "é",
+    "🙂",
+    "def\treturn\n\n",
+]
+
+
+def few_shot_texts(count: int = 400) -> list[str]:
+    """Shots of three subjects, cut anywhere, before questions of any length."""
+    chance = random.Random(3)
+    say = lambda n: " ".join(chance.choice(WORDS) for _ in range(n))  # noqa: E731
+    shots = ["You are given questions. " * 9 + say(n) for n in (90, 300, 700)]
+    return [f"{chance.choice(shots)}\n\nQ: {say(chance.randint(0, 40))}" for _ in range(count)]
+
+
+def options(**changes: object) -> chunkscope.AnalyzeOptions:
+    return replace(chunkscope.AnalyzeOptions(use_cache=False), **changes)
+
+
+def measured(
+    place: Path, rows: list[dict], tokenizer: str | None, **changes: object
+) -> PrefixReuse:
+    data = write_jsonl(place / "data.jsonl", rows)
+    (dataset,) = chunkscope.analyze(data, tokenizer, options=options(**changes)).datasets
+    assert dataset.prefixes is not None
+    assert dataset.prefixes.tokens == dataset.lengths.total
+    assert dataset.shared_prefix_tokens == dataset.prefixes.common_tokens
+    return dataset.prefixes
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [(None, False), (None, True), ("gpt2", False), ("llama3.1", False), ("qwen3", False)],
+)
+def test_texts(name, exact, tmp_path, request):
+    folder = str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    texts = few_shot_texts()
+    right = reuse(Tokenizer(folder).encode(texts, special_tokens=True))
+    found = measured(tmp_path, [{"prompt": text} for text in texts], folder, exact_check=exact)
+    # The tokenizer's own first token has no id in the pass: hashes stand for it being there.
+    assert replace(found, beginnings="") == replace(right, beginnings="")
+    assert len(found.beginnings) == len(right.beginnings)
+    assert found.cached_tokens > found.tokens / 2
+
+
+@pytest.mark.parametrize("name", [None, "qwen3"], ids=["mistral-common", "template"])
+def test_chats(name, tmp_path, request):
+    folder = str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    chats = [
+        [{"role": "system", "content": "Be brief. " * 40}, {"role": "user", "content": text}]
+        for text in few_shot_texts(60)
+    ]
+    tokenizer = Tokenizer(folder)
+    if tokenizer.counts_chats_itself:
+        ids = [tokenizer.encode_chat(Conversation(chat))[0] for chat in chats]
+    else:
+        texts = [tokenizer.chat_text(Conversation(chat)) for chat in chats]
+        ids = tokenizer.encode(texts, special_tokens=False)
+    assert measured(tmp_path, [{"messages": chat} for chat in chats], folder) == reuse(ids)
+
+
+def test_without_prefixes_nothing_is_measured_and_lengths_are_the_same(tmp_path):
+    data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)])
+    (with_them,) = chunkscope.analyze(data).datasets
+    (without,) = chunkscope.analyze(data, options=options(prefixes=False)).datasets
+    assert without.prefixes is None
+    assert without.shared_prefix_tokens is None
+    assert "prefixes" not in without.to_json()
+    assert replace(with_them, prefixes=None, sharing=None) == without
+
+
+def test_traces_bring_no_tokens_to_compare(tmp_path):
+    data = write_jsonl(tmp_path / "a.jsonl", [{"input_length": 5, "output_length": 2}] * 3)
+    (dataset,) = chunkscope.analyze(data).datasets
+    assert dataset.prefixes is None
+
+
+def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
+    data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)])
+    first, again = chunkscope.analyze(data), chunkscope.analyze(data)
+    assert first.datasets == again.datasets
+    first.save(tmp_path / "profile.json")
+    assert chunkscope.Profile.load(tmp_path / "profile.json").datasets == first.datasets
+    (dataset,) = first.datasets
+    assert dataset.sharing is not None
+    assert dataset.prefixes is not None
+    assert len(dataset.sharing.lengths) == dataset.rows
+    assert sum(dataset.sharing.lengths) == dataset.lengths.total
+    assert max(depths(dataset.sharing.stretches)) >= dataset.prefixes.common_block_tokens > 0
+
+
+def test_requests_of_a_log():
+    """Likelihood requests write and do not read; what was cut from the left is compared as sent."""
+    texts = few_shot_texts(60)
+    requests = [
+        SentRequest(prompt=text[:-9], continuation=text[-9:], kind=kind, special_tokens=True)
+        for text, kind in zip(texts, cycle(["likelihood", "generate", "generate"]), strict=False)
+    ]
+    requests[7] = replace(requests[7], most_tokens=50)
+    tokenizer = Tokenizer()
+    ids = tokenizer.encode(texts, special_tokens=True)
+    ids[7] = ids[7][-50:]
+    reads = [request.kind == "generate" for request in requests]
+    tally = counted(tokenizer, requests)
+    found, _ = tally.compared.measured()
+    assert found.cached_tokens == sum(brute_ideal(ids, reads))
+    assert found.cached_tokens + found.unread_tokens == sum(brute_ideal(ids, [True] * 60))
+    assert found.tokens == tally.tokens == sum(map(len, ids))
+
+
+def test_how_often_a_context_is_read():
+    contexts = few_shot_texts(9)
+    choices = [" A", " B", " C", " D"]
+    requests = [
+        SentRequest(prompt=context, continuation=choice, kind="likelihood")
+        for context in contexts
+        for choice in choices
+    ]
+    tokenizer = Tokenizer()
+    tally = counted(tokenizer, requests)
+    lengths = [len(ids) for ids in tokenizer.encode([*contexts], special_tokens=False)]
+    scoring = tally.scoring
+    assert scoring is not None
+    assert (scoring.requests, scoring.contexts, scoring.reads) == (36, 9, 4.0)
+    assert scoring.single_token
+    assert scoring.tokens == tally.tokens
+    assert scoring.repeated_tokens == 3 * (sum(lengths) + 9)
+    longer = [replace(requests[0], continuation=" a whole sentence"), *requests]
+    assert not counted(tokenizer, longer).scoring.single_token
+    assert counted(tokenizer, [SentRequest(prompt="Why?")]).scoring is None
+
+
+def test_a_first_token_that_comes_twice_is_said(tmp_path, shared):
+    llama = str(shared / "tokenizers" / "llama3.1")
+    texts = few_shot_texts(8)
+    rows = [
+        {"prompt": f"<|begin_of_text|>{text}" if n < 5 else text} for n, text in enumerate(texts)
+    ]
+    data = write_jsonl(tmp_path / "a.jsonl", rows)
+    (dataset,) = chunkscope.analyze(data, llama, options=options()).datasets
+    (note,) = [note for note in dataset.notes if "twice" in note]
+    assert note.startswith("5 prompts begin with <|begin_of_text|>")
+    assert dataset.prefixes is not None
+    assert dataset.prefixes.common_tokens == 1
+    (without,) = chunkscope.analyze(data, llama, options=options(special_tokens=False)).datasets
+    assert not any("twice" in note for note in without.notes)
+
+
+def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
+    tally = counted(Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)])
+    assert tally.rows == 2
+    assert tally.compared is None
+
+
+def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> Tally:
+    tally = Tally(0)
+    with ThreadPoolExecutor(2) as pool:
+        by = CountedBy(tokenizer=tokenizer, options=options(), pool=pool)
+        counter = counter_for("requests", by, tally, Problems())
+        counter.add(Prompts([*range(1, len(requests) + 1)], requests, None))
+        counter.finish()
+    return tally

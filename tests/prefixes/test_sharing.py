@@ -1,0 +1,140 @@
+"""What prompts share, prompt for prompt: against comparing every prompt with every other."""
+
+import random
+
+import numpy as np
+import pytest
+
+from chunkscope.artefacts.schema import plain, validated
+from chunkscope.errors import InputError
+from chunkscope.prefixes import stretches
+from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
+from chunkscope.prefixes.stretches import evenly_spread
+from tests.prefixes.test_prefixes import Prompt, collected
+
+
+def sharing(prompts: list[Prompt]) -> Sharing:
+    _, found = collected(prompts).measured()
+    assert found is not None
+    return found
+
+
+def paths(found: Sharing) -> list[list[int]]:
+    """By prompt, the stretches that it begins with."""
+    made = []
+    for end in found.ends:
+        path: list[int] = []
+        while end != NOTHING:
+            path.insert(0, end)
+            end = found.stretches[end].parent
+        made.append(path)
+    return made
+
+
+def random_prompts(seed: int) -> list[Prompt]:
+    """Few distinct blocks, so that prompts part at every place; some are the same, some empty."""
+    chance = random.Random(seed)
+    prompts: list[Prompt] = []
+    for _ in range(40):
+        blocks = [chance.randint(1, 3) for _ in range(chance.randint(0, 6))]
+        rest = [9] * chance.randint(0, 15)
+        prompts.append([token for token in blocks for _ in range(16)] + rest)
+        if chance.random() < 0.2:
+            prompts.append(prompts[-1])
+    return prompts
+
+
+def common_blocks(one: Prompt, other: Prompt) -> int:
+    same = 0
+    for size in range(16, min(len(one), len(other)) + 1, 16):
+        if one[:size] != other[:size]:
+            break
+        same = size
+    return same
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_prompts_share_the_stretches_that_they_have_in_common(seed):
+    prompts = random_prompts(seed)
+    found = sharing(prompts)
+    assert found.lengths == tuple(map(len, prompts))
+    ways, reach = paths(found), depths(found.stretches)
+    for one, mine in zip(ways, prompts, strict=True):
+        for other, theirs in zip(ways, prompts, strict=True):
+            both = [stretch for stretch in one if stretch in other]
+            if mine is not theirs:
+                assert (reach[both[-1]] if both else 0) == common_blocks(mine, theirs)
+    assert sorted({stretch for way in ways for stretch in way}) == [*range(len(found.stretches))]
+
+
+def test_what_only_one_prompt_has_is_no_stretch():
+    assert sharing([[1] * 64, [2] * 64]).stretches == ()
+    assert sharing([[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20]) == Sharing(
+        lengths=(128, 128, 20), ends=(0, 0, NOTHING), stretches=(Stretch(parent=-1, tokens=64),)
+    )
+
+
+def test_too_many_stretches_leave_out_those_that_save_least(monkeypatch):
+    monkeypatch.setattr(stretches, "MOST_STRETCHES", 3)
+    prompts = [
+        [1] * 16 + [subject] * (16 * subject) + [100 + i] * 20
+        for i, subject in enumerate([2, 3, 4, 5] * 3)
+    ]
+    found = sharing(prompts)
+    assert depths(found.stretches) == [16, 16 + 64, 16 + 80]
+    assert found.ends == (0, 0, 1, 2) * 3
+
+
+def test_a_small_branch_stays_while_a_large_one_is_behind_it(monkeypatch):
+    monkeypatch.setattr(stretches, "MOST_STRETCHES", 2)
+    behind = [[7] * 16 + [8] * 160 + [i] * 20 for i in (1, 2)]
+    found = sharing([*behind, [7] * 16 + [9] * 20, *[[5] * 48 + [i] * 20 for i in (1, 2)]])
+    assert depths(found.stretches) == [16, 176]
+    assert found.ends == (1, 1, 0, NOTHING, NOTHING)
+
+
+def test_of_many_prompts_runs_of_neighbours_are_kept(monkeypatch):
+    monkeypatch.setattr(stretches, "MOST_PROMPTS", 100)
+    prompts: list[Prompt] = [[row // 2] * 40 + [row] for row in range(1, 1001)]
+    found = sharing(prompts)
+    assert len(found.lengths) == 100
+    assert sum(end != NOTHING for end in found.ends) > 90
+    places = evenly_spread(1000)
+    assert (places[0], places[-1]) == (0, 999)
+    assert len(np.unique(places)) == 100
+
+
+def test_longest_first_keeps_what_each_shares_and_puts_those_that_begin_alike_together():
+    found = Sharing(
+        lengths=(5, 9, 5, 9, 5),
+        ends=(1, NOTHING, 0, 0, 1),
+        stretches=(Stretch(parent=-1, tokens=2), Stretch(parent=-1, tokens=3)),
+    )
+    ordered = found.longest_first()
+    assert ordered.lengths == (9, 9, 5, 5, 5)
+    assert ordered.ends == (NOTHING, 0, 0, 1, 1)
+
+
+def test_it_is_written_as_four_lines_and_read_back():
+    found = sharing(random_prompts(3))
+    written = plain(found.to_json())
+    assert all(isinstance(line, str) for line in written.values())
+    assert validated(Sharing, Sharing.fields_of(written)) == Sharing.of_json(written) == found
+
+
+@pytest.mark.parametrize(
+    ("lengths", "ends", "parents"),
+    [
+        pytest.param((3, 4), (0,), (-1,), id="a prompt without a stretch"),
+        pytest.param((3,), (1,), (-1,), id="a stretch that is not there"),
+        pytest.param((3,), (0,), (0,), id="a stretch after itself"),
+        pytest.param((3,), (-2,), (-1,), id="less than nothing"),
+    ],
+)
+def test_damaged_ones_are_refused(lengths, ends, parents):
+    with pytest.raises(InputError):
+        Sharing(
+            lengths=lengths,
+            ends=ends,
+            stretches=tuple(Stretch(parent=parent, tokens=1) for parent in parents),
+        )

@@ -1,0 +1,126 @@
+"""`hash_ids`: what the prompts of a trace share, by the blocks that it names."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import chunkscope
+from chunkscope.prefixes.trace_blocks import block_size_of, blocks_of_trace
+from tests.commands.helpers import analyze, write_jsonl
+
+
+def request(tokens: int, *blocks: int, **more: Any) -> dict[str, Any]:
+    return {"timestamp": 0, "input_length": tokens, "output_length": 9, "hash_ids": blocks, **more}
+
+
+def reuse_of(place: Path, *rows: dict[str, Any]) -> Any:
+    (dataset,) = chunkscope.analyze(write_jsonl(place / "t.jsonl", rows)).datasets
+    return dataset.prefixes
+
+
+def test_the_ceiling_of_mooncakes_conversations_is_what_other_tools_say(shared: Path) -> None:
+    trace = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
+    (dataset,) = chunkscope.analyze(trace).datasets
+    reuse = dataset.prefixes
+    assert reuse is not None
+    assert (reuse.prompts, reuse.block_size) == (12_031, 512)
+    assert f"{reuse.hit_rate:.1%} {reuse.last_half_hit_rate:.1%}" == "37.4% 39.8%"
+    assert dataset.sharing is not None
+    assert len(dataset.sharing.lengths) == 12_031
+
+
+def test_the_command_says_it(tmp_path: Path, shared: Path) -> None:
+    trace = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
+    run = analyze(tmp_path, trace)
+    assert "hash_ids stand for 512 tokens each, as the lengths show" in run.err
+    assert run.dataset["prefixes"]["block_size"] == 512
+
+
+@given(
+    size=st.sampled_from([7, 16, 64, 512, 1000]),
+    tokens=st.lists(st.integers(1, 9_000), min_size=1, max_size=20),
+)
+def test_the_block_size_follows_from_the_lengths(size: int, tokens: list[int]) -> None:
+    lengths = np.array(tokens)
+    counts = -(-lengths // size)
+    found = block_size_of(lengths, counts)
+    assert found is not None
+    assert (-(-lengths // found) == counts).all()
+    enough = np.append(lengths, [9_001, 64_000])  # several sizes may fit a few lengths
+    assert size in (7, 1000) or block_size_of(enough, -(-enough // size)) == size
+
+
+def test_prompts_find_what_came_before_and_never_their_last_token(tmp_path: Path) -> None:
+    reuse = reuse_of(
+        tmp_path,
+        request(1_300, 0, 1, 2),
+        request(1_400, 0, 1, 3),  # 1,024 tokens
+        request(1_300, 0, 1, 2),  # the same again: 1,299 in full blocks of 16
+        request(512, 0),  # 511 likewise
+        request(1_000, 4, 1),  # 1 has another past
+    )
+    assert reuse.cached_tokens == 1_024 + 1_296 + 496
+    assert (reuse.common_tokens, reuse.tokens) == (0, 5_512)
+    assert reuse.working_set_tokens == 1_300 + (1_400 - 1_024) + 1_000
+    assert (reuse.last_half_tokens, reuse.last_half_cached_tokens) == (2_812, 1_296 + 496)
+
+
+def test_a_shorter_last_block_is_another_than_a_whole_one_of_its_number(tmp_path: Path) -> None:
+    assert reuse_of(tmp_path, request(600, 0, 1), request(1_024, 0, 1)).cached_tokens == 512
+
+
+def test_what_all_share_is_counted_in_blocks(tmp_path: Path) -> None:
+    rows = [request(1_500, 8, 9, place) for place in range(4)]
+    reuse = reuse_of(tmp_path, *rows)
+    assert (reuse.common_tokens, reuse.common_block_tokens) == (1_024, 1_024)
+    (dataset,) = chunkscope.analyze(tmp_path / "t.jsonl").datasets
+    assert dataset.sharing is not None
+    assert [stretch.tokens for stretch in dataset.sharing.stretches] == [1_024]
+    assert dataset.sharing.ends == (0, 0, 0, 0)
+
+
+@given(st.lists(st.lists(st.integers(-3, 3), max_size=5), min_size=1, max_size=8))
+def test_blocks_are_chained_even_where_their_numbers_are_not(prompts: list[list[int]]) -> None:
+    tokens = np.array([512 * len(ids) for ids in prompts])
+    counts = np.array([len(ids) for ids in prompts])
+    found = blocks_of_trace(tokens, counts, np.array([i for ids in prompts for i in ids], np.int64))
+    if found is None:
+        assert not counts.any()
+        return
+    named = iter(found.blocks.tolist())
+    by_past: dict[tuple[int, ...], int] = {}
+    for ids in prompts:
+        for end in range(1, len(ids) + 1):
+            assert by_past.setdefault(tuple(ids[:end]), number := next(named)) == number
+    assert len({*by_past.values()}) == len(by_past)
+
+
+def test_blocks_that_do_not_fit_the_lengths_are_not_used(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "t.jsonl", [request(100, 0), request(5_000, 0, 1), request(100, 0, 1)])
+    run = analyze(tmp_path, "t.jsonl")
+    assert run.code == 0
+    assert "hash_ids were not used: no block size fits them and input_length" in run.err
+    assert run.dataset["rows"] == 3
+    assert "prefixes" not in run.dataset
+
+
+def test_a_row_may_name_no_blocks_and_a_bad_one_is_named(tmp_path: Path) -> None:
+    rows = [request(900, 0, 1), request(900, 0, 1), request(700)]
+    rows += [{"input_length": 5, "output_length": 1}, {**request(900), "hash_ids": None}]
+    write_jsonl(tmp_path / "t.jsonl", [*rows, {**request(900), "hash_ids": "0, 1"}])
+    run = analyze(tmp_path, "t.jsonl")
+    assert run.code == 3
+    assert 'row 6: field "hash_ids" is no list of numbers' in run.err.replace("line 6", "row 6")
+    assert run.dataset["prefixes"]["cached_tokens"] == 896
+    assert (run.dataset["prefixes"]["prompts"], run.dataset["prefixes"]["block_size"]) == (5, 512)
+
+
+def test_nothing_is_compared_without_prefixes(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "t.jsonl", [request(900, 0, 1)] * 2)
+    run = analyze(tmp_path, "t.jsonl", "--no-prefixes")
+    assert "prefixes" not in run.dataset
+    assert "hash_ids" not in json.dumps(run.dataset["notes"])

@@ -1,0 +1,348 @@
+"""Conversations, brought into the form that vLLM's server renders."""
+
+import json
+from typing import Any
+
+import pytest
+
+from chunkscope.errors import UsageError
+from chunkscope.prompts.chat import (
+    conversation,
+    looks_like_messages,
+    part_content,
+    plain_text,
+    string_content,
+)
+from chunkscope.prompts.fields import UnusableError
+from chunkscope.prompts.server_rules import rules_of
+
+USER = {"role": "user", "content": "hi"}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
+
+
+def messages(*given: Any, **row: Any) -> list[dict[str, Any]]:
+    return conversation(list(given), row).messages
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("human", "user"),
+        ("user", "user"),
+        ("gpt", "assistant"),
+        ("assistant", "assistant"),
+        ("bot", "assistant"),
+        ("model", "assistant"),
+        ("system", "system"),
+        ("tool", "tool"),
+        ("function", "tool"),
+        ("observation", "tool"),
+    ],
+)
+def test_share_gpt_names_become_the_roles_templates_know(name: str, role: str) -> None:
+    assert messages({"from": name, "value": "x"}) == [{"role": role, "content": "x"}]
+
+
+def test_only_what_a_server_passes_on_is_kept() -> None:
+    assert messages(
+        {"role": "user", "content": "hi", "name": "ann", "weight": 1, "tool_calls": None}
+    ) == [{"role": "user", "content": "hi", "name": "ann"}]
+
+
+def test_null_content_is_empty() -> None:
+    given = messages({"role": "assistant", "content": None})
+    assert string_content(given) == [{"role": "assistant", "content": ""}]
+    assert part_content(given) == [{"role": "assistant", "content": []}]
+
+
+def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
+    given = messages({"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE, "b"]}, USER)
+    assert [m["content"] for m in string_content(given)] == ["a\nb", "hi"]
+    assert [m["content"] for m in part_content(given)] == [
+        [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}],
+        [{"type": "text", "text": "hi"}],
+    ]
+
+
+def test_media_are_counted_because_their_tokens_are_not() -> None:
+    audio = {"type": "input_audio", "input_audio": {"data": ""}}
+    row = conversation([{"role": "user", "content": [IMAGE, audio, {"image_url": "x"}]}, USER], {})
+    assert row.media == 3
+
+
+def test_a_tool_result_is_one_string_for_every_template() -> None:
+    result = {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "sunny"}]}
+    expected = [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]
+    assert part_content(messages(result)) == string_content(messages(result)) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parsed"),
+    [
+        ('{"city": "Bern"}', {"city": "Bern"}),
+        ({"city": "Bern"}, {"city": "Bern"}),
+        ("", {}),
+        ("null", {}),
+        ("[1]", {}),
+        (None, {}),
+    ],
+)
+def test_tool_call_arguments_become_objects(arguments: Any, parsed: Any) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    (message,) = messages({"role": "assistant", "tool_calls": [call]})
+    assert message["tool_calls"] == [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": parsed}}
+    ]
+
+
+def test_an_empty_list_of_tool_calls_is_no_tool_call() -> None:
+    assert messages({"role": "assistant", "content": "x", "tool_calls": []}) == [
+        {"role": "assistant", "content": "x"}
+    ]
+
+
+def test_reasoning_is_given_under_every_name_a_template_may_read() -> None:
+    (message,) = messages({"role": "assistant", "content": "x", "reasoning": "why"})
+    assert (message["reasoning_content"], message["thinking"]) == ("why", "why")
+
+
+def tool_calls(arguments: Any, version: str | None) -> Any:
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    chat = conversation([{"role": "assistant", "tool_calls": [call]}], {}, rules_of(version))
+    return chat.messages[0]["tool_calls"][0]["function"]["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "counted"),
+    [
+        ("0.22", "null", None),
+        ("0.23", "null", {}),
+        ("0.28", "[1]", [1]),
+        ("0.29.0", "[1]", {}),
+        ("0.29", "not json", {}),
+        ("0.28", '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_arguments_are_read_as_that_vllm_reads_them(
+    version: str, arguments: Any, counted: Any
+) -> None:
+    assert tool_calls(arguments, version) == counted
+
+
+@pytest.mark.parametrize("version", ["0.16", "0.28.1", None])
+def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(version: str | None) -> None:
+    with pytest.raises(UnusableError, match=r"a tool call of message 1 are not valid JSON.*0\.29"):
+        tool_calls("{'city': 'Bern'}", version)
+
+
+@pytest.mark.parametrize(
+    ("version", "function", "tool"),
+    [
+        ("0.20", ["strict", "x-id", "defer_loading"], ["version"]),
+        ("0.21", ["strict", "x-id"], ["version"]),
+        ("0.24", ["x-id"], ["version"]),
+        ("0.26.1", ["x-id"], ["version"]),
+        ("0.27", [], []),
+        (None, [], []),
+    ],
+)
+def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
+    version: str | None, function: list[str], tool: list[str]
+) -> None:
+    odd = {"strict": None, "x-id": 3, "defer_loading": None}
+    given = [{"type": "function", "function": {"name": "f"} | odd, "version": 2}]
+    (written,) = conversation([USER], {"tools": given}, rules_of(version)).tools or ()
+    assert list(written["function"]) == ["name", "description", "parameters", *function]
+    assert list(written) == ["type", "function", *tool]
+
+
+def test_types_of_other_languages_become_json_schema() -> None:
+    """As the leaderboard itself writes them: its files hold Boolean, "" and no type at all."""
+    kinds = {"a": "Boolean", "b": "", "c": "HashMap", "d": "float", "e": "array"}
+    properties = {name: {"type": kind, "description": "d."} for name, kind in kinds.items()}
+    properties["e"]["items"] = {"type": "tuple"}
+    doc = {"name": "f", "parameters": {"type": "dict", "properties": properties | {"g": {}}}}
+    (tool,) = conversation([USER], {"function": [doc]}).tools or ()
+    made = tool["function"]["parameters"]["properties"]
+    assert [made[name]["type"] for name in "abcdeg"] == [
+        *("string", "string", "object", "number", "array", "string"),
+    ]
+    assert made["d"]["description"] == "d. This is a float type value."
+    assert made["e"]["items"] == {"type": "array"}
+
+
+def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
+    given = [{"function": {"strict": False, "name": "f"}, "defer_loading": True}]
+    (written,) = conversation([USER], {"tools": given}).tools or ()
+    assert list(written["function"])[3:] == ["strict", "defer_loading"]
+    assert written["defer_loading"] is True
+
+
+def test_what_is_no_version_is_said() -> None:
+    with pytest.raises(UsageError, match="no vLLM version"):
+        rules_of("new")
+
+
+FUNCTION = {"parameters": {"type": "object"}, "name": "f", "strict": True}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "f",
+        "description": None,
+        "parameters": {"type": "object"},
+        "strict": True,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"tools": [{"type": "function", "function": FUNCTION}]},
+        {
+            "tools": '[{"function": {"parameters": {"type": "object"}, '
+            '"name": "f", "strict": true}}]'
+        },
+        {"tools": [FUNCTION]},
+        {"tools": [{"type": "function", **FUNCTION}]},
+        {"functions": [FUNCTION]},
+        {"tools": [], "functions": [FUNCTION]},
+        {"function": [FUNCTION]},
+        {"function": FUNCTION},
+    ],
+)
+def test_tools_are_written_as_the_server_writes_them(row: dict[str, Any]) -> None:
+    tools = conversation([USER], row).tools
+    assert tools == [TOOL]
+    assert list(tools[0]["function"]) == ["name", "description", "parameters", "strict"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"tools": None},
+        {"tools": []},
+        {"tools": "", "functions": []},
+        {"function": "def f(): ..."},
+        {"function": ["f"]},
+    ],
+)
+def test_no_tools_is_none(row: dict[str, Any]) -> None:
+    assert conversation([USER], row).tools is None
+
+
+def test_template_arguments_come_from_the_row() -> None:
+    row = {
+        "chat_template_kwargs": '{"enable_thinking": false}',
+        "add_generation_prompt": False,
+        "temperature": 1,
+    }
+    assert conversation([USER], row).template_kwargs == {
+        "enable_thinking": False,
+        "add_generation_prompt": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "row", "reason"),
+    [
+        ("hi", {}, "messages are text, not a list"),
+        ([], {}, "messages are an empty list"),
+        (["hi"], {}, "message 1 is text, not an object"),
+        ([USER, {"content": "x"}], {}, "message 2 has no role"),
+        ([{"role": 3, "content": "x"}], {}, "message 1 has a number as its role"),
+        ([{"role": "wizard\n", "content": "x"}], {}, r'message 1 has an unknown role "wizard\n"'),
+        ([{"role": "user", "content": 3}], {}, "the content of message 1 is a number, not text"),
+        (
+            [{"role": "user", "content": [{"type": "smell"}]}],
+            {},
+            'message 1 has a content part of unknown type "smell"',
+        ),
+        ([{"role": "user", "content": [{}]}], {}, "a content part of message 1 has no type"),
+        ([{"role": "user", "content": [3]}], {}, "a content part of message 1 is a number"),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": 3}]}],
+            {},
+            "the text of a part of message 1 is a number",
+        ),
+        (
+            [{"role": "assistant", "tool_calls": [{}]}],
+            {},
+            "a tool call of message 1 has no function",
+        ),
+        (
+            [{"role": "assistant", "tool_calls": "x"}],
+            {},
+            "the tool calls of message 1 are text",
+        ),
+        ([USER], {"tools": "{"}, 'field "tools" is not valid JSON'),
+        ([USER], {"tools": {"a": 1}}, 'field "tools" is an object, not a list'),
+        ([USER], {"tools": [{}]}, "a tool has no function name"),
+        ([USER], {"tools": [1]}, "a tool is a number, not an object"),
+        (
+            [USER],
+            {"tools": [{"type": "custom", "function": FUNCTION}]},
+            'a tool is of type "custom", not function',
+        ),
+        (
+            [USER],
+            {"chat_template_kwargs": {"chat_template": "x"}},
+            '"chat_template" is not allowed in chat_template_kwargs',
+        ),
+        (
+            [USER],
+            {"chat_template_kwargs": 3},
+            'field "chat_template_kwargs" is a number, not an object',
+        ),
+        ([USER], {"continue_final_message": True}, "continue_final_message is not supported"),
+    ],
+)
+def test_what_a_server_would_refuse_is_a_bad_row(
+    value: Any, row: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UnusableError) as caught:
+        conversation(value, row)
+    assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("value", "fine"),
+    [
+        ([USER], True),
+        ([{"from": "human", "value": "x"}], True),
+        ([{"role": "assistant", "tool_calls": []}], True),
+        ([], False),
+        (["hi"], False),
+        ([{"user": "x", "bot": "y"}], False),
+        ([{"role": "user"}], False),
+        ("hi", False),
+        (None, False),
+    ],
+)
+def test_messages_are_known_by_their_keys(value: Any, fine: bool) -> None:
+    assert looks_like_messages(value) is fine
+
+
+def test_plain_text_is_what_was_said() -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": []}
+    assert plain_text(messages(USER, call, {"role": "user", "content": ["a", "b"]})) == "hi\na\nb"
+
+
+@pytest.mark.vllm
+def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> None:
+    functions = [
+        {"name": "f"},
+        {"parameters": {"type": "object"}, "name": "f", "strict": None, "x-id": 3},
+        {"strict": True, "defer_loading": None, "description": "d", "name": "f"},
+    ]
+    tools = [{"type": "function", "function": function, "version": 2} for function in functions]
+    given = ['{"a": 1}', "null", "[1]", "3", "", None, {"a": 1}, "{'a': 1}"]
+    real = probe("request_probe", {"tools": tools, "arguments": given})
+    made = conversation([USER], {"tools": tools}, rules_of(real["version"])).tools
+    assert json.dumps(made) == json.dumps(real["tools"])
+    for arguments, expected in zip(given, real["arguments"], strict=True):
+        try:
+            assert tool_calls(arguments, real["version"]) == expected
+        except UnusableError:
+            assert expected == "refused"

@@ -1,0 +1,309 @@
+"""Inspect's logs: the requests that were sent, no more and no fewer, whatever the log's form."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chunkscope.prompts.harness import inspect_log
+from chunkscope.sources import zip_entries
+from tests.prompts.inspect_logs import (
+    DEFLATE,
+    HEADER,
+    ZSTD,
+    event,
+    members,
+    sample,
+    write_eval,
+    write_json,
+    zipped,
+)
+from tests.sources.helpers import Read, read
+
+REAL = "data/harness_logs/inspect_ai-0.3.285"
+
+
+def said(log: Read) -> list[list[Any]]:
+    return [[message["content"] for message in row["messages"]] for row in log.records]
+
+
+# --- real logs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"])
+def test_a_real_log_gives_what_was_sent_in_that_order(shared: Path, name: str) -> None:
+    (path,) = (shared / REAL).glob(f"*{name}*")
+    lines = (shared / REAL / "truth.jsonl").read_text().splitlines()
+    truth = [line for line in map(json.loads, lines) if line["log"] == path.name]
+    log = read(path)
+    assert (log.error, log.bad, log.format, log.unit) == (None, [], "inspect", "sample")
+    assert len(log.records) == len(truth) > 0
+    for found, sent in zip(log.records, truth, strict=True):
+        assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
+        assert found["messages"] == list(map(as_sent, sent["messages"]))
+        assert [tool["function"] for tool in found["tools"] or []] == sent["tools"]
+        assert found["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
+        # The mock server that these were sent to counted words.
+        words = [len(message["content"].split()) for message in sent["messages"]]
+        assert found["input_tokens"] == sum(words)
+
+
+def as_sent(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of truth.jsonl in the words of OpenAI's API."""
+    kept = {key: message[key] for key in ("role", "content", "tool_call_id") if key in message}
+    if calls := message.get("tool_calls"):
+        kept["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["function"], "arguments": call["arguments"]},
+            }
+            for call in calls
+        ]
+    return kept
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [0, DEFLATE, ZSTD])
+@pytest.mark.parametrize("header", [True, False], ids=["finished", "died"])
+def test_any_compression_and_a_run_that_died(tmp_path: Path, method: int, header: bool) -> None:
+    samples = [sample(n, event(f"{n}")) for n in (1, 2, "group/3")]
+    log = read(write_eval(tmp_path / "a.eval", *samples, method=method, header=header))
+    assert (log.error, log.bad) == (None, [])
+    assert said(log) == [["1"], ["2"], ["group/3"]]
+    assert log.positions == [1, 2, 3]
+
+
+def test_a_log_is_known_by_what_is_in_it_not_by_its_name(tmp_path: Path) -> None:
+    for name in ("log.zip", "log.bin"):
+        write_eval(tmp_path / name, sample(1, event("hi")), method=DEFLATE)
+        assert read(tmp_path / name).format == "inspect"
+    (tmp_path / "other.json").write_text(json.dumps({"version": 2, "samples": [{"input": "x"}]}))
+    assert read(tmp_path / "other.json").format == "json"
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["in one go", "element by element"])
+def test_the_one_object_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    if not whole:
+        defaults = inspect_log.DocumentReader.__init__.__kwdefaults__
+        monkeypatch.setitem(defaults, "whole_bytes", 10)
+    path = write_json(tmp_path / "a.json", *[sample(n, event(f"{n}")) for n in range(3)])
+    log = read(path)
+    assert (log.error, log.bad, log.format) == (None, [], "inspect")
+    assert said(log) == [["0"], ["1"], ["2"]]
+
+
+def in_chunks(**sequences: dict[int, list[Any]]) -> dict[str, bytes]:
+    held = members()
+    held["samples/7_epoch_1/sample.json"] = b'{"id": 7, "epoch": 1}'
+    held["samples/7_epoch_1/events/stats.json"] = b"{}"
+    for name, parts in sequences.items():
+        for start, items in parts.items():
+            held[f"samples/7_epoch_1/{name}/{start}.json"] = json.dumps(items).encode()
+    return held
+
+
+def test_a_sample_in_chunks_is_put_together(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": f"attachment://{n}"} for n in range(3)]
+    refer = [event(input_refs=[[0, 1]]), event(input_refs=[[0, 1], [2, 3]], at=1)]
+    held = in_chunks(
+        messages={0: messages[:2], 2: messages[2:]},
+        events={0: refer[:1], 1: refer[1:]},
+        attachments={0: ["a", "b"], 2: ["c"]},
+    )
+    (tmp_path / "a.eval").write_bytes(zipped(held))
+    log = read(tmp_path / "a.eval")
+    assert (log.error, log.bad) == (None, [])
+    assert said(log) == [["a"], ["a", "c"]]
+    held = in_chunks(messages={0: messages[:1], 2: messages[2:]}, events={0: refer})
+    (tmp_path / "gap.eval").write_bytes(zipped(held))
+    ((number, reason),) = read(tmp_path / "gap.eval").bad
+    assert (number, reason) == (
+        1,
+        "samples/7_epoch_1/messages/2.json does not go on where the one before ends",
+    )
+
+
+# --- what counts ----------------------------------------------------------------------------------
+
+
+def test_every_call_counts_but_those_that_inspect_had_in_its_cache(tmp_path: Path) -> None:
+    retry = {"message": "timed out", "events": [event("attachment://abc", at=1)]}
+    log = read(
+        write_eval(
+            tmp_path / "a.eval",
+            sample(
+                1,
+                event("asked again", at=5),
+                event("known", at=6, cache="read"),
+                event("kept", at=7, cache="write"),
+                {"event": "tool", "events": [event("inside a tool", at=8)]},
+                event("graded", at=9, role="grader", error="refused"),
+                error_retries=[retry],
+                attachments={"abc": "the first try"},
+            ),
+            sample(2, event("meanwhile", at=6)),
+        )
+    )
+    assert log.bad == []
+    assert [words for (words,) in said(log)] == [
+        *("the first try", "asked again", "meanwhile", "kept", "inside a tool", "graded")
+    ]
+    assert log.positions == [1, 1, 2, 1, 1, 1]
+
+
+def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
+    said = [
+        {"role": "assistant", "content": [
+            {"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "attachment://t"}],
+         "tool_calls": [{"id": "c1", "function": "calc", "arguments": {"x": "attachment://t"}}]},
+        {"role": "tool", "content": "", "tool_call_id": "c1", "function": "calc",
+         "error": {"type": "timeout", "message": "too slow"}},
+    ]  # fmt: skip
+    tool = {"name": "calc", "description": "attachment://t", "parameters": {}, "options": 1}
+    asked = event(input=said, tools=[tool])
+    (row,) = read(
+        write_eval(tmp_path / "a.eval", sample(1, asked, attachments={"t": "long"}))
+    ).records
+    call = {"name": "calc", "arguments": {"x": "long"}}
+    assert row["messages"] == [
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "long"}],
+            "reasoning_content": "hm",
+            "tool_calls": [{"id": "c1", "type": "function", "function": call}],
+        },
+        {"role": "tool", "content": "Error: too slow", "tool_call_id": "c1"},
+    ]
+    function = {"name": "calc", "description": "long", "parameters": {}}
+    assert row["tools"] == [{"type": "function", "function": function}]
+
+
+@pytest.mark.parametrize(
+    ("output", "tokens"),
+    [
+        ({"usage": {"input_tokens": 9, "output_tokens": 2}}, 9),
+        ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 0}}, 9),
+        ({"usage": {"input_tokens": 1, "input_tokens_cache_read": 8}}, 9),
+        ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 8, "output_tokens": 2,
+                    "total_tokens": 11}}, 9),  # an older version: the cached ones are in it
+        ({"usage": {"input_tokens": 50}, "input_context_tokens": 9}, 9),
+        ({"usage": {"input_tokens": -1}}, None),
+        ({"usage": None}, None),
+    ],
+)  # fmt: skip
+def test_the_servers_own_count_holds_what_it_had_cached(
+    tmp_path: Path, output: dict[str, Any], tokens: int | None
+) -> None:
+    (row,) = read(write_eval(tmp_path / "a.eval", sample(1, event("x", output=output)))).records
+    assert row["input_tokens"] == tokens
+
+
+def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = [sample(n, event(f"{n}a", at=n), event(f"{n}b", at=n + 10)) for n in range(4)]
+    path = write_eval(tmp_path / "a.eval", *samples)
+    assert "".join(words for (words,) in said(read(path))) == "0a1a2a3a0b1b2b3b"
+    monkeypatch.setattr(inspect_log, "_SORTED_BYTES", 1)
+    assert "".join(words for (words,) in said(read(path))) == "0a0b1a1b2a2b3a3b"
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+GOOD = sample("good", event("fine"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (sample("x", event("attachment://gone")),
+         "sample x epoch 1: attachment://gone points nowhere"),
+        (sample("x", event("attachment://gone"), attachments=None),
+         "sample x epoch 1: attachment://gone points nowhere"),
+        (sample("x", {"event": "state"}), "sample x epoch 1 has no model events"),
+        (sample("x"), "sample x epoch 1 has no model events"),
+        (sample("x", event(input=None)),
+         "sample x epoch 1: a model event has neither input nor input_refs"),
+        (sample("x", event(input=[3])), "sample x epoch 1: a message is a number, not an object"),
+        (sample("x", event(input_refs=[[0, 2]]), events_data={"messages": [{}]}),
+         "sample x epoch 1: input_refs [0, 2] point beyond the 1 messages of events_data"),
+        (sample("x", event(input_refs=[[0]])),
+         "sample x epoch 1: input_refs hold a list, not a start and an end"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("write", [write_eval, write_json])
+def test_what_is_wrong_is_said_and_the_rest_counts(
+    tmp_path: Path, bad: dict[str, Any], reason: str, write: Any
+) -> None:
+    path = tmp_path / ("a.eval" if write is write_eval else "a.json")
+    log = read(write(path, GOOD, bad, sample("last", event("too"))))
+    assert said(log) == [["fine"], ["too"]]
+    assert (log.error, log.bad) == (None, [(2, reason)])
+
+
+def test_a_log_that_is_cut_keeps_the_samples_before_the_cut(tmp_path: Path) -> None:
+    path = write_eval(tmp_path / "a.eval", *[sample(n, event(f"{n}")) for n in range(9)])
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"samples/5_") + 40])
+    log = read(path)
+    assert said(log) == [[f"{n}"] for n in range(5)]
+    assert "cut off or damaged" in str(log.error)
+    assert "what comes after samples/4_epoch_1.json is lost" in str(log.error)
+    path.write_bytes(data[:20])
+    assert "what comes after its start is lost" in str(read(path).error)
+
+
+def test_a_json_log_that_is_cut_keeps_the_samples_before_the_cut(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "a.json", *[sample(n, event(f"{n}")) for n in range(9)])
+    text = path.read_text()
+    path.write_text(text[: text.index('"id": 5')])
+    log = read(path)
+    assert said(log) == [[f"{n}"] for n in range(5)]
+    assert "is not valid JSON" in str(log.error)
+
+
+@pytest.mark.parametrize("method", [DEFLATE, ZSTD])
+def test_a_zip_bomb_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int
+) -> None:
+    held = members(GOOD)
+    held["samples/bomb_epoch_1.json"] = b'"' + b"a" * (8 << 20) + b'"'
+    path = tmp_path / "a.eval"
+    path.write_bytes(zipped(held, method))
+    monkeypatch.setattr(zip_entries, "_RATIO_FROM_BYTES", 1 << 20)
+    monkeypatch.setattr(zip_entries, "_MOST_RATIO", 100)
+    log = read(path)
+    assert said(log) == [["fine"]]
+    ((number, reason),) = log.bad
+    assert number == 2
+    assert reason.endswith(
+        "samples/bomb_epoch_1.json unpacks to more than 100 times its size: a zip bomb?"
+    )
+    monkeypatch.setattr(zip_entries, "_RATIO_FROM_BYTES", 1 << 30)
+    monkeypatch.setattr(zip_entries, "MOST_ROW_BYTES", 1 << 20)
+    assert "is longer than 512 MB" in read(path).bad[0][1]
+
+
+def test_damage_inside_a_sample_is_said(tmp_path: Path) -> None:
+    path = write_eval(tmp_path / "a.eval", GOOD, sample("x", event("y" * 99)), method=0)
+    path.write_bytes(path.read_bytes().replace(b"y" * 99, b"y" * 98 + b"z"))
+    assert (
+        "samples/x_epoch_1.json is damaged: it does not have the checksum" in read(path).bad[0][1]
+    )
+    held = members(GOOD) | {"samples/x_epoch_1.json": b"{"}
+    path.write_bytes(zipped(held))
+    assert read(path).bad[0][1].startswith("samples/x_epoch_1.json is not valid JSON")
+
+
+def test_what_is_no_log_or_has_no_samples_is_said(tmp_path: Path) -> None:
+    empty = write_eval(tmp_path / "empty.eval")
+    assert "is an Inspect log without samples" in str(read(empty).error)
+    (tmp_path / "text.eval").write_text("an evaluation of mine")
+    assert "cut off or damaged" in str(read(tmp_path / "text.eval").error)
+    newer = members(GOOD) | {"header.json": json.dumps(HEADER | {"version": 9}).encode()}
+    (tmp_path / "newer.eval").write_bytes(zipped(newer))
+    assert "is an Inspect log of form 9" in str(read(tmp_path / "newer.eval").error)

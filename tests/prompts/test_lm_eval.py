@@ -1,0 +1,254 @@
+"""lm-eval's samples in every form it has written them, and what may be wrong with them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chunkscope.errors import InputError
+from chunkscope.lengths.analyze import analyze
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.prompts.selection import SelectOptions
+from tests.commands.helpers import analyze as run_analyze
+from tests.sources.helpers import read_log
+
+DATE = "2026-11-15T12-48-36.519903"
+RESULTS = {"results": {}, "configs": {"mine": {}}, "versions": {}, "config": {}}
+
+
+def sample(doc_id: int, *arguments: list, **more) -> dict:
+    groups = {
+        f"gen_args_{i}": {f"arg_{j}": value for j, value in enumerate(given)}
+        for i, given in enumerate(arguments)
+    }
+    answers = [[["-1.0", "False"]] for _ in arguments]
+    return {"doc_id": doc_id, "doc": {}, "arguments": groups, "resps": answers, **more}
+
+
+def written(folder: Path, *rows: dict, **results) -> Path:
+    file = folder / f"samples_mine_{DATE}.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    if results:
+        (folder / f"results_{DATE}.json").write_text(json.dumps(RESULTS | results))
+    return file
+
+
+def words(number: int) -> str:
+    """So many tokens."""
+    return " a" * number
+
+
+def test_a_document_is_counted_once_whatever_the_filters(tmp_path: Path) -> None:
+    rows = [
+        sample(doc, [f"question {doc}", {"until": []}], resps=[["yes"]], filter=name)
+        for name in ("strict", "flexible")
+        for doc in range(3)
+    ]
+    found = read_log(written(tmp_path, *rows))
+    assert [request.prompt for request in found.requests] == [f"question {n}" for n in range(3)]
+    assert found.positions == [1, 2, 3]
+    assert found.log.documents == 3
+    assert not found.bad
+
+
+def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
+    generated = sample(0, ["q", {"until": [], "max_gen_toks": 9}], resps=[["one", "two"]])
+    chosen = sample(1, ["q", " A"], ["q", " B"])
+    found = read_log(written(tmp_path, generated, chosen))
+    kinds = [(r.kind, r.continuation, r.output, r.output_cap) for r in found.requests]
+    assert kinds == [
+        ("generate", "", "one", 9),
+        ("generate", "", "two", 9),
+        ("likelihood", " A", None, None),
+        ("likelihood", " B", None, None),
+    ]
+
+
+def test_the_array_of_0_4_2_is_read_whatever_its_name(tmp_path: Path) -> None:
+    choices = {"arguments": [["q", " A"], ["q", " B"]], "resps": [[[-1.0, False]]] * 2}
+    rows = [{"doc_id": n, "doc": {}, **choices} for n in range(2)]
+    file = tmp_path / "pretrained__org__model_mine.jsonl"
+    file.write_text(json.dumps(rows, indent=2))
+    (tmp_path / "results.json").write_text(json.dumps(RESULTS | {"n-shot": {"mine": 5}}))
+    profile = analyze([tmp_path])
+    assert [dataset.log.sentence() for dataset in profile.datasets] == [
+        "lm-eval, task mine, 5 shots, 2 documents, 4 requests"
+    ]
+
+
+def test_messages_are_a_list_that_holds_one_text(tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": "hi", "type": "text"},
+        {"role": "assistant", "content": "The answer is", "type": "text"},
+    ]
+    row = sample(0, [[json.dumps(messages)], {"until": []}], resps=[["4"]])
+    (request,) = read_log(written(tmp_path, row)).requests
+    assert [message["content"] for message in request.prompt.messages] == ["hi", "The answer is"]
+
+
+def test_a_likelihood_without_context_gets_a_prefix_token(tmp_path: Path) -> None:
+    """acc_mutual_info sends every choice again, without its context."""
+    profile = analyze([written(tmp_path, sample(0, [words(10), " a"], ["", " a"]), lm="x")])
+    assert dict(profile.datasets[0].lengths.counts) == {11: 1, 2: 1}
+
+
+@pytest.mark.parametrize(
+    ("version", "longest"), [("0.4.13", 99), ("0.4.9.2", 100), (None, 99)], ids=str
+)
+def test_likelihood_requests_are_cut_as_the_results_say(
+    tmp_path: Path, version: str | None, longest: int
+) -> None:
+    rows = [sample(0, [words(200), " a"]), sample(1, [words(20) + " ", "a"])]
+    run = {"config": {"model": "vllm", "model_args": "pretrained=x,add_bos_token=False"}}
+    file = written(tmp_path, *rows, lm_eval_version=version, max_length=100, **run)
+    (dataset,) = analyze([file]).datasets
+    assert dict(dataset.lengths.counts) == {longest: 1, 21: 1}
+    assert dataset.log.order == "longest first"
+
+
+def test_generation_leaves_room_for_the_answer(tmp_path: Path) -> None:
+    rows = [sample(0, [words(200), {"until": [], "max_gen_toks": 30}], resps=[[words(4)]])]
+    run = {"config": {"model": "hf", "model_args": {"add_bos_token": False}}, "max_length": 100}
+    (dataset,) = analyze([written(tmp_path, *rows, **run)]).datasets
+    assert dict(dataset.lengths.counts) == {70: 1}
+    assert dict(dataset.output_lengths.counts) == {4: 1}
+    assert dataset.log.output_caps == {"30": 1}
+    assert dataset.log.details() == "1 generate, at most 30 tokens each; longest first"
+
+
+def test_rolling_texts_are_sent_in_windows(tmp_path: Path) -> None:
+    """Each but the first begins with a token that was scored before; the last reaches back."""
+    run = {"config": {"model": "vllm", "model_args": {"add_bos_token": False}}, "max_length": 12}
+    file = written(tmp_path, sample(0, [words(25)]), sample(1, [words(4)]), **run)
+    (dataset,) = analyze([file]).datasets
+    assert dict(dataset.lengths.counts) == {11: 3, 5: 1}
+    assert dataset.log.requests == 4
+    assert dataset.log.documents == 2
+
+
+def test_special_tokens_are_added_as_that_version_did(tmp_path: Path) -> None:
+    row = sample(0, [words(10), {"until": []}], resps=[["x"]])
+    for version, length in (("0.4.13", 11), (None, 10)):
+        file = written(tmp_path, row, lm_eval_version=version, config={"model": "vllm"})
+        assert dict(analyze([file]).datasets[0].lengths.counts) == {length: 1}
+    rendered = sample(0, ["<s>[INST]" + words(10), {"until": []}], resps=[["x"]])
+    run = {"lm_eval_version": "0.4.13", "tokenizer_bos_token": ["<s>", "1"]}
+    (request,) = read_log(written(tmp_path, rendered, **run)).requests
+    assert not request.special_tokens
+
+
+def test_other_results_are_another_count(tmp_path: Path) -> None:
+    """What was counted before is not taken from the cache when the run's settings changed."""
+    row = sample(0, [words(50), " a"])
+    run = {"config": {"model": "vllm", "model_args": {"add_bos_token": False}}}
+    for longest in (40, 30):
+        profile = analyze([written(tmp_path, row, max_length=longest, **run)])
+        assert dict(profile.datasets[0].lengths.counts) == {longest - 1: 1}
+
+
+def test_the_results_are_left_out_of_a_folder(tmp_path: Path) -> None:
+    written(tmp_path, sample(0, ["q", " A"]), lm_eval_version="0.4.13")
+    profile = analyze([tmp_path])
+    assert [(dataset.name, dataset.log.version) for dataset in profile.datasets] == [
+        ("mine", "0.4.13")
+    ]
+    with pytest.raises(InputError, match="results, not what it sent"):
+        analyze([tmp_path / f"results_{DATE}.json"])
+
+
+def test_runs_of_several_versions_in_one_folder_are_each_read_by_their_own_results(
+    tmp_path: Path,
+) -> None:
+    run = {"config": {"model": "vllm", "model_args": {"add_bos_token": False}}, "max_length": 100}
+    for version, date in (("0.4.9.2", "2025-01-01T00-00-00.1"), ("0.4.13", DATE)):
+        file = written(tmp_path, sample(0, [words(200), " a"]))
+        file.rename(tmp_path / f"samples_mine_{date}.jsonl")
+        results = RESULTS | run | {"lm_eval_version": version}
+        (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
+    array = [{"doc_id": 0, "arguments": [["q", " A"]], "resps": [[[-1.0, False]]]}]
+    (tmp_path / "model__x_old.jsonl").write_text(json.dumps(array, indent=1))
+    found = {
+        (dataset.log.version, dataset.log.requests, dataset.lengths.max)
+        for dataset in analyze([tmp_path]).datasets
+    }
+    assert found == {("0.4.9.2", 1, 100), ("0.4.13", 1, 99), (None, 1, 3)}
+
+
+def test_a_file_of_two_tasks_is_said_with_its_line_and_the_rest_counts(tmp_path: Path) -> None:
+    chosen = [sample(doc, [f"choose {doc}", " A"]) for doc in range(2)]
+    generated = [sample(doc, [f"write {doc}", {"until": []}], resps=[["x"]]) for doc in (1, 2)]
+    file = written(tmp_path, *chosen, *generated)
+    run = run_analyze(tmp_path, file)
+    assert run.code == 3
+    mixed = "document 1 comes again with another prompt: does the file mix tasks, models or runs?"
+    assert f"{file} line 3: {mixed}" in run.err
+    assert run.dataset["log"]["kinds"] == {"generate": 1, "likelihood": 2}
+
+
+def test_a_log_without_answers_is_refused_in_words(tmp_path: Path) -> None:
+    row = sample(0, ["q", " A"])
+    del row["resps"]
+    with pytest.raises(InputError, match="has no resps"):
+        analyze([written(tmp_path, row)])
+
+
+BAD = [
+    ({"arguments": {"other": 1}}, "neither gen_args_0 nor a list"),
+    ({"arguments": [["q", 5]]}, "second argument is"),
+    ({"arguments": [[7, " A"]]}, "context of a request is"),
+    ({"arguments": [[["not json"], {}]]}, "not valid JSON"),
+    ({"arguments": [[]]}, "arguments of a request are"),
+    ({"resps": []}, "not a list for each of 1 requests"),
+    ({"resps": [[]]}, "an answer in resps is"),
+    ({"doc_id": 0}, "comes again with another prompt"),
+    (sample(0, ["first", " A"], resps=[[[-9.0, True]]]), "comes again with other answers"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), BAD, ids=[said for _, said in BAD])
+def test_a_bad_row_has_its_line_and_the_others_count(
+    tmp_path: Path, change: dict, said: str
+) -> None:
+    rows = [sample(0, ["first", " A"]), sample(1, ["q", " A"]) | change, sample(2, ["z", " A"])]
+    found = read_log(written(tmp_path, *rows))
+    assert [request.prompt for request in found.requests] == ["first", "z"]
+    ((line, reason),) = found.bad
+    assert line == 2
+    assert said in reason
+
+
+def test_a_profile_of_a_log_is_read_back_and_others_do_not_name_one(tmp_path: Path) -> None:
+    profile = analyze([written(tmp_path, sample(0, ["q", " A"]))])
+    assert type(profile).from_json(profile.to_json()).datasets == profile.datasets
+    assert profile.to_json()["datasets"][0]["log"]["kinds"] == {"likelihood": 1}
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text('{"prompt": "hi"}\n')
+    assert "log" not in analyze([plain]).to_json()["datasets"][0]
+
+
+def test_the_command_says_what_the_log_is_and_exits_3_for_a_bad_row(tmp_path: Path) -> None:
+    rows = [
+        sample(0, ["one", " A"], ["one", " B"]),
+        sample(1, ["two", " A"]) | {"resps": 5},
+    ]
+    written(tmp_path, *rows, lm_eval_version="0.4.13", **{"n-shot": {"mine": 5}})
+    run = run_analyze(tmp_path, tmp_path)
+    assert run.code == InputError.exit_code
+    said = "lm-eval 0.4.13, task mine, 5 shots, 1 document, 2 requests (2 likelihood; as logged)"
+    assert said in run.err
+    assert f"samples_mine_{DATE}.jsonl line 2: resps are not a list" in run.err
+    assert "special token" not in run.out
+
+
+def test_options_that_change_a_prompt_do_not_change_a_log(tmp_path: Path) -> None:
+    select = SelectOptions(prefix="Shots", output_field="doc")
+    options = AnalyzeOptions(select=select, apply_chat_template=True)
+    (dataset,) = analyze([written(tmp_path, sample(0, ["q", " A"]))], options=options).datasets
+    assert [note.partition(" was not used")[0] for note in dataset.notes] == [
+        "the prefix",
+        "the output field",
+        "--apply-chat-template",
+    ]
+    chosen = SelectOptions(fields=("arguments.gen_args_0.arg_0",))
+    (dataset,) = analyze([tmp_path], options=AnalyzeOptions(select=chosen)).datasets
+    assert dataset.log is None

@@ -1,0 +1,449 @@
+"""What a task would send, asked of the real lm-eval and Inspect: tasks and data are written here.
+
+The rest needs no harness: how the process of a task is started, and that nothing of it is left.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.lengths.profile import Profile
+from chunkscope.prompts.harness.rendering import (
+    PROGRAM,
+    Rendering,
+    RenderOptions,
+    explained,
+    is_task,
+)
+from chunkscope.simulation.workload import Request, Workload
+from chunkscope.verification.prompts import real_prompts
+from chunkscope.vllm.choices import Task
+from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
+from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
+
+SUMS = """task: sums
+dataset_path: json
+dataset_kwargs: {data_files: {test: sums.jsonl, train: shots.jsonl}}
+test_split: test
+fewshot_split: train
+num_fewshot: 3
+repeats: 2
+output_type: generate_until
+doc_to_text: "Question: {{question}}\\nAnswer:"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 33}
+"""
+QUIZ = """task: quiz
+dataset_path: json
+dataset_kwargs: {data_files: {test: quiz.jsonl}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: label
+"""
+CODED = SUMS.replace("task: sums", "task: coded") + "process_docs: !function broken.nothing\n"
+NOT_HERE = SUMS.replace("task: sums", "task: not_here").replace("sums.jsonl", "gone.jsonl")
+ON_THE_HUB = """task: on_the_hub
+dataset_path: nobody/nothing
+dataset_name: main
+test_split: test
+output_type: generate_until
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+"""
+CHAT = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tasks, their data, and a tokenizer that has a chat template."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("tasks")
+    for name, count, sign in (("sums", 9, "+"), ("shots", 7, "*")):
+        rows = [{"question": f"{n} {sign} {n}?", "answer": str(n)} for n in range(count)]
+        write_jsonl(folder / f"{name}.jsonl", rows)
+    quiz = [{"question": f"No. {n}?", "choices": ["a", "b", "or c"], "label": 0} for n in range(5)]
+    write_jsonl(folder / "quiz.jsonl", quiz)
+    tasks = folder / "tasks"
+    tasks.mkdir()
+    for text in (SUMS, QUIZ, CODED, NOT_HERE, ON_THE_HUB):
+        (tasks / f"{text.split()[1]}.yaml").write_text(text)
+    (tasks / "broken.py").write_text("def nothing(docs):\n    return docs[0]['no such key']\n")
+    model = folder / "model"
+    model.mkdir()
+    words = Tokenizer(models.WordLevel({"?": 0, "<s>": 1}, unk_token="?"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.save(str(model / "tokenizer.json"))
+    described = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": CHAT}
+    (model / "tokenizer_config.json").write_text(json.dumps(described))
+    return folder
+
+
+# --- lm-eval --------------------------------------------------------------------------------------
+
+# lm-eval's own command line, twice: plain, and as a chat with another number of shots.
+RUN_LM_EVAL = """import sys
+from lm_eval.__main__ import cli_evaluate
+from lm_eval.models.dummy import DummyLM
+DummyLM.tokenizer_name = "model"
+common = "lm_eval --model dummy --include_path tasks --log_samples --tasks sums,quiz"
+for words in ("--output_path plain",
+              "--output_path chat --apply_chat_template --num_fewshot 2 --limit 4"):
+    sys.argv = [*common.split(), *words.split()]
+    cli_evaluate()
+"""
+
+
+@pytest.fixture(scope="module")
+def logged(harness_python: Path, place: Path) -> Path:
+    """The folder in which lm-eval itself wrote what it sent."""
+    subprocess.run(
+        [str(harness_python), "-c", RUN_LM_EVAL], cwd=place, check=True, capture_output=True
+    )
+    return place
+
+
+def sent(run: Run) -> dict[str, tuple]:
+    """What was sent by task: every length, kind and cap."""
+    assert run.code == 0, run.err
+    return {
+        dataset["log"]["task"]: (
+            dataset["histogram"],
+            dataset["log"]["requests"],
+            dataset["log"]["kinds"],
+            dataset["log"]["output_caps"],
+            dataset["log"]["shots"],
+        )
+        for dataset in run.profile["datasets"]
+    }
+
+
+@pytest.mark.harness
+def test_what_is_rendered_is_counted_as_what_lm_eval_logs(logged: Path) -> None:
+    words = ("--include-path", "tasks", "--model", "model")
+    rendered = analyze(logged, "lm-eval:sums,quiz", *words)
+    written = analyze(logged, "plain", "--model", "model")
+    assert sent(rendered) == sent(written)
+    assert "running the code of its tasks" in rendered.err
+    assert "running the code" not in written.err
+    said = "lm-eval 0.4.13, task sums, 3 shots, 9 documents, 18 requests, rendered"
+    assert said in rendered.err
+    assert rendered.profile["datasets"][0]["log"]["order"] == "longest first"
+
+
+@pytest.mark.harness
+def test_chats_and_the_order_of_requests_are_those_of_lm_eval(
+    logged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(logged)
+    asked = RenderOptions(include_path="tasks", shots=2, limit=4)
+    with Rendering(options=asked, tokenizer="model", chat=True) as rendering:
+        found = {
+            source.name: arguments_in(source.file)
+            for source in rendering.sources("lm-eval:quiz,sums")
+        }
+        assert source_files_are_gone_after(rendering)
+    for task, arguments in found.items():
+        (samples,) = (logged / "chat").rglob(f"samples_{task}_*.jsonl")
+        assert arguments == arguments_in(samples)
+    assert "<user>" in json.dumps(found["sums"])
+
+
+def arguments_in(samples: Path | None) -> dict:
+    assert samples
+    rows = map(json.loads, samples.read_text().splitlines())
+    return {row["doc_id"]: row["arguments"] for row in rows}
+
+
+def source_files_are_gone_after(rendering: Rendering) -> bool:
+    folders = [Path(folder.name) for folder in rendering._folders]
+    assert all(folder.exists() for folder in folders)
+    rendering.__exit__()
+    return not any(folder.exists() for folder in folders)
+
+
+@pytest.mark.harness
+def test_a_task_whose_code_raises_shows_its_last_line(harness_python: Path, place: Path) -> None:
+    assert harness_python
+    run = analyze(place, "lm-eval:coded", "--include-path", "tasks")
+    assert run.code == 3, run.err
+    assert "a task's code raised KeyError: 'no such key'" in run.err
+    assert "broken.py, line 2" in run.err.partition("hint:")[2]
+    assert "Traceback" not in run.err
+
+
+# The program that runs tasks, asked several times: a harness takes long to import.
+ASK = """import json, sys
+sys.path.insert(0, sys.argv[1])
+import chunkscope_tasks
+for text in open("asks.jsonl"):
+    print("answer:" + json.dumps(chunkscope_tasks.answer(json.loads(text), None)), flush=True)
+"""
+
+
+@pytest.mark.harness
+def test_what_cannot_be_rendered_is_a_sentence(
+    harness_python: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    (place / "evals.py").write_text(INSPECT)
+    asked = Rendering(options=RenderOptions(include_path="tasks"))
+    no_template = Rendering(options=asked.options, tokenizer="tasks", chat=True)
+    asks = [
+        *(asked._asked("lm-eval", [task]) for task in ("sumz", "not_here", "on_the_hub")),
+        no_template._asked("lm-eval", ["sums"]),
+        Rendering()._asked("inspect", ["evals.py@broken"]),
+    ]
+    write_jsonl(place / "asks.jsonl", asks)
+    program = [str(harness_python), "-c", ASK, str(PROGRAM.parent)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    answers = [line for line in done.stdout.splitlines() if line.startswith("answer:")]
+    assert len(answers) == len(asks), done.stderr
+    errors = [
+        explained("it", ask["harness"], "python", json.loads(answer.removeprefix("answer:")), 0)
+        for ask, answer in zip(asks, answers, strict=True)
+    ]
+    no_task, no_file, no_set, no_chat, raises = errors
+    assert no_task.message == "it: lm-eval 0.4.13 has no task called sumz"
+    assert "sums" in no_task.hint.removeprefix("near it: ").split(", ")
+    assert "its dataset json cannot be loaded" in no_file.message
+    assert "gone.jsonl" in no_file.message
+    assert "data_files" in no_file.hint
+    assert [error.exit_code for error in errors] == [3, 3, 4, 3, 3]
+    load = 'import datasets; datasets.load_dataset("nobody/nothing", "main")'
+    assert load.replace('"', "'") in no_set.hint.replace("'\"'\"'", "'")
+    assert "transformers cannot load the tokenizer tasks" in no_chat.message
+    assert raises.message == "it: a task's code raised RuntimeError: no data today"
+
+
+# --- Inspect --------------------------------------------------------------------------------------
+
+INSPECT = """from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import model_graded_qa
+from inspect_ai.solver import generate, multiple_choice, system_message
+
+@task
+def sums():
+    samples = [Sample(input=f"{n} + {n}?", target=str(2 * n)) for n in range(4)]
+    solvers = [system_message("Shots: 1 + 1 = 2"), generate()]
+    return Task(samples, solver=solvers, scorer=model_graded_qa(), epochs=2)
+
+@task
+def quiz():
+    samples = [Sample(input=f"No. {n}?", choices=["a", "b"], target="A") for n in range(3)]
+    return Task(samples, solver=multiple_choice())
+
+@task
+def broken():
+    raise RuntimeError("no data today")
+"""
+
+
+@pytest.mark.harness
+def test_an_inspect_task_is_rendered_through_its_mock_model(
+    harness_python: Path, place: Path
+) -> None:
+    assert harness_python
+    (place / "evals.py").write_text(INSPECT)
+    words = ("--tokenizer", "model", "--limit", "2")
+    run = analyze(place, "inspect:evals.py@sums,evals.py@quiz", *words)
+    assert run.code == 0, run.err
+    logs = {dataset["name"]: dataset["log"] for dataset in run.profile["datasets"]}
+    assert {name: log["requests"] for name, log in logs.items()} == {"sums": 4, "quiz": 2}
+    assert all(log["rendered"] for log in logs.values())
+    sums = run.profile["datasets"][0]
+    prompt = "<system>Shots: 1 + 1 = 2\n<user>0 + 0?\n<assistant>"
+    assert sums["histogram"] == {str(len(words_in(prompt))): 4}
+    assert sums["output_tokens"] is None  # a mock's answers are none
+    assert "running the code of its tasks" in run.err
+
+
+def words_in(text: str) -> list:
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.Whitespace().pre_tokenize_str(text)
+
+
+# --- without a harness ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("lm-eval:gsm8k", True), ("inspect:a.py@b", True), ("lm-eval", False), ("hf:a/b", False)],
+)
+def test_a_task_is_known_by_its_beginning(text: str, is_one: bool) -> None:
+    assert is_task(text) is is_one
+
+
+@pytest.fixture
+def own_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHUNKSCOPE_HARNESS_PYTHON", raising=False)
+
+
+@pytest.mark.usefixtures("own_python")
+@pytest.mark.skipif(find_spec("lm_eval") is not None, reason="it is installed")
+def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs_it() -> None:
+    with Rendering() as rendering, pytest.raises(MissingError) as raised:
+        rendering.sources("lm-eval:gsm8k")
+    assert "needs lm_eval" in raised.value.message
+    assert raised.value.hint
+    assert f"{sys.executable} -m pip install lm_eval" in raised.value.hint
+
+
+def test_a_python_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_HARNESS_PYTHON", "/no/such/python")
+    with Rendering() as rendering, pytest.raises(MissingError, match="cannot run /no/such/python"):
+        rendering.sources("lm-eval:gsm8k")
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "said"),
+    [
+        ("lm-eval:", {}, "names no task"),
+        ("lm-eval:a", {"chat": True}, "whose template"),
+        ("lm-eval:a", {"options": RenderOptions(fewshot_as_multiturn=True)}, "needs --apply-chat"),
+        ("inspect:a.py", {"options": RenderOptions(shots=3)}, "--shots is for lm-eval"),
+        ("inspect:a.py", {"options": RenderOptions(limit=0.5)}, "a number of samples"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(text: str, how: dict, said: str) -> None:
+    with Rendering(**how) as rendering, pytest.raises(UsageError, match=said):
+        rendering.sources(text)
+
+
+@pytest.fixture
+def pretending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_python: None):
+    """An lm_eval that does what is wanted when it is imported."""
+    assert own_python is None
+
+    def pretend(code: str) -> Path:
+        (tmp_path / "lm_eval").mkdir()
+        (tmp_path / "lm_eval" / "__init__.py").write_text(code)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        return tmp_path
+
+    return pretend
+
+
+def test_a_task_that_hangs_is_ended(pretending, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = pretending(
+        "import os, time\n"
+        "print('thinking', flush=True)\n"
+        "open('group.part', 'w').write(str(os.getpgid(0)))\n"
+        "os.rename('group.part', 'group')\n"
+        "time.sleep(1_000_000)\n"
+    )
+    wait = subprocess.Popen.wait
+
+    def until_it_hangs(process: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
+        if timeout != 12345:
+            return wait(process, timeout)
+        wait_until((place / "group").exists)
+        raise subprocess.TimeoutExpired("it", timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", until_it_hangs)
+    run = analyze(place, "lm-eval:any", "--timeout", "12345")
+    assert run.code == 3
+    assert "no answer in time" in run.err
+    assert "the last it said: thinking" in run.err
+    assert not members(int((place / "group").read_text()))
+
+
+def test_a_process_that_dies_is_a_sentence(pretending) -> None:
+    place = pretending("import os\nprint('oh', flush=True)\nos._exit(9)\n")
+    with Rendering() as rendering, pytest.raises(InputError, match=r"ended with 9.*said: oh"):
+        rendering.sources("lm-eval:any")
+    assert place
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "killed"])
+def test_nothing_of_a_task_outlives_chunkscope(pretending, how: str) -> None:
+    place = pretending(
+        "import os, subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1_000_000)'])\n"
+        "open('group.part', 'w').write(str(os.getpgid(0)))\n"
+        "os.rename('group.part', 'group')\n"
+        "time.sleep(1_000_000)\n"
+    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    temporary = place / "temporary"
+    temporary.mkdir()
+    env = environment(TMPDIR=str(temporary))
+    with started(command("lm-eval:any"), cwd=place, env=env, **pipes) as run:
+        wait_until((place / "group").exists)
+        group = int((place / "group").read_text())
+        assert group != os.getpgid(run.pid)
+        assert len(members(group)) == 2
+        if how == "ctrl-c":
+            ended_by_ctrl_c(run)
+            assert not [*temporary.iterdir()]
+        else:
+            run.kill()
+            run.wait(PATIENCE_S)
+        wait_until(lambda: not members(group))
+
+
+def test_nothing_runs_unless_a_task_is_named_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log may say what it likes, and a file may be called like a task."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+    sample = {"doc_id": 0, "arguments": [["lm-eval:x", " A"]], "resps": [[[0, True]]]}
+    logged = write_jsonl(tmp_path / "samples_mine.jsonl", [sample | {"doc": {"x": "!function"}}])
+    write_jsonl(tmp_path / "lm-eval:gsm8k", [{"prompt": "hi"}])
+    run = analyze(tmp_path, logged, "lm-eval:gsm8k", "--input-format", "jsonl")
+    assert run.code == 0, run.err
+    assert run.profile["overall"]["rows"] == 2
+
+
+def test_verify_asks_the_task_again_as_the_profile_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def run(_: str, folder: Path, __: float) -> int:
+        """A harness that renders three prompts."""
+        asked.append(json.loads((folder / "asked.json").read_text()))
+        rows = [
+            {"doc_id": n, "arguments": [["word " * n, {"until": []}]], "resps": [[None]]}
+            for n in (5, 6, 7)
+        ]
+        write_jsonl(folder / "samples_a_2000-01-01T00-00-00.jsonl", rows)
+        logs = [{"task": "a", "file": "samples_a_2000-01-01T00-00-00.jsonl"}]
+        (folder / "outcome.json").write_text(json.dumps({"logs": logs}))
+        return 0
+
+    monkeypatch.setattr("chunkscope.prompts.harness.rendering._run", run)
+    words = ("--shots", "4", "--limit", "3", "--include-path", "mine")
+    done = analyze(tmp_path, "lm-eval:a", *words)
+    assert done.code == 0, done.err
+    assert done.dataset["path"] == "lm-eval:a"
+    assert done.dataset["sha256"] is None  # there is no file for the gate to look at
+    profile = Profile.load(tmp_path / "reports" / "profile.json")
+    wanted = Workload(
+        requests=tuple(Request(prompt_tokens=n, output_tokens=1) for n in (5, 9)),
+        seed=0,
+        arrivals="all at once",
+        task=Task.GENERATE,
+        long_over=2048,
+    )
+    _, real = real_prompts(["lm-eval:a"], profile, wanted, tokenizer=None, seed=0)
+    assert real.texts == ("word " * 5, "word " * 7)
+    assert asked[0] == asked[1]
+    assert "running the code of its tasks" in capsys.readouterr().err

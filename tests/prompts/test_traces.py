@@ -1,0 +1,91 @@
+"""Lengths that the data holds already."""
+
+from typing import Any
+
+import pytest
+
+from chunkscope.prompts.fields import UnusableError
+from chunkscope.prompts.traces import MOST_TOKENS, find_columns, length, lengths
+
+
+@pytest.mark.parametrize(
+    ("record", "columns"),
+    [
+        ({"ContextTokens": "374", "GeneratedTokens": "44"}, ("ContextTokens", "GeneratedTokens")),
+        ({"input_length": 5, "output_length": 1}, ("input_length", "output_length")),
+        (
+            {"num_prefill_tokens": 5.0, "num_decode_tokens": 2.0},
+            ("num_prefill_tokens", "num_decode_tokens"),
+        ),
+        ({"contexttokens": 5}, ("contexttokens", None)),
+        ({"Context Tokens": 5, "generated_tokens": 1}, ("Context Tokens", "generated_tokens")),
+        ({"input_length": 5, "output_length": "n/a"}, ("input_length", None)),
+    ],
+)
+def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -> None:
+    assert find_columns([record]) == (*columns, None)
+
+
+@pytest.mark.parametrize(
+    ("hash_ids", "column"),
+    [([0, 1], "hash_ids"), ([], None), ("[0, 1]", None), (["a"], None), ([0.5], None)],
+)
+def test_the_blocks_of_a_trace_are_lists_of_numbers(hash_ids: Any, column: str | None) -> None:
+    records = [{"input_length": 5, "output_length": 1, "hash_ids": hash_ids}] * 3
+    found = find_columns([*records, {"input_length": 5, "output_length": 1}])
+    assert found == ("input_length", "output_length", column)
+
+
+@pytest.mark.parametrize(
+    "record", [{"input_length": "long"}, {"length": 3}, {"output_length": 3}, {}, "text"]
+)
+def test_other_data_is_no_trace(record: Any) -> None:
+    assert find_columns([record]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([1, 0, 7], [1, 0, 7]),
+        (["1", "0", "007"], [1, 0, 7]),
+        ([], []),
+        ([1, "2"], None),
+        (["1", ""], None),
+        (["1_0"], None),
+        (["٣"], None),
+        ([True], None),
+        ([-1], None),
+        ([MOST_TOKENS + 1], None),
+        (["9" * 5000], None),
+    ],
+)
+def test_a_column_is_taken_at_once_only_when_all_of_it_is_plain(values: Any, found: Any) -> None:
+    assert lengths(values) == found
+
+
+@pytest.mark.parametrize(("value", "tokens"), [(0, 0), ("12", 12), (12.0, 12), (" 12.0 ", 12)])
+def test_a_length_is_a_whole_number_however_written(value: Any, tokens: int) -> None:
+    assert length(value, "n") == tokens
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, 'field "n" is null'),
+        ("", 'field "n" is empty'),
+        (-1, 'field "n" is negative (-1)'),
+        ("-5", 'field "n" is negative (-5)'),
+        (1.5, 'field "n" is 1.5, not a whole number'),
+        (float("nan"), 'field "n" is not a number (NaN)'),
+        (float("inf"), 'field "n" is too large to be a length'),
+        (10**400, 'field "n" is too large to be a length'),
+        ("many", 'field "n" is text, not a number'),
+        ("9" * 5000, 'field "n" is text, not a number'),
+        (True, 'field "n" is true or false, not a number'),
+        ([3], 'field "n" is a list, not a number'),
+    ],
+)
+def test_anything_else_is_a_bad_row(value: Any, reason: str) -> None:
+    with pytest.raises(UnusableError) as caught:
+        length(value, "n")
+    assert str(caught.value) == reason

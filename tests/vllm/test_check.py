@@ -1,0 +1,123 @@
+"""The check's own manners, with a stand-in for vLLM; test_real_vllm.py asks the real one."""
+
+import json
+import sys
+
+import pytest
+
+from chunkscope.errors import EngineError, MissingError
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.verification.verify import VerifyOptions
+from chunkscope.vllm.check import (
+    Case,
+    check,
+    check_many,
+    config_of,
+    known_flags,
+    model_folder,
+    vllm_python,
+)
+from tests.plans import MIXED, plan
+
+
+def asked(made, *, python):
+    return check(made.deployment, made.settings, python=python)
+
+
+def interpreter(tmp_path, body):
+    """A "python" that ignores its program and answers as told."""
+    path = tmp_path / "python"
+    path.write_text(f"#!{sys.executable}\nimport json, sys\ntask = json.load(sys.stdin)\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def answering(tmp_path, answer):
+    return interpreter(
+        tmp_path, f"print('noise'); print('chunkscope-check:' + {json.dumps(answer)!r})"
+    )
+
+
+def test_an_interpreter_without_vllm_is_something_missing():
+    with pytest.raises(MissingError, match="has no vLLM"):
+        asked(plan(MIXED), python=sys.executable)
+
+
+def test_no_such_interpreter_is_something_missing(tmp_path):
+    with pytest.raises(MissingError, match="cannot run"):
+        asked(plan(MIXED), python=str(tmp_path / "nope"))
+
+
+@pytest.mark.parametrize(
+    ("named", "python"), [("", sys.executable), ("/opt/vllm/bin/python", "/opt/vllm/bin/python")]
+)
+def test_an_empty_name_of_the_interpreter_is_none(monkeypatch, named, python):
+    monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", named)
+    assert vllm_python() == python
+    assert VerifyOptions().python == python
+
+
+def test_a_check_that_dies_is_an_engine_error(tmp_path):
+    python = interpreter(tmp_path, "sys.exit('RuntimeError: boom')")
+    with pytest.raises(EngineError, match="boom"):
+        asked(plan(MIXED), python=python)
+
+
+def test_a_plan_without_a_model_cannot_be_checked():
+    with pytest.raises(MissingError, match="needs the model"):
+        asked(plan(MIXED, model=None), python="unused")
+
+
+def test_the_verdict_is_vllms(tmp_path):
+    result = {"accepted": False, "message": "ValueError: no"}
+    python = answering(tmp_path, {"version": "0.28.0", "results": [result]})
+    verdict = asked(plan(MIXED), python=python)
+    assert (verdict.accepted, verdict.message, verdict.vllm_version) == (
+        False,
+        "ValueError: no",
+        "0.28.0",
+    )
+
+
+def test_a_refusal_of_the_keywords_alone_is_a_refusal(tmp_path):
+    words = {"accepted": True, "message": "", "seen": {}}
+    keywords = {"accepted": False, "message": "TypeError: no"}
+    python = answering(tmp_path, {"version": "0.28.0", "results": [words, keywords]})
+    assert asked(plan(MIXED), python=python).message == "TypeError: no"
+
+
+def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
+    python = interpreter(
+        tmp_path,
+        "results = [{'accepted': True, 'message': '', 'seen': case} for case in task['cases']]\n"
+        "print('chunkscope-check:' + json.dumps({'version': '1', 'results': results}))",
+    )
+    h200 = find_gpu("h200")
+    cases = [
+        Case(folder=tmp_path, words=["--x", "1"]),
+        Case(folder=tmp_path, keywords={"x": 1}, gpu=h200),
+    ]
+    words, keywords = (verdict.seen for verdict in check_many(cases, python=python))
+    assert words["words"][:4] == ["--x", "1", "--model", str(tmp_path)]
+    assert "gpu" not in words
+    assert keywords["keywords"]["model"] == str(tmp_path)
+    assert keywords["keywords"]["x"] == 1
+    assert keywords["gpu"] == {"memory_bytes": h200.memory_bytes, "title": h200.title}
+
+
+def test_known_flags_are_the_parsers(tmp_path):
+    python = answering(tmp_path, {"version": "0.28.0", "flags": [{"dest": "a"}], "results": []})
+    assert known_flags(python=python) == ("0.28.0", [{"dest": "a"}])
+
+
+def test_a_built_in_model_gets_a_folder_for_the_occasion():
+    with model_folder(plan(MIXED).model) as folder:
+        assert json.loads((folder / "config.json").read_text()) == config_of("llama-3.1-8b")
+    assert not folder.exists()
+
+
+def test_a_folder_of_the_user_is_used_as_it_is(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config_of("llama-3.1-8b")))
+    with model_folder(plan(MIXED, model=str(tmp_path)).model) as folder:
+        assert folder == tmp_path
+    assert (tmp_path / "config.json").exists()

@@ -1,0 +1,235 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from chunkscope.errors import UsageError
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.memory import Runner
+from chunkscope.models import find_model
+from chunkscope.vllm import flags as vllm_flags
+from chunkscope.vllm.choices import Entry
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import (
+    FLAGS,
+    NEWEST,
+    OLDEST,
+    Off,
+    command_line,
+    release,
+    yaml_lines,
+)
+from chunkscope.vllm.settings import Settings
+
+PACKAGE = Path(vllm_flags.__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("0.24", (0, 24, 0)),
+        ("0.24.1", (0, 24, 1)),
+        ("v0.11.2", (0, 11, 2)),
+        ("0.28.0+cpu", (0, 28, 0)),
+        ("0.11.1rc3", (0, 11, 1)),
+        ("0.10", (0, 10, 2)),
+        ("1.0", (1, 0, 0)),
+    ],
+)
+def test_a_version_is_read_as_people_write_it(text, version):
+    assert release(text).version == version
+
+
+@pytest.mark.parametrize("text", ["", "new", "0", "0.9.2", "0.10.1"])
+def test_a_version_that_is_none_or_too_old_is_a_usage_error(text):
+    with pytest.raises(UsageError):
+        release(text)
+
+
+def test_a_newer_version_behaves_like_the_newest_known_and_says_so():
+    assert "newer than 0.32.0" in release("0.99").note
+    assert release("0.32.5").note is None
+
+
+@pytest.mark.parametrize(
+    ("installed", "version", "note"),
+    [
+        (None, NEWEST, "no vLLM is installed"),
+        ("0.24.0", (0, 24, 0), None),
+        ("0.1.dev12+gabc", NEWEST, "development build"),
+    ],
+)
+def test_the_default_is_the_installed_version(monkeypatch, installed, version, note):
+    monkeypatch.setattr(vllm_flags, "installed_version", lambda: installed)
+    found = release()
+    assert found.version == version
+    assert (note in found.note) if note else found.note is None
+
+
+@pytest.mark.parametrize(
+    ("version", "off"),
+    [
+        ("0.10.2", Off.IGNORED),
+        ("0.11.0", Off.IGNORED),
+        ("0.11.1", Off.HONOURED),
+        ("0.12", Off.WARNED),
+        ("0.32", Off.WARNED),
+    ],
+)
+def test_what_off_means_depends_on_the_version(version, off):
+    assert release(version).off is off
+
+
+@pytest.mark.parametrize(("version", "share"), [("0.19.1", 0.9), ("0.20.0", 0.92)])
+def test_the_default_utilization_changed_with_0_20(version, share):
+    assert release(version).gpu_memory_utilization == share
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "entry", "budget", "seqs"),
+    [
+        ("h200", "0.24", Entry.SERVE, 8192, 1024),
+        ("h200", "0.24", Entry.LLM, 16384, 1024),
+        ("h200", "0.24", Entry.OTHER, 2048, 128),
+        ("h100", "0.10.2", Entry.SERVE, 8192, 1024),
+        ("a100", "0.24", Entry.SERVE, 2048, 256),
+        ("a100", "0.24", Entry.LLM, 8192, 256),
+        ("l4", "0.32", Entry.SERVE, 2048, 256),
+        ("b200", "0.27", Entry.SERVE, 8192, 1024),
+        ("b200", "0.28", Entry.SERVE, 16384, 1024),
+    ],
+)
+def test_vllms_own_choice_follows_gpu_version_and_entry(gpu, version, entry, budget, seqs):
+    expected = Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
+    assert release(version).batch_defaults(find_gpu(gpu), entry) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "architecture", "dense", "runner"),
+    [
+        ("0.21", "LlamaForCausalLM", True, Runner.V1),
+        ("0.24", "LlamaForCausalLM", True, Runner.V2),
+        ("0.24", "Qwen2ForCausalLM", True, Runner.V1),
+        ("0.28", "Qwen2ForCausalLM", True, Runner.V2),
+        ("0.28", "MixtralForCausalLM", False, Runner.V1),
+        ("0.29", "MixtralForCausalLM", False, Runner.V2),
+    ],
+)
+def test_the_model_runner_follows_version_and_model(version, architecture, dense, runner):
+    assert release(version).runner(architecture, dense=dense) is runner
+
+
+def test_off_is_spelled_as_its_own_flag():
+    args = Settings(max_num_seqs=8, enable_chunked_prefill=False, enable_prefix_caching=True)
+    assert command_line(args, (0, 24, 0)) == [
+        "--max-num-seqs", "8", "--no-enable-chunked-prefill", "--enable-prefix-caching",
+    ]  # fmt: skip
+    assert yaml_lines(args, (0, 24, 0)) == [
+        "max-num-seqs: 8", "no-enable-chunked-prefill: true", "enable-prefix-caching: true",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["max_num_partial_prefills", "max_long_partial_prefills"])
+@pytest.mark.parametrize("version", [OLDEST, (0, 24, 0), (0, 27, 0), NEWEST])
+def test_concurrent_partial_prefills_are_never_emitted(name, version):
+    """Engines refuse them while they exist: what the gate says of that is tested there."""
+    assert command_line(Settings.of({name: 2}), version) == []
+
+
+def test_every_flag_is_its_name_in_dashes():
+    for flag in FLAGS:
+        assert flag.spelling == "--" + flag.name.replace("_", "-")
+        assert flag.off_spelling in {None, "--no-" + flag.name.replace("_", "-")}
+
+
+def test_no_other_file_spells_a_flag_of_vllm():
+    flags = {word for f in FLAGS for word in (f.spelling, f.off_spelling) if word}
+    spelled = re.compile("|".join(sorted(map(re.escape, flags))))
+    others = [p for p in PACKAGE.rglob("*.py") if p != Path(vllm_flags.__file__)]
+    assert [str(p) for p in others if spelled.search(p.read_text())] == []
+
+
+def settings(**changed):
+    usual = {
+        "max_model_len": 32_768,
+        "max_num_batched_tokens": 8_192,
+        "max_num_seqs": 128,
+        "long_prefill_token_threshold": 0,
+        "enable_chunked_prefill": True,
+        "gpu_memory_utilization": 0.9,
+    }
+    return Settings(**{**usual, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "fault"),
+    [
+        ({"enable_chunked_prefill": False}, "0.24", "smaller than max_model_len"),
+        ({"max_num_batched_tokens": 64}, "0.24", "must be >= max_num_seqs"),
+        ({"long_prefill_token_threshold": 40_000}, "0.28", "is over max_model_len"),
+        ({"long_prefill_token_threshold": -5}, "0.24", "is negative"),
+        ({"gpu_memory_utilization": 1.1}, "0.24", "not in (0, 1]"),
+        ({"max_num_seqs": 0}, "0.24", "at least 1"),
+        ({"max_num_active_seqs": 256}, "0.31", "is over max_num_seqs (128)"),
+        ({"max_num_active_seqs": 64}, "0.30", "max_num_active_seqs is not known to vLLM 0.30.0"),
+        ({"long_prefill_token_threshold_adaptive": True}, "0.30", "is not known to vLLM 0.30.0"),
+        (
+            {
+                "enable_chunked_prefill": False,
+                "max_num_batched_tokens": 32_768,
+                "long_prefill_token_threshold": 2_048,
+            },
+            "0.24",
+            "would still chunk",
+        ),
+        (
+            {"enable_chunked_prefill": False, "max_num_batched_tokens": 32_768},
+            "0.11.0",
+            "ignores chunked prefill off",
+        ),
+    ],
+)
+def test_what_vllm_refuses_is_refused_here(changed, version, fault):
+    there = Deployment(release=release(version))
+    assert any(fault in rule for rule in there.refusals(settings(**changed)))
+
+
+def test_a_context_over_the_models_own_is_refused():
+    there = Deployment(release=release("0.24"), shape=find_model("gemma-2-9b"))
+    assert any("over the model's limit (8192)" in rule for rule in there.refusals(settings()))
+
+
+@pytest.mark.parametrize(
+    ("changed", "version"),
+    [
+        ({}, "0.24"),
+        ({"long_prefill_token_threshold": 40_000}, "0.24"),
+        ({"long_prefill_token_threshold": 32_768}, "0.28"),
+        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 32_768}, "0.11.1"),
+        ({"max_num_batched_tokens": 128}, "0.32"),
+        ({"max_num_active_seqs": 64, "long_prefill_token_threshold_adaptive": True}, "0.31"),
+        # Both are what is done anyway: without the flag, too.
+        ({"max_num_active_seqs": 128, "long_prefill_token_threshold_adaptive": False}, "0.30"),
+    ],
+)
+def test_what_vllm_takes_is_taken_here(changed, version):
+    assert Deployment(release=release(version)).refusals(settings(**changed)) == ()
+
+
+TABLES = [
+    vllm_flags.OFF_SWITCH,
+    vllm_flags.UTILIZATION,
+    vllm_flags.THRESHOLD_IS_CHECKED,
+    vllm_flags.HYBRID_REFUSES_OFF,
+    vllm_flags.HYBRID_CACHES_PREFIXES,
+    vllm_flags.LONE_PROMPT_IS_CAPPED,
+    vllm_flags.V2_RUNNER,
+    *vllm_flags.GRAPHS_COUNTED.values(),
+]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_table_begins_with_the_oldest_version_and_goes_up(table):
+    versions = [since for since, _ in table]
+    assert versions[0] == OLDEST
+    assert versions == sorted(set(versions))

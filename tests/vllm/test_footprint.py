@@ -1,0 +1,90 @@
+import pytest
+
+import chunkscope
+from chunkscope.errors import UsageError
+from chunkscope.vllm.choices import Entry, Task
+from tests.plans import SHORT, plan
+
+
+def memory(model="qwen3-8b", gpu="h100", **options):
+    return chunkscope.memory(model, gpu, **{"vllm_version": "0.24.0", **options})
+
+
+def test_it_is_the_bill_that_a_plan_has():
+    made = plan(SHORT, model="qwen3-8b", gpu="h100")
+    given = made.settings.given() | {"tensor_parallel_size": None}
+    found = made.deployment.memory(made.settings, longest=max(SHORT))
+    asked = {n: v for n, v in given.items() if v is not None and not n.startswith("enable_")}
+    assert memory(**asked).memory.lines == found.lines
+
+
+def test_what_nobody_sets_is_what_vllm_takes():
+    served, offline = memory(), memory(entry=Entry.LLM)
+    assert served.settings.max_num_batched_tokens == 8_192
+    assert offline.settings.max_num_batched_tokens == 16_384
+    assert served.memory.kv_cache_tokens > offline.memory.kv_cache_tokens
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"max_num_batched_tokens": 65_536}, "activation"),
+        ({"max_num_seqs": 4_096}, "sampler"),
+        ({"tp": 2}, "overhead"),
+        ({"task": Task.LOGLIKELIHOOD}, "logprobs"),
+    ],
+)
+def test_every_argument_is_in_the_bill(options, line):
+    before = {x.name: x.gib for x in memory().memory.lines}
+    assert memory(**options).memory.line(line).gib > before.get(line, 0)
+
+
+def test_a_threshold_bounds_what_logprobs_take():
+    # Qwen2.5 keeps the first runner, which takes the logits of a whole chunk.
+    options = {"model": "qwen2.5-7b", "task": Task.LOGLIKELIHOOD, "max_num_batched_tokens": 8_192}
+    whole = memory(**options)
+    cut = memory(**options, long_prefill_token_threshold=1_024)
+    assert cut.memory.line("logprobs").gib < whole.memory.line("logprobs").gib / 7
+    assert any("prompt_logprobs" in why for why in whole.refusals)
+    assert not cut.refusals
+
+
+def test_requests_fit_as_the_kv_cache_holds_their_tokens():
+    found = memory(max_model_len=16_384)
+    assert list(found.requests) == [1_024, 4_096, 16_384]
+    assert found.requests[4_096] == found.memory.kv_cache_tokens // 4_096
+
+
+def test_a_context_longer_than_the_kv_cache_does_not_start():
+    found = memory("llama-3.1-8b", "l4")
+    (why,) = found.refusals
+    assert "131,072 tokens (max_model_len)" in why
+    assert not found.to_json()["starts"]
+    assert not memory("llama-3.1-8b", "l4", max_model_len=found.memory.kv_cache_tokens).refusals
+
+
+def test_a_model_that_does_not_fit_says_how_much_is_missing():
+    (why,) = memory("llama-3.1-70b").refusals
+    assert "does not fit" in why
+    assert set(memory("llama-3.1-70b").requests.values()) == {0}
+
+
+def test_what_vllm_refuses_is_said():
+    (why,) = memory(max_num_batched_tokens=64, max_num_seqs=128).refusals
+    assert "must be >= max_num_seqs" in why
+
+
+def test_heads_must_divide_by_the_gpus():
+    with pytest.raises(UsageError, match="cannot be split over 3"):
+        memory(tp=3)
+
+
+def test_the_json_has_every_line_as_a_number():
+    found = memory(task=Task.LOGLIKELIHOOD)
+    said = found.to_json()
+    for line in found.memory.lines:
+        assert said[f"{line.name}_gib"] == line.gib
+    assert said["kv_cache_tokens"] == found.memory.kv_cache_tokens
+    spent = sum(said[f"{line.name}_gib"] for line in found.memory.lines if line.profiled)
+    assert spent + said["kv_cache_gib"] == pytest.approx(said["allowed_gib"])
+    assert memory().to_json()["logprobs_gib"] is None

@@ -1,0 +1,111 @@
+"""What vLLM's log says, in the words of each version."""
+
+import pytest
+
+from chunkscope.vllm.log.fate import Status, cause_in, doing_in
+from chunkscope.vllm.log.reader import facts_in
+
+V24 = """
+(EngineCore pid=1) INFO 11-15 05:48:35 [gpu_model_runner.py:5255] Model loading took 3.02 GiB memory and 0.677729 seconds
+(EngineCore pid=1) INFO 11-15 05:49:07 [gpu_worker.py:508] Available KV cache memory: 122.81 GiB
+(EngineCore pid=1) INFO 11-15 05:49:07 [kv_cache_utils.py:2146] GPU KV cache size: 4,599,264 tokens
+(EngineCore pid=1) INFO 11-15 05:49:07 [kv_cache_utils.py:2147] Maximum concurrency for 2,560 tokens per request: 1796.59x
+(EngineCore pid=1) INFO 11-15 05:49:13 [gpu_model_runner.py:6656] Graph capturing finished in 6 secs, took 0.42 GiB
+"""  # noqa: E501
+V28 = "[kv_cache_utils.py:1869] GPU KV cache size: 262,144 tokens, Maximum concurrency for 4,096 tokens per request: 64.00x"  # noqa: E501
+V10 = "Model loading took 14.9889 GiB and 1.234567 seconds"
+
+
+def test_sizes_of_0_24_stand_on_lines_of_their_own() -> None:
+    found = facts_in(V24)
+    assert (found.kv_cache_tokens, found.kv_concurrency) == (4_599_264, 1796.59)
+    assert (found.weights_gib, found.kv_cache_gib, found.graphs_gib) == (3.02, 122.81, 0.42)
+
+
+def test_sizes_of_0_28_share_a_line() -> None:
+    found = facts_in(V28)
+    assert (found.kv_cache_tokens, found.kv_concurrency) == (262_144, 64.0)
+    assert found.weights_gib is None
+
+
+def test_weights_of_0_10_have_four_decimals() -> None:
+    assert facts_in(V10).weights_gib == 14.9889
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utiliz",
+        "ValueError: To serve at least one request with the model's max seq len (32768), (4.00 GiB "
+        "KV cache is needed, which is larger than the available KV cache memory (1.00 GiB).",
+        "ValueError: Free memory on device (3.1/79.1 GiB) on startup is less than desired GPU "
+        "memory utilization (0.9, 71.2 GiB).",
+        "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to",
+    ],
+)
+def test_every_way_to_run_out_of_memory_is_one(line) -> None:
+    log = f"(EngineCore pid=1) ERROR 11-15 [core.py:1] {line}\nRuntimeError: Engine core init"
+    found = cause_in(log, started=False)
+    assert found.status is Status.OUT_OF_MEMORY
+    assert found.text.partition(" ")[0] in line
+
+
+def test_the_cause_is_named_and_not_its_consequence() -> None:
+    log = (
+        "(EngineCore pid=9) ERROR [core.py:2] Traceback (most recent call last):\n"
+        "(EngineCore pid=9) ERROR [core.py:2] AssertionError: Chunked prefill is required\n"
+        "RuntimeError: Engine core initialization failed. See root cause above."
+    )
+    found = cause_in(log, started=False)
+    assert found.status is Status.REFUSED
+    assert found.text == "AssertionError: Chunked prefill is required"
+
+
+def test_a_refused_argument_is_told_in_vllms_own_sentence() -> None:
+    log = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for SchedulerConfig\n"
+        "  Value error, max_num_batched_tokens (16) must be greater than or equal to max_num_seqs "
+        "(32). [type=value_error, input_value=ArgsKwargs((), {'runner_t...}), input_type=x]\n"
+    )
+    found = cause_in(log, started=False)
+    assert found.status is Status.REFUSED
+    assert found.text.endswith("equal to max_num_seqs (32).")
+
+
+def test_an_assertion_in_the_middle_is_no_refusal() -> None:
+    assert cause_in("AssertionError: odd", started=True).status is Status.DIED
+
+
+def test_a_silent_log_says_nothing() -> None:
+    assert cause_in(V24, started=True) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "doing"),
+    [
+        ("[gpu_model_runner.py:4959] Starting to load model /m...", "loading weights"),
+        ("Loading safetensors checkpoint shards:  50% Completed | 2/4", "loading weights"),
+        ("[backends.py:1148] Dynamo bytecode transform time: 6.52 s", "compiling"),
+        ("DeepGEMM warmup:  12%|#         | 120/1000 [00:10<01:10]", "building kernels"),
+        ("[kernel_warmup.py:176] JIT kernel warmup starting.", "building kernels"),
+        ("[autotuner.py:262] flashinfer.jit: [Autotuner]: Autotuning process starts ...",
+         "autotuning kernels"),
+        ("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):   2%|1 | 1/51",
+         "capturing CUDA graphs"),
+        ("Enforce eager set, disabling torch.compile and CUDAGraphs.", None),
+        ("Skipping FlashInfer autotune because it is disabled.", None),
+        ("Graph capturing finished in 12 secs, took 0.46 GiB", None),
+    ],
+)  # fmt: skip
+def test_a_line_tells_what_an_engine_is_doing(line, doing) -> None:
+    assert doing_in(line) == doing
+    assert doing_in(f"{line}\nINFO something else\n") == doing, "until another one tells"
+
+
+def test_a_real_start_is_followed(shared) -> None:
+    """As an H200 logged it: every phase in its turn."""
+    text = (shared / "data/vllm_logs/vllm-0.24.0-h200-serve-bench.log").read_text()
+    lines = text.splitlines()
+    seen = dict.fromkeys(doing_in("\n".join(lines[: n + 1])) for n in range(len(lines)))
+    assert list(seen) == [None, "loading weights", "compiling", "capturing CUDA graphs"]

@@ -1,0 +1,608 @@
+"""vLLM's log by message: verbatim lines of each version, in whatever a collector makes of them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from chunkscope.vllm.log.lines import CUT, LogClock, blocks, peeled
+from chunkscope.vllm.log.reader import EngineLog, LogReader
+from chunkscope.vllm.log.timeline import MOST_WINDOWS
+from chunkscope.vllm.log.trouble import Trouble
+
+START = (
+    "Initializing a V1 LLM engine (v{version}) with config: model='org/m', dtype=torch.bfloat16, "
+    "max_seq_len=4096, tensor_parallel_size=2, enforce_eager=True, kv_cache_dtype=fp8, "
+    "enable_prefix_caching=True, chunked_prefill_enabled=True, compilation_config={{'model': 'x'}}"
+)
+PERIODIC = (
+    "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: 5.5 tokens/s,"
+    " Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: {kv}%, "
+    "Prefix cache hit rate: 12.5%"
+)
+
+
+def stamped(
+    text: str,
+    when: str = "10-23 10:51:24",
+    process: str = "(EngineCore pid=7) ",
+    level: str = "INFO",
+) -> str:
+    return f"{process}{level} {when} [core.py:77] {text}"
+
+
+def periodic(
+    when: str, *, prompt: float = 1.0, running: int = 1, waiting: int = 0, kv: float = 1.0
+):
+    line = PERIODIC.format(prompt=prompt, running=running, waiting=waiting, kv=kv)
+    return stamped(line, when, "(APIServer pid=1) ")
+
+
+def reading(*lines: str) -> EngineLog:
+    reader = LogReader()
+    reader.feed("".join(f"{line}\n" for line in lines).encode())
+    return reader.reading()
+
+
+def facts(*lines: str):
+    (life,) = reading(*lines).lives
+    return life.facts
+
+
+# -- what each version writes (docs/LOGS.md of the project's notes) ------------------------------
+
+SAID = [
+    ("Model loading took 14.9889 GiB and 2.345678 seconds", {"weights_gib": 14.9889}),
+    ("Model loading took 14.9889 GiB memory and 2.345678 seconds", {"load_s": 2.345678}),
+    ("Model loading took 15.0 GiB memory and 1.6 seconds", {"weights_gib": 15.0, "load_s": 1.6}),
+    ("Available KV cache memory: 112.28 GiB", {"kv_cache_gib": 112.28}),
+    ("GPU KV cache size: 919,824 tokens", {"kv_cache_tokens": 919_824}),
+    ("Maximum concurrency for 16,384 tokens per request: 56.14x", {"kv_concurrency": 56.14}),
+    (
+        "GPU KV cache size: 65,536 tokens, Maximum concurrency for 2,048 tokens per request: "
+        "32.00x",
+        {"kv_cache_tokens": 65_536, "kv_concurrency": 32.0},
+    ),
+    (
+        "CPU KV cache size: 1,024 tokens, Maximum concurrency for 64 tokens per request: 1,600.50x",
+        {"kv_cache_tokens": 1_024, "kv_concurrency": 1600.5},
+    ),
+    ("GPU + host KV cache size: 2,048 tokens", {"kv_cache_tokens": 2_048}),
+    ("Graph capturing finished in 5 secs, took 0.98 GiB", {"graphs_gib": 0.98, "graphs_s": 5.0}),
+    (
+        "CUDA graph pool memory: 1.52 GiB (actual), 0.71 GiB (estimated), difference: 0.81 GiB "
+        "(53.3%).",
+        {"graph_pool_gib": 1.52, "graph_estimate_gib": 0.71},
+    ),
+    ("init engine (profile, create kv cache, warmup model) took 42.98 seconds", {"init_s": 42.98}),
+    (
+        "init engine (profile, create kv cache, warmup model) took 42.98 s (compilation: 21.31 s)",
+        {"init_s": 42.98},
+    ),
+    ("torch.compile takes 12.30 s in total", {"compile_s": 12.3}),
+    ("torch.compile took 21.31 s in total", {"compile_s": 21.31}),
+    (
+        "Chunked prefill is enabled with max_num_batched_tokens=8192.",
+        {"max_num_batched_tokens": 8192},
+    ),
+    ("Asynchronous scheduling is disabled.", {"async_scheduling": False}),
+    ("Using max model len 16384", {"max_model_len": 16_384}),
+    (
+        "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN'].",
+        {"attention_backend": "FLASH_ATTN"},
+    ),
+    ("Using Flash Attention backend on V1 engine.", {"attention_backend": "Flash Attention"}),
+    (
+        "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available GPU memory "
+        "(5.00 GiB available for KV cache)",
+        {"fitted_from": 131_072, "fitted_to": 40_960},
+    ),
+    (
+        "Free memory on device (138.5/139.8 GiB) on startup. Desired GPU memory utilization is "
+        "(0.9, 125.82 GiB). Actual usage is 15.0 GiB for weight, 1.24 GiB for peak activation, "
+        "0.21 GiB for non-torch memory, and 0.98 GiB for CUDAGraph memory.",
+        {"device_gib": 139.8, "free_gib": 138.5, "utilization": 0.9, "activation_gib": 1.24},
+    ),
+    (
+        "Memory profiling takes 2.00 seconds. Total non KV cache memory: 17.1GiB; torch peak "
+        "memory increase: 1.24GiB; non-torch forward increase memory: 0.2GiB",
+        {"activation_gib": 1.24},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text[:40] for text, _ in SAID])
+def test_a_message_says_its_facts(text: str, expected: dict) -> None:
+    found = facts(stamped(text))
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
+    found = facts(stamped(START.format(version="0.24.0")))
+    assert (found.version, found.model, found.dtype) == ("0.24.0", "org/m", "bfloat16")
+    nightly = "0.15.2rc1.dev93+g11a4c9d30.cu128"
+    assert facts(stamped(START.format(version=nightly))).version == nightly
+    assert (found.max_model_len, found.tensor_parallel_size) == (4_096, 2)
+    assert (
+        found.enforce_eager is found.enable_prefix_caching is found.enable_chunked_prefill is True
+    )
+    assert found.kv_cache_dtype == "fp8"
+
+
+# -- whatever is put before a line ---------------------------------------------------------------
+
+LINE = stamped("GPU KV cache size: 919,824 tokens")
+WRAPPED = [
+    LINE,
+    "INFO 10-23 10:51:24 [kv_cache_utils.py:9] GPU KV cache size: 919,824 tokens",
+    "\x1b[0;36m(EngineCore pid=7)\x1b[0;0m \x1b[32mINFO\x1b[0m 10-23 10:51:24 [k.py:9] "
+    "GPU KV cache size: 919,824 tokens",
+    f"2026-10-23T10:51:24.123456789Z stdout F {LINE}",
+    f"Oct 23 10:51:24 host vllm[123]: {LINE}",
+    f"vllm-1  | {LINE}",
+    json.dumps({"log": LINE + "\n", "stream": "stderr", "time": "2026-10-23T10:51:24Z"}),
+    json.dumps({"timestamp": "2026-10-23T10:51:24", "level": "INFO",
+                "message": "GPU KV cache size: 919,824 tokens"}),
+    "GPU KV cache size: 919,824 tokens",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRAPPED, ids=range(len(WRAPPED)))
+def test_messages_are_found_whatever_is_put_before_them(line: str) -> None:
+    assert facts(line).kv_cache_tokens == 919_824
+
+
+def test_a_line_knows_its_process_place_and_time() -> None:
+    line = peeled(LINE.encode(), 3)
+    assert (line.process, line.place, line.number) == ("EngineCore", "core.py:77", 3)
+    assert line.at is not None
+
+
+@pytest.mark.parametrize("per_second", [1, 1_000])
+def test_json_lines_may_count_seconds_or_milliseconds(per_second: int) -> None:
+    lines = [
+        json.dumps({"ts": (1_792_752_000 + at) * per_second, "msg": periodic("").split("] ")[1]})
+        for at in (0, 10, 400)
+    ]
+    (life,) = reading(*lines).lives
+    assert [window.end_s for window in life.windows] == [0.0, 10.0, 400.0]
+
+
+def test_new_year_is_no_jump_back() -> None:
+    clock = LogClock()
+    first = peeled(stamped("x", "12-31 23:59:55").encode(), 1).at
+    later = peeled(stamped("x", "01-01 00:00:05").encode(), 2).at
+    assert (clock.since_first(first), clock.since_first(later)) == (0.0, 10.0)
+
+
+def test_lines_that_never_end_are_cut() -> None:
+    (block,) = blocks([b"a" * CUT, b"b" * CUT, b"c\nnext\n"])
+    assert len(block) <= CUT + len("c\nnext\n")
+    assert block.endswith(b"\nnext\n")
+    assert list(blocks([b"one\ntw", b"o", b"\nthree"])) == [b"one\n", b"two\n", b"three\n"]
+
+
+COLOURED = (
+    "\x1b[0;36m(EngineCore pid=7)\x1b[0m \x1b[32mINFO\x1b[0m \x1b[90m10-23 10:51:24\x1b[0m "
+    "\x1b[90m[core.py:77]\x1b[0m unheard of"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        COLOURED,
+        "[pod/vllm-7d9f/vllm] " + stamped("unheard of"),
+        "2026-06-09 14:01:54.604 [Info] (Process) " + stamped("unheard of"),
+        stamped("unheard of", level="WARNING"),
+        json.dumps({"log": stamped("unheard of") + "\n", "stream": "stderr"}),
+    ],
+    ids=["coloured", "kubectl --prefix", "a wrapper's level", "a warning", "docker's JSON"],
+)
+def test_what_is_not_understood_is_counted_whatever_is_put_before_it(line: str) -> None:
+    """It was counted in plain lines of INFO and DEBUG only."""
+    for lines in ([line] * 5, ["an application's line", *[line] * 5]):
+        assert reading(*lines).unknown == {"core.py:77": 5}
+
+
+# -- several engines, and restarts ---------------------------------------------------------------
+
+
+def test_a_restart_is_a_life_of_its_own() -> None:
+    start = stamped(START.format(version="0.24.0"))
+    log = reading(start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens"))
+    assert [life.facts.kv_cache_tokens for life in log.lives] == [None, 8]
+    assert [life.first_line for life in log.lives] == [1, 3]
+
+
+def test_a_log_that_begins_in_the_middle_and_is_begun_anew() -> None:
+    """As a log that was rotated: nothing tells how the first was started."""
+    start = stamped(START.format(version="0.24.0"))
+    first, other = reading(periodic("10-23 10:52:00"), start, LINE).lives
+    assert (first.facts.version, len(first.windows)) == (None, 1)
+    assert (other.facts.version, other.windows, other.first_line) == ("0.24.0", (), 2)
+
+
+def test_engines_that_start_together_are_one_life() -> None:
+    starts = [
+        stamped(START.format(version="0.24.0"), process=f"(EngineCore_DP{n} pid={n}) ")
+        for n in range(2)
+    ]
+    lines = [periodic("10-23 10:52:00").replace("Engine 000", f"Engine 00{n}") for n in range(2)]
+    (life,) = reading(*starts, *lines).lives
+    assert life.engines == 2
+    assert {window.engine for window in life.windows} == {"000", "001"}
+
+
+@pytest.mark.parametrize("prefix", ["vllm-{}  | ", "[pod/vllm-{}/server] "])
+def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: str) -> None:
+    """As `docker compose logs` and `kubectl logs --prefix` mix them."""
+    first, other = prefix.format(1), prefix.format(2)
+    refused = 'INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/1.1" 400 Bad Request'
+    lives = reading(
+        first + stamped(START.format(version="0.24.0")),
+        *(
+            line
+            for at in range(3)
+            for line in (
+                first + periodic(f"10-23 10:52:{at}0", prompt=10.0),
+                other + periodic(f"10-23 10:52:{at}0", prompt=30.0),
+            )
+        ),
+        other + stamped(START.format(version="0.24.1")),  # it is started anew, the first goes on
+        first + periodic("10-23 10:52:30", prompt=10.0),
+        first + refused,
+    ).lives
+    assert [(life.facts.version, life.prompt_tokens, life.busy_s) for life in lives] == [
+        ("0.24.0", 400.0, 40.0),
+        (None, 900.0, 30.0),
+        ("0.24.1", 0.0, 0.0),
+    ]
+    assert [life.refused is not None for life in lives] == [True, False, False]
+
+
+def test_aggregated_engines_are_read() -> None:
+    line = periodic("10-23 10:52:00").replace("Engine 000", "8 Engines Aggregated")
+    (life,) = reading(line).lives
+    assert life.windows[0].engine == "8 engines"
+
+
+# -- the periodic line ---------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_log() -> None:
+    (life,) = reading(
+        periodic("10-23 10:52:00", prompt=100.0, running=3, waiting=2, kv=22.1),
+        periodic("10-23 10:52:10", prompt=50.5),
+    ).lives
+    first, second = life.windows
+    assert (first.prompt_tokens_per_s, first.running, first.waiting) == (100.0, 3, 2)
+    assert first.kv_use == pytest.approx(0.221)
+    assert first.hit_rate == pytest.approx(0.125)
+    assert (second.seconds, second.prompt_tokens_per_s) == (10.0, 50.5)
+    assert life.prompt_tokens == pytest.approx(1_505)
+
+
+def test_what_stands_between_is_no_hindrance() -> None:
+    """0.20 counts deferred requests, 0.32 KV fetches; 0.31 leaves out a hit rate of nothing."""
+    line = periodic("10-23 10:52:00").replace(
+        "GPU KV", "Deferred: 2 reqs, KV fetch: 1 waiting to start, XPU KV"
+    )
+    line = line.replace(", Prefix cache hit rate: 12.5%", "")
+    (life,) = reading(line).lives
+    assert life.windows[0].running == 1
+    assert life.windows[0].hit_rate is None
+
+
+def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
+    reader = LogReader()
+    count = 3 * MOST_WINDOWS
+    for n in range(count):
+        when = f"{1 + n // 8640:02}-01 {n // 360 % 24:02}:{n // 6 % 60:02}:{n % 6}0"
+        reader.feed(f"{periodic(when)}\n".encode())
+    (life,) = reader.reading().lives
+    assert len(life.windows) < MOST_WINDOWS
+    assert life.prompt_tokens == pytest.approx(count * 10, rel=0.01)
+
+
+def test_steps_are_added_up() -> None:
+    step = (
+        "Iteration(7): {p} context requests, {t} context tokens, {d} generation requests, {d} "
+        "generation tokens, iteration elapsed time: {ms} ms"
+    )
+    (life,) = reading(
+        stamped(step.format(p=0, t=0, d=4, ms="10.00")),
+        stamped(step.format(p=1, t=2048, d=4, ms="80.00")),
+        "Engine 000: " + step.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
+    ).lives
+    assert life.steps is not None
+    assert (life.steps.steps, life.steps.prompt_tokens) == (3, 2_304)
+    assert life.steps.slowdown == pytest.approx(8.0)
+    assert life.steps.longest_ms == 80.0
+
+
+# -- what went wrong -----------------------------------------------------------------------------
+
+TROUBLES = [
+    (
+        Trouble.NO_FREE_MEMORY,
+        "ValueError: Free memory on device cuda:0 (12.5/139.8 GiB) on startup is less than desired "
+        "GPU memory utilization (0.9, 125.82 GiB). Decrease GPU memory utilization",
+        {"free_gib": 12.5},
+    ),
+    (
+        Trouble.NO_CACHE_BLOCKS,
+        "ValueError: No available memory for the cache blocks. Try increasing "
+        "`gpu_memory_utilization` when initializing the engine.",
+        {},
+    ),
+    (
+        Trouble.CONTEXT_TOO_LONG,
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 "
+        "GiB KV cache is needed, which is larger than the available KV cache memory (5.40 GiB). "
+        "Based on the available memory, the estimated maximum model length is 44208.",
+        {"needed_gib": 16.0, "available_gib": 5.4, "longest": 44_208},
+    ),
+    (
+        Trouble.OOM_SAMPLER,
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy "
+        "requests. Please try lowering `max_num_seqs`",
+        {"requests": 1_024},
+    ),
+    (
+        Trouble.OOM_START,
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB. GPU 0 has a total "
+        "capacity of 79.19 GiB of which 7.02 GiB is free.",
+        {"asked_gib": 7.04, "left_gib": 7.02},
+    ),
+    (Trouble.DIED, "EngineCore encountered a fatal error.", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
+def test_the_first_cause_of_an_end_is_found(kind: Trouble, text: str, figures: dict) -> None:
+    (life,) = reading(
+        stamped(START.format(version="0.24.0")),
+        stamped(SAID[2][0]),
+        stamped(text),
+        stamped("EngineCore failed to start."),
+    ).lives
+    assert life.trouble is not None
+    assert (life.trouble.kind, life.trouble.line) == (kind, 3)
+    assert life.trouble.figures == pytest.approx(figures)
+
+
+def test_weights_that_do_not_fit_are_not_a_matter_of_the_budget() -> None:
+    start, oom = stamped(START.format(version="0.24.0")), stamped(TROUBLES[4][1])
+    (life,) = reading(start, oom).lives
+    assert life.trouble is not None
+    assert life.trouble.kind is Trouble.OOM_LOADING
+
+
+def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> None:
+    """As tracebacks of 0.11 to 0.32 have them."""
+    (life,) = reading(
+        stamped(START.format(version="0.24.0")),
+        stamped("EngineCore failed to start.", level="ERROR"),
+        stamped(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.74 GiB. GPU 0 has a "
+            "total capacity of 23.57 GiB of which 512.00 MiB is free.",
+            level="ERROR",
+        ),
+        stamped(TROUBLES[3][1], level="ERROR"),
+    ).lives
+    assert life.trouble is not None
+    assert (life.trouble.kind, life.trouble.line) == (Trouble.OOM_SAMPLER, 4)
+    assert life.trouble.figures == {"asked_gib": 1.74, "left_gib": 0.5, "requests": 1_024}
+
+
+DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
+DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "at"),
+    [
+        (["EngineCore failed to start.", "Traceback (most recent call last):", DIED, DEAD],
+         "AcceleratorError", 5),
+        (["pydantic_core.ValidationError: 1 validation error for VllmConfig",
+          "  Value error, max_num_batched_tokens (64) must be"], "ValidationError", 3),
+        ([DEAD], None, 3),
+    ],
+    ids=["its traceback follows", "it never began", "no more is left of the log"],
+)  # fmt: skip
+def test_an_engine_that_died_of_something_else(lines: list[str], error: str, at: int) -> None:
+    """Its kind of error is named, and nothing else of its text."""
+    args = stamped("non-default args: {'max_num_seqs': 8}")
+    text = [stamped(line, level="ERROR") for line in lines]
+    (life,) = reading(args, stamped("Using max model len 64"), *text).lives
+    assert life.trouble is not None
+    assert (life.trouble.kind, life.trouble.error, life.trouble.line) == (Trouble.DIED, error, at)
+
+
+def test_a_traceback_is_a_part_of_its_json_line() -> None:
+    """Its message alone says that the engine failed, and not why."""
+    frames = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n'
+    causes = {Trouble.CONTEXT_TOO_LONG: TROUBLES[2][1], Trouble.DIED: DIED}
+    for kind, cause in causes.items():
+        failed = {"message": "EngineCore failed to start.", "exc_info": frames + cause}
+        (life,) = reading(stamped(START.format(version="0.31.0")), json.dumps(failed)).lives
+        assert life.trouble is not None
+        assert (life.trouble.kind, life.trouble.line) == (kind, 2)
+        assert life.trouble.error == ("AcceleratorError" if kind is Trouble.DIED else None)
+
+
+def test_errors_that_ended_nothing() -> None:
+    """A start goes on after it; an engine that is ended is missed by its server."""
+    harmless = stamped("ValueError: no chat template", level="ERROR")
+    stopped = stamped("[shutdown] MPClient: complete")
+    (going_on,) = reading(stamped("Using max model len 64"), harmless, LINE).lives
+    (ended,) = reading(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD)).lives
+    assert going_on.trouble is ended.trouble is None
+
+
+def test_out_of_memory_while_serving_and_in_prompt_logprobs() -> None:
+    oom = stamped(TROUBLES[4][1])
+    (serving,) = reading(periodic("10-23 10:52:00"), oom).lives
+    assert serving.trouble is not None
+    assert serving.trouble.kind is Trouble.OOM_RUNNING
+    for name in ("_get_prompt_logprobs_dict", "compute_prompt_logprobs_with_chunking"):
+        frame = stamped(f'  File "a.py", line 9, in {name}')  # of either model runner
+        (scoring,) = reading(periodic("10-23 10:52:00"), frame, stamped("    x = y"), oom).lives
+        assert scoring.trouble is not None
+        assert scoring.trouble.kind is Trouble.OOM_LOGPROBS
+
+
+REFUSED = [
+    "The decoder prompt (length 2100) is longer than the maximum model length of 2048. Make sure",
+    "This model's maximum context length is 2048 tokens. However, you requested 8 output tokens "
+    "and your prompt contains at least 2100 input tokens, for a total of",
+    "This model's maximum context length is 2048 tokens. However, your prompt contains 2100 input "
+    "tokens, which exceeds this limit even without any output tokens",
+    "This model's maximum context length is 2048 tokens. However, your request has 2100 input "
+    "tokens. Please reduce the length of the input messages.",
+    "This model's maximum context length is 2048 tokens. However, you requested 2200 tokens (2100 "
+    "in the messages, 100 in the completion).",
+    "'max_tokens' or 'max_completion_tokens' is too large: 900. This model's maximum context "
+    "length is 2048 tokens and your request has 2100 input tokens (900 > 2048 - 2100).",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+def test_refused_prompts_are_counted(text: str) -> None:
+    (life,) = reading(stamped(text), stamped(text)).lives
+    assert life.refused is not None
+    assert (life.refused.count, life.refused.longest, life.refused.limit) == (2, 2_100, 2_048)
+
+
+def test_a_refused_text_of_which_no_tokens_are_told() -> None:
+    text = (
+        "This model's maximum context length is 2048 tokens. However, you requested 8 output "
+        "tokens and your prompt contains 99999 characters (more than 81600 characters, which is "
+        "the upper bound for 2040 input tokens)."
+    )
+    (life,) = reading(stamped(text)).lives
+    assert life.refused is not None
+    assert (life.refused.count, life.refused.longest, life.refused.limit) == (1, 0, 2_048)
+
+
+@pytest.mark.parametrize("http", ["1.0", "1.1"])  # nginx speaks 1.0 to what is behind it
+def test_bad_requests_behind_a_proxy(http: str) -> None:
+    line = f'(APIServer pid=1) INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/{http}" 400 Bad'
+    (life,) = reading(periodic("10-23 10:52:00"), f"{line} Request").lives
+    assert life.refused is not None
+    assert life.refused.unexplained == 1
+
+
+# -- what must not get out -----------------------------------------------------------------------
+
+
+def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
+    secret = "sk-SECRET-PROMPT"
+    log = reading(
+        stamped(f"non-default args: {{'api_key': ['{secret}'], 'max_num_seqs': 8, 'model': "
+                f"'{secret} x(y)', 'hf_token': '{secret}'}}"),
+        stamped(f"Received request cmpl-1: prompt: '{secret} GPU KV cache size: 5 tokens', params"),
+        stamped(f"Request cmpl-1 details: prompt: '{secret} GPU KV cache size: 5 tokens', "
+                "prompt_token_ids: None", level="DEBUG"),
+        stamped(f"something unheard of {secret}"),
+        stamped(START.format(version="0.24.0")),
+    )  # fmt: skip
+    assert secret not in repr(log)
+    assert log.lives[0].arguments == {"max_num_seqs": 8}
+    assert log.lives[0].facts.kv_cache_tokens is None
+    assert log.unknown == {"core.py:77": 1}
+
+
+def test_places_that_a_prompt_names_hide_nothing() -> None:
+    """JSON lines have none of their own: what looks like one there is somebody's text."""
+    prompts = [
+        json.dumps({"message": f"Received request cmpl-1: prompt: '{text}'"})
+        for text in ("why does a.py: fail?", "[core.py:77] look", "INFO [core.py:77] look")
+    ]
+    (life,) = reading(*prompts, *prompts, LINE).lives
+    assert life.facts.kv_cache_tokens == 919_824
+    answer = json.dumps({"message": "GPU KV cache size: 919,824 tokens (see a.py:3)"})
+    (life,) = reading(*prompts, answer).lives
+    assert life.facts.kv_cache_tokens == 919_824
+
+
+def test_lines_of_one_place_are_soon_passed_over_and_still_counted() -> None:
+    log = reading(*[stamped("nothing known") for _ in range(10)])
+    assert log.unknown == {"core.py:77": 10}
+
+
+@pytest.mark.shared
+def test_a_real_log_of_0_24(shared: Path) -> None:
+    path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
+    reader = LogReader()
+    reader.feed(path.read_bytes())
+    (life,) = reader.reading().lives
+    assert (life.facts.version, life.facts.kv_cache_tokens) == ("0.24.0", 919_824)
+    assert life.facts.max_num_batched_tokens == 8_192
+    assert life.arguments == {"max_model_len": 16_384, "enable_prefix_caching": False}
+    assert len(life.windows) == 11
+    assert max(w.prompt_tokens_per_s for w in life.windows) == 36_298.8
+    zipped = LogReader()
+    zipped.feed(gzip.decompress(gzip.compress(path.read_bytes())))
+    assert zipped.reading() == reader.reading()
+
+
+def test_the_old_engine_of_0_10_2() -> None:
+    """It counts those that are pending, and logs preemptions."""
+    (life,) = reading(
+        stamped(START.format(version="0.10.2").replace("V1", "V0")),
+        stamped(
+            "Avg prompt throughput: 20.0 tokens/s, Avg generation throughput: 1.0 tokens/s, "
+            "Running: 3 reqs, Swapped: 0 reqs, Pending: 7 reqs, GPU KV cache usage: 98.8%, CPU KV "
+            "cache usage: 0.0%."
+        ),
+        stamped(
+            "Sequence group cmpl-9 is preempted by PreemptionMode.RECOMPUTE mode because there is "
+            "not enough KV cache space. total_num_cumulative_preemption=51",
+            level="WARNING",
+        ),
+    ).lives
+    assert (life.facts.version, life.windows[0].waiting, life.windows[0].kv_use) == (
+        "0.10.2", 7, pytest.approx(0.988),
+    )  # fmt: skip
+    assert (life.preemptions, life.said_at["preemptions"]) == (51, 3)
+
+
+def test_the_context_is_what_auto_fit_made_of_it() -> None:
+    text = "Auto-fit max_model_len: reduced from 131072 to 40960 to fit in available GPU memory"
+    assert facts(stamped("Using max model len 131072"), stamped(text)).max_model_len == 40_960
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lengths"),
+    [
+        ((0, 1, 2), (1, 1, 1)),  # VLLM_LOG_STATS_INTERVAL=1: so was the first
+        ((0, 60, 120), (10, 60, 60)),
+        ((0, 10, 35), (10, 10, 25)),  # a server that was too busy to log
+    ],
+)
+def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths) -> None:
+    lines = [periodic(f"10-23 10:{at // 60:02}:{at % 60:02}") for at in seconds]
+    (life,) = reading(*lines).lives
+    assert tuple(window.seconds for window in life.windows) == lengths
+    assert life.prompt_tokens == sum(lengths)
+
+
+def test_while_idle_vllm_reckons_without_a_word() -> None:
+    quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
+    lines = [periodic("10-23 10:00:00"), quiet, periodic("10-23 10:05:00")]
+    (life,) = reading(*lines).lives
+    assert [window.seconds for window in life.windows] == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "engines"),
+    [("Engine 000: ", 1), ("8 Engines Aggregated: ", 8), ("Engine my core: ", 1)],
+)
+def test_an_engine_may_be_called_anything(name: str, engines: int) -> None:
+    line = periodic("10-23 10:00:00")
+    start = line.index("Engine ") if "Engine " in line else line.index("Avg prompt")
+    (life,) = reading(line[:start] + name + line[line.index("Avg prompt") :]).lives
+    assert [window.engines for window in life.windows] == [engines]

@@ -1,0 +1,123 @@
+"""Every form that ends in a `vllm serve` is read by the real command as the plan's own words are.
+
+The words themselves are checked in test_real_vllm.py. One process answers for the whole file.
+"""
+
+import subprocess
+
+import pytest
+import yaml
+
+from chunkscope.planning.emit import emit
+from chunkscope.vllm.choices import Mode, Target
+from tests.plans import LONG, MIXED, SHORT, plan
+
+pytestmark = pytest.mark.vllm
+
+PLANS = {
+    "off": {"lengths": SHORT},
+    "off on two GPUs": {"lengths": SHORT, "tp": 2},
+    "conservative": {"lengths": MIXED},
+    "aggressive": {"lengths": LONG, "gpu": "a100"},
+    "off for long prompts": {"lengths": LONG, "mode": Mode.OFF},
+    "nothing to set": {"lengths": [32_000], "model": "qwen2.5-7b-instruct"},
+}
+MODEL = "some/model"
+
+
+def shell_words(text):
+    """As `vllm serve MODEL $(chunkscope recommend --emit vllm-args)` splits it."""
+    return _shell(f"printf '%s\\n' $(cat <<'END'\n{text}\nEND\n)")
+
+
+def sourced_words(text):
+    """As `. FILE; vllm serve MODEL $CHUNKSCOPE_VLLM_ARGS` splits it."""
+    return _shell(f"{text}\nprintf '%s\\n' $CHUNKSCOPE_VLLM_ARGS")
+
+
+def _shell(script):
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def inspect_words(text):
+    """As Inspect builds its server's command line: a switch has no value."""
+    words = []
+    for pair in text.split(" -M ")[1:]:
+        name, value = pair.split("=")
+        words += ["--" + name.replace("_", "-"), *([] if value == "null" else [value])]
+    return words
+
+
+def config_file(folder, text):
+    path = folder / f"{len(list(folder.iterdir()))}.yaml"
+    path.write_text(text)
+    return ["--config", str(path)]
+
+
+def lines_of(made, folder):
+    """Each form's words after `vllm serve`, all to be read alike."""
+    text = {target: emit(made, target).text for target in Target}
+    compose = yaml.safe_load(text[Target.DOCKER_COMPOSE])["services"]["vllm"]["command"]
+    _, deployment, _ = yaml.safe_load_all(text[Target.KUBERNETES])
+    manifest = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    return {
+        "plan.cli_args()": [MODEL, *made.cli_args()],
+        Target.VLLM_ARGS: [MODEL, *shell_words(text[Target.VLLM_ARGS])],
+        Target.ENV: [MODEL, *sourced_words(text[Target.ENV])],
+        Target.VLLM_YAML: [MODEL, *config_file(folder, text[Target.VLLM_YAML])],
+        Target.INSPECT: [MODEL, *inspect_words(text[Target.INSPECT])],
+        Target.DOCKER_COMPOSE: [MODEL, *compose[1:]],
+        Target.KUBERNETES: [MODEL, *manifest[1:]],
+    }
+
+
+@pytest.fixture(scope="session")
+def served(probe, installed, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("yaml")
+    asked = {
+        (name, form): words
+        for name, options in PLANS.items()
+        for form, words in lines_of(plan(**options, vllm_version=installed[0]), folder).items()
+    }
+    traps = {
+        "false": "enable-chunked-prefill: false",
+        "no-": "no-enable-chunked-prefill: true",
+        "nothing": "# nothing",
+    }
+    files = {trap: config_file(folder, text) for trap, text in traps.items()}
+    asked |= {("trap", trap): [MODEL, *words] for trap, words in files.items()}
+    asked["trap", "="] = [MODEL, "=".join(files["no-"])]
+    answers = probe("serve_probe", [["serve", *words] for words in asked.values()])
+    return dict(zip(asked, answers, strict=True))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_form_is_read_as_the_plans_own_words(served, name):
+    forms = {form: read for (plan_name, form), read in served.items() if plan_name == name}
+    expected = forms.pop("plan.cli_args()")
+    assert expected is not None
+    for form, read in forms.items():
+        assert read == expected, form
+
+
+def test_the_real_command_knows_what_off_is(served):
+    assert served["off", Target.VLLM_YAML]["enable_chunked_prefill"] == "False"
+    assert served["conservative", Target.VLLM_YAML]["enable_chunked_prefill"] == "None"
+
+
+def test_a_false_in_the_file_is_dropped_and_its_own_key_is_not(served):
+    """Why `vllm-yaml` writes no-enable-chunked-prefill."""
+    assert served["trap", "false"]["enable_chunked_prefill"] == "None"
+    assert served["trap", "no-"]["enable_chunked_prefill"] == "False"
+
+
+def test_a_config_file_behind_an_equal_sign_is_ignored(served):
+    """Why `vllm-yaml` says to write a blank."""
+    assert served["trap", "="]["enable_chunked_prefill"] == "None"
+
+
+def test_a_file_without_a_key_kills_the_command(served):
+    """Why `vllm-yaml` writes an empty mapping when there is nothing to set."""
+    assert served["trap", "nothing"] is None
+    assert served["nothing to set", Target.VLLM_YAML] is not None

@@ -1,0 +1,293 @@
+"""Every emitted line goes through vLLM's own parser and validation, and means what the plan says.
+
+All questions of this file are put to one process (`answers`); the tests read what it said.
+"""
+
+import ast
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from chunkscope.errors import ChunkscopeError
+from chunkscope.hardware.gpus import CARDS
+from chunkscope.models import find_model
+from chunkscope.planning.emit import emit
+from chunkscope.planning.policy import Cuts
+from chunkscope.vllm.check import Case, CheckAnswer, cases_of, check, check_many
+from chunkscope.vllm.choices import Entry, Mode, Objective, Target, Task
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import BY_NAME, command_line, release
+from chunkscope.vllm.settings import Settings
+from tests.conftest import MODELS
+from tests.plans import LONG, MIXED, SHORT, plan
+
+pytestmark = pytest.mark.vllm
+
+PROFILES = {
+    "short": SHORT,
+    "mixed": MIXED,
+    "long": LONG,
+    "one token": [1],
+    "on the cut-offs": [999, 1_000, 2_048],
+    "longer than some models take": [*range(100, 60_000, 500)],
+}
+GPUS = ("h200", "b200", "a100", "l40s", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A case, what it is about, and what to say when the answer is wrong."""
+
+    case: Case
+    about: Any
+    told: str = ""
+
+
+# -- the questions -----------------------------------------------------------------------------
+
+
+def both_ways(made, folder, told=""):
+    """As words for `vllm serve` and as keywords for `LLM`."""
+    told = f"{told} -> {made.cli_args()}"
+    return [
+        Question(case=case, about=made, told=told)
+        for case in cases_of(made.deployment, made.settings, folder)
+    ]
+
+
+def matrix(version, folders):
+    for model in MODELS:
+        for name, lengths in PROFILES.items():
+            for mode in (None, *Mode):
+                for gpu in GPUS:
+                    told = {"model": model, "mode": mode, "gpu": gpu}
+                    try:
+                        made = plan(lengths, **told, vllm_version=version)
+                    except ChunkscopeError:
+                        continue
+                    yield from both_ways(made, folders[model], f"{name}, {told}")
+
+
+def any_profile(version, folders):
+    """Hypothesis draws the profiles and options."""
+    drawn = []
+    tokens = st.one_of(st.integers(0, 1_100), st.integers(0, 40_000), st.integers(0, 300_000))
+
+    @settings(
+        max_examples=400,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        lengths=st.lists(tokens, min_size=1, max_size=20),
+        model=st.sampled_from(MODELS),
+        gpu=st.sampled_from([*(card.name for card in CARDS), None]),
+        mode=st.sampled_from([None, *Mode]),
+        task=st.sampled_from(Task),
+        entry=st.sampled_from(Entry),
+        tp=st.sampled_from([1, 1, 2, 4]),
+        max_output=st.sampled_from([None, 1, 3_000]),
+        itl=st.sampled_from([None, 20, 50, 500]),
+        cuts=st.builds(
+            Cuts,
+            off_below=st.sampled_from([1, 1_000, 5_000]),
+            conservative_threshold=st.sampled_from([1, 100, 2_048, 100_000]),
+            aggressive_factor=st.sampled_from([0.01, 0.8, 1.0]),
+        ),
+    )
+    def draw(lengths, model, gpu, itl, **options):
+        options |= {"model": model, "gpu": gpu}
+        if itl and gpu:
+            options |= {"objective": Objective.LATENCY, "max_itl_ms": itl}
+        try:
+            made = plan(lengths, vllm_version=version, **options)
+        except ChunkscopeError:
+            return
+        drawn.extend(both_ways(made, folders[model], f"{lengths}, {options}"))
+
+    draw()
+    return drawn
+
+
+def emitted(version, folders):
+    """What `--emit python`, `json` and `lm-eval` print, read back as their readers would."""
+    for model in MODELS:
+        for lengths in (SHORT, MIXED, LONG):
+            for entry in (Entry.SERVE, Entry.LLM):
+                made = plan(lengths, model=model, vllm_version=version, entry=entry)
+                call = ast.parse(emit(made, Target.PYTHON).text).body[1].value
+                python = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+                (_, _, _, _, pairs, *_) = shlex.split(emit(made, Target.LM_EVAL).text)
+                words = pairs.split(",")
+                harness = {k: _literal(v) for k, _, v in (word.partition("=") for word in words)}
+                assert python.pop("model") == harness.pop("pretrained")
+                texts = {"python": python, "lm-eval": harness}
+                if entry is Entry.LLM:  # the JSON is for who was said to start the engine
+                    texts["json"] = json.loads(emit(made, Target.JSON).text)
+                for target, keywords in texts.items():
+                    case = Case(folder=folders[model], keywords=keywords, gpu=made.gpu)
+                    yield Question(case=case, about=made, told=f"{target}: {keywords}")
+
+
+def _literal(text):
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def left_alone(version, folders):  # noqa: ARG001
+    """Nothing set, on every GPU of the table."""
+    for card in CARDS:
+        for words, entry in (([], Entry.SERVE), (None, Entry.LLM)):
+            keywords = {} if words is None else None
+            case = Case(folder=folders[MODELS[0]], words=words, keywords=keywords, gpu=card)
+            yield Question(case=case, about=(card, entry))
+
+
+def limits(version, folders):
+    """The longest context of each model, and one token more."""
+    for model in MODELS:
+        limit = find_model(model).limit
+        for length, fits in ((None, True), (limit, True), (limit + 1, False)):
+            words = command_line(Settings(max_model_len=length), release(version).version)
+            case = Case(folder=folders[model], words=words)
+            yield Question(case=case, about=(limit, fits), told=f"{model}: {words}")
+
+
+def any_settings(version, folders):
+    """Settings no plan would hold: do we refuse what vLLM refuses, and only that?"""
+    drawn = []
+    tokens = st.sampled_from([128, 2_048, 4_096])
+    near = st.one_of(tokens, st.sampled_from([-1, 0, 1, 127, 129, 4_095, 4_097, 131_072]))
+
+    @settings(max_examples=400, database=None, deadline=None, phases=[Phase.generate])
+    @given(
+        max_model_len=st.one_of(tokens, tokens, st.sampled_from([1, 131_072, 131_073])),
+        max_num_batched_tokens=near,
+        max_num_seqs=st.one_of(st.just(1), st.just(128), near),
+        long_prefill_token_threshold=st.one_of(st.just(0), tokens, near),
+        enable_chunked_prefill=st.booleans(),
+        gpu_memory_utilization=st.sampled_from([*[0.9] * 9, 0.1, 1.0, 0.0, 1.1]),
+    )
+    def draw(**args):
+        drawn_settings = Settings(**args)
+        words = command_line(drawn_settings, release(version).version)
+        case = Case(folder=folders[MODELS[0]], words=words)
+        drawn.append(Question(case=case, about=drawn_settings, told=str(words)))
+
+    draw()
+    return drawn
+
+
+def nonsense(version, folders):  # noqa: ARG001
+    """Common advice that is wrong."""
+    for words, fault in (
+        (["--enable-chunked-prefill", "false"], "unrecognized arguments"),
+        (["--enable-chunked-prefill=False"], "ignored explicit argument"),
+        (["--max-num-partial-prefills", "4"], "unrecognized arguments"),
+    ):
+        case = Case(folder=folders[MODELS[0]], words=words)
+        yield Question(case=case, about=fault, told=str(words))
+
+
+MAKERS = (matrix, any_profile, emitted, left_alone, limits, any_settings, nonsense)
+
+
+# -- the answers -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def answers(vllm_python, installed, folders) -> dict[str, list[tuple[Question, CheckAnswer]]]:
+    asked = {make.__name__: list(make(installed[0], folders)) for make in MAKERS}
+    cases = [question.case for questions in asked.values() for question in questions]
+    verdicts = iter(check_many(cases, python=vllm_python))
+    return {name: [(q, next(verdicts)) for q in questions] for name, questions in asked.items()}
+
+
+def agree(question, verdict):
+    """vLLM took it, and runs with every value of the plan, those left to it as well."""
+    assert verdict.accepted, f"{question.told}: {verdict.message}"
+    known = {a.name: a.value for a in question.about.arguments if a.value is not None}
+    assert {name: verdict.seen[name] for name in known} == known, question.told
+
+
+def test_the_flag_table_is_the_installed_vllms(installed):
+    version, options = installed
+    flags = {spelling for option in options for spelling in option["options"]}
+    known = release(version).version
+    for flag in BY_NAME.values():
+        for spelling in filter(None, (flag.spelling, flag.off_spelling)):
+            assert (spelling in flags) == flag.known_to(known), spelling
+
+
+def test_every_mode_model_and_profile_is_accepted(answers):
+    planned = {(q.about.model.name, q.about.mode) for q, _ in answers["matrix"]}
+    assert planned == {(find_model(model).name, mode) for model in MODELS for mode in Mode}
+    assert len(answers["matrix"]) > 500
+    for question, verdict in answers["matrix"]:
+        agree(question, verdict)
+
+
+def test_any_profile_gives_arguments_that_are_accepted(answers):
+    assert len(answers["any_profile"]) > 200
+    for question, verdict in answers["any_profile"]:
+        agree(question, verdict)
+
+
+def test_no_step_is_larger_than_what_the_running_requests_can_fill(answers):
+    """vLLM takes it, with a warning of unexpected behaviour."""
+    for question, verdict in (*answers["matrix"], *answers["any_profile"]):
+        seen = verdict.seen
+        most = seen["max_num_seqs"] * seen["max_model_len"]
+        assert seen["max_num_batched_tokens"] <= most, question.told
+
+
+def test_emitted_keywords_are_accepted_and_mean_the_plan(answers):
+    for question, verdict in answers["emitted"]:
+        agree(question, verdict)
+
+
+def test_vllms_own_choice_is_known_for_every_gpu_of_the_table(answers, installed):
+    for question, verdict in answers["left_alone"]:
+        card, entry = question.about
+        expected = release(installed[0]).batch_defaults(card, entry).given()
+        assert {name: verdict.seen[name] for name in expected} == expected, (card.name, entry)
+
+
+def test_vllm_derives_the_same_longest_context_from_the_config(answers):
+    for question, verdict in answers["limits"]:
+        limit, fits = question.about
+        assert verdict.accepted is fits, f"{question.told}: {verdict.message}"
+        assert not fits or verdict.seen["max_model_len"] == limit, question.told
+
+
+def test_our_rules_refuse_what_vllm_refuses_and_nothing_else(answers, installed):
+    """But for the rule that is ours: off with a threshold, which vLLM takes and chunks."""
+    there = Deployment(release=release(installed[0]), shape=find_model(MODELS[0]))
+    seen = {True: 0, False: 0}
+    for question, verdict in answers["any_settings"]:
+        broken = [r for r in there.refusals(question.about) if "still chunk" not in r]
+        assert verdict.accepted is not bool(broken), f"{question.told}: {broken}, {verdict.message}"
+        seen[verdict.accepted] += 1
+    assert min(seen.values()) > 50
+
+
+def test_common_advice_is_refused_with_the_words_of_our_notes(answers):
+    for question, verdict in answers["nonsense"]:
+        assert not verdict.accepted
+        assert question.about in verdict.message, question.told
+
+
+def test_a_plan_checks_itself_with_nothing_but_its_model(vllm_python, installed):
+    made = plan(SHORT, vllm_version=installed[0])
+    verdict = check(made.deployment, made.settings, python=vllm_python)
+    agree(Question(case=None, about=made), verdict)
+    assert verdict.vllm_version == installed[0]
