@@ -1,9 +1,9 @@
-"""What every test has: a cache of its own, the reference data where it is there, a real vLLM.
+"""What every test has: a cache of its own, the reference data if it is there, real engines.
 
-A real vLLM is found by CHUNKSCOPE_VLLM_PYTHON: the interpreter that has it; `.ci/vllm-env` makes
-one. Without that variable the tests that ask it are skipped; in CI (CI=true) they fail instead.
-Importing vLLM takes about ten seconds, answering a question a hundredth: each process is asked as
-much as possible.
+`pytest` runs the core: it needs nothing but what `pip install -e '.[dev]'` brings. `pytest -m real`
+asks a real vLLM (CHUNKSCOPE_VLLM_PYTHON names its Python; `.ci/vllm-env` makes one), the harnesses
+(CHUNKSCOPE_HARNESS_PYTHON; `.ci/harness-env`), torch, chromium, a Ray cluster, an S3 server. What is
+not installed is skipped; in CI (CI=true) that is a failure.
 """
 
 import json
@@ -11,11 +11,11 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.check import config_of, known_flags
 
 REPOSITORY = Path(__file__).parents[1]
@@ -25,27 +25,40 @@ MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    max_examples=int(os.environ.get("CHUNKSCOPE_EXAMPLES", "25")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, what asks a real vLLM comes first: it takes longest to end."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("vllm") is None)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out = len(terminalreporter.stats.get("deselected", ()))
+    if left_out and terminalreporter.config.option.markexpr == "not real":
+        terminalreporter.write_line(
+            f"{left_out} tests need a real vLLM, torch, browser, harness, Ray or S3: "
+            "`pytest -m real` runs those whose needs are installed (tests/README.md)"
+        )
+
+
+def missing(what: str) -> NoReturn:
+    """Skip a test whose need is not installed; in CI that is a failure."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache for the whole session: tokenizers are compiled once, and the user's is safe.
-
-    The default one is, now: its first run would count with another engine than those that follow.
-    """
+    """One cache for the whole session: tokenizers are prepared once, and the user's is safe."""
     patch = pytest.MonkeyPatch()
     patch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     patch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
-    assert Tokenizer().counting
     yield
     patch.undo()
 
@@ -60,28 +73,21 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def vllm_python():
-    python = os.environ.get("CHUNKSCOPE_VLLM_PYTHON")
-    if python:
-        return python
-    message = "CHUNKSCOPE_VLLM_PYTHON is not set: `.ci/vllm-env` makes an environment with vLLM"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
+def vllm_python() -> str:
+    """An interpreter that has vLLM."""
+    return os.environ.get("CHUNKSCOPE_VLLM_PYTHON") or missing("CHUNKSCOPE_VLLM_PYTHON is not set")
 
 
 @pytest.fixture(scope="session")
-def harness_python():
+def harness_python() -> Path:
     """An interpreter that has the evaluation harnesses."""
     python = os.environ.get("CHUNKSCOPE_HARNESS_PYTHON")
-    if not python and os.environ.get("CI") == "true":
-        pytest.fail("CHUNKSCOPE_HARNESS_PYTHON is not set")
-    return Path(python or pytest.skip("CHUNKSCOPE_HARNESS_PYTHON names no Python"))
+    return Path(python or missing("CHUNKSCOPE_HARNESS_PYTHON is not set"))
 
 
 @pytest.fixture(scope="session")
 def installed(vllm_python):
-    """Its version, and every option its parser knows."""
+    """The version of that vLLM, and every option its parser knows."""
     return known_flags(python=vllm_python)
 
 
@@ -97,7 +103,10 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def probe(vllm_python):
-    """Ask one of the programs in tests/vllm/probes, in the interpreter that has vLLM."""
+    """Ask one of the programs in tests/vllm/probes, in the interpreter that has vLLM.
+
+    Importing vLLM takes about ten seconds, answering a hundredth: ask as much as possible at once.
+    """
 
     def ask(name, questions):
         program = PROBES / f"{name}.py"

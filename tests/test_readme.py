@@ -99,7 +99,7 @@ def without_figures(text: str) -> str:
     return re.sub(r" +", " ", measured)
 
 
-@pytest.mark.torch
+@pytest.mark.real
 def test_the_demo_is_what_it_prints_apart_from_its_figures(checkout: Path) -> None:
     pytest.importorskip("torch")
     ((_, shown),) = (block for block in BLOCKS if block[0] == MEASURED)
@@ -150,7 +150,7 @@ model, inputs = model_of("Llama"), {"input_ids": torch.tensor([prompt_of(2_500)]
 """
 
 
-@pytest.mark.torch
+@pytest.mark.real
 def test_its_chunks_of_a_model_work_too(checkout: Path) -> None:
     pytest.importorskip("torch")
     _, code = re.findall(r"```python\n(.*?)```", TEXTS["python"], re.S)

@@ -14,7 +14,7 @@ import pytest
 from tests.commands.helpers import Run, chunkscope
 
 with_torch = [
-    pytest.mark.torch,
+    pytest.mark.real,
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
 ]
 

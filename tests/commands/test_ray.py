@@ -24,7 +24,7 @@ from tests.processes import PATIENCE_S
 from tests.remote_servers import s3_server, upload
 
 # What Ray leaves open or warns of is not ours.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
 SMALL = {"object_store_memory": 80 << 20, "num_cpus": 1}
 OPTIONS = AnalyzeOptions(piece_bytes=1 << 20, use_cache=False)
 

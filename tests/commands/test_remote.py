@@ -15,7 +15,7 @@ from tests.large_input import PIECE, write_large_input
 from tests.remote_servers import s3_environment, s3_server, served, upload, web_server
 
 # What libraries for S3 leave open or warn of is not ours.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
 ROWS = b'{"prompt": "hello there"}\n{"prompt": "how are you"}\n'
 CSV = b"prompt\nhello there\nhow are you\n"
 

@@ -12,7 +12,7 @@ from tests.vllm.serve_flag_rows import TABLE, rows_of
 
 PYTHON = os.environ.get("CHUNKSCOPE_VLLM_PYTHON")
 pytestmark = [
-    pytest.mark.vllm,
+    pytest.mark.real,
     pytest.mark.skipif(PYTHON is None, reason="no CHUNKSCOPE_VLLM_PYTHON"),
 ]
 

@@ -286,7 +286,7 @@ def made(probe, tmp_path_factory):
     return {key: answer for (key, _), answer in zip(asked, answers, strict=True)}
 
 
-@pytest.mark.vllm
+@pytest.mark.real
 @pytest.mark.parametrize("caching", CACHING)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("name", CONFIGS)
@@ -305,7 +305,7 @@ def test_groups_pages_and_capacity_are_vllms(made, name, budget, caching):
     assert tokens == seen["tokens"]
 
 
-@pytest.mark.vllm
+@pytest.mark.real
 @pytest.mark.parametrize("name", CONFIGS)
 def test_weights_are_those_that_vllm_makes(made, name):
     """Of mamba and of linear attention, too. vLLM pads a vocabulary to a multiple of 64."""

@@ -237,7 +237,7 @@ def test_nothing_is_left_behind_where_no_row_could_be_counted(tmp_path: Path) ->
     assert not (tmp_path / "t.jsonl").exists()
 
 
-@pytest.mark.vllm
+@pytest.mark.real
 def test_vllm_bench_serve_reads_it_with_the_command_that_is_said(
     tmp_path: Path, probe: Any
 ) -> None:

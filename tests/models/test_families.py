@@ -42,7 +42,7 @@ def counted(kind, changes):
     return sum(weight.numel() for weight in model.parameters()), shape.parameters.total
 
 
-@pytest.mark.torch
+@pytest.mark.real
 @pytest.mark.filterwarnings("ignore:`torch.jit")  # GPT-BigCode's own code
 @pytest.mark.parametrize("kind", sorted(FAMILIES.keys() - NOT_BUILT))
 def test_the_weights_are_the_models(kind):
@@ -51,14 +51,14 @@ def test_the_weights_are_the_models(kind):
     assert ours == pytest.approx(built, rel=2e-4)
 
 
-@pytest.mark.torch
+@pytest.mark.real
 def test_the_weights_of_gemma_4_with_experts():
     experts = {"enable_moe_block": True, "num_experts": 16, "moe_intermediate_size": 704}
     built, ours = counted("gemma4_text", {**experts, "top_k_experts": 4})
     assert ours == pytest.approx(built, rel=5e-4)
 
 
-@pytest.mark.torch
+@pytest.mark.real
 @pytest.mark.parametrize("kind", ALSO)
 def test_the_weights_are_the_models_in_another_form(kind):
     built, ours = counted(kind, ALSO[kind])

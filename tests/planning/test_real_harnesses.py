@@ -17,7 +17,7 @@ from chunkscope.planning.emit import emit
 from chunkscope.vllm.choices import Target
 from tests.plans import plan_that_sets
 
-pytestmark = pytest.mark.harness
+pytestmark = pytest.mark.real
 
 GIVEN = {"max_num_batched_tokens": 8192, "max_num_seqs": 512, "enable_chunked_prefill": False}
 LM_EVAL_TASK = """task: TASK

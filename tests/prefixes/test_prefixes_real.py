@@ -11,7 +11,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.benchmarks import corpora
 from tests.prefixes.test_prefixes import Prompt, as_blocks
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 AMPLE = 1 << 16
 

@@ -329,7 +329,7 @@ def test_plain_text_is_what_was_said() -> None:
     assert plain_text(messages(USER, call, {"role": "user", "content": ["a", "b"]})) == "hi\na\nb"
 
 
-@pytest.mark.vllm
+@pytest.mark.real
 def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> None:
     functions = [
         {"name": "f"},

@@ -153,7 +153,7 @@ print("texts:" + json.dumps([apply_template(template, row) for row in json.load(
 """
 
 
-@pytest.mark.harness
+@pytest.mark.real
 def test_the_form_is_lm_evals(harness_python: Path) -> None:
     choices = ["a", "b.", "c d", "e"]
     rows = [{"question": f" What is {n}?\n", "choices": choices} for n in range(5)]

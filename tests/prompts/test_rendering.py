@@ -129,7 +129,7 @@ def sent(run: Run) -> dict[str, tuple]:
     }
 
 
-@pytest.mark.harness
+@pytest.mark.real
 def test_what_is_rendered_is_counted_as_what_lm_eval_logs(logged: Path) -> None:
     words = ("--include-path", "tasks", "--model", "model")
     rendered = analyze(logged, "lm-eval:sums,quiz", *words)
@@ -142,7 +142,7 @@ def test_what_is_rendered_is_counted_as_what_lm_eval_logs(logged: Path) -> None:
     assert rendered.profile["datasets"][0]["log"]["order"] == "longest first"
 
 
-@pytest.mark.harness
+@pytest.mark.real
 def test_chats_and_the_order_of_requests_are_those_of_lm_eval(
     logged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +173,7 @@ def source_files_are_gone_after(rendering: Rendering) -> bool:
     return not any(folder.exists() for folder in folders)
 
 
-@pytest.mark.harness
+@pytest.mark.real
 def test_a_task_whose_code_raises_shows_its_last_line(harness_python: Path, place: Path) -> None:
     assert harness_python
     run = analyze(place, "lm-eval:coded", "--include-path", "tasks")
@@ -192,7 +192,7 @@ for text in open("asks.jsonl"):
 """
 
 
-@pytest.mark.harness
+@pytest.mark.real
 def test_what_cannot_be_rendered_is_a_sentence(
     harness_python: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +251,7 @@ def broken():
 """
 
 
-@pytest.mark.harness
+@pytest.mark.real
 def test_an_inspect_task_is_rendered_through_its_mock_model(
     harness_python: Path, place: Path
 ) -> None:

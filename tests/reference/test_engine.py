@@ -37,7 +37,7 @@ from tests.reference.small_models import (  # noqa: E402
     unchunked,
 )
 
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.real
 
 MORE = 3  # tokens of an answer
 

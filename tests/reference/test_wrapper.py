@@ -33,7 +33,7 @@ from tests.reference.small_models import (  # noqa: E402
     rounding,
 )
 
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.real
 
 REPORTS = Path(__file__).parents[2] / "reports"
 GREEDY = {"max_new_tokens": 4, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}

@@ -17,7 +17,7 @@ from tests.conftest import REPOSITORY
 from tests.report import examples
 from tests.report.conftest import Opener
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.real
 
 CHARTS = {
     "histogram": "g[aria-label=rect] rect",

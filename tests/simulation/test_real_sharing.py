@@ -27,7 +27,7 @@ from tests.prefixes.test_prefixes_real import cached
 from tests.simulation.test_fast_scheduler import STEP
 from tests.simulation.twin import trace
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 Row = dict[str, Any]
 Sent = tuple[Workload, list[list[int]]]

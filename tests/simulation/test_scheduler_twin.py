@@ -12,7 +12,7 @@ from chunkscope.vllm.rules import rules_of
 from tests.simulation.generated import Workload, closed_loop, with_windows, workload
 from tests.simulation.twin import trace
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 WORKLOADS = 280
 ASYNC_WORKLOADS = 80

@@ -13,7 +13,7 @@ from chunkscope.verification.result import Verification
 from tests.conftest import REPOSITORY
 from tests.update_readme import GUIDE
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 # Done already: the environment is there, and its Python is named.
 LEFT_OUT = (".ci/vllm-env ", "export CHUNKSCOPE_VLLM_PYTHON=")

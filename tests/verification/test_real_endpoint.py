@@ -29,7 +29,7 @@ from chunkscope.vllm.choices import Task
 from chunkscope.vllm.log.fate import Status
 from tests.plans import profile
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 KEY = "sk-only-for-this-test"
 ROOM = 2_048

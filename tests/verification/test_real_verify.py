@@ -36,7 +36,7 @@ from tests.plans import profile
 from tests.processes import PATIENCE_S, started, wait_until
 from tests.verification.weights import save_model
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 TINY = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,

@@ -8,7 +8,7 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.models import MODELS, find_model
 from chunkscope.vllm.flags import Runner, release
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 SPLITS = (1, 2, 4, 8)
 # Their image processors need torchvision, which the CPU build cannot have.

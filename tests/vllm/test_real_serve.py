@@ -12,7 +12,7 @@ from chunkscope.planning.emit import emit
 from chunkscope.vllm.choices import Mode, Target
 from tests.plans import LONG, MIXED, SHORT, plan
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 PLANS = {
     "off": {"lengths": SHORT},

@@ -26,7 +26,7 @@ from chunkscope.vllm.settings import Settings
 from tests.conftest import MODELS
 from tests.plans import LONG, MIXED, SHORT, plan
 
-pytestmark = pytest.mark.vllm
+pytestmark = pytest.mark.real
 
 PROFILES = {
     "short": SHORT,

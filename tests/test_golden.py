@@ -1,0 +1,120 @@
+"""What people see, command by command: tests/golden has it, `pytest --update-golden` writes it.
+
+A case is a name and the command lines that lead to it; the last one's output is compared. All run
+in one folder, so a later case may use what an earlier one wrote, if it says so by repeating it.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.commands.helpers import chunkscope
+from tests.conftest import REPOSITORY
+
+GOLDEN = REPOSITORY / "tests" / "golden"
+LOGS = REPOSITORY / "tests" / "diagnosis" / "logs"
+
+ANALYZE = "analyze sample_data"
+RECOMMEND = "recommend --model llama-3.1-8b --gpu h100"
+PAYS = "recommend --model qwen2.5-1.5b --gpu l4"
+FAILS = (
+    "recommend --model qwen3-30b-a3b --gpu a100 --tp 2 --arrivals 20/s"
+    " --slo ttft_p95=1s,itl_p99=80ms"
+)
+
+CASES: dict[str, tuple[str, ...]] = {
+    "help": ("--help",),
+    **{
+        f"{command}-help": (f"{command} --help",)
+        for command in (
+            *("analyze", "prefixes", "recommend", "simulate", "verify"),
+            *("report", "gate", "doctor", "memory", "demo"),
+        )
+    },
+    "analyze": (ANALYZE,),
+    "analyze-one-file": ("analyze sample_data/knowledge_quiz.csv",),
+    "analyze-lm-eval-log": ("analyze lm_eval",),
+    "analyze-bad-rows": ("analyze bad.jsonl",),
+    "analyze-no-field": ("analyze odd.jsonl",),
+    "analyze-missing": ("analyze sample_dat",),
+    "analyze-wrong-field": ("analyze sample_data/knowledge_quiz.csv --field nothing",),
+    "prefixes": (ANALYZE, "prefixes"),
+    "prefixes-lm-eval-log": ("analyze lm_eval", "prefixes"),
+    "recommend": (ANALYZE, RECOMMEND),
+    "recommend-pays": (ANALYZE, PAYS),
+    "recommend-limits-kept": (ANALYZE, f"{PAYS} --slo itl_max=1s"),
+    "recommend-limits-broken": (ANALYZE, FAILS),
+    "recommend-no-gpu": (ANALYZE, "recommend --model llama-3.1-8b"),
+    "recommend-too-large": (ANALYZE, "recommend --model llama-3.1-70b --gpu h100"),
+    "recommend-unknown-model": (ANALYZE, "recommend --model llama3-8b --gpu h100"),
+    "emit-vllm-args": (ANALYZE, f"{PAYS} --emit vllm-args"),
+    "emit-python": (ANALYZE, f"{PAYS} --emit python"),
+    "emit-lm-eval": (ANALYZE, f"{PAYS} --emit lm-eval"),
+    "emit-kubernetes": (ANALYZE, f"{PAYS} --emit kubernetes"),
+    "emit-limits-broken": (ANALYZE, f"{FAILS} --emit kubernetes"),
+    "simulate": (ANALYZE, RECOMMEND, "simulate"),
+    "simulate-pays": (ANALYZE, PAYS, "simulate"),
+    "verify-report": ("report h200/llama-3.1-8b-long --format markdown -o -",),
+    "memory": ("memory --model llama-3.1-8b --gpu h100",),
+    "doctor-kv-bound": ("doctor vllm-0.28-cpu-kv-bound.log",),
+    "doctor-does-not-fit": ("doctor vllm-0.28-cpu-does-not-fit.log",),
+    "doctor-refused": ("doctor vllm-0.28-cpu-refused.log",),
+    "gate-init": (ANALYZE, RECOMMEND, "gate --init"),
+    "gate": (ANALYZE, RECOMMEND, "gate --init", "gate"),
+    "gate-broken": (ANALYZE, RECOMMEND, "gate --budget strict.toml"),
+    "gpus": ("gpus",),
+    "models": ("models",),
+}
+STRICT = """[gate.data]
+max_prompt_tokens = 8000
+"""
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("golden")
+    shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
+    shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "lm_eval")
+    shutil.copytree(REPOSITORY / "reports" / "h200", folder / "h200")
+    for log in LOGS.glob("vllm-0.28-cpu-*.log"):
+        shutil.copy(log, folder)
+    (folder / "bad.jsonl").write_text('{"prompt": "fine"}\n{"prompt": \n{"prompt": 7}\n')
+    (folder / "odd.jsonl").write_text('{"alpha": "some text", "beta": "other text"}\n')
+    (folder / "strict.toml").write_text(STRICT)
+    return folder
+
+
+def steady(text: str, place: Path) -> str:
+    """Without what differs from run to run: dates, folders, seconds that were measured."""
+    text = text.replace(str(place), "PLACE")
+    text = re.sub(r"\d{4}-\d\d-\d\dT?[ \d:.]*(\+00:00|Z)?", "DATE", text)
+    return re.sub(r"[0-9a-f]{64}", "DIGEST", text)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_people_see(
+    name: str, place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    shutil.rmtree(place / "reports", ignore_errors=True)
+    (place / "chunkscope.toml").unlink(missing_ok=True)
+    *before, last = CASES[name]
+    for line in before:
+        assert chunkscope(place, *line.split()).code == 0, line
+    done = chunkscope(place, *last.split())
+    text = f"$ chunkscope {last}\n{done.out}"
+    text += f"--- stderr\n{done.err}" if done.err else ""
+    text = steady(f"{text}--- exit {done.code}\n", place)
+    path = GOLDEN / f"{name}.txt"
+    if request.config.getoption("--update-golden"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_golden_file_has_a_case() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == CASES.keys()
