@@ -2,7 +2,7 @@
 
 `pytest` runs the core: it needs nothing but what `pip install -e '.[dev]'` brings. `pytest -m real`
 asks a real vLLM (CHUNKSCOPE_VLLM_PYTHON names its Python; `.ci/vllm-env` makes one), the harnesses
-(CHUNKSCOPE_HARNESS_PYTHON; `.ci/harness-env`), torch, chromium, a Ray cluster, an S3 server. What is
+(CHUNKSCOPE_HARNESS_PYTHON; `.ci/harness-env`), torch, chromium, Ray, an S3 server. What is
 not installed is skipped; in CI (CI=true) that is a failure.
 """
 

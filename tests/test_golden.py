@@ -63,7 +63,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "doctor-refused": ("doctor vllm-0.28-cpu-refused.log",),
     "gate-init": (ANALYZE, RECOMMEND, "gate --init"),
     "gate": (ANALYZE, RECOMMEND, "gate --init", "gate"),
-    "gate-broken": (ANALYZE, RECOMMEND, "gate --budget strict.toml"),
+    "gate-broken": (ANALYZE, RECOMMEND, "gate --config strict.toml"),
     "gpus": ("gpus",),
     "models": ("models",),
 }
