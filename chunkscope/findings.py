@@ -1,12 +1,12 @@
 """All artefacts of a reports folder that are there: what `report` shows and `gate` obeys."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from chunkscope._version import __version__
+from chunkscope.artefacts.artefact import Artefact
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile, load_profiles
@@ -16,12 +16,12 @@ from chunkscope.verification.result import Verification
 
 DEFAULT_FOLDER = Path("reports")
 SCHEMA = "chunkscope/report/1"
-T = TypeVar("T")
+T = TypeVar("T", bound=Artefact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """None for what is not there. `digests` are the sha256 of the files, by their names."""
+    """None for what is not there. `digests` say what each is by its content, by the file's name."""
 
     folder: Path
     profile: Profile | None = None
@@ -86,7 +86,7 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
         if not path.exists():
             return None
         loaded = load(path)
-        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        digests[name] = loaded.digest()
         return loaded
 
     plan, profile = read("plan.json", Plan.load), read("profile.json", Profile.load)

@@ -1,18 +1,27 @@
 """An artefact: a dataclass that is also a file. Its fields are the schema.
 
-What is written besides, for readers and for jq, follows from the fields: when a file is read back,
-it has to follow from them again.
+A file begins with its schema and a checksum of everything else in it: one that was torn or edited
+by hand is refused. Figures that follow from the fields are written for people and jq and not read.
 """
 
-from dataclasses import fields
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import orjson
+
 from chunkscope._version import __version__
 from chunkscope.artefacts import codec
-from chunkscope.artefacts.schema import SchemaError, check_same, plain, validated
+from chunkscope.artefacts.schema import plain, validated
 from chunkscope.artefacts.words import Name, path_of
+
+_FIGURES = "figures"
+# Metadata of a field that may differ when the same input is worked on again: no part of the digest.
+INCIDENTAL = {"incidental": True}
+_NEVER_IDENTITY = {"created", "command", "version"}
 
 
 def now() -> str:
@@ -29,20 +38,19 @@ class Artefact:
     schema: ClassVar[str]
     made_by: ClassVar[str]
     default_path: ClassVar[Path]
-    added_later: ClassVar[frozenset[str]] = frozenset()  # keys that older files do not have
     version: str
 
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
         head = {"schema": self.schema, "chunkscope": self.version or __version__}
-        document: dict[str, Any] = plain(head | self._document())
-        return document
+        figures = {_FIGURES: self.figures()} if self.figures() else {}
+        return codec.sealed(plain(head | figures | self._document()))
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
         """Read back what `to_json` wrote; InputError when it is not that."""
-        with codec.reading(f"the {cls.title}", cls.made_by):
-            return cls._checked(plain(document))
+        what = f"the {cls.title}"
+        return cls._read(codec.checked(document, what, cls.schema, made_by=cls.made_by), what)
 
     def save(self, path: Name | None = None) -> bytes:
         """Write it; what was written comes back."""
@@ -53,9 +61,7 @@ class Artefact:
     @classmethod
     def load(cls, path: Name | None = None) -> Self:
         path = path_of(path or cls.default_path)
-        document = codec.read(path, cls.schema, made_by=cls.made_by)
-        with codec.reading(path, cls.made_by):
-            return cls._checked(document)
+        return cls._read(codec.read(path, cls.schema, made_by=cls.made_by), path)
 
     @classmethod
     def given(cls, value: Self | Name) -> Self:
@@ -71,17 +77,17 @@ class Artefact:
         raise NotImplementedError
 
     def digest(self) -> str:
-        """The sha256 of the file that it is written to."""
-        return codec.digest(self.to_json())
+        """What it is by its content: the same whenever, wherever and however it was made."""
+        data = orjson.dumps(_identity(self), option=orjson.OPT_SORT_KEYS, default=str)
+        return hashlib.sha256(data).hexdigest()
+
+    def figures(self) -> dict[str, Any]:
+        """What follows from the fields and is written besides, for people and jq."""
+        return {}
 
     def _document(self) -> dict[str, Any]:
         """What is written, apart from the schema and the version: the fields, unless overridden."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
-
-    @classmethod
-    def _upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """A document of an older version in today's form; the same unless overridden."""
-        return document
 
     @classmethod
     def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
@@ -89,12 +95,24 @@ class Artefact:
         return document
 
     @classmethod
-    def _checked(cls, document: Any) -> Self:
-        found = document.get("schema") if isinstance(document, dict) else None
-        if found != cls.schema:
-            raise SchemaError(f"its schema is {found!r}, not {cls.schema!r}")
-        document = cls._upgraded(document)
-        rest = {name: value for name, value in document.items() if name != "schema"}
-        value = validated(cls, cls._fields({"version": rest.pop("chunkscope"), **rest}))
-        check_same(document, value.to_json(), cls.added_later)
-        return value
+    def _read(cls, document: dict[str, Any], what: Path | str) -> Self:
+        """An artefact from a document whose schema and checksum are right."""
+        head = ("schema", codec.CHECKSUM, _FIGURES)
+        with codec.reading(what, cls.made_by):
+            rest = {name: value for name, value in document.items() if name not in head}
+            return validated(cls, cls._fields({"version": rest.pop("chunkscope"), **rest}))
+
+
+def _identity(value: Any) -> Any:
+    """A value without what is incidental; 3.0 is 3, as JSON may give it back."""
+    if is_dataclass(value):
+        return {
+            f.name: _identity(getattr(value, f.name))
+            for f in fields(value)
+            if f.name not in _NEVER_IDENTITY and not f.metadata.get("incidental")
+        }
+    if isinstance(value, Mapping):
+        return {str(name): _identity(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_identity(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -15,6 +15,7 @@ import orjson
 from chunkscope.artefacts.schema import SchemaError
 from chunkscope.errors import ChunkscopeError, InputError
 
+CHECKSUM = "sha256"  # the key of a document that holds it
 _OURS = re.compile(r"chunkscope/([a-z]+)/\d+")
 
 
@@ -83,34 +84,47 @@ def dump(document: dict[str, Any]) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def digest(document: dict[str, Any]) -> str:
-    """The same as the sha256 of the file that it is written to."""
-    return hashlib.sha256(dump(document)).hexdigest()
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with a checksum of everything else in it, in any order, behind its schema."""
+    body = {name: value for name, value in document.items() if name != CHECKSUM}
+    checksum = hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return {"schema": body["schema"], CHECKSUM: checksum, **body}
 
 
 def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
-    """Read an artefact and make sure that it is one of this kind and version."""
+    """Read an artefact and make sure that it is one of this kind and version, and whole."""
     try:
-        document: dict[str, Any] = orjson.loads(path.read_bytes())
+        document = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"no such file: {path}", hint=f"run `{made_by}` first") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise _damaged(path, f"not JSON: {error}", made_by) from error
-    found = document.get("schema") if isinstance(document, dict) else None
-    if found != schema:
+    return checked(document, path, schema, made_by=made_by)
+
+
+def checked(document: Any, what: Path | str, schema: str, *, made_by: str) -> dict[str, Any]:
+    """The document, if it is of this schema and as it was written; InputError else."""
+    written = document.get("schema") if isinstance(document, dict) else None
+    if written != schema:
         kind, _, version = schema.rpartition("/")
-        if isinstance(found, str) and found.startswith(kind + "/"):
+        if isinstance(written, str) and written.startswith(kind + "/"):
             raise InputError(
-                f"{path} has schema {found}; this chunkscope reads version {version}",
+                f"{what} has schema {written}; this chunkscope reads version {version}",
                 hint=f"run `{made_by}` again with this version, or update chunkscope",
             )
-        if isinstance(found, str) and (other := _OURS.fullmatch(found)):
-            what = f"{path} is a {other[1]} file, not a {kind.partition('/')[2]} file"
-            raise InputError(what, hint=f"`{made_by}` writes one")
-        raise _damaged(path, f"its schema is {found!r}, not {schema!r}", made_by)
-    return document
+        if isinstance(written, str) and (other := _OURS.fullmatch(written)):
+            raise InputError(
+                f"{what} is a {other[1]} file, not a {kind.partition('/')[2]} file",
+                hint=f"`{made_by}` writes one",
+            )
+        raise _damaged(what, f"its schema is {written!r}, not {schema!r}", made_by)
+    with reading(what, made_by):
+        if document.get(CHECKSUM) != sealed(document)[CHECKSUM]:
+            raise SchemaError("it is not as it was written (its checksum differs)")
+    found: dict[str, Any] = document
+    return found
 
 
 def read_text(path: Path, what: str = "file", *, hint: str) -> str:

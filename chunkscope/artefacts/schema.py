@@ -49,28 +49,3 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
 
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     return TypeAdapter(tuple[kind], config=config)
-
-
-def check_same(found: Any, expected: Any, optional: frozenset[str], at: str = "") -> None:
-    """SchemaError where a document is not as expected; `optional` keys need not be there.
-
-    >>> check_same({"a": [1, 2]}, {"a": [1, 3], "b": 0}, frozenset({"b"}))
-    Traceback (most recent call last):
-    chunkscope.artefacts.schema.SchemaError: a.1 does not follow from the rest
-    """
-    if orjson.dumps(found) == orjson.dumps(expected):
-        return
-    if isinstance(found, dict) and isinstance(expected, dict):
-        if lacking := [name for name in expected if name not in found and name not in optional]:
-            raise SchemaError(f"{at}{lacking[0]} is missing")
-        if unknown := [name for name in found if name not in expected]:
-            raise SchemaError(f"{at}{unknown[0]} is not known")
-        pairs = [(name, value, expected[name]) for name, value in found.items()]
-    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
-        pairs = [(place, *pair) for place, pair in enumerate(zip(found, expected, strict=True))]
-    elif {type(found), type(expected)} == {int, float} and found == expected:  # 3 for 3.0
-        return
-    else:
-        raise SchemaError(f"{at.removesuffix('.')} does not follow from the rest")
-    for name, one, other in pairs:
-        check_same(one, other, optional, f"{at}{name}.")

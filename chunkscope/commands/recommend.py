@@ -155,10 +155,12 @@ def recommend(
 
 
 def _files(profiles: list[Path]) -> "tuple[ProfileFile, ...]":
-    from chunkscope.artefacts.digests import sha256_of_file
+    from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import ProfileFile
 
-    return tuple(ProfileFile(path=str(path), sha256=sha256_of_file(path)) for path in profiles)
+    return tuple(
+        ProfileFile(path=str(path), sha256=Profile.load(path).digest()) for path in profiles
+    )
 
 
 def _gpu_here() -> "Gpu | None":

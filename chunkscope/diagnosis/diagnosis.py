@@ -100,7 +100,7 @@ class Diagnosis(Artefact):
     """
 
     title: ClassVar = "diagnosis"
-    schema: ClassVar = "chunkscope/doctor/1"
+    schema: ClassVar = "chunkscope/doctor/2"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
     added_later: ClassVar = frozenset({"device", "unexplained", "deferred", "error"})

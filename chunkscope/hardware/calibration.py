@@ -54,7 +54,7 @@ class Calibration(Artefact):
     """The steps of one model on one kind of GPU. `method` says how durations were taken."""
 
     title: ClassVar = "calibration"
-    schema: ClassVar = "chunkscope/calibration/1"
+    schema: ClassVar = "chunkscope/calibration/2"
     made_by: ClassVar = "chunkscope verify"
     default_path: ClassVar = Path("reports/calibration.json")
     added_later: ClassVar = frozenset({"other"})

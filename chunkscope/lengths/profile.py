@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
 from chunkscope.artefacts.notebook import Bar, BarChart, html_table
 from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import Count
@@ -29,14 +29,14 @@ LONG_LENGTHS = {"1K": 1024, "2K": 2048, "4K": 4096, "8K": 8192, "32K": 32768}
 class TokenizerInfo:
     """Which tokenizer counted, and by which engine: lengths mean nothing without it."""
 
-    name: str
+    name: str = field(metadata=INCIDENTAL)
     digest: str
     kind: str
-    engine: str
-    reference: str
+    engine: str = field(metadata=INCIDENTAL)
+    reference: str = field(metadata=INCIDENTAL)
     special_tokens_added: int
     chat_template: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class DatasetProfile:
     """
 
     name: str
-    path: str
+    path: str = field(metadata=INCIDENTAL)
     format: str
     field: str
     lengths: LengthHistogram
@@ -81,10 +81,11 @@ class DatasetProfile:
     longest: tuple[LongPrompt, ...] = ()
     bad_rows: tuple[BadRow, ...] = ()
     failure: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)
     left_out: tuple[str, ...] = ()  # what the prompts may lack, and how to include it
     sample: Sample | None = None
-    engine: str | None = None  # what counted it; None when the lengths came with the data
+    # What counted it; None when the lengths came with the data.
+    engine: str | None = field(default=None, metadata=INCIDENTAL)
     log: LogSummary | None = None  # of a harness's log; others are written without it
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
@@ -185,14 +186,13 @@ class Profile(Artefact):
     """
 
     title: ClassVar = "profile"
-    schema: ClassVar = "chunkscope/profile/1"
+    schema: ClassVar = "chunkscope/profile/2"
     made_by: ClassVar = "chunkscope analyze data/"
     default_path: ClassVar = Path("reports/profile.json")
-    added_later: ClassVar = frozenset({"failed"})
 
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict, metadata=INCIDENTAL)
     created: str = field(default_factory=now)
     version: str = ""
 

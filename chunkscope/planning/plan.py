@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.notebook import html_table
 from chunkscope.artefacts.numbers import as_written
@@ -192,8 +192,8 @@ class Inputs:
     """What the plan was made from: enough to make it again."""
 
     profile_digest: str
-    profile_created: str
-    tokenizer: str
+    profile_created: str = field(metadata=INCIDENTAL)
+    tokenizer: str = field(metadata=INCIDENTAL)  # its name
     dataset: str | None
     cuts: Cuts
     objective: Objective
@@ -205,7 +205,8 @@ class Inputs:
     shared_prefix: int | None = None  # None: as the data was counted
     order: SendOrder | None = None  # in which requests were taken to be sent
     command: tuple[str, ...] = ()  # empty where Python asked, or an older version
-    profiles: tuple[ProfileFile, ...] = ()  # where there were several
+    # Where there were several.
+    profiles: tuple[ProfileFile, ...] = field(default=(), metadata=INCIDENTAL)
     slo: Slo = ()
     arrivals: str | None = None  # None: all at once
     concurrency: int | None = None
@@ -227,7 +228,7 @@ class Plan(Artefact):
     """
 
     title: ClassVar = "plan"
-    schema: ClassVar = "chunkscope/plan/1"
+    schema: ClassVar = "chunkscope/plan/2"
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
     added_later: ClassVar = frozenset(

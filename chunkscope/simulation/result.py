@@ -175,7 +175,7 @@ class Simulation(Artefact):
     """
 
     title: ClassVar = "simulation"
-    schema: ClassVar = "chunkscope/simulation/1"
+    schema: ClassVar = "chunkscope/simulation/2"
     made_by: ClassVar = "chunkscope simulate"
     default_path: ClassVar = Path("reports/simulation.json")
     added_later: ClassVar = frozenset(

@@ -14,7 +14,7 @@ from chunkscope.prefixes.sharing import NOTHING, Stretch, check_stretches, share
 from chunkscope.vllm.choices import SendOrder, Task
 
 BATCH, GIVEN = "batch", "given"
-VERIFY_SCHEMA = "chunkscope/verify/1"  # the artefact that holds a workload
+VERIFY_SCHEMA = "chunkscope/verify/2"  # the artefact that holds a workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -533,7 +533,7 @@ def test_a_profile_that_was_tampered_with_is_refused(
         Profile.load(tmp_path / "p.json")
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b"\xff", b'"chunkscope/profile/1"'])
+@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b"\xff", b'"chunkscope/profile/2"'])
 def test_a_profile_that_is_none_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "p.json").write_bytes(data)
     with pytest.raises(InputError, match="damaged"):

@@ -30,7 +30,7 @@ def test_the_answer_comes_first_and_the_artefact_is_kept(tmp_path: Path) -> None
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert "wrote reports/doctor.json" in done.stderr.replace("\\", "/")
     kept = json.loads((tmp_path / "reports" / "doctor.json").read_text())
-    assert kept["schema"] == "chunkscope/doctor/1"
+    assert kept["schema"] == "chunkscope/doctor/2"
     assert kept["engines"][0]["symptoms"][0]["rule"] == "kv-bound"
 
 

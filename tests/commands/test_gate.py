@@ -217,7 +217,7 @@ def test_a_command_line_that_makes_no_sense_exits_2(ready, words, said):
         pytest.param("reports/profile.json", '{"schema": "chunkscope/profile/9"}', "version 1",
                      id="another schema version"),
         pytest.param("reports/plan.json", "\x00", "damaged", id="damaged beside"),
-        pytest.param("reports/verify.json", '{"schema": "chunkscope/verify/1"}', "damaged",
+        pytest.param("reports/verify.json", '{"schema": "chunkscope/verify/2"}', "damaged",
                      id="half a verify file"),
         pytest.param("chunkscope.toml", "", "no [gate] table", id="an empty budget"),
         pytest.param("chunkscope.toml", "[gate]", "promises nothing", id="no promises"),

@@ -200,7 +200,7 @@ def test_output_can_be_piped_into_head(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("closed", "expected"),
     [
-        pytest.param(2, "chunkscope/profile/1", id="no standard error"),
+        pytest.param(2, "chunkscope/profile/2", id="no standard error"),
         pytest.param(1, "", id="no standard output"),
     ],
 )

@@ -237,7 +237,7 @@ def test_the_table_is_all_there_is_on_stdout(mixed: Path) -> None:
 
 def test_the_profile_has_the_keys_the_documentation_lists(mixed: Path) -> None:
     profile = analyze(mixed, "data").profile
-    assert profile["schema"] == "chunkscope/profile/1"
+    assert profile["schema"] == "chunkscope/profile/2"
     assert profile["chunkscope"] == chunkscope.__version__
     assert {"name", "digest", "engine", "reference"} <= profile["tokenizer"].keys()
     tokens = {"count", "mean", "min", "p50", "p75", "p90", "p95", "p99", "max", "total"}

@@ -121,7 +121,7 @@ def test_bad_input_is_a_sentence_and_a_code(
 ) -> None:
     (place / "empty").mkdir()
     for folder, content in (
-        ("torn", '{"schema": "chunkscope/profile/1"'),
+        ("torn", '{"schema": "chunkscope/profile/2"'),
         ("foreign", '{"schema": "chunkscope/verify/9"}'),
     ):
         name = "profile.json" if folder == "torn" else "verify.json"

@@ -116,7 +116,7 @@ def test_json_is_the_artefact_and_nothing_else(folder: Path) -> None:
     run = chunkscope("simulate", "--json", "-o", "s.json", cwd=folder)
     document = json.loads(run.stdout)
     assert document == json.loads((folder / "s.json").read_text())
-    assert document["schema"] == "chunkscope/simulation/1"
+    assert document["schema"] == "chunkscope/simulation/2"
     assert document["cost_model"]["coefficients"]["fixed_s"] > 0
     first = document["runs"][0]
     for name in ("args", "makespan_s", "ttft_s", "itl_s", "e2e_s", "steps", "chunked_prompts"):

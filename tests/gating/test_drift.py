@@ -122,8 +122,8 @@ def test_a_baseline_of_another_tokenizer_is_an_error(place, changes, said):
         pytest.param(None, "no such file", id="missing"),
         pytest.param("{", "damaged", id="cut off"),
         pytest.param('{"schema": "chunkscope/profile/2"}', "reads version 1", id="from the future"),
-        pytest.param('{"schema": "chunkscope/plan/1"}', "is a plan file", id="another artefact"),
-        pytest.param('{"schema": "chunkscope/profile/1"}', "damaged", id="empty"),
+        pytest.param('{"schema": "chunkscope/plan/2"}', "is a plan file", id="another artefact"),
+        pytest.param('{"schema": "chunkscope/profile/2"}', "damaged", id="empty"),
         pytest.param("[1]", "damaged", id="a list"),
     ],
 )

@@ -266,7 +266,7 @@ def test_a_calibration_comes_back_from_its_file(tmp_path):
     [
         pytest.param({"tp": 0}, "tp", id="no GPU"),
         pytest.param({"extra": 1}, "extra", id="a field nobody knows"),
-        pytest.param({"schema": "chunkscope/plan/1"}, "is a plan file", id="another artefact"),
+        pytest.param({"schema": "chunkscope/plan/2"}, "is a plan file", id="another artefact"),
         pytest.param({"schema": "chunkscope/calibration/2"}, "schema", id="another version"),
         pytest.param({"model": None}, "model", id="no model"),
     ],

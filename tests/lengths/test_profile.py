@@ -94,7 +94,7 @@ def test_any_lengths_survive_the_round_trip(counts: dict[int, int]) -> None:
 
 def test_the_artefact_has_the_promised_keys() -> None:
     found = written(FULL, TRACE)
-    assert found["schema"] == "chunkscope/profile/1"
+    assert found["schema"] == "chunkscope/profile/2"
     assert found["tokenizer"]["name"] == "org/model"
     first = found["datasets"][0]
     assert (first["name"], first["rows"], first["skipped"]) == ("one", 4, 2)
@@ -191,13 +191,13 @@ def test_figures_must_follow_from_the_histogram(path: tuple[Any, ...], value: An
         pytest.param(b"{}", "its schema is None", id="no schema"),
         pytest.param(b'{"schema": "other/1"}', "its schema is 'other/1'", id="another artefact"),
         pytest.param(
-            b'{"schema": "chunkscope/plan/1"}', "is a plan file, not a profile", id="a plan"
+            b'{"schema": "chunkscope/plan/2"}', "is a plan file, not a profile", id="a plan"
         ),
         pytest.param(
             b'{"schema": "chunkscope/profile/2"}', "has schema chunkscope/profile/2", id="newer"
         ),
         pytest.param(
-            b'{"schema": "chunkscope/profile/1"}', "is damaged", id="nothing but a schema"
+            b'{"schema": "chunkscope/profile/2"}', "is damaged", id="nothing but a schema"
         ),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_plan_read_back_is_the_plan_that_was_written(made, tmp_path):
 
 def test_the_file_opens_with_what_people_look_for():
     document = plan(FITTING).to_json()
-    assert document["schema"] == "chunkscope/plan/1"
+    assert document["schema"] == "chunkscope/plan/2"
     assert document["mode"] == "conservative"
     assert document["threshold"] == 2_048
     assert document["args"] == {"max_model_len": 4_352, "long_prefill_token_threshold": 2_048}
@@ -106,7 +106,7 @@ def test_no_plan_yet_names_the_command_that_makes_it(tmp_path):
 
 
 def test_a_plan_of_a_newer_schema_is_refused(tmp_path):
-    document = {**plan(MIXED).to_json(), "schema": "chunkscope/plan/2"}
+    document = {**plan(MIXED).to_json(), "schema": "chunkscope/plan/3"}
     codec.write_atomically(tmp_path / "plan.json", codec.dump(document))
     with pytest.raises(InputError, match="chunkscope/plan/2"):
         Plan.load(tmp_path / "plan.json")
@@ -125,7 +125,7 @@ def test_a_plan_of_a_newer_schema_is_refused(tmp_path):
         lambda d: d["args"].update(max_num_seqs=1),
         lambda d: d["memory"].update(kv_cache_tokens=None),
         lambda d: d["refused_prompts"].update(count=5),
-        lambda d: d.update(schema="chunkscope/profile/1"),
+        lambda d: d.update(schema="chunkscope/profile/2"),
     ],
 )
 def test_a_damaged_plan_is_an_input_error(damage):

@@ -63,7 +63,7 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
         shared_prefix=8,
         concurrency=7,
     )
-    found = {"schema": "chunkscope/verify/1", "workload": sent.to_json(), "runs": []}
+    found = {"schema": "chunkscope/verify/2", "workload": sent.to_json(), "runs": []}
     trace = read_trace(written(tmp_path, "verify.json", json.dumps(found)))
     assert [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in trace.requests] == [
         (10, 1, 0.0),
@@ -95,12 +95,12 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
             id="a csv with no time",
         ),
         pytest.param(
-            "v.json", "[1]", "its schema is None, not 'chunkscope/verify/1'", id="some JSON"
+            "v.json", "[1]", "its schema is None, not 'chunkscope/verify/2'", id="some JSON"
         ),
         pytest.param("v.json", "{", "not JSON", id="broken JSON"),
         pytest.param(
             "v.json",
-            '{"schema": "chunkscope/verify/1", "workload": {}}',
+            '{"schema": "chunkscope/verify/2", "workload": {}}',
             "damaged",
             id="no columns",
         ),
