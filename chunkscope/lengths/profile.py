@@ -1,5 +1,6 @@
 """The profile: what `analyze` found, as a value, an artefact and a table."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -65,7 +66,7 @@ class DatasetProfile:
     """
 
     name: str
-    path: str = field(metadata=INCIDENTAL)
+    path: str = dataclasses.field(metadata=INCIDENTAL)
     format: str
     field: str
     lengths: LengthHistogram
@@ -81,11 +82,11 @@ class DatasetProfile:
     longest: tuple[LongPrompt, ...] = ()
     bad_rows: tuple[BadRow, ...] = ()
     failure: str | None = None
-    notes: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)
+    notes: tuple[str, ...] = dataclasses.field(default=(), metadata=INCIDENTAL)
     left_out: tuple[str, ...] = ()  # what the prompts may lack, and how to include it
     sample: Sample | None = None
     # What counted it; None when the lengths came with the data.
-    engine: str | None = field(default=None, metadata=INCIDENTAL)
+    engine: str | None = dataclasses.field(default=None, metadata=INCIDENTAL)
     log: LogSummary | None = None  # of a harness's log; others are written without it
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
