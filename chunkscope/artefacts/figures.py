@@ -1,15 +1,53 @@
-"""Every figure of a run, once: its names, its unit, which way is better and where it is found.
+"""The figures of a run, simulated, measured or logged; and each figure's name, unit and direction.
 
-Terminal, page, comparison, verdicts and gate read this list; a new figure is added here alone.
+`Figures` holds the numbers. `FIGURES` lists what they are called: terminal, page, comparison,
+verdicts and gate read that list, so a new figure is added here alone.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.artefacts.units import COUNT, MANY, NATS, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
 
 QUANTILES = ("p50", "p95", "p99", "max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Of all requests, or of some. `itl_s` is None where no request had a second token."""
+
+    ttft_s: Percentiles
+    itl_s: Percentiles | None
+    e2e_s: Percentiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures(Latencies):
+    """What one run, or one repeat of it, came to. Not known is None, never 0."""
+
+    makespan_s: float
+    input_tokens_per_s: float
+    output_tokens_per_s: float
+    short: Latencies | None = None  # of short prompts alone, where runs tell them apart
+    long: Latencies | None = None
+    steps: int | None = None
+    tokens_per_step: float | None = None
+    chunked_prompts: int | None = None
+    chunks_max: int | None = None  # of one prompt
+    preemptions: int | None = None
+    prefix_hit_rate: float | None = None  # share of the prompt tokens
+    goodput_per_s: float | None = None  # requests that met every limit; None without limits
+    slo_use: float | None = None  # the tightest limit's figure as a share of it: kept up to 1
+
+    @property
+    def longest_gap_s(self) -> float | None:
+        return self.itl_s.max if self.itl_s else None
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.input_tokens_per_s + self.output_tokens_per_s
 
 
 class Better(StrEnum):
@@ -44,8 +82,8 @@ class Figure:
     promise: str = ""  # its key in a budget file, if it may be limited
     heading: str = ""  # over a column, for the few that decide between settings
 
-    def of(self, found: object) -> float | None:
-        """Its value in what was measured or simulated; None where it is not known."""
+    def value(self, found: object) -> float | None:
+        """Its value in `Figures`, or in a run for what is read once; None where not known."""
         for part in self.key.split("."):
             if part in QUANTILES:
                 found = getattr(found, "all", found)  # unless short or long prompts are asked for

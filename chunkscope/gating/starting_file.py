@@ -192,10 +192,10 @@ def _speed(findings: Findings) -> Iterator[Promise]:
     run = findings.verification.run("plan") if findings.verification else None
     figures = run.figures if run and run.ok else None
     for key in ("ttft_p95", "itl_p95"):
-        if seconds := BY_PROMISE[key].of(figures):
+        if seconds := BY_PROMISE[key].value(figures):
             why = f"measured; today {seconds * 1000:,.1f} ms"
             yield Promise(table="speed", key=key, value=limit_of(("speed", key), seconds), why=why)
-    if rate := OUTPUT_RATE.of(figures):
+    if rate := OUTPUT_RATE.value(figures):
         why = f"measured, at least; today {rate:,.0f}"
         least = limit_of(("speed", OUTPUT_RATE.promise), rate)
         yield Promise(table="speed", key=OUTPUT_RATE.promise, value=least, why=why)

@@ -24,7 +24,7 @@ def cost(trials: Trials, settings: Settings, price_per_hour: float | None) -> Co
     ratios = [1.0]
     for _, other in varied:
         ratios += [other.seconds(settings, host) / usual for host in other.hosts]
-    hours = run.makespan_s * times / HOUR_S
+    hours = run.figures.makespan_s * times / HOUR_S
     return Cost(
         input_tokens=round(run.input_tokens * times),
         output_tokens=round(run.output_tokens * times),

@@ -96,7 +96,7 @@ def _is_smooth(trials: Trials, settings: Settings) -> bool:
 def _longest_gap(trials: Trials, settings: Settings) -> float | None:
     """None where it cannot be simulated."""
     run = trials.run(settings)
-    return run.longest_gap_s if run is not None else None
+    return run.figures.longest_gap_s or 0.0 if run is not None else None
 
 
 def latency_budget(p: Problem, *, cap: int | None, seqs: int) -> Argument:

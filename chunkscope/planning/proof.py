@@ -149,19 +149,19 @@ def _row(trials: Trials, name: str, settings: Settings, chosen: bool) -> TriedSe
     run = trials.run(settings)
     if run is None:
         return None
-    gaps = run.itl_s
+    gaps = run.figures.itl_s
     return TriedSetting(
         name=name,
         max_num_batched_tokens=run.args.max_num_batched_tokens,
         max_num_seqs=run.args.most_running,
         long_prefill_token_threshold=run.args.long_prefill_token_threshold,
         enable_chunked_prefill=run.args.enable_chunked_prefill,
-        makespan_s=run.makespan_s,
-        ttft_p95_s=run.ttft_s.p95,
+        makespan_s=run.figures.makespan_s,
+        ttft_p95_s=run.figures.ttft_s.p95,
         gap_p50_s=gaps.p50 if gaps else None,
         gap_p99_s=gaps.p99 if gaps else None,
         longest_gap_s=gaps.max if gaps else None,
-        preemptions=run.preemptions,
+        preemptions=run.figures.preemptions or 0,
         kv_peak=run.kv_peak_tokens / run.args.kv_cache_tokens,
         chosen=chosen,
         slo=run.slo,

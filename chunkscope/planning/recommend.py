@@ -467,9 +467,9 @@ def _forecast(settled: Settled, trials: Trials) -> Forecast | None:
     default = trials.run(settled.proof.own if settled.proof else settled.problem.own)
     return Forecast(
         requests=planned.requests,
-        makespan_s=planned.makespan_s,
-        longest_gap_s=planned.itl_s.max if planned.itl_s else None,
-        default_makespan_s=default.makespan_s if default else None,
-        default_longest_gap_s=default.itl_s.max if default and default.itl_s else None,
+        makespan_s=planned.figures.makespan_s,
+        longest_gap_s=planned.figures.longest_gap_s,
+        default_makespan_s=default.figures.makespan_s if default else None,
+        default_longest_gap_s=default.figures.longest_gap_s if default else None,
         most_running=planned.most_running,
     )

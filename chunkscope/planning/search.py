@@ -75,7 +75,7 @@ class Trials:
             run = self.run(settings)
             return run.gpu_s or 0.0 if run is not None else NEVER
         run = self.run(settings, host)
-        return run.makespan_s if run is not None else NEVER
+        return run.figures.makespan_s if run is not None else NEVER
 
     def cost(self, settings: Settings, host: Host = ASSUMED_HOST) -> float:
         """What is to be small: how much of the limits is used by requests that come by themselves;
@@ -85,7 +85,7 @@ class Trials:
             return self.seconds(settings, host)
         if self.problem.is_open:
             return limits_used(run)
-        return run.makespan_s if run.slo.is_met else BROKEN_S * run.slo.use
+        return run.figures.makespan_s if run.slo.is_met else BROKEN_S * run.slo.use
 
     def against(self, settings: Settings, other: Settings) -> float:
         """How many times as much as with the other, on the host that likes it least."""

@@ -218,7 +218,7 @@ def _row(
         "prefill_tokens": [sum(c.end - c.start for c in step.chunks) for step in run.timeline],
         "decode_requests": [step.decode_requests for step in run.timeline],
         "chunks": _chunk_counts(found),
-        "preemptions": run.preemptions,
+        "preemptions": run.figures.preemptions,
     }
     figures = figures_of(found.answers, workload, scheduled)
     return Run(
@@ -230,7 +230,7 @@ def _row(
         },
         status=Status.OK,
         started=started,
-        took_s=run.makespan_s,
+        took_s=run.figures.makespan_s,
         workers=(
             WorkerMemory(
                 rank=0,

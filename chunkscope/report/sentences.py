@@ -233,12 +233,12 @@ def simulated(simulation: "Simulation") -> Iterator[str]:
 
 def _waiting_for_python(run: "SimulatedRun") -> Iterator[str]:
     """A range instead of a number: where the host is the limit, repeats differ."""
-    if run.gpu_s is None or run.backlog is not None or run.makespan_s < WAITS * run.gpu_s:
+    if run.gpu_s is None or run.backlog is not None or run.figures.makespan_s < WAITS * run.gpu_s:
         return
-    least, most = (run.makespan_s * (1 + off) for off in HOST_SPREAD)
+    least, most = (run.figures.makespan_s * (1 + off) for off in HOST_SPREAD)
     yield (
-        f"The GPU waits for the engine's Python in {share(1 - run.gpu_s / run.makespan_s)} of this "
-        f"time: expect {seconds(least)} to {seconds(most)}, as repeats of such runs differed so."
+        f"The GPU waits for the engine's Python in {share(1 - run.gpu_s / run.figures.makespan_s)} "
+        f"of this time: expect {seconds(least)} to {seconds(most)}, as repeats of such runs did."
     )
 
 
@@ -282,10 +282,10 @@ def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:
 
     name = setting(other)
     if run.backlog or other.backlog:
-        gaps = (one.itl_s.p99 if one.itl_s else None for one in (run, other))
-        first = instead("p95 time to first token", run.ttft_s.p95, other.ttft_s.p95)
+        gaps = (one.figures.itl_s.p99 if one.figures.itl_s else None for one in (run, other))
+        first = instead("p95 time to first token", run.figures.ttft_s.p95, other.figures.ttft_s.p95)
         return f"Against {name}: {'; '.join(filter(None, (first, instead('p99 gap', *gaps))))}."
-    shorter = 1 - run.makespan_s / other.makespan_s
+    shorter = 1 - run.figures.makespan_s / other.figures.makespan_s
     if abs(shorter) < WORTH:
         return f"All requests take as long as with {name}, within {share(WORTH)}."
     word = "sooner" if shorter > 0 else "later"

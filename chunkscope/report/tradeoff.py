@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, Figure
+from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.findings import Findings
 from chunkscope.report import sentences
 from chunkscope.simulation.policies import DESCRIBED
@@ -41,7 +41,7 @@ class Point:
         return ", ".join(name for name, is_so in marks.items() if is_so)
 
     def shown(self, figure: Figure) -> str:
-        value = figure.of(self.run)
+        value = figure.value(self.run.figures)
         return "not simulated" if value is None else figure.unit.brief(value)
 
 
@@ -75,7 +75,7 @@ class Tradeoff:
     @property
     def has_tradeoff(self) -> bool:
         """A sweep has one. The few settings beside a plan are better shown by a table."""
-        placed = sum(self.up.of(point.run) is not None for point in self.points)
+        placed = sum(self.up.value(point.run.figures) is not None for point in self.points)
         return placed > 2 and any(point.best for point in self.points)
 
     @property
@@ -87,15 +87,15 @@ class Tradeoff:
         return [
             {
                 "setting": point.setting,
-                "x": self.across.of(point.run),
-                "y": self.up.of(point.run),
+                "x": self.across.value(point.run.figures),
+                "y": self.up.value(point.run.figures),
                 "best": point.best,
                 "knee": point.knee,
                 "named": point.named,
                 "details": point.details,
             }
             for point in self.points
-            if self.has_tradeoff and self.up.of(point.run) is not None
+            if self.has_tradeoff and self.up.value(point.run.figures) is not None
         ]
 
     def axes_json(self) -> dict[str, str]:
@@ -108,7 +108,12 @@ class Tradeoff:
         slo = self.points[0].run.slo
         limits = {limit.name: limit.seconds for limit in slo.limits} if slo else {}
         tried = [
-            {"setting": point.setting, **asdict(at)}
+            {
+                "setting": point.setting,
+                "rate_per_s": at.rate_per_s,
+                "ttft_p95_s": TTFT_P95.value(at.figures),
+                "itl_p99_s": ITL_P99.value(at.figures),
+            }
             for point in self.points
             for at in (point.run.rate.points if point.run.rate else ())
         ]
@@ -153,7 +158,9 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
 
 
 def _least(figure: Figure, runs: Sequence[SimulatedRun]) -> int | None:
-    values = {at: value for at, run in enumerate(runs) if (value := figure.of(run)) is not None}
+    values = {
+        at: value for at, run in enumerate(runs) if (value := figure.value(run.figures)) is not None
+    }
     return min(values, key=lambda at: values[at], default=None)
 
 

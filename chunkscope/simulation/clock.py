@@ -14,12 +14,14 @@ class Clock:
         self.now = start
         self.ends: list[float] = []  # of each step
         self.gaps: list[tuple[float, int]] = []  # between tokens, and how many
-        self.slowest_s = self.gpu_s = 0.0
+        self.gpu_s = 0.0
+        self.tokens = 0
         self._pipeline = pipeline
         self._launched: deque[float] = deque()  # when, of steps that are not finished
 
     def launch(self, step: Step) -> None:
         self._launched.append(self.now)
+        self.tokens += step.total_num_scheduled_tokens
         self.gpu_s += self._pipeline.launch(step, self.now)
         self.now = self._pipeline.host_free
 
@@ -28,8 +30,6 @@ class Clock:
         end, launched, ends = self._pipeline.finish(), self._launched.popleft(), self.ends
         before = ends[-1] if ends else launched
         seconds = end - (launched if launched > before else before)
-        if seconds > self.slowest_s:
-            self.slowest_s = seconds
         if step.going_on:
             self.gaps.append((end - before, step.going_on))
         for last_step in step.resumed:

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from chunkscope.artefacts.figures import Figures
+from chunkscope.artefacts.percentiles import Ranked, percentiles
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch, block_paths
 from chunkscope.simulation.arrivals import Arrivals
@@ -18,7 +20,6 @@ from chunkscope.simulation.request_state import RequestState
 from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
-from chunkscope.simulation.spread import spread
 from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request, read_together
 from chunkscope.vllm.choices import ChunkPolicy
@@ -219,30 +220,44 @@ def _result(
     every = [engine.clock.ends for engine in engines]
     waits = [every[state.replica][state.first_step] - state.arrival_s for state in states]
     stays = [every[state.replica][state.last_step] - state.arrival_s for state in states]
-    ttft, e2e = (spread([(one, 1) for one in times]) for times in (waits, stays))
+    ttft, e2e = percentiles(waits), percentiles(stays)
     if ttft is None or e2e is None:
         raise AssertionError("a run without requests")
+    makespan_s = max(clock.ends[-1] for clock in clocks) - first
+    steps = sum(len(clock.ends) for clock in clocks)
+    input_tokens = sum(state.num_prompt_tokens for state in states)
+    output_tokens = sum(state.max_tokens for state in states)
+    cached_tokens = sum(state.num_cached_tokens for state in states)
+    slo = slo_found(c.slo, _times(states, waits, stays), gaps) if c.slo else None
+    figures = Figures(
+        makespan_s=makespan_s,
+        ttft_s=ttft,
+        itl_s=Ranked(gaps).percentiles(),
+        e2e_s=e2e,
+        input_tokens_per_s=input_tokens / makespan_s,
+        output_tokens_per_s=output_tokens / makespan_s,
+        steps=steps,
+        tokens_per_step=sum(clock.tokens for clock in clocks) / steps,
+        chunked_prompts=sum(state.chunks > 1 for state in states),
+        chunks_max=max(state.chunks for state in states),
+        preemptions=sum(engine.log.preemptions for engine in engines),
+        prefix_hit_rate=cached_tokens / input_tokens,
+        goodput_per_s=slo.good_requests / makespan_s if slo else None,
+        slo_use=slo.use if slo else None,
+    )
     return SimulatedRun(
         args=args,
         policy=c.policy,
-        makespan_s=max(clock.ends[-1] for clock in clocks) - first,
-        ttft_s=ttft,
-        itl_s=spread(gaps),
-        e2e_s=e2e,
+        figures=figures,
         requests=len(states),
-        input_tokens=sum(state.num_prompt_tokens for state in states),
-        output_tokens=sum(state.max_tokens for state in states),
-        steps=sum(len(clock.ends) for clock in clocks),
-        slowest_step_s=max(clock.slowest_s for clock in clocks),
-        chunked_prompts=sum(state.chunks > 1 for state in states),
-        most_chunks=max(state.chunks for state in states),
-        preemptions=sum(engine.log.preemptions for engine in engines),
-        cached_tokens=sum(state.num_cached_tokens for state in states),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=cached_tokens,
         kv_peak_tokens=round(
             max(engine.log.peak_blocks for engine in engines) * args.tokens_per_block
         ),
         timeline=tuple(_timed(log, engines[0].clock.ends, first)),
-        slo=slo_found(c.slo, _times(states, waits, stays), gaps) if c.slo else None,
+        slo=slo,
         backlog=_backlog(states, waits) if c.concurrency is None else None,
         most_running=sum(engine.log.most_running for engine in engines),
         gpu_s=max(clock.gpu_s for clock in clocks),

@@ -22,7 +22,7 @@ GROWING = "the queue grows"
 def find_rate(c: Circumstances, args: EngineArgs) -> SimulatedRun:
     """The run at the highest rate that is kept; at the lowest that was tried where none is."""
     at_once = tuple(replace(request, arrival_s=0.0) for request in c.requests)
-    most = len(at_once) / run_setting(replace(c, requests=at_once), args).makespan_s
+    most = len(at_once) / run_setting(replace(c, requests=at_once), args).figures.makespan_s
     rates = _Rates(c, args)
     kept, broken = _between(rates.is_kept, most / 2, most)
     _, growing = _between(rates.is_calm, most, most)
@@ -85,12 +85,6 @@ class _Rates:
 
     def points(self) -> tuple[RatePoint, ...]:
         return tuple(
-            RatePoint(
-                rate_per_s=rate,
-                ttft_p95_s=run.ttft_s.p95,
-                itl_p99_s=run.itl_s.p99 if run.itl_s else None,
-                goodput_per_s=run.goodput_per_s,
-                grows=not self.is_calm(rate),
-            )
+            RatePoint(rate_per_s=rate, figures=run.figures, grows=not self.is_calm(rate))
             for rate, run in sorted(self._done.items())
         )

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.notebook import Bar, BarChart, html_table
 from chunkscope.artefacts.numbers import plural, seconds
-from chunkscope.artefacts.schema import Duration, plain
 from chunkscope.errors import InputError
 from chunkscope.hardware.cost_model import CostModel
 from chunkscope.simulation.slo import SloFound
-from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.workload import arrivals_in_words
 from chunkscope.vllm.choices import ChunkPolicy, SendOrder
 from chunkscope.vllm.settings import EngineArgs
@@ -63,9 +62,7 @@ class RatePoint:
     """One rate of arrivals that was tried. `grows`: the queue."""
 
     rate_per_s: float
-    ttft_p95_s: float
-    itl_p99_s: float | None
-    goodput_per_s: float | None
+    figures: Figures
     grows: bool
 
 
@@ -85,24 +82,16 @@ class SustainedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun:
-    """One setting, tried. Times in seconds; `itl_s` is None when nobody got a second token."""
+    """One setting, tried."""
 
     setting: str = ""
     same_as: tuple[str, ...] = ()  # other names for the same arguments
     args: EngineArgs
     policy: ChunkPolicy
-    makespan_s: Duration
-    ttft_s: Spread
-    itl_s: Spread | None
-    e2e_s: Spread
+    figures: Figures
     requests: int
     input_tokens: int
     output_tokens: int
-    steps: int
-    slowest_step_s: float
-    chunked_prompts: int
-    most_chunks: int
-    preemptions: int
     cached_tokens: int
     kv_peak_tokens: int
     timeline: tuple[TimelineStep, ...] = ()
@@ -118,29 +107,6 @@ class SimulatedRun:
         threshold = self.args.long_prefill_token_threshold
         capped = f", threshold {threshold:,}" if threshold else ""
         return self.setting or f"budget {self.args.max_num_batched_tokens:,}{capped}"
-
-    @property
-    def goodput_per_s(self) -> float | None:
-        """Requests a second that met every limit."""
-        return self.slo.good_requests / self.makespan_s if self.slo else None
-
-    @property
-    def output_tokens_per_s(self) -> float:
-        return self.output_tokens / self.makespan_s
-
-    @property
-    def tokens_per_s(self) -> float:
-        return (self.input_tokens + self.output_tokens) / self.makespan_s
-
-    @property
-    def longest_gap_s(self) -> float:
-        return self.itl_s.max if self.itl_s else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {**plain(self), **{name: getattr(self, name) for name in _DERIVED}}
-
-
-_DERIVED = ("output_tokens_per_s", "tokens_per_s", "goodput_per_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +167,7 @@ class Simulation(Artefact):
 
     @property
     def headline(self) -> str:
-        times = sorted(run.makespan_s for run in self.runs)
+        times = sorted(run.figures.makespan_s for run in self.runs)
         shown = dict.fromkeys(map(seconds, (times[0], times[-1])))
         settings = plural(len(times), "setting")
         requests = plural(self.workload.requests, "request")
@@ -212,11 +178,11 @@ class Simulation(Artefact):
         rows = [
             [
                 run.shown_as,
-                seconds(run.makespan_s),
-                seconds(run.ttft_s.p95),
-                seconds(run.itl_s.p99 if run.itl_s else None),
-                seconds(run.itl_s.max if run.itl_s else None),
-                f"{run.preemptions:,}",
+                seconds(run.figures.makespan_s),
+                seconds(run.figures.ttft_s.p95),
+                seconds(run.figures.itl_s.p99 if run.figures.itl_s else None),
+                seconds(run.figures.itl_s.max if run.figures.itl_s else None),
+                f"{run.figures.preemptions:,}",
             ]
             for run in self.runs
         ]
@@ -224,7 +190,10 @@ class Simulation(Artefact):
 
     def plot(self) -> BarChart:
         """How long each setting takes; a notebook shows it, `save` keeps it."""
-        bars = (Bar(run.shown_as, run.makespan_s, seconds(run.makespan_s)) for run in self.runs)
+        bars = (
+            Bar(run.shown_as, run.figures.makespan_s, seconds(run.figures.makespan_s))
+            for run in self.runs
+        )
         return BarChart("predicted time until all are done", tuple(bars))
 
     @property
@@ -244,7 +213,7 @@ class Simulation(Artefact):
             "vllm": self.vllm,
             "cost_model": self.cost_model.to_json(),
             "workload": self.workload,
-            "runs": [run.to_json() for run in self.runs],
+            "runs": self.runs,
             "pareto": self.pareto,
             "knee": self.knee,
             "warnings": self.warnings,
@@ -255,8 +224,4 @@ class Simulation(Artefact):
         return {
             **{name: value for name, value in document.items() if name != "label"},
             "cost_model": CostModel.fields_of(document["cost_model"]),
-            "runs": [
-                {name: value for name, value in run.items() if name not in _DERIVED}
-                for run in document["runs"]
-            ],
         }

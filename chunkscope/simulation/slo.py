@@ -7,9 +7,9 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from chunkscope.artefacts.percentiles import Ranked
 from chunkscope.artefacts.units import SECONDS, exceeds
 from chunkscope.errors import UsageError
-from chunkscope.simulation.spread import Ranked
 
 METRICS = {
     "ttft": "time to first token",

@@ -143,7 +143,7 @@ def axes(runs: Sequence[SimulatedRun]) -> tuple[Figure, Figure]:
 
 def _places(runs: Sequence[SimulatedRun]) -> list[tuple[float, float]]:
     x, y = axes(runs)
-    return [(x.of(run) or 0.0, y.of(run) or 0.0) for run in runs]
+    return [(x.value(run.figures) or 0.0, y.value(run.figures) or 0.0) for run in runs]
 
 
 def pareto(runs: Sequence[SimulatedRun]) -> tuple[int, ...]:

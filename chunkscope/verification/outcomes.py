@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 def value(run: Run, figure: Figure) -> float | None:
     """None where it was not measured."""
-    return figure.of(run if figure.once else run.figures)
+    return figure.value(run if figure.once else run.figures)
 
 
 def shown(figure: Figure, run: Run) -> str:
@@ -42,7 +42,7 @@ def shown(figure: Figure, run: Run) -> str:
 
 def spread(run: Run, figure: Figure) -> tuple[float, float] | None:
     """Least and most over the repeats."""
-    values = [found for r in run.repeats if (found := figure.of(r)) is not None]
+    values = [found for r in run.repeats if (found := figure.value(r)) is not None]
     return (min(values), max(values)) if values else None
 
 

@@ -307,7 +307,7 @@ def _spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
     """Least and most over the repeats, for the figures that are compared."""
     spread = {}
     for figure in _COMPARED:
-        values = [found for r in repeats if (found := figure.of(r)) is not None]
+        values = [found for r in repeats if (found := figure.value(r)) is not None]
         if values and len(values) == len(repeats):
             spread[figure.key] = {"min": min(values), "max": max(values), "median": median(values)}
     return spread

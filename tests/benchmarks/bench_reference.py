@@ -55,7 +55,7 @@ def main() -> None:
         memory = found.beyond_weights_gib
         print(
             f"{chunk or 'none':<8} {taken:>8.2f} {taken / whole:>6.2f} "
-            f"{found.answers[-1].first_s:>8.3f} {found.run.longest_gap_s:>14.3f} "
+            f"{found.answers[-1].first_s:>8.3f} {found.run.figures.longest_gap_s:>14.3f} "
             f"{'not measured' if memory is None else f'{memory:.3f}':>12}"
         )
         if model.device.type == "cpu" and chunk is not None and chunk >= 512:

@@ -96,19 +96,19 @@ def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, floa
         Circumstances(requests=requests, rules=rules_of(release("0.24")), step=step),
         there.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens),
     )
-    assert run.itl_s is not None
+    assert run.figures.itl_s is not None
     longest = max(request.prompt_tokens for request in requests)
     return {
         "kv_tokens": memory.kv_cache_tokens,
         "activation_gib": account.running_peak_gib(
             budget=budget, running=len(requests), longest=longest
         ),
-        "makespan_s": run.makespan_s,
-        "ttft_p50_s": run.ttft_s.p50,
-        "ttft_p95_s": run.ttft_s.p95,
-        "e2e_p50_s": run.e2e_s.p50,
-        "e2e_p95_s": run.e2e_s.p95,
-        "itl_p50_s": run.itl_s.p50,
+        "makespan_s": run.figures.makespan_s,
+        "ttft_p50_s": run.figures.ttft_s.p50,
+        "ttft_p95_s": run.figures.ttft_s.p95,
+        "e2e_p50_s": run.figures.e2e_s.p50,
+        "e2e_p95_s": run.figures.e2e_s.p95,
+        "itl_p50_s": run.figures.itl_s.p50,
     }
 
 

@@ -102,10 +102,10 @@ def simulated(case: Case, run: dict[str, Any], cost: CostModel, *, watch: int = 
 def errors(case: Case, run: dict[str, Any], cost: CostModel) -> Errors:
     found = simulated(case, run, cost)
     pairs = {
-        "makespan": (found.makespan_s, run["makespan_s"]),
-        "TTFT p50": (found.ttft_s.p50, run["ttft_s"]["p50"]),
-        "TTFT p95": (found.ttft_s.p95, run["ttft_s"]["p95"]),
-        "gap p50": (found.itl_s.p50 if found.itl_s else 0.0, run["itl_s"]["p50"]),
+        "makespan": (found.figures.makespan_s, run["makespan_s"]),
+        "TTFT p50": (found.figures.ttft_s.p50, run["ttft_s"]["p50"]),
+        "TTFT p95": (found.figures.ttft_s.p95, run["ttft_s"]["p95"]),
+        "gap p50": (found.figures.itl_s.p50 if found.figures.itl_s else 0.0, run["itl_s"]["p50"]),
     }
     return {name: mine / real - 1 for name, (mine, real) in pairs.items()}
 

@@ -60,7 +60,7 @@ def test_requests_are_sent_in_the_datas_order_unless_asked_otherwise(folder: Pat
     assert [one.workload.order for one in found.values()] == ["data", "longest"]
     usual, longest = (one.run for one in found.values())
     assert usual.input_tokens == longest.input_tokens
-    assert usual.ttft_s != longest.ttft_s
+    assert usual.figures.ttft_s != longest.figures.ttft_s
     assert 0 < usual.cached_tokens < 0.05 * usual.input_tokens
     assert "in the data's order" in chunkscope("simulate", "-o", "s.json", cwd=folder).stdout
 
@@ -177,7 +177,7 @@ def test_arguments_on_the_command_line_replace_the_plans(folder: Path) -> None:
 def test_requests_can_be_replayed_from_a_trace(folder: Path) -> None:
     found = simulated(folder, "--trace", "trace.jsonl")
     assert found.run.requests == 3
-    assert found.run.makespan_s > 0.9
+    assert found.run.figures.makespan_s > 0.9
     assert found.workload.arrivals == "as in the trace"
 
 

@@ -68,7 +68,7 @@ def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
     model = model_of(family)
     found = generate(model, requests, engine_args(model, requests, chunk=chunk))
     check_equal(family, requests, found)
-    assert found.run.most_chunks == (1 if chunk is None else -(-lengths[0] // chunk))
+    assert found.run.figures.chunks_max == (1 if chunk is None else -(-lengths[0] // chunk))
 
 
 @settings(max_examples=15, derandomize=True)
@@ -116,7 +116,7 @@ def test_a_request_that_was_preempted_answers_the_same() -> None:
     model = model_of("Llama")
     args = replace(engine_args(model, requests, chunk=16), kv_cache_tokens=16 * 11)
     found = generate(model, requests, args)
-    assert found.run.preemptions
+    assert found.run.figures.preemptions
     check_equal("Llama", requests, found)
 
 
@@ -229,8 +229,8 @@ def test_times_are_those_of_the_steps() -> None:
     first, second = found.answers
     assert first.times == pytest.approx(ends[:MORE])
     assert second.times == pytest.approx(ends[3 : 3 + MORE])
-    assert found.run.longest_gap_s == pytest.approx(max(*first.gaps_s, *second.gaps_s))
-    assert found.run.makespan_s == pytest.approx(ends[-1])
+    assert found.run.figures.longest_gap_s == pytest.approx(max(*first.gaps_s, *second.gaps_s))
+    assert found.run.figures.makespan_s == pytest.approx(ends[-1])
 
 
 def test_memory_is_measured_where_the_system_tells() -> None:

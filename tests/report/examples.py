@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from chunkscope.artefacts.figures import Figures as SimulatedFigures
+from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.findings import Findings, load_findings
@@ -33,7 +35,6 @@ from chunkscope.simulation.result import (
     WorkloadInfo,
 )
 from chunkscope.simulation.slo import SloFound, read_slo
-from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.outputs import ComparedOutputs, OutputDifference, RunOutputs
 from chunkscope.verification.result import (
@@ -354,21 +355,26 @@ def simulated(
     )
     about = {
         "policy": ChunkPolicy.VLLM,
-        "ttft_s": Spread(p50=3.0, p95=9.0, p99=11.0, max=12.0, mean=4.0),
-        "itl_s": Spread(p50=0.02, p95=0.05, p99=0.1, max=gap_s, mean=0.03),
-        "e2e_s": Spread(p50=5.0, p95=12.0, p99=14.0, max=15.0, mean=6.0),
         "requests": 500,
         "input_tokens": 1_000_000,
         "output_tokens": 64_000,
-        "steps": 900,
-        "slowest_step_s": gap_s,
-        "chunked_prompts": 41,
-        "most_chunks": 8,
-        "preemptions": 0,
         "cached_tokens": 0,
         "kv_peak_tokens": 400_000,
     }
-    return SimulatedRun(args=args, makespan_s=makespan_s, **about | more)
+    figures = simulated_figures(makespan_s, Percentiles(p50=0.02, p95=0.05, p99=0.1, max=gap_s))
+    return SimulatedRun(args=args, **{"figures": figures} | about | more)
+
+
+def simulated_figures(makespan_s: float, gaps: Percentiles | None, **more: Any) -> SimulatedFigures:
+    return SimulatedFigures(
+        makespan_s=makespan_s,
+        ttft_s=Percentiles(p50=3.0, p95=9.0, p99=11.0, max=12.0),
+        itl_s=gaps,
+        e2e_s=Percentiles(p50=5.0, p95=12.0, p99=14.0, max=15.0),
+        input_tokens_per_s=1_000_000 / makespan_s,
+        output_tokens_per_s=64_000 / makespan_s,
+        **{"steps": 900, "chunked_prompts": 41, "chunks_max": 8, "preemptions": 0} | more,
+    )
 
 
 def simulation(**more: Any) -> Simulation:
@@ -407,9 +413,7 @@ def rated() -> Simulation:
     points = tuple(
         RatePoint(
             rate_per_s=rate,
-            ttft_p95_s=rate / 10,
-            itl_p99_s=rate / 300,
-            goodput_per_s=rate * 0.9,
+            figures=simulated(512, 45.0).figures,
             grows=rate > 12,
         )
         for rate in (3.0, 6.0, 9.0, 12.0, 15.0)

@@ -409,12 +409,15 @@ def test_arrivals_of_their_own_are_weighed_by_latencies(tmp_path: Path) -> None:
 
 
 def test_a_simulation_in_which_nobody_got_a_second_token_has_no_gap(tmp_path: Path) -> None:
-    runs = tuple(examples.simulated(budget, itl_s=None) for budget in (512, 1_024, 2_048))
+    runs = tuple(
+        examples.simulated(budget, figures=examples.simulated_figures(45.0, None))
+        for budget in (512, 1_024, 2_048)
+    )
     simulation = examples.simulation(runs=runs, pareto=(), knee=None)
     found = tradeoff(load_findings(examples.write(tmp_path, simulated=simulation)))
     assert found is not None
     assert not found.has_tradeoff
-    assert all(found.up.of(point.run) is None for point in found.points)
+    assert all(found.up.value(point.run.figures) is None for point in found.points)
 
 
 @pytest.mark.parametrize(

@@ -61,10 +61,10 @@ def held() -> Iterator[object]:
 def test_an_h200_made_the_same_steps(case: Case, run: dict) -> None:
     found = simulated(case, run, fitted([case], [case.workload]))
     for repeat in run["repeats"]:
-        assert repeat["steps"] == found.steps
-        assert repeat["chunked_prompts"] == found.chunked_prompts
-        assert repeat["chunks_max"] == found.most_chunks
-        assert repeat["preemptions"] == found.preemptions
+        assert repeat["steps"] == found.figures.steps
+        assert repeat["chunked_prompts"] == found.figures.chunked_prompts
+        assert repeat["chunks_max"] == found.figures.chunks_max
+        assert repeat["preemptions"] == found.figures.preemptions
 
 
 @pytest.mark.parametrize(("case", "run"), [*held()])

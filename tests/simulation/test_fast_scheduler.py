@@ -153,7 +153,7 @@ def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
         FastScheduler, "schedule", lambda self: scheduled.append(self) or plain(self)
     )
     run = simulate([(100, 200)] * 6, {**SMALL, "kv_cache_tokens": 1_000}, STEP).run
-    assert run.steps > 300
+    assert run.figures.steps > 300
     assert len(scheduled) < 40
 
 
@@ -168,8 +168,8 @@ def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
         )
         for host in (Host(fixed_s=0.4, per_request_s=0.3), NO_HOST)
     )
-    assert free.makespan_s == free.gpu_s == slow.gpu_s
-    assert slow.makespan_s > 1.5 * slow.gpu_s
+    assert free.figures.makespan_s == free.gpu_s == slow.gpu_s
+    assert slow.figures.makespan_s > 1.5 * slow.gpu_s
 
 
 def test_requests_that_only_decode_are_not_asked_one_by_one(monkeypatch):

@@ -1,7 +1,6 @@
 """The clock around the scheduler: what a setting costs, in seconds."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -9,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chunkscope
+from chunkscope.artefacts.percentiles import Ranked
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.simulate import simulate
-from chunkscope.simulation.spread import spread
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.choices import ChunkPolicy
 from chunkscope.vllm.settings import EngineArgs
@@ -32,18 +31,18 @@ def arriving(*rows: tuple[int, int, float]) -> list[Request]:
 
 def test_the_first_token_comes_with_the_step_that_ends_the_prompt():
     run = simulate([(300, 3)], ARGS, STEP).run
-    assert run.steps == 4  # 256, 44, and two more tokens
-    assert run.ttft_s.max == pytest.approx(2.3)
-    assert run.makespan_s == pytest.approx(2.3 + 2 * 1.001)
-    assert run.itl_s is not None
-    assert run.itl_s.p50 == pytest.approx(1.001)
-    assert (run.chunked_prompts, run.most_chunks) == (1, 2)
+    assert run.figures.steps == 4  # 256, 44, and two more tokens
+    assert run.figures.ttft_s.max == pytest.approx(2.3)
+    assert run.figures.makespan_s == pytest.approx(2.3 + 2 * 1.001)
+    assert run.figures.itl_s is not None
+    assert run.figures.itl_s.p50 == pytest.approx(1.001)
+    assert (run.figures.chunked_prompts, run.figures.chunks_max) == (1, 2)
 
 
 def test_a_request_waits_for_the_step_that_runs_when_it_arrives():
     run = simulate(arriving((100, 1, 0.0), (100, 1, 0.5)), ARGS, STEP).run
-    assert run.steps == 2
-    assert run.ttft_s.max == pytest.approx(2.2 - 0.5)
+    assert run.figures.steps == 2
+    assert run.figures.ttft_s.max == pytest.approx(2.2 - 0.5)
 
 
 def test_with_async_scheduling_it_waits_for_one_step_more():
@@ -51,14 +50,14 @@ def test_with_async_scheduling_it_waits_for_one_step_more():
     three = arriving((100, 3, 0.0), (100, 1, 0.5))
     plain = simulate(three, ARGS, STEP).run
     late = simulate(three, dataclasses.replace(ARGS, async_scheduling=True), STEP).run
-    assert plain.ttft_s.max == pytest.approx(1.1 + 1.101 - 0.5)
-    assert late.ttft_s.max == pytest.approx(1.1 + 1.001 + 1.101 - 0.5)
+    assert plain.figures.ttft_s.max == pytest.approx(1.1 + 1.101 - 0.5)
+    assert late.figures.ttft_s.max == pytest.approx(1.1 + 1.001 + 1.101 - 0.5)
 
 
 def test_the_first_step_waits_for_the_host():
     """Nothing runs beside its preparation: 0.7 of 2 s; then 0.3 of 2 s to hand out its token."""
     step = dataclasses.replace(STEP, host=Host(fixed_s=2.0))
-    assert simulate([(100, 1)], ARGS, step).run.makespan_s == pytest.approx(1.4 + 1.1 + 0.6)
+    assert simulate([(100, 1)], ARGS, step).run.figures.makespan_s == pytest.approx(1.4 + 1.1 + 0.6)
 
 
 def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched():
@@ -66,9 +65,9 @@ def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched():
     step = dataclasses.replace(STEP, host=Host(ungraphed_s=3.0), graphed_tokens=8)
     args = dataclasses.replace(ARGS, max_num_seqs=4, async_scheduling=True)
     run = simulate([(256, 1), (256, 1)], args, step).run
-    assert run.ttft_s.p50 == pytest.approx((6.0 + 6.0) / 2)
+    assert run.figures.ttft_s.p50 == pytest.approx((6.0 + 6.0) / 2)
     plain = simulate([(256, 1), (256, 1)], dataclasses.replace(args, async_scheduling=False), step)
-    assert plain.run.ttft_s.p50 == pytest.approx((3.0 + 6.0) / 2)
+    assert plain.run.figures.ttft_s.p50 == pytest.approx((3.0 + 6.0) / 2)
 
 
 @pytest.mark.parametrize(("async_scheduling", "gap"), [(True, 3.0), (False, 4.001)])
@@ -76,42 +75,42 @@ def test_the_host_works_beside_the_gpu_only_with_async_scheduling(async_scheduli
     args = dataclasses.replace(ARGS, async_scheduling=async_scheduling)
     step = dataclasses.replace(STEP, host=Host(fixed_s=3.0))
     run = simulate([(100, 9)], args, step).run
-    assert run.itl_s is not None
-    assert run.itl_s.p50 == pytest.approx(gap)
+    assert run.figures.itl_s is not None
+    assert run.figures.itl_s.p50 == pytest.approx(gap)
 
 
 def test_few_requests_have_small_graphs():
     """vLLM captures graphs up to 2 x max_num_seqs tokens: 17 are over it here."""
     step = dataclasses.replace(STEP, host=Host(ungraphed_s=5.0))
     args = dataclasses.replace(ARGS, async_scheduling=True)
-    assert simulate([(16, 1)], args, step).run.makespan_s == pytest.approx(1.016)
-    assert simulate([(17, 1)], args, step).run.makespan_s == pytest.approx(5.0)
+    assert simulate([(16, 1)], args, step).run.figures.makespan_s == pytest.approx(1.016)
+    assert simulate([(17, 1)], args, step).run.figures.makespan_s == pytest.approx(5.0)
 
 
 def test_an_idle_engine_waits_without_steps():
     run = simulate(arriving((10, 1, 0.0), (10, 1, 100.0)), ARGS, STEP).run
-    assert run.steps == 2
-    assert run.makespan_s == pytest.approx(101.01)
-    assert run.ttft_s.max == pytest.approx(1.01)
+    assert run.figures.steps == 2
+    assert run.figures.makespan_s == pytest.approx(101.01)
+    assert run.figures.ttft_s.max == pytest.approx(1.01)
 
 
 def test_a_long_prompt_makes_those_who_decode_wait():
     short_first = arriving((10, 30, 0.0), (200, 1, 0.1))
     run = simulate(short_first, ARGS, STEP).run
-    assert run.itl_s is not None
-    assert run.itl_s.max == pytest.approx(1.201)
+    assert run.figures.itl_s is not None
+    assert run.figures.itl_s.max == pytest.approx(1.201)
     capped = dataclasses.replace(ARGS, long_prefill_token_threshold=50)
     smoother = simulate(short_first, capped, STEP).run
-    assert smoother.itl_s is not None
-    assert smoother.itl_s.max == pytest.approx(1.051)
+    assert smoother.figures.itl_s is not None
+    assert smoother.figures.itl_s.max == pytest.approx(1.051)
 
 
 def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
     tight = dataclasses.replace(ARGS, kv_cache_tokens=16 * 12, enable_prefix_caching=False)
     run = simulate([(60, 60), (60, 60)], tight, STEP).run
-    assert run.preemptions == 1
-    assert run.itl_s is not None
-    assert run.itl_s.max > 20
+    assert run.figures.preemptions == 1
+    assert run.figures.itl_s is not None
+    assert run.figures.itl_s.max > 20
     assert run.kv_peak_tokens == 16 * 10
 
 
@@ -273,21 +272,27 @@ def test_every_token_is_given_once_and_time_only_passes(
     assert read >= run.input_tokens - run.cached_tokens
     starts = [step.start_s for step in run.timeline]
     assert starts == sorted(starts)
-    assert 0 < run.ttft_s.p50 <= run.ttft_s.p95 <= run.ttft_s.max <= run.e2e_s.max
+    assert (
+        0
+        < run.figures.ttft_s.p50
+        <= run.figures.ttft_s.p95
+        <= run.figures.ttft_s.max
+        <= run.figures.e2e_s.max
+    )
     assert run.kv_peak_tokens <= (blocks - 1) * 16
     assert all(
         step.decode_requests + sum(c.end - c.start for c in step.chunks) <= budget
         for step in run.timeline
     )
     again = simulate(requests, args, STEP, policy=policy, timeline=100_000).run
-    assert json.dumps(run.to_json()) == json.dumps(again.to_json())
+    assert run == again
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1e3), st.integers(0, 4)), min_size=1))
 def test_percentiles_are_numpys(pairs):
     values = [value for value, times in pairs for _ in range(times)]
-    found = spread(pairs)
+    found = Ranked(pairs).percentiles()
     if not values:
         assert found is None
         return
@@ -304,5 +309,7 @@ def test_a_beginning_that_neighbours_share_is_read_faster():
         simulate([(64, 2)] * 2, ARGS, step, shared_prefix=shared).run for shared in (32, 0)
     )
     share = 32 / 130  # of the second with the first, in all that both look back on
-    assert alone.itl_s.p50 == pytest.approx(1.002 + 130 * 0.01)
-    assert run.itl_s.p50 == pytest.approx(1.002 + 130 * 0.01 * (1 - share * (1 - READ_AGAIN)))
+    assert alone.figures.itl_s.p50 == pytest.approx(1.002 + 130 * 0.01)
+    assert run.figures.itl_s.p50 == pytest.approx(
+        1.002 + 130 * 0.01 * (1 - share * (1 - READ_AGAIN))
+    )

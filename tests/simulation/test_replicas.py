@@ -36,8 +36,8 @@ def test_what_is_sent_at_once_goes_to_each_in_turn():
     requests = some(30)
     both = run_setting(asked(*requests), TWO)
     halves = [run_setting(asked(*requests[n::2]), ARGS) for n in (0, 1)]
-    assert both.makespan_s == max(half.makespan_s for half in halves)
-    assert both.steps == sum(half.steps for half in halves)
+    assert both.figures.makespan_s == max(half.figures.makespan_s for half in halves)
+    assert both.figures.steps == sum(half.figures.steps for half in halves)
     assert both.most_running == sum(half.most_running or 0 for half in halves)
     assert both.requests == 30
 
@@ -60,7 +60,7 @@ def test_one_that_is_busy_gets_no_more_while_another_is_idle(version):
     rules = rules_of(release(version))
     two = run_setting(asked(long, *short, rules=rules), TWO)
     alone = run_setting(asked(*short, rules=rules), ARGS)
-    assert two.ttft_s.p50 == pytest.approx(alone.ttft_s.p50)
+    assert two.figures.ttft_s.p50 == pytest.approx(alone.figures.ttft_s.p50)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.5, 8.0])
@@ -70,9 +70,9 @@ def test_the_fast_scheduler_gives_the_same_times(pause, lag):
     args = replace(TWO, async_scheduling=lag, kv_cache_tokens=3_000)
     c = asked(*some(40, pause=pause))
     fast, plain = run_setting(c, args), run_setting(c, args, fast=False)
-    assert fast.makespan_s == pytest.approx(plain.makespan_s)
-    assert fast.ttft_s.p95 == pytest.approx(plain.ttft_s.p95)
-    assert fast.preemptions == plain.preemptions
+    assert fast.figures.makespan_s == pytest.approx(plain.figures.makespan_s)
+    assert fast.figures.ttft_s.p95 == pytest.approx(plain.figures.ttft_s.p95)
+    assert fast.figures.preemptions == plain.figures.preemptions
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 8])
@@ -82,8 +82,8 @@ def test_a_closed_loop_keeps_so_many_under_way_on_all_of_them(concurrency):
     assert run.most_running <= concurrency + 1, "one in each, though not at the same time"
     if concurrency == 1:
         alone = run_setting(asked(*some(30), concurrency=1), ARGS)
-        assert run.makespan_s == pytest.approx(alone.makespan_s)
-        assert run.ttft_s == alone.ttft_s
+        assert run.figures.makespan_s == pytest.approx(alone.figures.makespan_s)
+        assert run.figures.ttft_s == alone.figures.ttft_s
 
 
 def test_twice_the_replicas_take_about_half_the_time():

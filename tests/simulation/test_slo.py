@@ -86,14 +86,17 @@ def test_a_run_has_the_figures_of_its_limits_and_its_goodput():
     """Two prompts fill a step each: the second one's first token comes with the second step."""
     run = simulate([(256, 3), (256, 3)], ARGS, STEP, slo="ttft_max=2s,itl_max=10s").run
     assert run.slo is not None
-    assert run.slo.found_s == (run.ttft_s.max, run.itl_s.max if run.itl_s else None)
+    assert run.slo.found_s == (
+        run.figures.ttft_s.max,
+        run.figures.itl_s.max if run.figures.itl_s else None,
+    )
     assert run.slo.good_requests == 1
-    assert run.goodput_per_s == pytest.approx(1 / run.makespan_s)
+    assert run.figures.goodput_per_s == pytest.approx(1 / run.figures.makespan_s)
 
 
 def test_without_limits_there_is_no_goodput():
     run = simulate([(10, 3)], ARGS, STEP).run
-    assert (run.slo, run.goodput_per_s, run.backlog) == (None, None, None)
+    assert (run.slo, run.figures.goodput_per_s, run.backlog) == (None, None, None)
 
 
 # -- a closed loop -------------------------------------------------------------------------------
@@ -102,18 +105,18 @@ def test_without_limits_there_is_no_goodput():
 def test_the_next_request_is_sent_when_one_ends():
     """One at a time: each takes its prompt's step and a second token's, from when it is sent."""
     run = simulate([(100, 2)] * 3, ARGS, STEP, concurrency=1).run
-    assert run.steps == 6
-    assert run.makespan_s == pytest.approx(3 * (1.1 + 1.001))
-    assert (run.ttft_s.p50, run.ttft_s.max) == pytest.approx((1.1, 1.1))
-    assert run.e2e_s.max == pytest.approx(2.101)
+    assert run.figures.steps == 6
+    assert run.figures.makespan_s == pytest.approx(3 * (1.1 + 1.001))
+    assert (run.figures.ttft_s.p50, run.figures.ttft_s.max) == pytest.approx((1.1, 1.1))
+    assert run.figures.e2e_s.max == pytest.approx(2.101)
 
 
 def test_with_async_scheduling_the_next_misses_the_step_that_is_already_scheduled():
     args = dataclasses.replace(ARGS, async_scheduling=True)
     three = [(100, 2), (100, 9), (100, 1)]
     plain, late = (simulate(three, a, STEP, concurrency=2).run for a in (ARGS, args))
-    assert plain.ttft_s.max == pytest.approx(1.2), "the first two; the third's took 1.101"
-    assert late.ttft_s.max == pytest.approx(1.001 + 1.101)
+    assert plain.figures.ttft_s.max == pytest.approx(1.2), "the first two; the third's took 1.101"
+    assert late.figures.ttft_s.max == pytest.approx(1.001 + 1.101)
 
 
 def test_a_client_that_keeps_all_under_way_sends_at_once():
@@ -124,8 +127,10 @@ def test_a_client_that_keeps_all_under_way_sends_at_once():
 def test_a_rate_and_a_concurrency_both_hold():
     requests = [Request(prompt_tokens=100, output_tokens=2, arrival_s=at) for at in (0, 0.5, 60)]
     run = simulate(requests, ARGS, STEP, concurrency=1).run
-    assert run.ttft_s.max == pytest.approx(1.1), "the second waits with the client, not the engine"
-    assert run.makespan_s == pytest.approx(60 + 2.101)
+    assert run.figures.ttft_s.max == pytest.approx(1.1), (
+        "the second waits with the client, not the engine"
+    )
+    assert run.figures.makespan_s == pytest.approx(60 + 2.101)
 
 
 # -- overload ------------------------------------------------------------------------------------
@@ -150,4 +155,4 @@ def test_chance_alone_makes_no_queue():
 def test_a_simulation_with_limits_is_read_back():
     made = simulate([(10, 3)], ARGS, STEP, slo="ttft_p95=1s", concurrency=2)
     assert Simulation.from_json(made.to_json()).to_json() == made.to_json()
-    assert made.to_json()["runs"][0]["goodput_per_s"] == made.run.goodput_per_s
+    assert made.to_json()["runs"][0]["goodput_per_s"] == made.run.figures.goodput_per_s

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
+from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.loop import Circumstances
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.simulate import simulate
-from chunkscope.simulation.spread import Spread
 from chunkscope.simulation.sweep import BUDGETS, knee, pareto, points, run_all
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.rules import Rules
@@ -22,8 +22,10 @@ BASE = EngineArgs(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_token
 
 def point(makespan_s: float, gap_s: float) -> SimulatedRun:
     run = simulate([(10, 2)], BASE, STEP).run
-    gaps = Spread(p50=gap_s, p95=gap_s, p99=gap_s, max=gap_s, mean=gap_s)
-    return dataclasses.replace(run, makespan_s=makespan_s, itl_s=gaps)
+    gaps = Percentiles(p50=gap_s, p95=gap_s, p99=gap_s, max=gap_s)
+    return dataclasses.replace(
+        run, figures=dataclasses.replace(run.figures, makespan_s=makespan_s, itl_s=gaps)
+    )
 
 
 def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():

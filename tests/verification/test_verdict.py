@@ -158,11 +158,11 @@ def test_at_a_rate_the_latency_of_requests_decides() -> None:
 
 def test_figures_are_found_by_their_names_in_the_artefact() -> None:
     made = figures(10.0, gap_s=0.01)
-    assert MAKESPAN.of(made) == 10.0
-    assert ITL_P99.of(made) == pytest.approx(0.03)
+    assert MAKESPAN.value(made) == 10.0
+    assert ITL_P99.value(made) == pytest.approx(0.03)
     assert ITL_MAX.among("short").of(made) == pytest.approx(0.04)
     assert ITL_MAX.among("long").of(made) is None
-    assert MAKESPAN.of(None) is None
+    assert MAKESPAN.value(None) is None
 
 
 def test_a_ratio_to_what_was_not_measured_is_not_known() -> None:

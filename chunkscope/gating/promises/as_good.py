@@ -40,8 +40,8 @@ class Measure:
     most: float | None = None
 
 
-TIME = Measure(name="time for all requests", of=lambda run: run.makespan_s)
-GAP = Measure(name="longest gap", of=lambda run: run.longest_gap_s)
+TIME = Measure(name="time for all requests", of=lambda run: run.figures.makespan_s)
+GAP = Measure(name="longest gap", of=lambda run: run.figures.longest_gap_s or 0.0)
 LIMITS = Measure(name="use of the tightest limit", of=limits_used, unit=SHARE, most=1.0)
 
 

@@ -67,7 +67,7 @@ def predicted_peaks(memory: Memory) -> dict[str, float]:
 
 
 def measured_peaks(run: Run) -> Figures:
-    return {figure.promise: figure.of(run) for figure in PEAKS}
+    return {figure.promise: figure.value(run) for figure in PEAKS}
 
 
 def _measured(evidence: Evidence, setting: str, *, with_requests: bool) -> tuple[Figures, str]:

@@ -27,7 +27,7 @@ def check_outputs(limits: OutputPromises, evidence: Evidence) -> Iterator[Verdic
 
 def output_figure(of: Verification, run: Run | None, key: str) -> float | None:
     """By its key in a budget; None where there is no evidence, as of random weights."""
-    return None if of.model.dummy or run is None else FIGURES[key].of(run)
+    return None if of.model.dummy or run is None else FIGURES[key].value(run)
 
 
 def _noise(run: Run) -> str:

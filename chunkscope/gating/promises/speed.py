@@ -39,7 +39,7 @@ def _limits(
         limit = getattr(limits, figure.promise, None)
         if limit is None:
             continue
-        found = (figure.among(part) if part else figure).of(figures)
+        found = (figure.among(part) if part else figure).value(figures)
         key = f"speed.{part}.{figure.promise}" if part else f"speed.{figure.promise}"
         subject = f"{setting}, {part} prompts" if part else setting
         told: dict[str, Any] = {"subject": subject, "note": why if found is None else ""}
@@ -85,7 +85,7 @@ def _circumstances(of: Verification) -> dict[str, object]:
 def _compared(
     figure: Figure, limits: SpeedPromises, figures: Figures | None, before: Figures, why: str
 ) -> Verdict:
-    old, new = figure.of(before), figure.of(figures)
+    old, new = figure.value(before), figure.value(figures)
     if old is None:
         raise InputError(
             f"the baseline {limits.baseline} has no {figure.promise} of {limits.setting}",

@@ -30,7 +30,11 @@ def show_demo(found: Demonstration, steps: int, console: "Console") -> None:
     for name, run in found.runs.items() if steps else ():
         console.print()
         shown = run.run.timeline[:steps]
-        console.print(Text(f"{name}: {len(shown)} of {plural(run.run.steps, 'step')}{_ratio(run)}"))
+        console.print(
+            Text(
+                f"{name}: {len(shown)} of {plural(run.run.figures.steps or 0, 'step')}{_ratio(run)}"
+            )
+        )
         console.print(timeline_table(replace(run.run, timeline=shown), console.width))
     if steps:
         console.print(Text(TIMELINE_KEY))
@@ -80,8 +84,8 @@ def _summary(found: Demonstration) -> Table:
         table.add_row(
             name,
             seconds(mean(found.waits(name))),
-            seconds(run.run.longest_gap_s),
-            seconds(run.run.makespan_s),
+            seconds(run.run.figures.longest_gap_s),
+            seconds(run.run.figures.makespan_s),
             seconds(mean(run.chunk_s)),
             _memory(run.beyond_weights_gib),
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from chunkscope.artefacts.figures import ITL_P99, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import per_second, seconds
 from chunkscope.report import sentences
 from chunkscope.report.terminal.plots import Axis, Dot, letter, scatter
@@ -21,8 +22,8 @@ RATE = Axis(title="requests per second", shown=per_second, logarithmic=False)
 BEYOND = 1.2  # times saturation: further on everything only gets worse
 # By the limit that belongs to it, and its value in a point.
 PLOTS = {
-    "ttft_p95": ("p95 time to first token", "ttft_p95_s"),
-    "itl_p99": ("p99 gap between tokens", "itl_p99_s"),
+    "ttft_p95": ("p95 time to first token", TTFT_P95),
+    "itl_p99": ("p99 gap between tokens", ITL_P99),
 }
 
 
@@ -53,9 +54,9 @@ def _table(runs: Sequence[SimulatedRun]) -> Table:
             f"{letter(place)} {sentences.settings(run)}",
             "no rate" if kept is None else per_second(kept),
             per_second(run.rate.saturation_per_s),
-            seconds(run.ttft_s.p95),
-            seconds(run.itl_s.p99) if run.itl_s else "-",
-            per_second(run.goodput_per_s),
+            seconds(run.figures.ttft_s.p95),
+            seconds(run.figures.itl_s.p99) if run.figures.itl_s else "-",
+            per_second(run.figures.goodput_per_s),
             run.rate.breaks or "",
             style="bold" if kept == best else None,
         )
@@ -63,14 +64,14 @@ def _table(runs: Sequence[SimulatedRun]) -> Table:
 
 
 def _plot(
-    runs: Sequence[SimulatedRun], title: str, key: str, limit: Limit | None, width: int
+    runs: Sequence[SimulatedRun], title: str, key: Figure, limit: Limit | None, width: int
 ) -> Iterator[str]:
     most = BEYOND * max((run.rate and run.rate.saturation_per_s) or inf for run in runs)
     dots = [
         Dot(x=point.rate_per_s, y=value, text=letter(place))
         for place, run in enumerate(runs)
         for point in (run.rate.points if run.rate else ())
-        if point.rate_per_s <= most and (value := getattr(point, key)) is not None
+        if point.rate_per_s <= most and (value := key.value(point.figures)) is not None
     ]
     if dots:
         yield ""

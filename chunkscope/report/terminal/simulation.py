@@ -151,15 +151,15 @@ def _rows(runs: Sequence[SimulatedRun]) -> Iterator[list[str]]:
     yield ["KV cache, tokens", *(number(r.args.kv_cache_tokens) for r in runs)]
     yield [""]
     for figure in TIMES:
-        values = [figure.of(run) for run in runs]
+        values = [figure.value(run.figures) for run in runs]
         by = [change(values[1], values[0])] if len(values) == 2 else []
         yield [figure.title, *("-" if v is None else seconds(v) for v in values), *by]
     yield from _slo_rows(runs)
-    yield ["tokens per second, in and out", *(number(round(r.tokens_per_s)) for r in runs)]
-    yield ["steps", *(number(r.steps) for r in runs)]
-    yield ["prompts read in chunks", *(number(r.chunked_prompts) for r in runs)]
-    yield ["most chunks of one prompt", *(number(r.most_chunks) for r in runs)]
-    yield ["preemptions", *(number(r.preemptions) for r in runs)]
+    yield ["tokens per second, in and out", *(number(round(r.figures.tokens_per_s)) for r in runs)]
+    yield ["steps", *(number(r.figures.steps) for r in runs)]
+    yield ["prompts read in chunks", *(number(r.figures.chunked_prompts) for r in runs)]
+    yield ["most chunks of one prompt", *(number(r.figures.chunks_max) for r in runs)]
+    yield ["preemptions", *(number(r.figures.preemptions) for r in runs)]
     yield ["KV cache at its fullest", *(share(_fullest(r)) for r in runs)]
 
 
@@ -170,7 +170,10 @@ def _slo_rows(runs: Sequence[SimulatedRun]) -> Iterator[list[str]]:
         title = f"{limit.name}, limit {SECONDS.write(limit.seconds)}"
         yield [title, *(_limited(one, limit) for one in found)]
     if found:
-        yield ["goodput, requests per second", *(f"{run.goodput_per_s:.3g}" for run in runs)]
+        yield [
+            "goodput, requests per second",
+            *(f"{r.figures.goodput_per_s:.3g}" for r in runs),
+        ]
 
 
 def _limited(found: SloFound, limit: Limit) -> str:
@@ -194,7 +197,7 @@ def _fullest(run: SimulatedRun) -> float:
 def _show_sweep(simulation: Simulation, console: "Console") -> None:
     runs = simulation.runs
     console.print(_sweep_table(simulation))
-    if not any(run.itl_s for run in runs):
+    if not any(run.figures.itl_s for run in runs):
         console.print()
         console.print(Text(NO_GAPS))
         return
@@ -218,13 +221,13 @@ def _sweep_table(simulation: Simulation) -> Table:
     add_figures(table, ("budget", "threshold", *columns, *goodput))
     table.add_column("", overflow="fold")
     for place, run in enumerate(simulation.runs):
-        values = (figure.of(run) for figure in columns.values())
+        values = (figure.value(run.figures) for figure in columns.values())
         table.add_row(
             letter(place),
             number(run.args.max_num_batched_tokens),
             _threshold(run),
             *("-" if value is None else seconds(value) for value in values),
-            *([per_second(run.goodput_per_s)] if goodput else []),
+            *([per_second(run.figures.goodput_per_s)] if goodput else []),
             ", ".join(_marks(simulation, place)),
             style="bold" if place == simulation.knee else None,
         )
@@ -249,8 +252,8 @@ def _plot(simulation: Simulation, width: int) -> Iterator[str]:
     across, up = axes(runs)
     dots = [
         Dot(
-            x=across.of(runs[place]) or 0.0,
-            y=up.of(runs[place]) or 0.0,
+            x=across.value(runs[place].figures) or 0.0,
+            y=up.value(runs[place].figures) or 0.0,
             text=letter(place) + ("*" if place in front else ""),
         )
         for place in sorted(range(len(runs)), key=lambda i: i in front)

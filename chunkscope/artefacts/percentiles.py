@@ -1,4 +1,4 @@
-"""How a time is spread over requests or tokens: percentiles of values that occur several times."""
+"""Percentiles of times, of which the same value may occur many times."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -7,21 +7,21 @@ from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """In seconds."""
+class Percentiles:
+    """Of one time over all requests or gaps of a run, in seconds. None: nobody computed it."""
 
     p50: float
     p95: float
     p99: float
     max: float
-    mean: float
+    mean: float | None = None
 
 
 class Ranked:
-    """Values in their order, each with how often it occurs; at least one."""
+    """Values in order, given as (value, how often it occurs)."""
 
-    def __init__(self, values: Iterable[tuple[float, int]]) -> None:
-        self._ordered = sorted(pair for pair in values if pair[1])
+    def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
+        self._ordered = sorted(pair for pair in counted if pair[1])
         self._up_to = list(accumulate(times for _, times in self._ordered))
 
     def __bool__(self) -> bool:
@@ -47,11 +47,18 @@ class Ranked:
         high = self._ordered[bisect_right(self._up_to, min(below + 1, self._up_to[-1] - 1))][0]
         return low + (high - low) * share
 
+    def percentiles(self) -> Percentiles | None:
+        """None where there are no values."""
+        if not self:
+            return None
+        p50, p95, p99 = (self.percentile(percent) for percent in (50, 95, 99))
+        return Percentiles(p50=p50, p95=p95, p99=p99, max=self.max, mean=self.mean)
 
-def spread(values: Iterable[tuple[float, int]]) -> Spread | None:
-    """Of values that occur so often; None of nothing."""
-    ranked = Ranked(values)
-    if not ranked:
-        return None
-    p50, p95, p99 = (ranked.percentile(percent) for percent in (50, 95, 99))
-    return Spread(p50=p50, p95=p95, p99=p99, max=ranked.max, mean=ranked.mean)
+
+def percentiles(values: Iterable[float]) -> Percentiles | None:
+    """Of single values; None where there are none.
+
+    >>> percentiles([1.0, 3.0]).p50
+    2.0
+    """
+    return Ranked((value, 1) for value in values).percentiles()
