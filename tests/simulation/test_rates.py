@@ -64,7 +64,7 @@ def test_the_rate_that_is_found_keeps_the_limits_and_a_little_more_does_not():
 def test_saturation_is_where_requests_come_faster_than_they_are_done():
     """All at once, the engine never waits: so many it can do."""
     c = coming()
-    most = len(c.requests) / at_rate(c, 1e9).makespan_s
+    most = len(c.requests) / at_rate(c, 1e9).figures.makespan_s
     rate = found(find_rate(c, ARGS))
     assert rate.saturation_per_s == pytest.approx(most, rel=0.1)
     assert rate.rate_per_s is not None, "without limits, all that the queue allows"
@@ -87,7 +87,7 @@ def test_every_rate_that_was_tried_is_a_point():
     assert rate.saturation_per_s in rates
     assert rate.points[-1].grows
     assert not rate.points[0].grows
-    assert rate.points[-1].ttft_p95_s > rate.points[0].ttft_p95_s
+    assert rate.points[-1].figures.ttft_s.p95 > rate.points[0].figures.ttft_s.p95
 
 
 def test_processes_find_what_one_process_finds():

@@ -88,7 +88,7 @@ def test_a_closed_loop_keeps_so_many_under_way_on_all_of_them(concurrency):
 
 def test_twice_the_replicas_take_about_half_the_time():
     one, four = (
-        run_setting(asked(*some(200)), replace(ARGS, data_parallel_size=n)).makespan_s
+        run_setting(asked(*some(200)), replace(ARGS, data_parallel_size=n)).figures.makespan_s
         for n in (1, 4)
     )
     assert 3 < one / four < 5

@@ -155,4 +155,4 @@ def test_chance_alone_makes_no_queue():
 def test_a_simulation_with_limits_is_read_back():
     made = simulate([(10, 3)], ARGS, STEP, slo="ttft_p95=1s", concurrency=2)
     assert Simulation.from_json(made.to_json()).to_json() == made.to_json()
-    assert made.to_json()["runs"][0]["goodput_per_s"] == made.run.figures.goodput_per_s
+    assert made.to_json()["runs"][0]["figures"]["goodput_per_s"] == made.run.figures.goodput_per_s
