@@ -68,7 +68,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "models": ("models",),
 }
 STRICT = """[gate.data]
-max_prompt_tokens = 8000
+longest_prompt = 8000
+p95 = 2000
 """
 
 

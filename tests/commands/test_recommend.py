@@ -12,8 +12,8 @@ import pytest
 
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.choices import Target
+from tests.build import LONG, SHORT, profile
 from tests.conftest import REPOSITORY
-from tests.plans import LONG, SHORT, profile
 
 VLLM = "CHUNKSCOPE_VLLM_PYTHON"
 

@@ -13,8 +13,7 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.report.terminal.verification import show_verification
 from chunkscope.verification.result import Machine
 from chunkscope.vllm.log.fate import Status
-from tests.plans import MIXED, plan, profile
-from tests.verification.runs import WORKLOAD, failed, run, verification
+from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from chunkscope.report.diagnosis_formats import as_markdown
 from chunkscope.report.terminal.diagnosis import live_view
 from chunkscope.verification.endpoint import metrics
 from chunkscope.vllm.log.reader import LogReader
-from tests.plans import plan
+from tests.build import plan
 from tests.vllm.test_log_reader import START, TROUBLES, periodic, stamped
 
 LOGS = Path(__file__).parent / "logs"

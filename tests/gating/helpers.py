@@ -26,7 +26,7 @@ from chunkscope.verification.result import (
 )
 from chunkscope.vllm.choices import Basis, Task
 from chunkscope.vllm.log.fate import Status
-from tests.plans import MIXED, profile
+from tests.build import MIXED, profile
 
 __all__ = ["MIXED", "profile"]
 

@@ -10,7 +10,7 @@ from chunkscope.gating.committed import from_model_args, from_words, from_yaml, 
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.choices import Entry, Target
 from chunkscope.vllm.flags import BY_NAME
-from tests.plans import LONG, MIXED, SHORT, plan
+from tests.build import LONG, MIXED, SHORT, plan
 
 V28 = (0, 28, 0)
 BATCH = BY_NAME["max_num_batched_tokens"].spelling

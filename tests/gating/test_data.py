@@ -6,7 +6,7 @@ import pytest
 
 from chunkscope.lengths.profile import DatasetProfile, Profile, Sample
 from chunkscope.prefixes.reuse import PrefixReuse
-from tests.plans import TOKENIZER, dataset
+from tests.build import TOKENIZER, dataset
 
 ALL = "all together"
 

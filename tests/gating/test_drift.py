@@ -6,8 +6,8 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile, Sample
+from tests.build import TOKENIZER, dataset
 from tests.gating.helpers import profile
-from tests.plans import TOKENIZER, dataset
 
 BASE = '[drift]\nbaseline = "baseline.json"\n'
 

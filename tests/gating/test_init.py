@@ -16,8 +16,8 @@ from chunkscope.gating.starting_file import starting_text, toml
 from chunkscope.lengths.profile import Profile, Sample
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.choices import Target
+from tests.build import TOKENIZER, dataset
 from tests.gating.helpers import out_of_memory, run
-from tests.plans import TOKENIZER, dataset
 
 PATH = Path("chunkscope.toml")
 

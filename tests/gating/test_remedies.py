@@ -13,8 +13,8 @@ from chunkscope.planning.emit import emit
 from chunkscope.report.github import annotations, summary
 from chunkscope.report.terminal.gate import show_gate
 from chunkscope.vllm.choices import Target
+from tests.build import MIXED
 from tests.gating.helpers import figures, run
-from tests.plans import MIXED
 
 PLANNED = ("chunkscope", "recommend", "-m", "llama-3.1-8b", "--gpu", "h200", "--emit", "vllm-yaml")
 AGAIN = "chunkscope recommend -m llama-3.1-8b --gpu h200"

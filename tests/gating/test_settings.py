@@ -14,8 +14,8 @@ from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.check import CheckAnswer
 from chunkscope.vllm.choices import Objective, SendOrder, Target, Task
 from chunkscope.vllm.settings import UNUSUAL
+from tests.build import LONG, MIXED, SHORT
 from tests.conftest import REPOSITORY
-from tests.plans import LONG, MIXED, SHORT
 
 ARGS = '[settings]\nfile = "vllm.yaml"\n'
 AS_GOOD, EQUAL = "settings.as-good", "settings.equal"

@@ -13,8 +13,8 @@ from chunkscope.gating.check import judge
 from chunkscope.gating.refreshed_file import refreshed_text
 from chunkscope.gating.starting_file import starting_text
 from chunkscope.lengths.profile import Sample
+from tests.build import MIXED, profile
 from tests.gating.helpers import figures, run
-from tests.plans import MIXED, profile
 
 HAND = """
 # Agreed in spring, see the minutes.

@@ -16,8 +16,8 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.report.sentences import RULE_WORDS, preemptions
 from chunkscope.report.terminal.plan import show_plan
 from chunkscope.vllm.choices import Basis, Task
+from tests.build import advised
 from tests.conftest import REPOSITORY
-from tests.plans import advised
 from tests.update_readme import GUIDE
 
 SAMPLE = REPOSITORY / "reports" / "example" / "profile.json"

@@ -16,8 +16,8 @@ from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.choices import Basis, Mode, Objective
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
+from tests.build import LONG, MIXED, advised
 from tests.conftest import REPOSITORY
-from tests.plans import LONG, MIXED, advised
 
 SERVED = {"model": "qwen3-8b", "gpu": "h100", "max_output": 256, "vllm_version": "0.32.0"}
 

@@ -9,7 +9,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.vllm.settings import Settings
-from tests.plans import FITTING, LONG, advised, profile
+from tests.build import FITTING, LONG, advised, profile
 from tests.vllm.test_log_reader import PERIODIC, stamped
 
 CONTEXT = 16_384

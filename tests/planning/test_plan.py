@@ -13,8 +13,8 @@ from chunkscope.models import shape_from_config
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import profile_digest
 from chunkscope.vllm.choices import Entry, Objective, Task
+from tests.build import FITTING, LONG, MIXED, SHORT, plan, profile
 from tests.hardware.test_kv_groups import CONFIGS
-from tests.plans import FITTING, LONG, MIXED, SHORT, plan, profile
 
 BORROWING = {**CONFIGS["gemma-4"], "num_kv_shared_layers": 4, "attention_k_eq_v": True}
 PLANS = {

@@ -15,7 +15,7 @@ import yaml
 
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.choices import Target
-from tests.plans import plan_that_sets
+from tests.build import plan_that_sets
 
 pytestmark = pytest.mark.real
 

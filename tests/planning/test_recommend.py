@@ -19,8 +19,8 @@ from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
 from chunkscope.report.sentences import refused
 from chunkscope.vllm.choices import Entry, Mode, Objective, SendOrder, Task
 from chunkscope.vllm.flags import NEWEST, command_line, dotted
+from tests.build import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 from tests.conftest import REPOSITORY
-from tests.plans import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 
 VERSIONS = [
     "0.10.2",

@@ -10,7 +10,7 @@ from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.replay import logged_arrivals
 from chunkscope.vllm.log.arrivals import ArrivalReader
 from chunkscope.vllm.log.steps import LoggedStep
-from tests.plans import plan, profile
+from tests.build import plan, profile
 from tests.vllm.test_log_reader import stamped
 
 LOGS = Path(__file__).parents[1] / "diagnosis" / "logs"

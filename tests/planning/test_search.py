@@ -13,9 +13,9 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Trials, search
 from chunkscope.vllm.choices import Entry, Mode, Objective, Task
 from chunkscope.vllm.settings import Settings
+from tests.build import LONG, MIXED, SHORT, advised, plan
 from tests.conftest import REPOSITORY
 from tests.h200 import FOLDER
-from tests.plans import LONG, MIXED, SHORT, advised, plan
 
 
 def test_the_plan_carries_what_it_gains_over_vllms_own_setting():

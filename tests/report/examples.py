@@ -52,7 +52,7 @@ from chunkscope.verification.result import (
 from chunkscope.vllm.choices import Basis, ChunkPolicy, Task
 from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import EngineArgs
-from tests.plans import TOKENIZER
+from tests.build import TOKENIZER
 
 LOGS = Path(__file__).parents[1] / "diagnosis" / "logs"
 CREATED = "2026-11-15T04:00:00+00:00"

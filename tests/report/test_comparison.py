@@ -7,7 +7,7 @@ from chunkscope.findings import Findings, load_findings
 from chunkscope.report.comparison import Comparison, Part, compare
 from chunkscope.verification.outcomes import Outcome
 from chunkscope.vllm.log.fate import Status
-from tests.plans import TOKENIZER
+from tests.build import TOKENIZER
 from tests.report import examples
 from tests.report.examples import dataset, lengths, repeated, run, worker
 

@@ -9,8 +9,8 @@ from chunkscope.verification.outputs import RunOutputs, compared
 from chunkscope.verification.references import with_references
 from chunkscope.verification.result import Subject, Verification
 from chunkscope.vllm.choices import Task
+from tests.build import WORKLOAD, run, verification
 from tests.gating.test_outputs import chosen, said
-from tests.verification.runs import WORKLOAD, run, verification
 
 REAL = Subject(name="tiny", load_format="auto")
 

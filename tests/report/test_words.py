@@ -33,7 +33,7 @@ from chunkscope.verification.outcomes import Outcome, against, judge, shown, spr
 from chunkscope.verification.result import Verification
 from chunkscope.vllm.choices import ChunkPolicy
 from chunkscope.vllm.log.fate import Status
-from tests.plans import SHORT
+from tests.build import SHORT
 from tests.report import examples
 from tests.report.examples import repeated, run, worker
 

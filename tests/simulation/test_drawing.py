@@ -15,7 +15,7 @@ from chunkscope.simulation import drawing
 from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.choices import SendOrder, Task
-from tests.plans import MIXED, dataset
+from tests.build import MIXED, dataset
 
 LENGTHS = (500, 300, 900, 300, 700, 100)
 ENDS = (1, 0, 1, 0, 1, NOTHING)

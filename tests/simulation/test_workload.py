@@ -11,7 +11,7 @@ from chunkscope.prompts.harness.request import LogSummary
 from chunkscope.simulation.drawing import Drawing, draw_workload, stratified
 from chunkscope.simulation.workload import arrival_rate, arrival_times
 from chunkscope.vllm.choices import Task
-from tests.plans import LONG, MIXED, dataset
+from tests.build import LONG, MIXED, dataset
 
 
 def drawing(**options):

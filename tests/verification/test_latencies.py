@@ -11,7 +11,7 @@ from chunkscope.verification.latencies import (
     median_of,
     quantiles,
 )
-from tests.verification.runs import WORKLOAD
+from tests.build import WORKLOAD
 
 SHORT = Answer(sent=0.0, times=(1.0, 1.5, 2.5), counts=(1, 1, 2), cached=0)
 LONG = Answer(sent=0.5, times=(3.0, 4.0), counts=(1, 1), cached=510)

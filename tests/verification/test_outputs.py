@@ -26,7 +26,7 @@ from chunkscope.verification.references import reference_of, with_references
 from chunkscope.verification.result import Verification
 from chunkscope.verification.rows import SpokenFile
 from chunkscope.vllm.choices import Task
-from tests.verification.runs import WORKLOAD, failed, run, verification
+from tests.build import WORKLOAD, failed, run, verification
 
 SURE, NEAR = ((5, -0.1), (6, -2.0)), ((5, -0.69), (6, -0.70))
 

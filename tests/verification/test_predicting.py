@@ -10,8 +10,7 @@ from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.predicting import AS_PLANNED, with_planned_hits, with_prediction
 from chunkscope.verification.result import Machine
 from chunkscope.vllm.choices import Task
-from tests.plans import plan
-from tests.verification.runs import run
+from tests.build import plan, run
 
 CPU = Machine(device="cpu", vllm="0.28.0")
 LLAMA = find_model("llama-3.1-8b")

@@ -27,7 +27,7 @@ from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Verification
 from chunkscope.vllm.choices import Task
 from chunkscope.vllm.log.fate import Status
-from tests.plans import profile
+from tests.build import profile
 
 pytestmark = pytest.mark.real
 

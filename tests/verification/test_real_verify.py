@@ -32,7 +32,7 @@ from chunkscope.verification.result import Verification
 from chunkscope.verification.rows import SpokenFile
 from chunkscope.vllm.log.fate import STARTING, Status, doing_in
 from chunkscope.vllm.settings import EngineArgs
-from tests.plans import profile
+from tests.build import profile
 from tests.processes import PATIENCE_S, started, wait_until
 from tests.verification.weights import save_model
 

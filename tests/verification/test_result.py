@@ -7,7 +7,7 @@ import pytest
 from chunkscope.errors import InputError
 from chunkscope.verification.result import Predicted, Verification
 from chunkscope.vllm.log.fate import Status
-from tests.verification.runs import failed, run, verification
+from tests.build import failed, run, verification
 
 MADE = verification(
     run("plan", 10.0, 9.0, same_as=("default",), kv_cache_tokens=1_000, kv_concurrency=3.5,

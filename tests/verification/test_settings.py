@@ -9,8 +9,8 @@ from chunkscope.verification.settings import parse_engine_args, parse_point, set
 from chunkscope.vllm.choices import Mode
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
-from tests.plans import MIXED, SHORT, advised, profile
-from tests.plans import plan as make_plan
+from tests.build import MIXED, SHORT, advised, profile
+from tests.build import plan as make_plan
 
 V24 = release("0.24.0")
 

@@ -9,7 +9,7 @@ from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.outcomes import is_tie, ratio
 from chunkscope.verification.verdict import goal_of, judged
 from chunkscope.vllm.choices import Objective
-from tests.verification.runs import WORKLOAD, failed, figures, run, verification
+from tests.build import WORKLOAD, failed, figures, run, verification
 
 PLAN = run("plan", 10.0, 9.9, 10.1)
 

@@ -18,8 +18,7 @@ from chunkscope.verification.verify import VerifyOptions, _check_vocabulary, wor
 from chunkscope.vllm.check import config_of
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
-from tests.plans import MIXED, plan, profile
-from tests.verification.runs import WORKLOAD, failed, run, verification
+from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification
 
 SHAPE = find_model("llama-3.1-8b")
 ARGS = {"max_num_batched_tokens": 2_048}

@@ -17,7 +17,7 @@ from chunkscope.vllm.check import (
     model_folder,
     vllm_python,
 )
-from tests.plans import MIXED, plan
+from tests.build import MIXED, plan
 
 
 def asked(made, *, python):

@@ -3,7 +3,7 @@ import pytest
 import chunkscope
 from chunkscope.errors import UsageError
 from chunkscope.vllm.choices import Entry, Task
-from tests.plans import SHORT, plan
+from tests.build import SHORT, plan
 
 
 def memory(model="qwen3-8b", gpu="h100", **options):

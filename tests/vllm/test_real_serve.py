@@ -10,7 +10,7 @@ import yaml
 
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.choices import Mode, Target
-from tests.plans import LONG, MIXED, SHORT, plan
+from tests.build import LONG, MIXED, SHORT, plan
 
 pytestmark = pytest.mark.real
 

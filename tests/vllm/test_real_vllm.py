@@ -23,8 +23,8 @@ from chunkscope.vllm.choices import Entry, Mode, Objective, Target, Task
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import BY_NAME, command_line, release
 from chunkscope.vllm.settings import Settings
+from tests.build import LONG, MIXED, SHORT, plan
 from tests.conftest import MODELS
-from tests.plans import LONG, MIXED, SHORT, plan
 
 pytestmark = pytest.mark.real
 

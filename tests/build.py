@@ -1,0 +1,232 @@
+"""The one place that makes things for tests: profiles, plans, measured runs, checkouts.
+
+A profile has some 50 prompts, and the same plan is made once per session.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from chunkscope.findings import load_findings
+from chunkscope.gating.budget_file import parse_file
+from chunkscope.gating.check import judge
+from chunkscope.gating.verdict import GateResult, Verdict
+from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
+from chunkscope.models import find_model
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import round_up
+from chunkscope.planning.recommend import recommend
+from chunkscope.simulation.workload import Request, Workload
+from chunkscope.verification.result import (
+    Distribution,
+    Figures,
+    Latency,
+    Machine,
+    Quantiles,
+    Run,
+    Subject,
+    Verification,
+    WorkerMemory,
+)
+from chunkscope.vllm.choices import Basis, Task
+from chunkscope.vllm.log.fate import Status
+
+# -- profiles --------------------------------------------------------------------------------------
+
+MODEL = "llama-3.1-8b"
+TOKENIZER = TokenizerInfo(
+    name="test", digest="0", kind="test", engine="test", reference="test", special_tokens_added=0
+)
+SHORT = tuple(range(20, 420, 8))
+MIXED = (*range(50, 1_550, 32), *[2_500] * 3, 4_000)
+FITTING = (*range(50, 850, 16), 2_500, 4_000)  # fits the KV cache of an H200
+LONG = tuple(range(4_000, 14_000, 200))
+CREATED = "2025-01-01T00:00:00+00:00"
+
+
+def dataset(name: str, lengths: Iterable[int], **more: Any) -> DatasetProfile:
+    return DatasetProfile(
+        name=name,
+        path=f"{name}.jsonl",
+        format="jsonl",
+        field="prompt",
+        lengths=LengthHistogram.of(lengths),
+        **more,
+    )
+
+
+def profile(**datasets: Iterable[int]) -> Profile:
+    made = tuple(dataset(name, lengths) for name, lengths in datasets.items())
+    return Profile(tokenizer=TOKENIZER, datasets=made, created=CREATED)
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def plan(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
+    """By the length rule, with a context for these lengths: nothing depends on a prediction."""
+    context = round_up(max(lengths, default=1) + (options.get("max_output") or 256))
+    model = options.get("model", MODEL)
+    shape = find_model(model) if isinstance(model, str) else model
+    limit = shape.limit if shape else None
+    fixed = {"policy": Basis.LENGTHS, "max_model_len": min(context, limit or context)}
+    return advised(lengths, **{**fixed, **options})
+
+
+def advised(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
+    """By evidence, as `recommend` decides by itself."""
+    wanted = {"model": MODEL, "gpu": "h200", "vllm_version": "0.24.0", **options}
+    try:
+        return _plan(tuple(lengths), tuple(wanted.items()))
+    except TypeError:  # an option that cannot be a key
+        return recommend(profile(data=lengths), **wanted)
+
+
+@cache
+def _plan(lengths: tuple[int, ...], options: tuple[tuple[str, Any], ...]) -> Plan:
+    return recommend(profile(data=lengths), **dict(options))
+
+
+def plan_that_sets(
+    lengths: Sequence[int] = SHORT, *, given: dict[str, Any], **options: Any
+) -> Plan:
+    """A plan with these engine arguments, whatever `recommend` would advise."""
+    base = plan(lengths, **options)
+    arguments = tuple(
+        replace(a, value=given.get(a.name, a.default), set=a.name in given) for a in base.arguments
+    )
+    assert set(given) <= {a.name for a in arguments}
+    return replace(base, arguments=arguments)
+
+
+# -- measured runs ---------------------------------------------------------------------------------
+
+WORKLOAD = Workload(
+    requests=(
+        Request(prompt_tokens=100, output_tokens=8),
+        Request(prompt_tokens=5_000, output_tokens=8, arrival_s=0.5),
+    ),
+    seed=0,
+    arrivals="batch",
+    task=Task.GENERATE,
+    long_over=2_048,
+)
+
+
+def latency(p50: float) -> Latency:
+    values = Quantiles(p50=p50, p95=2 * p50, p99=3 * p50, max=4 * p50)
+    return Latency(all=values, short=values, long=None)
+
+
+def figures(makespan_s: float = 10.0, gap_s: float | None = 0.01, **more: Any) -> Figures:
+    usual: dict[str, Any] = {
+        "ttft_s": latency(makespan_s / 10),
+        "itl_s": latency(gap_s) if gap_s is not None else None,
+        "e2e_s": latency(makespan_s / 2),
+        "input_tokens_per_s": 5_100 / makespan_s,
+        "output_tokens_per_s": 16 / makespan_s,
+        "steps": 10,
+        "tokens_per_step": 512.5,
+        "chunked_prompts": 1,
+        "chunks_max": 3,
+        "preemptions": 0,
+        "prefix_hit_rate": 0.0,
+    }
+    return Figures(makespan_s=makespan_s, **{**usual, **more})
+
+
+def run(setting: str = "plan", *makespans: float, gap_s: float = 0.01, **more: Any) -> Run:
+    """The first makespan is the median's; all of them are repeats."""
+    repeats = tuple(figures(makespan, gap_s) for makespan in makespans or (10.0,))
+    usual: dict[str, Any] = {
+        "args": {"max_num_batched_tokens": 2_048},
+        "status": Status.OK,
+        "started": CREATED,
+        "took_s": 60.0,
+        "repeats": repeats,
+        "figures": repeats[0],
+        "distribution": Distribution(ttft_s=(0.5,) * 101, itl_s=None),
+        "workers": (WorkerMemory(rank=0, activation_peak_gib=0.5, device_peak_gib=120.0),),
+        "kv_cache_tokens": 16_000,
+    }
+    return Run(setting=setting, **{**usual, **more})
+
+
+def failed(setting: str = "plan", status: Status = Status.OUT_OF_MEMORY) -> Run:
+    return run(
+        setting,
+        status=status,
+        message="out of memory at 32768 tokens",
+        phase="loading",
+        repeats=(),
+        figures=None,
+        workers=(),
+        kv_cache_tokens=None,
+    )
+
+
+def verification(*runs: Run, **more: Any) -> Verification:
+    usual: dict[str, Any] = {
+        "model": Subject(name="tiny", load_format="dummy", parameters=1_000),
+        "workload": WORKLOAD,
+        "source": "random token ids",
+        "repeats": 2,
+        "machine": Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.24.0"),
+        "created": CREATED,
+        "version": "0.1.0",
+    }
+    return Verification(runs=runs or (run(),), **{**usual, **more})
+
+
+# -- a checkout ------------------------------------------------------------------------------------
+
+
+class Place:
+    """A checkout: reports/, and the gate's budget beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.reports = folder / "reports"
+
+    def save_profile(self, made: Profile | None = None, **lengths: Sequence[int]) -> Profile:
+        made = made or profile(**(lengths or {"data": MIXED}))
+        made.save(self.reports / "profile.json")
+        return made
+
+    def save_plan(self, of: Profile, **options: Any) -> Plan:
+        """By the length rule: the gate's tests are not about what pays."""
+        context = round_up((of.overall.max or 1) + (options.get("max_output") or 256))
+        wanted = {"model": MODEL, "gpu": "h200", "vllm_version": "0.24.0"}
+        fixed = {"policy": Basis.LENGTHS, "max_model_len": context}
+        made = recommend(of, **{**wanted, **fixed, **options})
+        made.save(self.reports / "plan.json")
+        return made
+
+    def save_verification(self, *runs: Run, name: str = "reports/verify.json", **more: Any) -> None:
+        verification(*runs, **more).save(self.folder / name)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def gate(self, budget: str) -> GateResult:
+        """Judge by a budget whose tables are written without `gate.`: [data] is [gate.data]."""
+        text = budget.replace("\n[", "\n[gate.")
+        text = "[gate." + text[1:] if text.startswith("[") else f"[gate]\n{text}"
+        file = parse_file(text, self.folder / "chunkscope.toml")
+        return judge(file, load_findings(self.reports))
+
+    def one(self, budget: str, promise: str | None = None, subject: str | None = None) -> Verdict:
+        """The only verdict, or the only one of that promise and subject."""
+        verdicts = [
+            verdict
+            for verdict in self.gate(budget).verdicts
+            if promise in (None, verdict.promise) and subject in (None, verdict.subject)
+        ]
+        assert len(verdicts) == 1, verdicts
+        return verdicts[0]
