@@ -1,19 +1,15 @@
 """How a target is explored: seeded, and by a number of examples that the clock has no say in."""
 
+import os
 from functools import partial
 
 import pytest
 
 from tests.fuzz.helpers import Explore, explore_for
 
-LONGER = 30  # times as many examples, about half an hour: `pytest -m fuzz`
+USUAL = 25  # examples of a property, as in tests/conftest.py
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(1, id="short"),
-        pytest.param(LONGER, id="long", marks=pytest.mark.fuzz),
-    ]
-)
-def explore(request: pytest.FixtureRequest) -> Explore:
-    return partial(explore_for, request.param)
+@pytest.fixture
+def explore() -> Explore:
+    return partial(explore_for, int(os.environ.get("CHUNKSCOPE_EXAMPLES", USUAL)) / USUAL)

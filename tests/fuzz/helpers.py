@@ -31,7 +31,7 @@ class Explore(Protocol):
 
 
 def explore_for(
-    times: int,
+    times: float,
     check: Callable[..., None],
     *strategies: st.SearchStrategy[Any],
     examples: int,
@@ -40,7 +40,7 @@ def explore_for(
     for case in past:
         check(*case)
     how = settings(
-        max_examples=times * examples,
+        max_examples=round(times * examples),
         database=None,  # a run depends on its seed and on nothing else
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
