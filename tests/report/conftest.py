@@ -5,9 +5,14 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.conftest import missing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 FLAGS = [
     "--no-sandbox",  # root has none, and the page is ours
@@ -22,14 +27,13 @@ FLAGS = [
 
 # Not for the session: while playwright runs, no other test could use asyncio.
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def browser() -> "Iterator[Browser]":
     named = os.environ.get("CHUNKSCOPE_CHROMIUM")
     path = named or shutil.which("chromium")
     if not path:
-        missing = "no chromium: `apt-get install chromium`, or name it by CHUNKSCOPE_CHROMIUM"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        missing("no chromium: `apt-get install chromium`, or name it by CHUNKSCOPE_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield started
@@ -40,13 +44,13 @@ def browser() -> Iterator[Browser]:
 class Opened:
     """A page, with everything that it said and asked for."""
 
-    page: Page
+    page: "Page"
     said: list[str] = field(default_factory=list)
     requested: list[str] = field(default_factory=list)
 
 
 class Opener:
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: "Browser") -> None:
         self._browser = browser
         self._contexts: list = []
 
@@ -66,7 +70,7 @@ class Opener:
 
 
 @pytest.fixture
-def show(browser: Browser) -> Iterator[Opener]:
+def show(browser: "Browser") -> Iterator[Opener]:
     """`show(path)` opens a file as a user does: from the disk, in a window of its own."""
     opener = Opener(browser)
     yield opener

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
 
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
@@ -16,6 +14,9 @@ from chunkscope.verification.result import Run
 from tests.conftest import REPOSITORY
 from tests.report import examples
 from tests.report.conftest import Opener
+
+Axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
+Page = pytest.importorskip("playwright.sync_api").Page
 
 pytestmark = pytest.mark.real
 
