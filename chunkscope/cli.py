@@ -17,10 +17,9 @@ from chunkscope.commands.analyze import analyze, spelled_out
 from chunkscope.commands.demo import demo
 from chunkscope.commands.doctor import doctor
 from chunkscope.commands.gate import gate
-from chunkscope.commands.help import show_help
-from chunkscope.commands.known import gpus, models
+from chunkscope.commands.known import gpus, models, show_help
 from chunkscope.commands.memory import memory
-from chunkscope.commands.merge import merge
+from chunkscope.commands.options import GroupedCommand
 from chunkscope.commands.prefixes import prefixes
 from chunkscope.commands.recommend import recommend
 from chunkscope.commands.report import report
@@ -69,20 +68,12 @@ app = typer.Typer(
     help="How long evaluation prompts really are, and the vLLM settings that follow.\n\n"
     "Example: chunkscope analyze sample_data/",
 )
-app.command()(_past_typer(analyze))
-app.command()(_past_typer(merge))
-app.command()(_past_typer(prefixes))
-app.command()(_past_typer(recommend))
-app.command()(_past_typer(simulate))
-app.command()(_past_typer(verify))
-app.command()(_past_typer(report))
-app.command()(_past_typer(gate))
-app.command()(_past_typer(memory))
-app.command()(_past_typer(models))
-app.command()(_past_typer(gpus))
+for _command in (
+    *(analyze, prefixes, recommend, simulate, verify, report, gate),
+    *(memory, doctor, demo, models, gpus),
+):
+    app.command(cls=GroupedCommand)(_past_typer(_command))
 app.command("help")(_past_typer(show_help))
-app.command()(_past_typer(doctor))
-app.command()(_past_typer(demo))
 
 
 def _version(wanted: bool) -> None:

@@ -52,6 +52,8 @@ class _Clean:
             yield Segment(text if control else _cleaned(text), style, control)
 
 
+NO_BREAK = "\ue000"  # a blank at which no line is broken; rich breaks at those of Unicode
+
 # -- the two streams -----------------------------------------------------------------------------
 
 
@@ -74,7 +76,7 @@ def show(render: "Callable[[Console], None]") -> None:
     console.push_render_hook(Cleaning())
     with console.capture() as shown:
         render(console)
-    sys.stdout.write(shown.get())
+    sys.stdout.write(shown.get().replace(NO_BREAK, " "))
 
 
 def err() -> "Console":

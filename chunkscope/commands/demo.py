@@ -1,14 +1,11 @@
 """`chunkscope demo`."""
 
-import shlex
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from chunkscope import console
 from chunkscope.commands import options as shared
+from chunkscope.commands.options import option
 from chunkscope.errors import UsageError
 from chunkscope.vllm.choices import ChunkPolicy
 
@@ -19,53 +16,67 @@ MOST_DIGITS = 9  # of a chunk: no prompt is longer
 def demo(
     model: Annotated[
         str | None,
-        shared.model_option("Folder of a transformers model. [default: a small random one]"),
+        shared.model_option(
+            "Folder of a transformers model. [default: a small random one]", "Input"
+        ),
     ] = None,
     chunk: Annotated[
         str,
-        typer.Option(metavar="SIZES", help="Tokens of one prompt in a step, such as 32,512,none."),
+        option(
+            "--chunk",
+            group="Setting",
+            metavar="SIZES",
+            help="Tokens of one prompt per step, such as 32,512,none. [default: none,256]",
+        ),
     ] = "none,256",
     policy: Annotated[
-        ChunkPolicy, typer.Option(help="How prompts are cut, as in `simulate`.")
+        ChunkPolicy, option("--policy", group="Setting", help="How prompts are cut into chunks.")
     ] = ChunkPolicy.VLLM,
     long: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Tokens of each of the two long prompts.")
+        int,
+        option(
+            "--long",
+            group="Input",
+            metavar="N",
+            min=1,
+            help="Tokens of the two long prompts. [default: 3072]",
+        ),
     ] = 3_072,
-    timeline: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Show the first N steps of each.")
-    ] = 3,
-    seed: shared.Seed = 0,
+    seed: Annotated[
+        int, option("--seed", group="Input", metavar="N", help="Random seed. [default: 0]")
+    ] = 0,
+    details: shared.Details = False,
     as_json: shared.Json = False,
     quiet: shared.Quiet = False,
     output: shared.Output = DEMO,
 ) -> None:
     """Show chunked prefill on this machine, with a real model.
 
-    With chunks and without, and that the answers are the same.
+    Answers the same requests with chunks and without, and compares times, memory and answers.
 
     Example: chunkscope demo --chunk 32,128,512,none
     """
     from chunkscope.reference.demo import DemoOptions, demonstrate
 
-    asked = DemoOptions(
+    options = DemoOptions(
         model=model, chunks=_sizes(chunk), policy=policy, long_tokens=long, seed=seed
     )
-    found = demonstrate(asked, lambda name: None if quiet else console.say(f"answering {name}"))
-    measured = replace(found.measured, command=console.command())
+    demonstration = demonstrate(
+        options, lambda name: None if quiet else console.say(f"answering {name}")
+    )
+    measured = replace(demonstration.measured, command=console.command())
     measured.save(output)
-    if as_json:
-        from chunkscope.artefacts.codec import dump
-
-        console.emit(dump(measured.to_json()))
-    else:
-        from chunkscope.report.terminal.demo import show_demo
-
-        console.show(lambda out: show_demo(found, timeline, out))
-    console.say(f"\nwrote {output}; next: {_next(output)}")
+    shown = measured if as_json else demonstration
+    shared.show(shown, as_json=as_json, details=details)
+    is_usual = output.name == DEMO.name
+    after = (
+        f"chunkscope report{shared.quoted(output.parent)}" if is_usual else "chunkscope simulate"
+    )
+    console.say(f"\nwrote {output}; next: {after}")
 
 
 def _sizes(text: str) -> tuple[int | None, ...]:
-    """In the order given, each once; `none` reads prompts whole."""
+    """In the order given, each once; `none` computes each prompt in one step."""
     return tuple(dict.fromkeys(_size(word.strip()) for word in text.split(",")))
 
 
@@ -78,9 +89,3 @@ def _size(word: str) -> int | None:
             hint="write sizes of at least 1, or none: `--chunk 32,128,512,none`",
         )
     return int(word)
-
-
-def _next(output: Path) -> str:
-    if output.name != DEMO.name:
-        return "chunkscope simulate"
-    return shlex.join(["chunkscope", "report", str(output.parent)])

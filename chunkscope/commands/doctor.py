@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands import options
+from chunkscope.commands import options as shared
+from chunkscope.commands.options import option
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -16,50 +17,58 @@ if TYPE_CHECKING:
 
 
 class DoctorFormat(StrEnum):
-    TERMINAL = "terminal"
-    MARKDOWN = "md"
+    TEXT = "text"
+    MD = "md"
     GITHUB = "github"
 
 
 def doctor(
     sources: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LOG|URL...", help="Logs of vLLM (- for stdin), or servers that run."
-        ),
+        typer.Argument(metavar="LOG|URL...", help="vLLM logs (- for stdin), or running servers."),
     ],
     plan: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A plan to compare with. [default: reports/plan.json]"),
+        option(
+            "--plan",
+            group="Input",
+            metavar="FILE",
+            help="A plan to compare with. [default: reports/plan.json]",
+        ),
     ] = None,
     profile: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What prompts share. [default: reports/profile.json]"),
-    ] = None,
-    gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The GPU, to predict what should fit.")
+        option(
+            "--profile",
+            group="Input",
+            metavar="FILE",
+            help="The data that was sent. [default: reports/profile.json]",
+        ),
     ] = None,
     model: Annotated[
-        str | None, options.model_option("The model. [default: as the log says]")
+        str | None, shared.model_option("[default: as the log says]", "Machine")
     ] = None,
+    gpu: shared.GpuName = None,
     seconds: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long a server is watched.")
+        str,
+        option(
+            "--for",
+            group="Input",
+            metavar="TIME",
+            help="How long to watch a server. [default: 10s]",
+        ),
     ] = "10s",
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as the log grows, until Ctrl-C.")
+        bool, option("--follow", group="Input", help="Follow a growing log until Ctrl-C.")
     ] = False,
-    unknown: Annotated[
-        bool, typer.Option("--unknown", help="List lines of vLLM that are not understood.")
-    ] = False,
-    output: options.Output = options.DOCTOR,
-    as_json: options.Json = False,
-    form: Annotated[DoctorFormat, typer.Option("--format", help="How it is shown.")] = (
-        DoctorFormat.TERMINAL
-    ),
+    details: shared.Details = False,
+    output_format: Annotated[
+        DoctorFormat, option("--format", group="Output", help="github: annotations.")
+    ] = DoctorFormat.TEXT,
+    as_json: shared.Json = False,
+    output: shared.Output = shared.DOCTOR,
 ) -> None:
-    """Say what limits a vLLM, from its log or a running server.
-
-    And what to change, with the lines that say so.
+    """What limits a vLLM, from its log or a running server, and what to change.
 
     Example: chunkscope doctor vllm.log
     """
@@ -67,7 +76,7 @@ def doctor(
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
 
-    plans, profiles = _there(plan, options.PLAN), _there(profile, options.PROFILE)
+    plans, profiles = _existing(plan, shared.PLAN), _existing(profile, shared.PROFILE)
     beside = Beside(
         plan=Plan.load(plans) if plans else None,
         profile=Profile.load(profiles) if profiles else None,
@@ -75,17 +84,27 @@ def doctor(
         model=model,
     )
     if follow:
-        found = _followed(sources, beside, output)
+        diagnosis = _followed(sources, beside, output)
     else:
-        found = examined(sources, beside, _seconds(seconds))
-        found.save(output)
-    _tell(found, as_json=as_json, form=form, unknown=unknown)
-    for note in found.notes:
-        console.say(f"note: {note}")
-    console.say(f"wrote {output}")
+        diagnosis = examined(sources, beside, _seconds(seconds))
+    if output_format is DoctorFormat.GITHUB:
+        from chunkscope.report.diagnosis_formats import annotations
+
+        diagnosis.save(output)
+        console.emit(annotations(diagnosis).encode())
+        return
+    if output_format is DoctorFormat.MD:
+        from chunkscope.report.diagnosis_formats import as_markdown
+
+        diagnosis.save(output)
+        console.emit(as_markdown(diagnosis).encode())
+        return
+    shared.finish(
+        diagnosis, output=output, as_json=as_json, form=output_format.value, details=details
+    )
 
 
-def _there(given: Path | None, usual: Path) -> Path | None:
+def _existing(given: Path | None, usual: Path) -> Path | None:
     return given or (usual if usual.exists() else None)
 
 
@@ -93,27 +112,12 @@ def _seconds(text: str) -> float:
     from chunkscope.artefacts.units import SECONDS
 
     try:
-        found = SECONDS.read(text)
+        seconds = SECONDS.read(text)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from None
-    if found <= 0:
-        raise UsageError("--for must be longer than nothing")
-    return float(found)
-
-
-def _tell(found: "Diagnosis", *, as_json: bool, form: DoctorFormat, unknown: bool) -> None:
-    if as_json:
-        from chunkscope.artefacts.codec import dump
-
-        return console.emit(dump(found.to_json()))
-    if form is DoctorFormat.TERMINAL:
-        from chunkscope.report.terminal.diagnosis import show_diagnosis
-
-        return console.show(lambda out: show_diagnosis(found, out, unknown=unknown))
-    from chunkscope.report.diagnosis_formats import annotations, as_markdown
-
-    text = as_markdown(found) if form is DoctorFormat.MARKDOWN else annotations(found)
-    return console.emit(text.encode())
+    if seconds <= 0:
+        raise UsageError("--for must be longer than 0 s")
+    return float(seconds)
 
 
 def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis":
@@ -127,7 +131,7 @@ def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis"
 
     if len(sources) != 1 or not Path(sources[0]).is_file():
         raise UsageError("--follow takes the path of one log")
-    reader, found, shown = LogReader(), None, 0
+    reader, diagnosis, shown = LogReader(), None, 0
     with Live(console=console.err(), auto_refresh=False, transient=True) as live:
         try:
             for lines in growing(Path(sources[0])):
@@ -135,11 +139,11 @@ def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis"
                 if lines or not reader.understood or reader.lines == shown:
                     continue
                 log, shown = reader.reading(), reader.lines
-                found = put_together(reports_of(log, sources[0], beside), [log], [])
-                found.save(output)
-                live.update(live_view(found), refresh=True)
+                diagnosis = put_together(reports_of(log, sources[0], beside), [log], [])
+                diagnosis.save(output)
+                live.update(live_view(diagnosis), refresh=True)
         except KeyboardInterrupt:
             pass
-    if found is None:
+    if diagnosis is None:
         raise InputError(f"{sources[0]} is no log of vLLM so far")
-    return found
+    return diagnosis

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands.options import REPORTS, SharedCache
+from chunkscope.commands.options import REPORTS
 from chunkscope.errors import ChunkscopeError, GateBroken, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ def gate(
         typer.Option("--format", help="junit: XML; github: annotations and a job summary."),
     ] = GateFormat.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
-    _shared_cache: SharedCache = None,
 ) -> None:
     """Exit 1 when a promise of the budget file is broken.
 

@@ -1,21 +1,28 @@
-"""`chunkscope models` and `chunkscope gpus`: what is known by name, without a network."""
+"""`chunkscope models`, `chunkscope gpus` and `chunkscope help`: what is known without a network."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from chunkscope import console
+from chunkscope.commands.options import Json, complete_gpu, complete_model
+from chunkscope.errors import InputError, UsageError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-Part = Annotated[str | None, typer.Argument(metavar="[PART]", help="Only names with this in them.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the list as JSON.")]
+GUIDE = Path(__file__).parents[1] / "guide"
 
 
-def models(part: Part = None, as_json: AsJson = False) -> None:
-    """List the models that are known by name. Others: a folder with a config.json, or a hub id.
+def models(
+    part: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PART]", help="Only names that contain it.", autocompletion=complete_model
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the models known by name. Others: a folder with a config.json, or a hub id.
 
     Example: chunkscope models qwen3
     """
@@ -34,43 +41,45 @@ def models(part: Part = None, as_json: AsJson = False) -> None:
         if shape is not None and _has(part, name, *hub_ids)
     ]
     cells = [
-        [
+        (
             row["name"],
             row["hub_ids"][0],
             f"{row['parameters'] / 1e9:,.1f}B",
             f"{row['context']:,}" if row["context"] else "-",
-        ]
+        )
         for row in rows
     ]
-    _show("models", rows, ("name", "on the hub", "parameters", "context"), cells, as_json)
+    _show("models", part, rows, ("name", "on the hub", "parameters", "context"), cells, as_json)
 
 
-def gpus(part: Part = None, as_json: AsJson = False) -> None:
-    """List the GPUs that are known by name. Others: --gpu-memory 80GiB.
+def gpus(
+    part: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PART]", help="Only names that contain it.", autocompletion=complete_gpu
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the GPUs known by name. Others: --gpu 80GiB.
 
     Example: chunkscope gpus h
     """
     from chunkscope.hardware.gpus import ALIASES, CARDS
 
+    figures = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
     rows: list[dict[str, Any]] = [
         {
             "name": card.name,
             "title": card.title,
             "also": [alias for alias, name in ALIASES.items() if name == card.name],
-            "memory_gib": card.memory_gib,
-            "bandwidth_gb_s": card.bandwidth_gb_s,
-            "dense_tflops": card.dense_tflops,
+            **{name: getattr(card, name) for name in figures},
         }
         for card in CARDS
         if _has(part, card.name, card.title)
     ]
-    cells = [
-        [row["name"], row["title"], *(_figure(row[name]) for name in _FIGURES)] for row in rows
-    ]
-    _show("gpus", rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, as_json)
-
-
-_FIGURES = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
+    cells = [(row["name"], row["title"], *(_figure(row[name]) for name in figures)) for row in rows]
+    _show("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, as_json)
 
 
 def _figure(value: float | None) -> str:
@@ -83,27 +92,59 @@ def _has(part: str | None, *names: str) -> bool:
 
 def _show(
     what: str,
+    part: str | None,
     rows: list[dict[str, Any]],
-    headings: Sequence[str],
-    cells: list[list[str]],
+    headings: tuple[str, ...],
+    cells: Sequence[tuple[str, ...]],
     as_json: bool,
 ) -> None:
+    if not rows:
+        raise InputError(
+            f"no known name contains {part!r}", hint=f"`chunkscope {what}` lists all of them"
+        )
     if as_json:
         from chunkscope.artefacts.codec import dump
 
         return console.emit(dump({what: rows}))
-    if not rows:
-        return console.say("none of that name is known; without a word all of them are listed")
-    return console.show(lambda out: _print(headings, cells, out))
+    from chunkscope.report import terminal
+    from chunkscope.report.section import Column, Section, Table
+
+    columns = tuple(Column(heading=head, right=at > 1) for at, head in enumerate(headings))
+    table = Table(columns=columns, rows=tuple(cells))
+    return console.show(lambda out: terminal.draw([Section(table=table)], out))
 
 
-def _print(headings: Sequence[str], cells: list[list[str]], out: "Console") -> None:
-    from rich.table import Table
-    from rich.text import Text
+# -- the manual ----------------------------------------------------------------------------------
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place < 2 else "right", overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    out.print(table)
+
+def pages() -> dict[str, Path]:
+    return {page.stem: page for page in sorted(GUIDE.glob("*.md"))}
+
+
+def _complete_page(part: str) -> list[str]:
+    return [name for name in pages() if name.startswith(part)]
+
+
+def show_help(
+    page: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAGE]",
+            help="A command, `config`, `formats`, `python` or `security`.",
+            autocompletion=_complete_page,
+        ),
+    ] = None,
+) -> None:
+    """Show a page of the manual.
+
+    Example: chunkscope help recommend
+    """
+    if page is None:
+        titles = [path.read_text(encoding="utf-8").splitlines()[0] for path in pages().values()]
+        named = [title.removeprefix("# ").split(": ") for title in titles]
+        lines = [f"chunkscope help {name:<9}  {about}\n" for name, about in named]
+        console.emit("".join(lines).encode())
+    elif page in pages():
+        console.emit(pages()[page].read_bytes())
+    else:
+        raise UsageError(f"there is no page {page}", hint=f"one of {', '.join(pages())}")

@@ -1,55 +1,52 @@
 """`chunkscope memory`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-
-from chunkscope import console
-from chunkscope.commands import options
+from chunkscope.commands import options as shared
+from chunkscope.commands.options import option
 from chunkscope.vllm.choices import Entry, KvCacheType, Task
 
-Tokens = Annotated[int | None, typer.Option(metavar="N", min=1, help="[default: vLLM's own]")]
+
+def _setting(name: str, text: str) -> Any:
+    return option(name, group="Setting", metavar="N", min=0, help=f"[default: {text}]")
 
 
 def memory(
-    model: Annotated[
-        str,
-        options.model_option(options.MODEL_HELP),
-    ],
-    gpu: options.GpuName = None,
-    gpu_memory: options.GpuMemory = None,
-    tp: options.Parallel = 1,
-    dp: options.Replicas = 1,
-    ep: options.ByExpert = False,
-    max_num_batched_tokens: Tokens = None,
-    max_num_seqs: Tokens = None,
-    max_model_len: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="[default: the model's context]")
+    model: Annotated[str, shared.model_option(shared.MODEL_HELP)],
+    gpu: shared.GpuName = None,
+    tp: shared.TensorParallel = 1,
+    dp: shared.DataParallel = 1,
+    ep: shared.ExpertParallel = False,
+    kv_cache_dtype: shared.KvCacheDtype = KvCacheType.AUTO,
+    vllm_version: shared.VllmVersion = None,
+    entry: shared.EntryPoint = Entry.SERVE,
+    max_num_batched_tokens: Annotated[
+        int | None, _setting("--max-num-batched-tokens", "vLLM's")
     ] = None,
+    max_num_seqs: Annotated[int | None, _setting("--max-num-seqs", "vLLM's")] = None,
+    max_model_len: Annotated[int | None, _setting("--max-model-len", "the model's context")] = None,
     long_prefill_token_threshold: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="[default: none]")
+        int | None, _setting("--long-prefill-token-threshold", "none")
     ] = None,
     gpu_memory_utilization: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="[default: vLLM's own]")
+        float | None,
+        option(
+            "--gpu-memory-utilization", group="Setting", metavar="SHARE", help="[default: vLLM's]"
+        ),
     ] = None,
-    kv_cache_dtype: options.KvCacheKind = KvCacheType.AUTO,
-    task: options.AskedTask = Task.GENERATE,
-    vllm_version: options.VllmVersion = None,
-    entry: options.StartedAs = Entry.SERVE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    task: shared.TaskKind = Task.GENERATE,
+    details: shared.Details = False,
+    as_json: shared.Json = False,
 ) -> None:
-    """Say where every GiB of a GPU goes, and how much fits.
-
-    No data is needed.
+    """Where every GiB of a GPU goes, and how many requests fit. Needs no data.
 
     Example: chunkscope memory --model qwen3-8b --gpu h100
     """
     from chunkscope.vllm.footprint import memory as run
 
-    found = run(
+    footprint = run(
         model,
-        gpu,
-        gpu_memory=gpu_memory,
+        **shared.gpu_and_memory(gpu),
         tp=tp,
         dp=dp,
         ep=ep,
@@ -63,13 +60,4 @@ def memory(
         gpu_memory_utilization=gpu_memory_utilization,
         kv_cache_dtype=kv_cache_dtype,
     )
-    if as_json:
-        from chunkscope.artefacts.codec import dump
-
-        console.emit(dump(found.to_json()))
-    else:
-        from chunkscope.report.terminal.memory import show_footprint
-
-        console.show(lambda out: show_footprint(found, out))
-    for line in found.notes:
-        console.say(f"note: {line}")
+    shared.show(footprint, as_json=as_json, details=details)

@@ -1,116 +1,319 @@
-"""Options that several commands have, and where their artefacts are when nobody says."""
+"""Options that several commands share, their groups in --help, and chunkscope.toml.
+
+A command's options are the fields of one options model. The command line has those that people
+use; `chunkscope.toml` sets any of them: `[analyze]` with `delimiter = ";"`.
+"""
 
 import shlex
+import tomllib
 from collections.abc import Iterable
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from chunkscope.errors import InputError
-from chunkscope.vllm.choices import Entry, KvCacheType, SendOrder, Task
+from chunkscope import console
+from chunkscope.errors import InputError, UsageError
+from chunkscope.vllm.choices import Entry, KvCacheType, Task
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
 
 REPORTS = Path("reports")
-PROFILE = REPORTS / "profile.json"
-PLAN = REPORTS / "plan.json"
-SIMULATION = REPORTS / "simulation.json"
-VERIFY = REPORTS / "verify.json"
+PROFILE, PLAN = REPORTS / "profile.json", REPORTS / "plan.json"
+SIMULATION, VERIFY = REPORTS / "simulation.json", REPORTS / "verify.json"
 DOCTOR = REPORTS / "doctor.json"
+CONFIG, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
+T = TypeVar("T")
 
+
+# -- groups in --help ----------------------------------------------------------------------------
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose --help lists options by group, in the order they are declared."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                group = getattr(parameter, "rich_help_panel", None) or usual
+                group = "Output" if parameter.name == "help" and groups else group
+                groups.setdefault(group, []).append(record)
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+def option(*names: str, group: str, **settings: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=group, show_default=False, **settings)
+
+
+def complete_gpu(part: str) -> list[str]:
+    from chunkscope.hardware.gpus import CARDS
+
+    return [card.name for card in CARDS if card.name.startswith(part.lower())]
+
+
+def complete_model(part: str) -> list[str]:
+    from chunkscope.models.table import MODELS
+
+    return [name for name in MODELS if name.startswith(part.lower())]
+
+
+def model_option(text: str, group: str = "Machine") -> Any:
+    return option(
+        *("--model", "-m"), group=group, metavar="NAME", help=text, autocompletion=complete_model
+    )
+
+
+# -- shared --------------------------------------------------------------------------------------
+
+MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."
 PlanFile = Annotated[
-    Path, typer.Argument(metavar="[PLAN]", help="What `chunkscope recommend` wrote.")
+    Path, typer.Argument(metavar="[PLAN]", help="From `chunkscope recommend`.", show_default=False)
 ]
 ProfileFiles = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
         "--profile",
+        group="Input",
         metavar="FILE",
-        help="What `chunkscope analyze` wrote; may be repeated. [default: beside the plan]",
+        help="From `chunkscope analyze`; repeatable. [default: the plan's]",
     ),
-]
-MaxOutput = Annotated[
-    int | None, typer.Option(metavar="N", help="Tokens per answer. [default: from the data]")
 ]
 GpuName = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="h200, a100-80gb, rtx-4090, ... [default: this one]"),
+    option(
+        "--gpu",
+        group="Machine",
+        metavar="NAME",
+        help="h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]",
+        autocompletion=complete_gpu,
+    ),
 ]
-GpuMemory = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Memory of the GPU, such as 80GiB.")
+TensorParallel = Annotated[
+    int, option("--tp", group="Machine", metavar="N", min=1, help="GPUs in tensor parallel.")
 ]
-Parallel = Annotated[int, typer.Option(metavar="N", help="GPUs in tensor parallel.")]
-Replicas = Annotated[
-    int, typer.Option(metavar="N", help="Replicas in data parallel, each of --tp GPUs.")
+DataParallel = Annotated[
+    int, option("--dp", group="Machine", metavar="N", min=1, help="Replicas, each of --tp GPUs.")
 ]
-KvCacheKind = Annotated[
-    KvCacheType, typer.Option(help="As vLLM's: fp8 holds twice as many tokens.")
+ExpertParallel = Annotated[
+    bool, option("--ep", group="Machine", help="Expert parallel: whole experts on each GPU.")
 ]
-ByExpert = Annotated[
-    bool, typer.Option("--ep", help="Whole experts on each GPU (expert parallel), not parts.")
+KvCacheDtype = Annotated[
+    KvCacheType,
+    option("--kv-cache-dtype", group="Machine", help="fp8 holds twice as many tokens."),
 ]
 VllmVersion = Annotated[
     str | None,
-    typer.Option(metavar="X.Y", help="[default: the installed one, else the newest known]"),
+    option(
+        "--vllm-version",
+        group="Machine",
+        metavar="X.Y",
+        help="[default: the installed one, else the newest known]",
+    ),
 ]
-StartedAs = Annotated[Entry, typer.Option(help="How vLLM is started: its defaults differ.")]
-Limits = Annotated[
+EntryPoint = Annotated[
+    Entry,
+    option("--entry", group="Machine", help="How vLLM is started: its defaults differ."),
+]
+TaskKind = Annotated[
+    Task, option("--task", group="Workload", help="What the evaluation asks of the model.")
+]
+MaxOutput = Annotated[
+    int | None,
+    option(
+        "--max-output",
+        group="Workload",
+        metavar="N",
+        min=1,
+        help="Tokens per answer. [default: from the data, else 256]",
+    ),
+]
+Arrivals = Annotated[
     str | None,
-    typer.Option(
-        "--slo",
-        metavar="LIMITS",
-        help="Latencies to keep, such as ttft_p95=1s,itl_p99=50ms (tpot, e2e; p50 to p99, max, "
-        "mean).",
+    option(
+        "--arrivals",
+        group="Workload",
+        metavar="WHEN",
+        help="batch (all at once), or a rate such as 4/s.",
     ),
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="The client sends the next when one of N ends."),
+    option(
+        "--concurrency",
+        group="Workload",
+        metavar="N",
+        min=1,
+        help="The client keeps at most N requests in flight.",
+    ),
 ]
-Arrivals = Annotated[
+Slo = Annotated[
     str | None,
-    typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s."),
-]
-SharedPrefix = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="First tokens all prompts share. [default: counted]"),
-]
-SentIn = Annotated[
-    SendOrder | None,
-    typer.Option(
-        "--order",
-        help="How requests are sent. [default: as in the data; lm-eval's logs: longest first]",
+    option(
+        "--slo",
+        group="Limits",
+        metavar="LIMITS",
+        help="Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e; p50 to p99, "
+        "max, mean).",
     ),
 ]
-AskedTask = Annotated[Task, typer.Option(help="What the eval asks of the model.")]
-
-
-def _share_cache(folder: Path | None) -> None:
-    from chunkscope.artefacts.folders import share_cache
-
-    share_cache(folder)
-
-
-SharedCache = Annotated[
-    Path | None,
-    typer.Option(
-        "--shared-cache",
-        metavar="FOLDER",
-        callback=_share_cache,
-        help="Cache that others can write too: it is believed. [env: CHUNKSCOPE_SHARED_CACHE]",
-    ),
+Details = Annotated[
+    bool, option("--details", group="Output", help="Show everything, not only the answer.")
 ]
-MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."
-Seed = Annotated[int, typer.Option(metavar="N", help="Another one draws other requests.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")]
+Json = Annotated[bool, option("--json", group="Output", help="Print the result as JSON.")]
+Quiet = Annotated[bool, option("--quiet", "-q", group="Output", help="No progress.")]
+Output = Annotated[
+    Path, option("--output", "-o", group="Output", metavar="FILE", help="Where to write it.")
+]
 
 
-def model_option(told: str) -> Any:
-    return typer.Option("--model", "-m", metavar="NAME", help=told)
+def gpu_and_memory(gpu: str | None) -> dict[str, str | None]:
+    """`--gpu h100` names a card, `--gpu 80GiB` only its memory."""
+    is_size = gpu is not None and gpu[:1].isdecimal()
+    return {"gpu": None if is_size else gpu, "gpu_memory": gpu if is_size else None}
+
+
+# -- chunkscope.toml -----------------------------------------------------------------------------
+
+
+def configured(command: str) -> dict[str, Any]:
+    """The table of a command in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
+    for path in (CONFIG, PROJECT):
+        if not path.is_file():
+            continue
+        try:
+            document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError) as error:
+            if path == PROJECT:
+                continue  # not ours
+            raise InputError(f"cannot read {path}: {error}") from None
+        if path == PROJECT:
+            document = document.get("tool", {}).get("chunkscope", {})
+        if isinstance(table := document.get(command), dict):
+            return {name.replace("-", "_"): value for name, value in table.items()}
+        if command in document:
+            raise InputError(f"{path}: {command} is no table", hint=f"write [{command}]")
+    return {}
+
+
+def settled(kind: type[T], command: str, given: dict[str, Any]) -> T:
+    """The options model: what the command line gave, else chunkscope.toml, else its defaults.
+
+    Options of nested models go by their own names: `delimiter`, not `read.delimiter`.
+    """
+    table = configured(command)
+    names = option_names(kind)
+    for name, value in table.items():
+        if name not in names:
+            import difflib
+
+            near = difflib.get_close_matches(name, names, n=1)
+            known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
+            raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=known)
+        table[name] = _checked(f"{CONFIG}: [{command}] {name}", names[name], value)
+    return _filled(kind, table | {name: v for name, v in given.items() if was_given(v)})
+
+
+def was_given(value: object) -> bool:
+    return value is not None and value is not False and value != []
+
+
+def option_names(kind: type[Any]) -> dict[str, Any]:
+    """Every option of a model by its name, with its type."""
+    hints = get_type_hints(kind)
+    names: dict[str, Any] = {}
+    for field in fields(kind):
+        if is_dataclass(field.default_factory):
+            names |= option_names(field.default_factory)
+        else:
+            names[field.name] = hints[field.name]
+    return names
+
+
+def _checked(where: str, hint: Any, value: Any) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"{where}: {error.errors(include_url=False)[0]['msg'].lower()}") from None
+
+
+def _filled(kind: type[T], values: dict[str, Any]) -> T:
+    arguments: dict[str, Any] = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        nested = field.default_factory
+        if nested is not MISSING and is_dataclass(nested):
+            arguments[field.name] = _filled(nested, values)
+        elif field.name in values:
+            arguments[field.name] = values[field.name]
+    return kind(**arguments)
+
+
+# -- artefacts -----------------------------------------------------------------------------------
+
+
+def finish(
+    artefact: Any,
+    *,
+    output: Path | None = None,
+    as_json: bool = False,
+    form: str = "text",
+    details: bool = False,
+    after: str = "",
+) -> None:
+    """Write an artefact, show it, and say where it is and what usually comes next."""
+    if output is not None:
+        artefact.save(output)
+    show(artefact, as_json=as_json, form=form, details=details)
+    if output is not None:
+        console.say(f"\nwrote {output}" + (f"; next: {after}" if after else ""))
+
+
+def show(
+    artefact: Any, *, as_json: bool = False, form: str = "text", details: bool = False
+) -> None:
+    if as_json and form != "text":
+        raise UsageError("--json and --format exclude each other", hint="use one of them")
+    if as_json:
+        from chunkscope.artefacts.codec import dump
+
+        console.emit(dump(artefact.to_json()))
+    elif form == "md":
+        from chunkscope.report.section_markdown import markdown
+
+        console.emit(markdown(artefact).encode())
+    elif draw := _not_sections_yet(artefact):
+        console.show(lambda out: draw(artefact, out))
+        for note in getattr(artefact, "warnings", getattr(artefact, "notes", ())):
+            console.say(f"note: {note}")
+    else:
+        from chunkscope.report import terminal
+
+        console.show(lambda out: terminal.show(artefact, out, details=details))
+
+
+def _not_sections_yet(artefact: Any) -> Any:
+    """What is still laid out for the terminal alone."""
+    from importlib import import_module
+
+    names = {
+        "Plan": "plan.show_plan",
+        "Simulation": "simulation.show_simulation",
+        "Verification": "verification.show_verification",
+        "Diagnosis": "diagnosis.show_diagnosis",
+        "Demonstration": "demo.show_demo",
+    }
+    if (name := names.get(type(artefact).__name__)) is None:
+        return None
+    module, function = name.split(".")
+    return getattr(import_module(f"chunkscope.report.terminal.{module}"), function)
 
 
 def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:
@@ -128,7 +331,12 @@ def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:
             )
 
 
-def profiles_for(plan: Path, made: "Plan", given: list[Path] | None) -> list[Path]:
+def profiles_for(path: Path, plan: "Plan", given: list[Path] | None) -> list[Path]:
     """Those that were named, else those that the plan was made from, else the one beside it."""
-    beside = plan.with_name("profile.json")
-    return given or made.profile_files(plan.parent) or [beside if beside.exists() else PROFILE]
+    usual = path.with_name("profile.json")
+    return given or plan.profile_files(path.parent) or [usual if usual.exists() else PROFILE]
+
+
+def quoted(*words: object) -> str:
+    """Words of a command line, each after a blank; empty without any."""
+    return "".join(f" {shlex.quote(str(word))}" for word in words)

@@ -5,43 +5,35 @@ from typing import Annotated
 
 import typer
 
-from chunkscope import console
-from chunkscope.commands.options import PROFILE, refuse_data
-from chunkscope.errors import InputError
+from chunkscope.commands import options as shared
+from chunkscope.commands.options import PROFILE, option
 
 
 def prefixes(
     profile: Annotated[
-        Path, typer.Argument(metavar="[PROFILE]", help="What `chunkscope analyze` wrote.")
+        Path,
+        typer.Argument(metavar="[PROFILE]", help="From `chunkscope analyze`.", show_default=False),
     ] = PROFILE,
     plan: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "--plan",
+            group="Input",
             metavar="FILE",
-            help="What `chunkscope recommend` wrote: its KV cache. [default: beside the profile]",
+            help="From `chunkscope recommend`: its KV cache. [default: beside the profile]",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    details: shared.Details = False,
+    as_json: shared.Json = False,
 ) -> None:
-    """Show how much of the prompts vLLM's prefix cache would find.
+    """How much of the prompts vLLM's prefix cache can serve.
 
     Example: chunkscope prefixes
     """
-    from chunkscope.artefacts.codec import dump
-    from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
-    from chunkscope.report.terminal.prefixes import reuse_json, show_prefixes
+    from chunkscope.report.prefixes import plan_for
+    from chunkscope.report.prefixes import prefixes as run
 
-    refuse_data((profile,), "profile", "chunkscope prefixes")
-    found = Profile.load(profile)
-    if not any(dataset.prefixes for dataset in found.datasets):
-        raise InputError(
-            f"{profile} does not say what its prompts share",
-            hint="measure it: `chunkscope analyze data/` without --no-prefixes",
-        )
-    beside = profile.with_name("plan.json")
-    planned = plan or (beside if beside.exists() else None)
-    made = Plan.load(planned) if planned else None
-    if as_json:
-        return console.emit(dump(reuse_json(found, made)))
-    return console.show(lambda out: show_prefixes(found, made, out))
+    shared.refuse_data((profile,), "profile", "chunkscope prefixes")
+    planned = Plan.load(plan) if plan else plan_for(profile)
+    shared.show(run(profile, planned), as_json=as_json, details=details)

@@ -1,7 +1,6 @@
 """`chunkscope recommend`."""
 
 import gc
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
-from chunkscope.commands import options
-from chunkscope.commands.options import PLAN, PROFILE, MaxOutput, Output, SharedCache
-from chunkscope.errors import EngineError, MissingError
-from chunkscope.vllm.choices import Basis, Entry, KvCacheType, Mode, Objective, Target, Task
+from chunkscope.commands import options as shared
+from chunkscope.commands.options import PLAN, PROFILE, option
+from chunkscope.errors import EngineError, MissingError, UsageError
+from chunkscope.vllm.choices import Entry, KvCacheType, Mode, Target, Task
 
 if TYPE_CHECKING:
     from chunkscope.hardware.gpus import Gpu
     from chunkscope.planning.plan import Plan, ProfileFile
+
+RULE = (
+    "off_below",
+    "conservative_threshold",
+    "aggressive_factor",
+)  # of lengths, by chunkscope.toml
 
 
 def recommend(
@@ -25,80 +30,75 @@ def recommend(
         list[Path] | None,
         typer.Argument(
             metavar="[PROFILE]...",
-            help="What `chunkscope analyze` wrote; several are sent together. "
-            f"[default: {PROFILE}]",
+            help=f"From `chunkscope analyze`; several are sent together. [default: {PROFILE}]",
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        options.model_option(options.MODEL_HELP),
-    ] = None,
-    gpu: options.GpuName = None,
-    gpu_memory: options.GpuMemory = None,
-    tp: options.Parallel = 1,
-    dp: options.Replicas = 1,
-    ep: options.ByExpert = False,
-    kv_cache_dtype: options.KvCacheKind = KvCacheType.AUTO,
-    vllm_version: options.VllmVersion = None,
-    log: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="vLLM's log of it: measured, not predicted."),
-    ] = None,
-    policy: Annotated[
-        Basis, typer.Option(help="Set what is predicted to pay, or what the length rule says.")
-    ] = Basis.EVIDENCE,
-    mode: Annotated[
-        Mode | None, typer.Option(help="Set this mode of the length rule, whatever it brings.")
-    ] = None,
+    model: Annotated[str | None, shared.model_option(shared.MODEL_HELP)] = None,
+    gpu: shared.GpuName = None,
+    tp: shared.TensorParallel = 1,
+    dp: shared.DataParallel = 1,
+    ep: shared.ExpertParallel = False,
+    kv_cache_dtype: shared.KvCacheDtype = KvCacheType.AUTO,
     max_model_len: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="[default: the model's, if it fits]")
+        int | None,
+        option(
+            "--max-model-len",
+            group="Machine",
+            metavar="N",
+            min=1,
+            help="[default: the model's, if it fits]",
+        ),
     ] = None,
-    shared_prefix: options.SharedPrefix = None,
-    order: options.SentIn = None,
-    dataset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Plan for this dataset alone.")
-    ] = None,
-    objective: Annotated[Objective, typer.Option(help="What to aim for.")] = Objective.THROUGHPUT,
-    max_itl_ms: Annotated[
-        float | None, typer.Option(metavar="MS", help="Longest step, with --objective latency.")
-    ] = None,
-    slo: options.Limits = None,
-    arrivals: options.Arrivals = None,
-    concurrency: options.Concurrency = None,
-    task: options.AskedTask = Task.GENERATE,
-    max_output: MaxOutput = None,
-    price_per_hour: Annotated[
-        float | None, typer.Option(metavar="MONEY", help="Of one GPU: what the run will cost.")
-    ] = None,
+    vllm_version: shared.VllmVersion = None,
     entry: Annotated[
         Entry | None,
-        typer.Option(help="How vLLM is started: its defaults differ. [default: as --emit needs]"),
+        option(
+            "--entry",
+            group="Machine",
+            help="How vLLM is started: its defaults differ. [default: as --emit needs]",
+        ),
     ] = None,
-    off_below: Annotated[
-        int, typer.Option(metavar="N", help="Off if the longest prompt is shorter.")
-    ] = 1000,
-    conservative_threshold: Annotated[
-        int, typer.Option(metavar="N", help="Conservative if p95 is below.")
-    ] = 2048,
-    aggressive_factor: Annotated[
-        float, typer.Option(metavar="F", help="Aggressive threshold, as a share of p95.")
-    ] = 0.8,
+    task: shared.TaskKind = Task.GENERATE,
+    max_output: shared.MaxOutput = None,
+    arrivals: shared.Arrivals = None,
+    concurrency: shared.Concurrency = None,
+    dataset: Annotated[
+        str | None,
+        option("--dataset", group="Workload", metavar="NAME", help="Plan for this dataset alone."),
+    ] = None,
+    slo: shared.Slo = None,
+    mode: Annotated[
+        Mode | None, option("--mode", group="Limits", help="Force a mode of the length rule.")
+    ] = None,
+    log: Annotated[
+        Path | None,
+        option(
+            "--log",
+            group="Limits",
+            metavar="FILE",
+            help="vLLM's log on this machine: measured memory instead of predicted.",
+        ),
+    ] = None,
     emit: Annotated[
         Target | None,
-        typer.Option(
+        option(
+            "--emit",
+            group="Output",
             metavar="FORM",
-            help=f"Print only the arguments, in this form: {', '.join(Target)}.",
+            help=f"Print only the arguments, as: {', '.join(Target)}.",
         ),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Ask the installed vLLM whether it accepts the arguments."),
+        option("--check", group="Output", help="Ask the installed vLLM to check the arguments."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
-    output: Output = PLAN,
-    _shared_cache: SharedCache = None,
+    details: shared.Details = False,
+    as_json: shared.Json = False,
+    output: shared.Output = PLAN,
 ) -> None:
-    """Choose a chunking mode and the exact vLLM arguments.
+    """Which vLLM settings to use for this data, model and GPU.
+
+    More options, for a chunkscope.toml: chunkscope help config
 
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
@@ -110,48 +110,53 @@ def recommend(
         from chunkscope.vllm.check import version_in, vllm_python
 
         vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
-    options.refuse_data(profiles or (), "profile", "chunkscope recommend")
+    shared.refuse_data(profiles or (), "profile", "chunkscope recommend")
+    machine = shared.gpu_and_memory(gpu)
+    if gpu is None:
+        machine["gpu"] = _gpu_here()  # type: ignore[assignment]
+    given = {
+        "model": model,
+        **machine,
+        "max_model_len": max_model_len,
+        "vllm_version": vllm_version,
+        "max_output": max_output,
+        "arrivals": arrivals,
+        "concurrency": concurrency,
+        "dataset": dataset,
+        "slo": slo,
+        "mode": mode,
+        "log": log,
+        "ep": ep,
+    }
+    table = shared.configured("recommend")
+    rule = {name: table.pop(name) for name in RULE if name in table}
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
-    plan = run(
-        load_profiles(profiles or [PROFILE]),
-        model=model,
-        gpu=gpu or (_gpu_here() if gpu_memory is None else None),
-        gpu_memory=gpu_memory,
-        tp=tp,
-        dp=dp,
-        ep=ep,
-        kv_cache_dtype=kv_cache_dtype,
-        vllm_version=vllm_version,
-        policy=policy,
-        mode=mode,
-        max_model_len=max_model_len,
-        shared_prefix=shared_prefix,
-        order=order,
-        cuts=Cuts(
-            off_below=off_below,
-            conservative_threshold=conservative_threshold,
-            aggressive_factor=aggressive_factor,
-        ),
-        dataset=dataset,
-        objective=objective,
-        max_itl_ms=max_itl_ms,
-        task=task,
-        max_output=max_output,
-        entry=entry or (emit.entry if emit else Entry.SERVE),
-        price_per_hour=price_per_hour,
-        slo=slo,
-        arrivals=arrivals,
-        concurrency=concurrency,
-        log=log,
-    )
+    try:
+        plan = run(
+            load_profiles(profiles or [PROFILE]),
+            tp=tp,
+            dp=dp,
+            kv_cache_dtype=kv_cache_dtype,
+            task=task,
+            entry=entry or (emit.entry if emit else Entry.SERVE),
+            cuts=Cuts(**rule),
+            **table | {name: value for name, value in given.items() if shared.was_given(value)},
+        )
+    except TypeError as error:
+        if not table:
+            raise
+        raise UsageError(f"chunkscope.toml: [recommend]: {error}") from None
     several = _files(profiles) if profiles and len(profiles) > 1 else ()
     inputs = replace(plan.inputs, command=console.command(), profiles=several)
     plan = replace(plan, inputs=inputs)
     if check:
         _check(plan)
-    plan.save(output)
-    _print(plan, emit, as_json=as_json)
-    console.say(f"\nwrote {output}" + ("" if emit else f"; next: {_next(plan)}"))
+    if emit is not None:
+        plan.save(output)
+        _emit(plan, emit)
+        console.say(f"\nwrote {output}")
+    else:
+        shared.finish(plan, output=output, as_json=as_json, details=details, after=_next(plan))
 
 
 def _files(profiles: list[Path]) -> "tuple[ProfileFile, ...]":
@@ -182,40 +187,16 @@ def _check(plan: "Plan") -> None:
     console.say(f"vLLM {answer.vllm_version} accepts these arguments")
 
 
-def _print(plan: "Plan", target: Target | None, *, as_json: bool) -> None:
-    if target is not None:
-        from chunkscope.planning.emit import emit
+def _emit(plan: "Plan", target: Target) -> None:
+    from chunkscope.planning.emit import emit
 
-        emission = emit(plan, target)
-        console.emit(emission.text.rstrip("\n").encode() + b"\n")
-        for line in (*emission.lost, *emission.notes, *_shortened(plan), *plan.warnings):
-            console.say(f"note: {line}")
-        return
-    if as_json:
-        from chunkscope.artefacts.codec import dump
-
-        console.emit(dump(plan.to_json()))
-    else:
-        from chunkscope.report.terminal.plan import show_plan
-
-        console.show(lambda out: show_plan(plan, out))
-    for line in (*plan.lost, *plan.warnings):
+    emission = emit(plan, target)
+    console.emit(emission.text.rstrip("\n").encode() + b"\n")
+    for line in (*emission.lost, *emission.notes, *plan.warnings):
         console.say(f"note: {line}")
-
-
-def _shortened(plan: "Plan") -> tuple[str, ...]:
-    """What a context that is set or too short does to answers, where nothing else says it."""
-    from chunkscope.report.sentences import refused
-
-    said = refused(plan) if plan.refused.prompts or plan.settings.max_model_len else None
-    return (said.rstrip("."),) if said else ()
 
 
 def _next(plan: "Plan") -> str:
     named = plan.model.load_name if plan.model else "MODEL"
-    same = shlex.join(word for word in sys.argv[2:] if word != "--check")
-    return (
-        f"vllm serve {shlex.quote(named)} $(chunkscope recommend {same} --emit vllm-args)".replace(
-            "  ", " "
-        )
-    )
+    same = shared.quoted(*(word for word in sys.argv[2:] if word not in ("--check", "--details")))
+    return f"vllm serve{shared.quoted(named)} $(chunkscope recommend{same} --emit vllm-args)"

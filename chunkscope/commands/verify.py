@@ -2,16 +2,13 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.errors import EngineError, InputError, UsageError
-from chunkscope.vllm.choices import Task
+from chunkscope.commands.options import option
+from chunkscope.errors import EngineError, InputError
 
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
@@ -21,94 +18,109 @@ if TYPE_CHECKING:
     from chunkscope.verification.rows import Report
     from chunkscope.verification.verify import VerifyOptions
 
+HINTS = {
+    "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
+    "timeout": "set a longer timeout in chunkscope.toml ([verify]), or send fewer --requests",
+    "refused": "ask `chunkscope recommend --check` whether vLLM accepts the arguments",
+    "died": "the log beside the artefact says more",
+}
+
 
 def verify(
     plan: shared.PlanFile = shared.PLAN,
     profile: shared.ProfileFiles = None,
     model: Annotated[
         str | None,
-        shared.model_option("Folder, hub id or built-in name. [default: the plan's]"),
+        shared.model_option("Folder, hub id or built-in name. [default: the plan's]", "Engine"),
     ] = None,
+    endpoint: Annotated[
+        str | None,
+        option("--endpoint", group="Engine", metavar="URL", help="Measure a running server."),
+    ] = None,
+    load_format: Annotated[
+        str | None,
+        option(
+            "--load-format",
+            group="Engine",
+            metavar="NAME",
+            help="dummy: random weights; a config.json is enough.",
+        ),
+    ] = None,
+    engine_arg: Annotated[
+        list[str] | None,
+        option(
+            "--engine-arg",
+            group="Engine",
+            metavar="NAME=VALUE",
+            help="For every engine, such as dtype=float32; repeatable.",
+        ),
+    ] = None,
+    trust_remote_code: Annotated[
+        bool,
+        option("--trust-remote-code", group="Engine", help="Let vLLM run the model's own code."),
+    ] = False,
     against: Annotated[
         str,
-        typer.Option(
+        option(
+            "--against",
+            group="What to compare",
             metavar="LIST",
-            help="Of default, off, length-policy, conservative, aggressive; or none.",
+            help="Of default, off, length-policy, conservative, aggressive; none: only the plan. "
+            "[default: default,off,length-policy]",
         ),
     ] = "default,off,length-policy",
     also: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ARG=N", help="One more setting, such as max-num-batched-tokens=4096."
+        option(
+            "--also",
+            group="What to compare",
+            metavar="ARG=N",
+            help="One more setting, such as max-num-batched-tokens=4096; repeatable.",
         ),
     ] = None,
-    only: Annotated[
-        str | None, typer.Option(metavar="SETTING", help="Just this one: `--only plan`.")
-    ] = None,
-    requests: Annotated[int, typer.Option(metavar="N", help="Requests in one repeat.")] = 200,
-    repeats: Annotated[int, typer.Option(metavar="N", help="How often all are sent.")] = 3,
-    arrivals: Annotated[
-        str, typer.Option(metavar="WHEN", help="batch (all at once), or a rate such as 4/s.")
-    ] = "batch",
-    concurrency: shared.Concurrency = None,
-    slo: shared.Limits = None,
     check_outputs: Annotated[
         bool,
-        typer.Option("--check-outputs", help="Are answers the same in every setting, and again?"),
+        option(
+            "--check-outputs",
+            group="What to compare",
+            help="Compare the answers of all settings, too.",
+        ),
     ] = False,
-    max_output: shared.MaxOutput = None,
-    task: Annotated[
-        Task | None, typer.Option(help="What is asked of the model. [default: the plan's]")
-    ] = None,
-    shared_prefix: Annotated[
+    requests: Annotated[
         int | None,
-        typer.Option(metavar="N", help="First tokens all prompts share. [default: as counted]"),
+        option("--requests", group="Workload", metavar="N", help="Per repeat. [default: 200]"),
     ] = None,
-    order: shared.SentIn = None,
+    repeats: Annotated[
+        int | None,
+        option("--repeats", group="Workload", metavar="N", help="[default: 3]"),
+    ] = None,
+    arrivals: shared.Arrivals = None,
+    concurrency: shared.Concurrency = None,
+    max_output: shared.MaxOutput = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Send real prompts of this data. [default: random ids]"),
+        option(
+            "--data",
+            group="Workload",
+            metavar="PATH",
+            help="Send this data's prompts. [default: random tokens of the same lengths]",
+        ),
     ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For --data. [default: the profile's]")
-    ] = None,
-    seed: shared.Seed = 0,
-    load_format: Annotated[
-        str, typer.Option(metavar="NAME", help="dummy: no weights needed, config.json will do.")
-    ] = "auto",
-    fixed_kv_cache: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="The same KV cache in every setting, such as 8GiB."),
-    ] = None,
-    enforce_eager: Annotated[
-        bool, typer.Option("--enforce-eager", help="No compilation: faster start, slower steps.")
-    ] = False,
-    engine_arg: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="For every engine, such as dtype=float32."),
-    ] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Let vLLM run the model's own code.")
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds without a sign of life: then it is ended.")
-    ] = 1800,
-    endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Measure a server that is already running.")
-    ] = None,
+    slo: shared.Slo = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the rows that are measured already.")
+        bool, option("--resume", group="Output", help="Keep what was measured already.")
     ] = False,
+    details: shared.Details = False,
     as_json: shared.Json = False,
-    quiet: shared.Quiet = False,
     output: shared.Output = shared.VERIFY,
-    _shared_cache: shared.SharedCache = None,
+    quiet: shared.Quiet = False,
 ) -> None:
     """Measure the plan on a real vLLM: memory, latency, throughput.
 
+    More options, for a chunkscope.toml: chunkscope help config
+
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
-    from chunkscope.hardware.gpus import parse_memory
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
@@ -117,64 +129,50 @@ def verify(
     from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
 
-    options = VerifyOptions(
-        against=_chosen(against, only),
-        also=tuple(also or ()) if only is None else (),
-        requests=requests,
-        seed=seed,
-        arrivals=arrivals,
-        concurrency=concurrency,
-        slo=read_slo(slo),
-        task=task,
-        max_output=max_output,
-        shared_prefix=shared_prefix,
-        order=order,
-        check_outputs=check_outputs,
-        repeats=repeats,
-        timeout_s=timeout,
-        load_format=load_format,
-        fixed_kv_cache=parse_memory(fixed_kv_cache) if fixed_kv_cache else None,
-        enforce_eager=enforce_eager,
-        engine_args=parse_engine_args(engine_arg or ()),
-        trust_remote_code=trust_remote_code,
-        data=tuple(data or ()),
-        tokenizer=tokenizer,
-        command=console.command(),
-    )
+    given = {
+        "against": tuple(
+            name for name in map(str.strip, against.split(",")) if name not in ("", "none")
+        ),
+        "also": also,
+        "requests": requests,
+        "repeats": repeats,
+        "arrivals": arrivals,
+        "concurrency": concurrency,
+        "slo": read_slo(slo) or None,
+        "max_output": max_output,
+        "check_outputs": check_outputs,
+        "load_format": load_format,
+        "engine_args": parse_engine_args(engine_arg) if engine_arg else None,
+        "trust_remote_code": trust_remote_code,
+        "data": data,
+        "command": console.command(),
+    }
+    options = shared.settled(VerifyOptions, "verify", given)
     shared.refuse_data((plan,), "plan", "chunkscope recommend")
-    made = Plan.load(plan)
-    loaded = made, load_profiles(shared.profiles_for(plan, made, profile))
+    planned = Plan.load(plan)
+    counted = load_profiles(shared.profiles_for(plan, planned, profile))
     with console.verify_progress(quiet=quiet) as listener:
         report = Report(output=output, listener=listener, on_failure=_tell_failure)
         if endpoint is not None:
             verification = verify_endpoint(
                 endpoint,
-                *loaded,
+                planned,
+                counted,
                 model=model,
                 key=key_for(endpoint),
                 options=options,
                 report=report,
             )
         else:
-            verification = _launch(*loaded, model, options, report, resume=resume)
-    _show(verification, as_json=as_json)
-    for line in (*_doubts(loaded[0], verification), *_other_tokenizer(*loaded, model)):
-        console.say(f"note: {line}")
-    folder = "" if output.parent == shared.REPORTS else f" {shlex.quote(str(output.parent))}"
+            verification = _launch(planned, counted, model, options, report, resume=resume)
+    shared.show(verification, as_json=as_json, details=details)
+    for note in _doubts(planned, counted, verification, model):
+        console.say(f"note: {note}")
+    folder = "" if output.parent == shared.REPORTS else shared.quoted(output.parent)
     console.say(f"\nwrote {output}; next: chunkscope report{folder}")
-    _fail_if_the_plan_failed(verification)
-
-
-def _chosen(against: str, only: str | None) -> tuple[str, ...]:
-    if only is not None:
-        if only != "plan":
-            raise UsageError(
-                f"--only {only!r}: only the plan can be measured alone",
-                hint="write `--only plan`, or choose what it is compared to with --against",
-            )
-        return ()
-    names = (name.strip() for name in against.split(","))
-    return tuple(name for name in names if name and name != "none")
+    first = verification.runs[0]
+    if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
+        raise EngineError(f"{first.setting}: {first.message}", hint=HINTS[first.status.value])
 
 
 def _launch(
@@ -186,28 +184,25 @@ def _launch(
     *,
     resume: bool,
 ) -> "Verification":
+    from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import verify
 
-    earlier = _earlier(report.output) if resume else None
+    output = report.output
+    earlier = Verification.load(output) if resume and output.exists() else None
     try:
         return verify(plan, profile, model=model, options=options, report=report, resume=earlier)
     except KeyboardInterrupt:
-        _tell_what_is_kept(report.output)
+        _tell_what_is_kept(output)
         raise
 
 
-def _earlier(output: Path) -> "Verification | None":
+def _tell_what_is_kept(output: Path) -> None:
     from chunkscope.verification.result import Verification
 
-    return Verification.load(output) if output.exists() else None
-
-
-def _tell_what_is_kept(output: Path) -> None:
     try:
-        earlier = _earlier(output)
+        rows = len(Verification.load(output).runs)
     except InputError:
         return
-    rows = len(earlier.runs) if earlier else 0
     if rows:
         again = shlex.join(word for word in sys.argv[1:] if word != "--resume")
         console.say(
@@ -224,59 +219,18 @@ def _tell_failure(measured: "Measured") -> None:
         console.say(f"  (the end of {run.log})")
 
 
-def _show(verification: "Verification", *, as_json: bool) -> None:
-    if as_json:
-        from chunkscope.artefacts.codec import dump
-
-        console.emit(dump(verification.to_json()))
-        return
-    from chunkscope.report.terminal.verification import show_verification
-
-    console.show(lambda out: show_verification(verification, out))
-
-
-def _doubts(plan: "Plan", verification: "Verification") -> Iterator[str]:
+def _doubts(
+    plan: "Plan", profile: "Profile", verification: "Verification", model: str | None
+) -> list[str]:
     """Where the plan was made for something else than what it was measured on."""
-    machine = verification.machine
-    if machine is None:
-        return
-    planned, ran = plan.release.text.split(".")[:2], (machine.vllm or "").split(".")[:2]
-    if machine.vllm and planned != ran:
-        yield (
-            f"the plan was made for vLLM {plan.release.text}, this is {machine.vllm}: plan for it "
-            f"with `chunkscope recommend --vllm-version {machine.vllm}`"
-        )
-    if machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
-        yield (
-            f"the plan was made for {plan.gpu.title}, this is {machine.gpu}: its memory and "
-            "defaults differ"
-        )
-
-
-def _other_tokenizer(plan: "Plan", profile: "Profile", model: str | None) -> Iterator[str]:
-    """Of the plan's own model `recommend` said it."""
     from chunkscope.models.find import built_in, find_model
     from chunkscope.planning.tokenizer_match import tokenizer_doubt
+    from chunkscope.report.words import measured as words
 
+    notes = list(words.measured_elsewhere(plan, verification))
     if model is None or (plan.model and model in (plan.model.name, plan.model.load_name)):
-        return
+        return notes  # `recommend` said it of the plan's own model
     # A server may call it anything: nobody is asked over the network.
     shape = find_model(model) if (Path(model) / "config.json").is_file() else built_in(model)
-    if shape and (doubt := tokenizer_doubt(profile.tokenizer, shape)):
-        yield doubt
-
-
-def _fail_if_the_plan_failed(verification: "Verification") -> None:
-    """Another row that fails is a result; the plan, or all there is, must run."""
-    first = verification.runs[0]
-    if not first.ok:
-        raise EngineError(f"{first.setting}: {first.message}", hint=_hint(first.status.value))
-
-
-def _hint(status: str) -> str:
-    return {
-        "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
-        "timeout": "allow more with --timeout, or send fewer --requests",
-        "refused": "ask `chunkscope recommend --check` whether vLLM accepts the arguments",
-        "died": "the log beside the artefact says more",
-    }[status]
+    doubt = tokenizer_doubt(profile.tokenizer, shape) if shape else None
+    return [*notes, *([doubt] if doubt else [])]

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
+from chunkscope.report.profile_csv import as_csv
+from chunkscope.report.terminal.profile import show_profile
 
 from chunkscope import console
 from chunkscope.artefacts.artefact import Artefact
@@ -15,10 +17,8 @@ from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.planning.emit import emit
 from chunkscope.report.markdown import as_markdown, profile_as_markdown
-from chunkscope.report.profile_csv import as_csv
 from chunkscope.report.terminal.findings import show_findings
 from chunkscope.report.terminal.plan import show_plan
-from chunkscope.report.terminal.profile import show_profile
 from chunkscope.report.terminal.simulation import show_simulation
 from chunkscope.report.terminal.verification import show_verification
 from chunkscope.vllm.choices import Target

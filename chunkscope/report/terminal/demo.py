@@ -24,7 +24,7 @@ KEY = (
 BESIDE = 2  # settings in one table of requests
 
 
-def show_demo(found: Demonstration, steps: int, console: "Console") -> None:
+def show_demo(found: Demonstration, console: "Console", steps: int = 3) -> None:
     console.print(Text(_headline(found)), style="bold")
     console.print(Text(_asked(found)))
     for name, run in found.runs.items() if steps else ():

@@ -13,7 +13,8 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.policy import Decision
 from chunkscope.report import sentences
 from chunkscope.report.answer import verdict
-from chunkscope.report.terminal.memory import memory_table
+from chunkscope.report.memory import memory_table
+from chunkscope.report.terminal import grid
 from chunkscope.report.terminal.tables import bare_table, figure_table
 from chunkscope.vllm.choices import Basis
 
@@ -33,7 +34,7 @@ def show_plan(plan: Plan, console: "Console") -> None:
     console.print(_arguments(plan))
     if plan.memory is not None:
         console.print()
-        console.print(memory_table(plan.memory))
+        console.print(grid(memory_table(plan.memory), console.width))
         console.print(Text(sentences.capacity(plan) or ""))
     if plan.tried:
         console.print()

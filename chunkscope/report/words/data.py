@@ -1,5 +1,282 @@
 """What is said of data: files, prompts, lengths, what they share."""
 
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.report.words import Template
 
+if TYPE_CHECKING:
+    from chunkscope.lengths.profile import DatasetProfile, Profile
+    from chunkscope.lengths.trace_export import TraceExport
+    from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse
+    from chunkscope.report.prefixes import PlannedCache, PrefixSummary
+
 SENTENCES: dict[str, Template] = {}
+
+LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
+SCORED_ONCE = "0.31"  # the first vLLM whose likelihood requests may read the prefix cache
+GENERATIVE_SCORING = "0.20"  # the first with /generative_scoring
+MOST_NOTES = 20
+
+
+# -- lengths -------------------------------------------------------------------------------------
+
+
+def prompts(profile: "Profile") -> str:
+    datasets = plural(len(profile.datasets), "dataset")
+    return f"{plural(profile.overall.count, 'prompt')} in {datasets}"
+
+
+def answer(profile: "Profile") -> Iterator[str]:
+    lengths = profile.overall
+    p50, p95 = (number(lengths.percentile(p)) for p in (50, 95))
+    sampled = " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
+    yield (
+        f"{prompts(profile)}{sampled}: median {p50} tokens, p95 {p95}, longest "
+        f"{number(lengths.max)}."
+    )
+    yield " ".join(filter(None, (_long_ones(profile), _shared(profile))))
+
+
+def _long_ones(profile: "Profile") -> str:
+    part = profile.overall.share_over(LONG)
+    if not part:
+        return f"No prompt is longer than {LONG:,} tokens, so chunked prefill hardly matters here."
+    return f"{share(part)} are longer than {LONG:,} tokens, where chunked prefill starts to matter."
+
+
+def _shared(profile: "Profile") -> str:
+    """What the prefix cache can do; empty where it was not measured."""
+    from chunkscope.report.prefixes import measured_in, overall_reuse
+
+    measured = measured_in(profile)
+    if not measured:
+        return ""
+    reuse = overall_reuse(measured)
+    if reuse.unread_tokens > reuse.cached_tokens:
+        part = share((reuse.cached_tokens + reuse.unread_tokens) / reuse.tokens)
+        return (
+            f"{part} of the prompt tokens repeat the start of an earlier prompt, but likelihood "
+            "requests do not read vLLM's prefix cache (see `chunkscope prefixes`)."
+        )
+    if not reuse.cached_tokens:
+        return "No prompt starts like an earlier one, so the prefix cache has nothing to serve."
+    part = share(reuse.cached_tokens / reuse.tokens)
+    return (
+        f"{part} of the prompt tokens repeat the start of an earlier prompt, so vLLM's prefix "
+        "cache can serve them (see `chunkscope prefixes`)."
+    )
+
+
+def counted_with(profile: "Profile") -> str:
+    tokenizer = profile.tokenizer
+    if tokenizer.kind == "none":
+        return "The lengths came with the data; no tokenizer was needed."
+    text = f"Counted with the tokenizer {tokenizer.name}."
+    given = profile.options.get("tokenizer") is not None
+    return text if given else f"{text} For your model's: --model NAME or --tokenizer NAME."
+
+
+def counting(profile: "Profile") -> Iterator[str]:
+    """How the counting was done, for those who check it."""
+    tokenizer = profile.tokenizer
+    if tokenizer.kind != "none":
+        engines = " and ".join(part.split(" ")[0] for part in tokenizer.engine.split(" + "))
+        yield f"Counted by {engines}, checked against {tokenizer.reference}."
+    added = tokenizer.special_tokens_added
+    if added and any(d.kind == "text" and not d.log for d in profile.datasets):
+        yield f"Each text prompt includes {plural(added, 'special token')}."
+    for dataset in profile.datasets:
+        if (part := dataset.sample) is not None:
+            rows = f"{part.rows:,} of {part.out_of:,} rows"
+            yield f"{dataset.name}: a sample of {rows} (seed {part.seed})."
+    for dataset in profile.datasets[:MOST_NOTES]:
+        if dataset.log:
+            yield f"{dataset.log.sentence()} ({dataset.log.details()})."
+
+
+def remark(dataset: "DatasetProfile") -> str:
+    if dataset.failure:
+        return f"not read to its end: {dataset.failed_because}"
+    if dataset.skipped:
+        return f"{plural(dataset.skipped, 'bad row')} skipped"
+    if dataset.sample:
+        return f"a sample of {dataset.sample.out_of:,} rows"
+    return ""
+
+
+def cautions(profile: "Profile") -> Iterator[str]:
+    """What may be missing or wrong, most important first."""
+    missing: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        for text in dataset.left_out:
+            missing.setdefault(text, []).append(dataset.name)
+    for text, names in list(missing.items())[:MOST_NOTES]:
+        yield f"{named(names)}: {text}"
+    yield from profile.tokenizer.notes
+    notes = [f"{dataset.name}: {note}" for dataset in profile.datasets for note in dataset.notes]
+    yield from notes[:MOST_NOTES]
+    if len(notes) > MOST_NOTES:
+        yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
+
+
+def bad_rows(profile: "Profile") -> Iterator[str]:
+    """The first rows that could not be used, how many there were, and datasets that failed."""
+    rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
+    for dataset, row in rows[:MOST_NOTES]:
+        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {row.reason}"
+    if profile.skipped > len(rows[:MOST_NOTES]):
+        yield f"... and {profile.skipped - len(rows[:MOST_NOTES]):,} more"
+    if profile.skipped:
+        yield f"{plural(profile.skipped, 'bad row')} skipped; the figures are without"
+    for dataset in profile.failures:
+        yield f"error: {dataset.name}: {dataset.failure}"
+
+
+def named(names: Sequence[str], most: int = 2) -> str:
+    """
+    >>> named(["a", "b"]), named(["a", "b", "c"])
+    ('a and b', 'a, b and 1 more')
+    """
+    if len(names) <= most:
+        return " and ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+
+
+# -- what prompts share --------------------------------------------------------------------------
+
+
+def rate(cached: int | None, tokens: int) -> str:
+    return share(cached / tokens if tokens and cached is not None else None)
+
+
+def reuse_answer(summary: "PrefixSummary") -> Iterator[str]:
+    reuse = summary.overall
+    yield (
+        f"vLLM's prefix cache can serve {rate(reuse.cached_tokens, reuse.tokens)} of the prompt "
+        f"tokens ({reuse.cached_tokens:,} of {reuse.tokens:,})."
+    )
+    if summary.planned is not None:
+        yield _planned(summary.planned)
+    elif (size := summary.enough) is not None:
+        yield f"A KV cache of {size:,} tokens is large enough for nearly all of that."
+
+
+def _planned(planned: "PlannedCache") -> str:
+    return (
+        f"The plan's KV cache ({planned.kv_tokens:,} tokens, up to {planned.running:,} requests at "
+        f"once) serves {rate(planned.cached_tokens, planned.tokens)}."
+    )
+
+
+def reuse_advice(summary: "PrefixSummary") -> Iterator[str]:
+    """What would make more of it: another way to score, another order, another template."""
+    yield from _scoring(summary.measured)
+    for dataset, reuse, at in summary.better_orders:
+        yield (
+            f"Sending {dataset.name} sorted by prefix would raise it from "
+            f"{rate(_as_sent(at), reuse.tokens)} to "
+            f"{rate(at.best_order_cached_tokens, reuse.tokens)} with a KV cache of "
+            f"{at.kv_tokens:,} tokens."
+        )
+    for dataset, near in summary.near_misses:
+        yield _near_miss(dataset, near)
+
+
+def _as_sent(at: "CachedAt") -> int:
+    sent = at.sent_order_cached_tokens
+    return at.cached_tokens if sent is None else sent
+
+
+def _near_miss(dataset: "DatasetProfile", near: "NearMiss") -> str:
+    return (
+        f"{dataset.name}: about {plural(near.prompts, 'prompt')} are identical except for an early "
+        f"difference ({dataset.unit} {near.position:,} and {near.other_position:,}). Moving it to "
+        f"the end would let the cache serve about {near.lost_tokens:,} more tokens "
+        f"({rate(near.lost_tokens, dataset.lengths.total)})."
+    )
+
+
+def _scoring(measured: "Sequence[tuple[DatasetProfile, PrefixReuse]]") -> Iterator[str]:
+    """How often likelihood requests read a context, and which way of asking saves that."""
+    scored = [(dataset, reuse) for dataset, reuse in measured if reuse.unread_tokens]
+    if not scored:
+        return
+    tokens = sum(reuse.tokens for _, reuse in scored)
+    saved = sum(reuse.unread_tokens for _, reuse in scored)
+    requests = sum(reuse.scoring.requests for _, reuse in scored if reuse.scoring)
+    contexts = sum(reuse.scoring.contexts for _, reuse in scored if reuse.scoring)
+    names = named([dataset.name for dataset, _ in scored])
+    if contexts and requests > contexts:
+        yield (
+            f"{names}: {requests:,} likelihood requests score {contexts:,} contexts, so each "
+            f"context is computed {requests / contexts:.1f} times."
+        )
+    yield (
+        f"{names}: likelihood requests do not read the prefix cache. With it, {saved:,} tokens "
+        f"({rate(saved, tokens)}) need not be computed; from vLLM {SCORED_ONCE} on a request can "
+        "ask for that (skip_reading_prefix_cache=False with prompt_logprob_start). lm-eval 0.4.13 "
+        "does not."
+    )
+    single = [reuse for _, reuse in scored if reuse.scoring and reuse.scoring.single_token]
+    if single:
+        least = sum(max(r.scoring.repeated_tokens, r.unread_tokens) for r in single if r.scoring)
+        part = rate(least, sum(reuse.tokens for reuse in single))
+        where = "" if len(single) == len(scored) else f" in {plural(len(single), 'dataset')}"
+        yield (
+            f"Every choice{where} is a single token, so /generative_scoring (vLLM "
+            f"{GENERATIVE_SCORING} on) would compute each context once: at least {least:,} tokens "
+            f"({part}) less."
+        )
+
+
+def reuse_rules(summary: "PrefixSummary") -> Iterator[str]:
+    """By which rule it was computed."""
+    running = summary.overall.running or 1
+    yield (
+        "Computed by vLLM's rule: full blocks of 16 tokens, never a prompt's last token, in the "
+        f"order of the file, with up to {running:,} requests running. Likelihood requests do not "
+        "read the cache."
+    )
+    for dataset, reuse in summary.measured:
+        if reuse.last_half_tokens is not None:
+            halves = [
+                "nothing" if value is None else f"{100 * value:.1f} %"
+                for value in (reuse.hit_rate, reuse.last_half_hit_rate)
+            ]
+            yield (
+                f"{dataset.name}: by the trace's own blocks of {reuse.block_size} tokens. Served "
+                f"over all of it: {halves[0]}, over its second half: {halves[1]}."
+            )
+        if reuse.prompts < dataset.rows:
+            yield f"{dataset.name}: only the first {reuse.prompts:,} prompts were compared."
+    if left := [d.name for d in summary.profile.datasets if not d.prefixes]:
+        yield f"Not measured: {named(left, 5)}."
+
+
+# -- a trace that was written --------------------------------------------------------------------
+
+
+def exported(export: "TraceExport", file: Path) -> Iterator[str]:
+    """What is in it, and how it is replayed."""
+    trace, size = export.summary, export.block_size
+    part = share(trace.cached_tokens / trace.tokens if trace.tokens else None)
+    yield (
+        f"wrote {file}: {plural(trace.requests, 'request')}, all at once; by its hash_ids (blocks "
+        f"of {size:,} tokens) {part} of the prompt tokens were sent before"
+    )
+    if trace.assumed_outputs:
+        yield (
+            f"note: {trace.assumed_outputs:,} of its output lengths are assumed; --output-field "
+            "names the answers"
+        )
+    if trace.unknown_prompts:
+        yield f"note: {trace.unknown_prompts:,} prompts share nothing: only lengths are known"
+    yield (
+        f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
+        f"--dataset-path {shlex.quote(str(file))} --num-prompts {trace.requests} "
+        f"--timed-trace-chunk-hash-size {size} --timed-trace-sec-multiplier 0.001"
+    )
