@@ -5,14 +5,11 @@
     fast         orjson per line + tokenizers' encode_batch_fast, a thousand rows at a time
     fastokens    orjson per line + fastokens' encode_batch_flat
     gigatoken    gigatoken's own file reader
-    tokenizers1  orjson per line + encode_batch of tokenizers 1.0
     chats        datasets.map with apply_chat_template, and the ids it gives
 
 Run as a whole command: python baselines.py NAME FILE FIELD TOKENIZER_DIR
 
-gigatoken and tokenizers 1.0 need an environment of their own: the latter goes by the same name as
-the tokenizers that transformers wants. Imports sit in the functions: a process pays only for what
-its own baseline needs.
+Imports sit in the functions: a process pays only for what its own baseline needs.
 """
 
 from __future__ import annotations
@@ -97,15 +94,6 @@ def fast(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
         yield from map(len, tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
 
-def tokenizers1(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
-    tokenizer.truncation = tokenizer.padding = None
-    for texts in _batches(path, field):
-        yield from map(len, tokenizer.encode_batch(texts, add_special_tokens=False))
-
-
 def with_fastokens(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
     from fastokens import Tokenizer
 
@@ -140,13 +128,6 @@ def _batches(path: Path, field: str) -> Iterator[list[str]]:
             yield batch
 
 
-def _percentile(ordered: list[int], percent: int) -> float:
-    """numpy's linear percentile: of [1, 2, 3, 4], the 50th is 2.5."""
-    whole, rest = divmod((len(ordered) - 1) * percent, 100)
-    following = ordered[min(whole + 1, len(ordered) - 1)]
-    return ordered[whole] + (following - ordered[whole]) * rest / 100
-
-
 Baseline = Callable[[Path, str, Path], Lengths]
 BASELINES: dict[str, Baseline] = {
     "naive": naive,
@@ -154,7 +135,6 @@ BASELINES: dict[str, Baseline] = {
     "fast": fast,
     "fastokens": with_fastokens,
     "gigatoken": with_gigatoken,
-    "tokenizers1": tokenizers1,
     "chats": chats,
 }
 
@@ -167,16 +147,8 @@ def main() -> None:
     parser.add_argument("tokenizer_dir", type=Path)
     options = parser.parse_args()
     lengths = BASELINES[options.baseline](options.file, options.field, options.tokenizer_dir)
-    # Sorted by hand: numpy's import alone is a fifth of a command on a small file.
     ordered = sorted(lengths)
-    result = {
-        "count": len(ordered),
-        "sum": sum(ordered),
-        "p50": _percentile(ordered, 50),
-        "p95": _percentile(ordered, 95),
-        "max": ordered[-1],
-    }
-    print(json.dumps(result))
+    print(json.dumps({"count": len(ordered), "sum": sum(ordered), "max": ordered[-1]}))
 
 
 if __name__ == "__main__":
