@@ -1,4 +1,4 @@
-"""The texts that bench_analyze counts, built from this machine and ../shared, kept in a work folder.
+"""The texts that bench_analyze counts: built from this machine and ../shared, kept for next time.
 
 few-shot     what a harness sends: MMLU 5-shot, GSM8K 8-shot, BBH chain of thought, shuffled
 unique-MB    documents of this machine that repeat nothing: only the tokenizer's speed shows
