@@ -57,7 +57,7 @@ def _took(run: Run) -> str:
 
 
 def _time(run: Run, name: str) -> str:
-    return seconds(BY_KEY[name].of(run.figures))
+    return seconds(BY_KEY[name].value(run.figures))
 
 
 # -- advice, tried -------------------------------------------------------------------------------
@@ -111,7 +111,9 @@ def _scenario(folder: Path) -> Scenario:
     plan, file = Plan.load(folder / "plan.json"), folder / "verify.json"
     simulation = predict(plan, None, SimulateOptions(trace=file))
     predicted = {
-        name: run.makespan_s for run in simulation.runs for name in (run.setting, *run.same_as)
+        name: run.figures.makespan_s
+        for run in simulation.runs
+        for name in (run.setting, *run.same_as)
     }
     return Scenario(
         name=folder.name, plan=plan, verification=Verification.load(file), predicted=predicted
