@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.schema import plain
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import Gpu, card_titled
@@ -59,18 +58,6 @@ class CostModel:
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     kind: str | None = None  # of the model, in words
-
-    def to_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = plain(self)
-        step = made.pop("step")
-        return {**made, "origin": step.pop("origin"), "coefficients": step}
-
-    @classmethod
-    def fields_of(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """The reverse of `to_json`, of values that are not checked yet."""
-        kept = dict(stored)
-        step = {"origin": kept.pop("origin"), **kept.pop("coefficients")}
-        return {**kept, "step": step}
 
 
 def cost_model(target: CostTarget | None, calibration: Calibration | None) -> CostModel:
@@ -192,7 +179,7 @@ def _scaled(
             free_tokens=round(step.free_tokens * reading / computing),
             experts_s=_experts_s(step, old, new, 1 / split / bytes_per_s),
             expert_share=new.other.expert_share,
-            reach=new.other.reach,
+            window=new.other.window,
             origin=f"scaled from {step.origin}",
         ),
         warnings=(f"the calibration is {', '.join(others)}: its step times are scaled",),

@@ -96,36 +96,36 @@ LATENT_UNGRAPHED_S = 1.25e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How far a token's attention looks back: in `share` of the layers no further than `window`.
+class AttentionWindow:
+    """How far a token's attention looks back: in `share` of the layers no further than `tokens`.
 
     `expanding`: what a chunk pays for each token of its context before it looks at it, in pairs: a
     latent is made keys and values again.
     """
 
-    window: Count = 0
+    tokens: Count = 0
     share: float = 0.0
     expanding: float = 0.0
 
-    def context(self, tokens: int) -> float:
+    def context(self, length: int) -> float:
         """What a decoding request with so much behind it reads."""
-        if tokens <= self.window or not self.window:
-            return tokens
-        return tokens - self.share * (tokens - self.window)
+        if length <= self.tokens or not self.tokens:
+            return length
+        return length - self.share * (length - self.tokens)
 
-    def pairs(self, tokens: int, computed: int) -> float:
+    def pairs(self, chunk: int, computed: int) -> float:
         """Of a chunk with so much behind it."""
-        every = tokens * computed + tokens * (tokens + 1) // 2
-        if not self.window or computed + tokens <= self.window:
+        every = chunk * computed + chunk * (chunk + 1) // 2
+        if not self.tokens or computed + chunk <= self.tokens:
             return every + self.expanding * computed
         # Those before the window is full see all there is, the others the window.
-        growing = max(0, min(tokens, self.window - computed))
+        growing = max(0, min(chunk, self.tokens - computed))
         seen = growing * computed + growing * (growing + 1) // 2
-        seen += (tokens - growing) * self.window
+        seen += (chunk - growing) * self.tokens
         return every - self.share * (every - seen) + self.expanding * computed
 
 
-FAR = Reach()
+NO_WINDOW = AttentionWindow()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class OtherWork:
     state_bytes: Count = 0  # that a request's step reads and writes
     kv_slowness: float = 1.0  # how many times as long its KV cache takes as the bytes say
     pair_slowness: float = 1.0  # the same of attention's FLOPs when prompts are read
-    reach: Reach = FAR
+    window: AttentionWindow = NO_WINDOW
 
 
 NOTHING_ELSE = OtherWork()
@@ -199,7 +199,7 @@ def _other_work(shape: ModelShape, tp: int) -> OtherWork:
         state_bytes=a.state.layers * a.state.bytes(tp) if a.state else 0,
         pair_slowness=WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0,
         kv_slowness=_kv_slowness(a),
-        reach=_reach(shape),
+        window=_window(shape),
     )
 
 
@@ -209,14 +209,14 @@ def _kv_slowness(a: Attention) -> float:
     return WIDE_HEADS if a.head_dim > USUAL_HEAD else 1.0
 
 
-def _reach(shape: ModelShape) -> Reach:
+def _window(shape: ModelShape) -> AttentionWindow:
     a = shape.attention
     expanding = 0.0
     if a.latent:
         expand = 2 * a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim)
         expanding = expand / _head_pair_flops(a)
     share = a.sliding_layers / max(1, shape.kv_layers) if a.sliding_window else 0.0
-    return Reach(window=a.sliding_window or 0, share=min(1.0, share), expanding=expanding)
+    return AttentionWindow(tokens=a.sliding_window or 0, share=min(1.0, share), expanding=expanding)
 
 
 def _read_bytes(shape: ModelShape) -> int:
@@ -266,7 +266,7 @@ class StepModel:
     graphed_tokens: int = GRAPHED_TOKENS
     experts_s: float = 0.0  # to read all of them
     expert_share: float = 0.0  # that one token chooses
-    reach: Reach = FAR
+    window: AttentionWindow = NO_WINDOW
     mixed: float = 1.0  # context of decoding requests takes so many times as long beside prompts
 
     def sharing(self, share: float) -> "StepModel":
@@ -394,7 +394,7 @@ def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
         free_tokens=FREE_TOKENS,
         experts_s=other.expert_bytes / tp / (bytes_per_s * EXPERTS_READ_EFFICIENCY),
         expert_share=other.expert_share,
-        reach=other.reach,
+        window=other.window,
         host=assumed_host(work),
         origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
         "assumed to be like that one",

@@ -18,16 +18,30 @@ from chunkscope.planning.replay import logged_arrivals
 from chunkscope.planning.requests import MOST_REQUESTS
 from chunkscope.planning.tokenizer_match import tokenizer_doubt
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.drawing import Drawing, draw_workload
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.policies import FIXED_THRESHOLD
-from chunkscope.simulation.rates import FEWEST_REQUESTS, UNIT_RATE, find_rate
-from chunkscope.simulation.request_checks import check_requests
+from chunkscope.simulation.requests import check_requests
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.sweep import around, knee, pareto, points, run_all
-from chunkscope.simulation.trace import Trace, read_trace
-from chunkscope.simulation.workload import BATCH, Request, arrival_times, with_shared_prefix
+from chunkscope.simulation.sweep import (
+    FEWEST_REQUESTS,
+    UNIT_RATE,
+    around,
+    find_rate,
+    knee,
+    pareto,
+    points,
+    run_all,
+)
+from chunkscope.simulation.traces import Trace, read_trace
+from chunkscope.simulation.workload import (
+    BATCH,
+    Drawing,
+    Request,
+    arrival_times,
+    draw_workload,
+    with_shared_prefix,
+)
 from chunkscope.vllm.choices import ChunkPolicy, SendOrder, Task
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.flags import Release, release
@@ -103,7 +117,7 @@ def predict(
         options = _finding_rates(options, asked)
     requests, stretches, info, notes = _requests(plan, profile, options, asked)
     concurrency = options.concurrency or info.concurrency
-    circumstances = Circumstances(
+    scenario = Scenario(
         requests=requests,
         rules=rules_of(there.release),
         step=cost.step,
@@ -130,22 +144,22 @@ def predict(
     common = Settings.of({name: getattr(settings, name) for name in SHARED})
     if options.sweep:
         named = {options.name: asked, **({DEFAULT: bench.args(common)} if plan.gpu else {})}
-        return _swept(simulation, circumstances, named, bench, options, starting)
+        return _swept(simulation, scenario, named, bench, options, starting)
     others = {DEFAULT: common, **({LENGTH_POLICY: plan.rule.over(common)} if plan.rule else {})}
     beside = {name: bench.args(other) for name, other in others.items() if plan.gpu}
     if options.find_rate:
         beside |= {_named(one): bench.args(one) for one in around(asked)}
         rated = {options.name: asked, **beside}
-        return _rated(simulation, circumstances, rated, starting)
-    first = replace(run_setting(circumstances, asked, watch=options.timeline), setting=options.name)
+        return _rated(simulation, scenario, rated, starting)
+    first = replace(run_setting(scenario, asked, watch=options.timeline), setting=options.name)
     simulation = replace(simulation, runs=(first,))
-    circumstances = replace(circumstances, policy=ChunkPolicy.VLLM)
+    scenario = replace(scenario, policy=ChunkPolicy.VLLM)
     for name, args in beside.items():
-        simulation = _beside(simulation, circumstances, name, args)
+        simulation = _beside(simulation, scenario, name, args)
     return simulation
 
 
-def _beside(simulation: Simulation, c: Circumstances, name: str, args: EngineArgs) -> Simulation:
+def _beside(simulation: Simulation, c: Scenario, name: str, args: EngineArgs) -> Simulation:
     """One more setting; a row of its own unless there is one with the same arguments."""
     runs = simulation.runs
     for place, run in enumerate(runs):
@@ -167,7 +181,7 @@ def _named(settings: Settings) -> str:
 
 def _rated(
     simulation: Simulation,
-    c: Circumstances,
+    c: Scenario,
     settings: dict[str, EngineArgs],
     starting: Callable[[int], Callable[[], None]],
 ) -> Simulation:
@@ -187,9 +201,7 @@ def _rated(
     )
 
 
-def _taken(
-    c: Circumstances, settings: dict[str, EngineArgs]
-) -> tuple[dict[str, EngineArgs], list[str]]:
+def _taken(c: Scenario, settings: dict[str, EngineArgs]) -> tuple[dict[str, EngineArgs], list[str]]:
     """Those that can serve every request, and a sentence on each of the others."""
     taken, left_out = {}, []
     for name, args in settings.items():
@@ -222,7 +234,7 @@ def _finding_rates(options: SimulateOptions, args: EngineArgs) -> SimulateOption
 
 def _swept(
     simulation: Simulation,
-    c: Circumstances,
+    c: Scenario,
     named: dict[str, EngineArgs],
     bench: "_Bench",
     options: SimulateOptions,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from chunkscope.errors import InputError
 from chunkscope.planning.log_files import read_log
-from chunkscope.simulation.trace import Trace
+from chunkscope.simulation.traces import Trace
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.log.arrivals import LoggedArrivals
 from chunkscope.vllm.log.reader import EngineLife, LogReader

@@ -6,8 +6,14 @@ from chunkscope.artefacts.numbers import share
 from chunkscope.lengths.profile import DatasetProfile, together
 from chunkscope.planning.plan import ASKED, Output
 from chunkscope.prefixes.reuse_together import reuse_together
-from chunkscope.simulation.drawing import Drawing, draw_workload, usual_order
-from chunkscope.simulation.workload import BATCH, Request, Workload
+from chunkscope.simulation.workload import (
+    BATCH,
+    Drawing,
+    Request,
+    Workload,
+    draw_workload,
+    usual_order,
+)
 from chunkscope.vllm.choices import SendOrder, Task
 
 # A profile may hold millions of prompts; so many show what a setting does.

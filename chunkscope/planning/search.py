@@ -19,7 +19,7 @@ from chunkscope.planning.requests import (
     SEARCH_TOKENS,
     Variation,
 )
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.choices import Task
@@ -114,7 +114,7 @@ class Trials:
             return None
         if p.deployment.refusals(settings):
             return None
-        circumstances = Circumstances(
+        scenario = Scenario(
             requests=self.workload.requests,
             rules=rules_of(p.deployment.release),
             step=replace(step, host=host),
@@ -125,7 +125,7 @@ class Trials:
         )
         args = p.deployment.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens)
         try:
-            return run_setting(circumstances, args)
+            return run_setting(scenario, args)
         except InputError:
             return None  # the longest request and the cache are of one size, to a block
 

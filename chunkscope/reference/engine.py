@@ -19,10 +19,10 @@ from chunkscope.reference.attention import by_piece
 from chunkscope.reference.batch import LiveRequest
 from chunkscope.reference.peak_memory import PeakMemory
 from chunkscope.reference.runner import ModelRunner
-from chunkscope.simulation.loop import Circumstances, run_setting
-from chunkscope.simulation.pipeline import Pipeline
+from chunkscope.simulation.clock import Pipeline
+from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
 from chunkscope.verification.latencies import Answer
 from chunkscope.vllm.choices import ChunkPolicy
@@ -135,7 +135,7 @@ def generate(
     if args.async_scheduling or args.enable_prefix_caching:
         raise InputError("the reference engine knows no async scheduling and no prefix caching")
     live = [LiveRequest(request.prompt, request.output_tokens) for request in requests]
-    circumstances = Circumstances(
+    scenario = Scenario(
         requests=tuple(request.size for request in requests),
         rules=RULES,
         step=MEASURED,
@@ -145,7 +145,7 @@ def generate(
     with by_piece(model) as attends_by:
         runner = ModelRunner(model, live, attends_by=attends_by, temperature=temperature, seed=seed)
         pipeline, memory = ModelPipeline(runner, model.device), PeakMemory(model.device)
-        run = run_setting(circumstances, args, watch=sys.maxsize, fast=False, pipeline=pipeline)
+        run = run_setting(scenario, args, watch=sys.maxsize, fast=False, pipeline=pipeline)
         peak, beyond = memory.peak_gib(), memory.beyond_gib()
     return ReferenceRun(
         run=run,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.reference.batch import LiveRequest, PackedBatch
-from chunkscope.simulation.step import Step
+from chunkscope.simulation.requests import Step
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from typing import Any
 from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.findings import Findings
 from chunkscope.report import sentences
-from chunkscope.simulation.policies import DESCRIBED
+from chunkscope.simulation.policies import EXPERIMENTS
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.sweep import axes
 from chunkscope.vllm.choices import ChunkPolicy
@@ -144,7 +144,7 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
                 named=bool(run.setting),
                 fastest=swept and at == _least(across, runs),
                 smoothest=swept and at == _least(up, runs),
-                experiment=not DESCRIBED[run.policy].runs_in_vllm,
+                experiment=run.policy in EXPERIMENTS,
             )
             for at, (run, name) in enumerate(zip(runs, names, strict=True))
         ),

@@ -1,9 +1,80 @@
-"""The times of a run: when each step ends, and how long tokens keep people waiting."""
+"""The times of a run: when requests are sent, when steps end, how long tokens keep people waiting.
+
+A step: the host prepares and launches it, the GPU computes, the host hands out its tokens. With
+async scheduling the host launches a step before it asks for the result of the one before: the two
+work side by side, and a token is late by whatever the host does first.
+"""
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 
-from chunkscope.simulation.pipeline import Pipeline
-from chunkscope.simulation.step import Step
+from chunkscope.hardware.step_time import StepModel
+from chunkscope.simulation.requests import RequestState, Step
+
+
+class Arrivals:
+    """Requests still to come, in their order.
+
+    With `concurrency`, as clients of harnesses have one, the next is sent when one ends: a closed
+    loop. Its time counts from there.
+    """
+
+    def __init__(self, requests: Sequence[RequestState], concurrency: int | None = None) -> None:
+        self._coming = deque(requests)
+        places = min(concurrency or 0, len(requests))
+        self._free = deque([requests[0].arrival_s] * places) if concurrency else None
+
+    def __bool__(self) -> bool:
+        return bool(self._coming)
+
+    @property
+    def next_s(self) -> float:
+        """When the next is sent, as far as that is known: while all are under way it is not."""
+        return self._coming[0].arrival_s
+
+    def is_due(self, now: float) -> bool:
+        free = self._free is None or bool(self._free)
+        return bool(self._coming) and free and self.next_s <= now
+
+    def due(self, now: float) -> Iterator[RequestState]:
+        while self.is_due(now):
+            request = self._coming.popleft()
+            if self._free is not None:
+                request.arrival_s = max(request.arrival_s, self._free.popleft())
+            yield request
+
+    def ended(self, requests: int, now: float) -> None:
+        if self._free is not None:
+            self._free.extend([now] * requests)
+
+
+class Pipeline:
+    """When a step's tokens are there: `launch` a step, `finish` the oldest that is launched."""
+
+    def __init__(self, model: StepModel, start: float) -> None:
+        self._model = model
+        self._gpu_free = start
+        self.host_free = start
+        self._launched: deque[tuple[float, float]] = deque()  # its end on the GPU, then handing out
+
+    def launch(self, step: Step, now: float) -> float:
+        """Kernel by kernel, the GPU cannot be done before the last is launched. The GPU's part."""
+        model, tokens = self._model, step.total_num_scheduled_tokens
+        requests, context = step.prefill_requests + step.decode_requests, step.decode_context_tokens
+        gpu_s = model.gpu_s(tokens, step.prefill_pairs, context, requests)
+        prepare, launch, hand_out = model.host_parts(tokens, requests, step.prefill_requests)
+        ready = now + prepare
+        self.host_free = ready + launch
+        computed = max(self._gpu_free, ready) + gpu_s
+        self._gpu_free = max(computed, self.host_free)
+        self._launched.append((self._gpu_free, hand_out))
+        return gpu_s
+
+    def finish(self) -> float:
+        """When its tokens are there."""
+        computed, hand_out = self._launched.popleft()
+        self.host_free = max(computed, self.host_free) + hand_out
+        return self.host_free
 
 
 class Clock:
@@ -29,11 +100,10 @@ class Clock:
         """The tokens that a step gives are there at its end; how long it took."""
         end, launched, ends = self._pipeline.finish(), self._launched.popleft(), self.ends
         before = ends[-1] if ends else launched
-        seconds = end - (launched if launched > before else before)
-        if step.going_on:
-            self.gaps.append((end - before, step.going_on))
+        if step.decoding_on:
+            self.gaps.append((end - before, step.decoding_on))
         for last_step in step.resumed:
             self.gaps.append((end - ends[last_step], 1))
         ends.append(end)
         self.now = end
-        return seconds
+        return end - (launched if launched > before else before)

@@ -6,14 +6,13 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 """
 
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
-from chunkscope.hardware.step_time import FAR, Reach
-from chunkscope.simulation.group_blocks import GroupBlocks
+from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
+from chunkscope.simulation.kv_cache import GroupBlocks
 from chunkscope.simulation.policies import Policy
-from chunkscope.simulation.request_state import RequestState
+from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.step import Step
-from chunkscope.simulation.windows import WindowedBlocks, WindowedContext
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 
@@ -21,19 +20,25 @@ from chunkscope.vllm.settings import EngineArgs
 class FastScheduler(Scheduler):
     """`running` is split in two: the `decoding` group, and those that must be asked."""
 
-    def __init__(self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR) -> None:
-        super().__init__(args, rules, policy, reach)
-        self.decoding = DecodingGroup(args.block_size, self.kv_cache.groups, reach)
-        self._asked: dict[RequestState, None] = {}
+    def __init__(
+        self,
+        args: EngineArgs,
+        rules: Rules,
+        policy: Policy,
+        window: AttentionWindow = NO_WINDOW,
+    ) -> None:
+        super().__init__(args, rules, policy, window)
+        self.decoding = DecodingGroup(args.block_size, self.kv_cache.groups, window)
+        self._single: dict[RequestState, None] = {}
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
     def _in_turn(self) -> Iterable[RequestState]:
-        return tuple(self._asked)
+        return tuple(self._single)
 
     def schedule(self) -> Step:
         """Where nobody must be asked and nobody can come, the step only decodes."""
         can_come = self.waiting and len(self.running) < self.args.most_running
-        if self._asked or can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
+        if self._single or can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
             step = super().schedule()
             unread = not (step.num_scheduled_tokens or step.preempted)
             self._turned_away = unread and self.args.enable_chunked_prefill
@@ -48,15 +53,15 @@ class FastScheduler(Scheduler):
         can_come = self.waiting and len(self.running) < self.args.most_running
         # Rows that leave a window make room for others.
         is_turned_away = self._turned_away and not self.kv_cache.groups.window
-        if self._asked or (can_come and not is_turned_away):
+        if self._single or (can_come and not is_turned_away):
             return 0
         return self.decoding.steps_alike(self.kv_cache.num_free)
 
-    def coast(self, steps: int) -> int:
+    def skip_ahead(self, steps: int) -> int:
         """So many of them are over; the blocks that were in use at the most."""
         self.num_steps += steps
         if not self.kv_cache.groups.window:
-            self.kv_cache.get_new_blocks(self.decoding.coast(steps))
+            self.kv_cache.get_new_blocks(self.decoding.skip_ahead(steps))
             return self.kv_cache.num_used
         most = 0
         for _ in range(steps):
@@ -79,19 +84,19 @@ class FastScheduler(Scheduler):
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         taken = 0
         if not self._all_can_go_on(token_budget):
-            if self._asked or self.policy.by_priority or self.kv_cache.groups.window:
+            if self._single or self.policy.by_priority or self.kv_cache.groups.window:
                 self._disband()
             else:
                 taken = self._make_room(step)
         self._decode(step, taken)
-        return super()._schedule_running(step, token_budget - step.going_on)
+        return super()._schedule_running(step, token_budget - step.decoding_on)
 
     def _all_can_go_on(self, token_budget: int) -> bool:
         """Does every running request get what it asks for, in whatever order they are asked?"""
         left = token_budget - len(self.decoding)
         blocks = self.decoding.blocks_to_come
         last = next(reversed(self.running), None)
-        for request in self._asked:
+        for request in self._single:
             tokens = self._num_new_tokens(request)
             if tokens > left:
                 if request is not last:
@@ -105,7 +110,7 @@ class FastScheduler(Scheduler):
 
     def _disband(self) -> None:
         self.decoding.disband(self.num_steps - 1)
-        self._asked = {request: None for request in self.running if not request.has_ended}
+        self._single = {request: None for request in self.running if not request.has_ended}
 
     def _make_room(self, step: Step) -> int:
         """All ask for one token: the first have taken the free blocks when the last give way."""
@@ -121,7 +126,7 @@ class FastScheduler(Scheduler):
         if not self.decoding:
             return
         self._take_turns(taken)
-        step.decode_requests = step.going_on = len(self.decoding)
+        step.decode_requests = step.decoding_on = len(self.decoding)
         step.ended = self.decoding.advance()
         step.decode_context_tokens = self.decoding.context_after(0)
         for request in step.ended:
@@ -130,37 +135,37 @@ class FastScheduler(Scheduler):
     def _preempt(self, victim: RequestState, step: Step) -> int:
         if victim in self.decoding:
             self.decoding.leave(victim, self.num_steps - 1)
-        self._asked.pop(victim, None)
+        self._single.pop(victim, None)
         return super()._preempt(victim, step)
 
     def _update_after_schedule(self, step: Step) -> None:
         super()._update_after_schedule(step)
         for request in step.num_scheduled_tokens:
             if request.last_step != step.number:
-                self._asked[request] = None  # there is more to read
+                self._single[request] = None  # there is more to read
                 continue
-            self._asked.pop(request, None)
+            self._single.pop(request, None)
             if request.has_ended:
                 continue
             if self.decoding.can_join(request):
                 self.decoding.join(request)
             else:
-                self._asked[request] = None
+                self._single[request] = None
 
 
 class DecodingGroup:
-    """All advance at once: the tokens computed of each are its `born` plus the group's clock."""
+    """All advance at once: the tokens computed of each are its `offset` plus the group's clock."""
 
-    def __init__(self, block_size: int, groups: GroupBlocks, reach: Reach) -> None:
+    def __init__(self, block_size: int, groups: GroupBlocks, window: AttentionWindow) -> None:
         self._block_size = block_size
         self._groups = groups
-        self._reach = reach
-        self._windowed = WindowedContext(reach.window) if reach.window else None
+        self._window = window
+        self._windowed = WindowedContext(window.tokens) if window.tokens else None
         self._leaving = WindowedBlocks(groups, block_size) if groups.window else None
         self._members: dict[RequestState, None] = {}
         self._clock = 0
-        self._born = 0  # the sum over all members
-        self._phases = [0] * block_size  # members by `born`, modulo the block size
+        self._offset = 0  # the sum over all members
+        self._phases = [0] * block_size  # members by `offset`, modulo the block size
         self._ends: dict[int, dict[RequestState, None]] = {}  # by the clock of their last token
 
     def __len__(self) -> int:
@@ -184,26 +189,26 @@ class DecodingGroup:
 
     def can_join(self, request: RequestState) -> bool:
         """Has it given back what a request that was decoding before would have?"""
-        before = request.num_computed_tokens - 1 - self._groups.lags
+        before = request.num_computed_tokens - 1 - self._groups.keeps_running
         return request.num_skipped_blocks == self._groups.skipped(before)
 
     def context_after(self, steps: int) -> float:
         """What they look back on, each at itself too, so many steps after the last scheduled."""
         clock = self._clock + steps
-        every = self._born + len(self._members) * clock
+        every = self._offset + len(self._members) * clock
         if self._windowed is None:
             return every
-        return every - self._reach.share * (every - self._windowed.tokens(clock))
+        return every - self._window.share * (every - self._windowed.tokens(clock))
 
     def join(self, request: RequestState) -> None:
-        request.born = request.num_computed_tokens - self._clock
+        request.offset = request.num_computed_tokens - self._clock
         self._members[request] = None
-        self._born += request.born
+        self._offset += request.offset
         if self._windowed is not None:
-            self._windowed.join(request.born, self._clock)
-        self._phases[request.born % self._block_size] += 1
+            self._windowed.join(request.offset, self._clock)
+        self._phases[request.offset % self._block_size] += 1
         if self._leaving:
-            self._leaving.join(request.born, self._clock)
+            self._leaving.join(request.offset, self._clock)
         self._ends.setdefault(self._end_of(request), {})[request] = None
 
     def advance(self) -> list[RequestState]:
@@ -223,7 +228,7 @@ class DecodingGroup:
             clock += 1  # what leaves windows meanwhile comes on top
         return clock - self._clock
 
-    def coast(self, steps: int) -> int:
+    def skip_ahead(self, steps: int) -> int:
         """How many blocks they began in these steps."""
         rows = sum(self._phases[-(self._clock + n) % self._block_size] for n in range(steps))
         self._clock += steps
@@ -232,21 +237,21 @@ class DecodingGroup:
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""
         del self._members[request]
-        self._born -= request.born
+        self._offset -= request.offset
         if self._windowed is not None:
-            self._windowed.leave(request.born, self._clock)
-        self._phases[request.born % self._block_size] -= 1
+            self._windowed.leave(request.offset, self._clock)
+        self._phases[request.offset % self._block_size] -= 1
         if self._leaving:
-            self._leaving.leave(request.born, self._clock)
+            self._leaving.leave(request.offset, self._clock)
         end = self._end_of(request)
         del self._ends[end][request]
         if not self._ends[end]:
             del self._ends[end]
-        request.num_computed_tokens = request.born + self._clock
+        request.num_computed_tokens = request.offset + self._clock
         request.num_tokens = request.num_computed_tokens + 1
         request.last_step = request.scheduled_at = last_step
         request.num_scheduled = 1
-        before = request.num_computed_tokens - 1 - self._groups.lags
+        before = request.num_computed_tokens - 1 - self._groups.keeps_running
         request.num_skipped_blocks = self._groups.skipped(before)
 
     def disband(self, last_step: int) -> None:
@@ -254,4 +259,82 @@ class DecodingGroup:
             self.leave(request, last_step)
 
     def _end_of(self, request: RequestState) -> int:
-        return request.most_computed - request.born
+        return request.most_computed - request.offset
+
+
+class WindowedContext:
+    """Each request's context is its `offset` plus a clock that only goes forward."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._full_at: dict[int, int] = {}  # by clock, how many requests fill the window then
+        self._times: list[int] = []
+        self._full = self._growing = self._offset = 0  # the last of those that still grow
+
+    def join(self, offset: int, clock: int) -> None:
+        time = self._window - offset
+        if time <= clock:
+            self._full += 1
+            return
+        if time not in self._full_at:
+            heappush(self._times, time)
+        self._full_at[time] = self._full_at.get(time, 0) + 1
+        self._growing += 1
+        self._offset += offset
+
+    def leave(self, offset: int, clock: int) -> None:
+        self._advance(clock)
+        time = self._window - offset
+        if time <= clock:
+            self._full -= 1
+            return
+        self._full_at[time] -= 1
+        self._growing -= 1
+        self._offset -= offset
+
+    def tokens(self, clock: int) -> int:
+        self._advance(clock)
+        return self._full * self._window + self._offset + self._growing * clock
+
+    def _advance(self, clock: int) -> None:
+        while self._times and self._times[0] <= clock:
+            time = heappop(self._times)
+            count = self._full_at.pop(time)
+            self._full += count
+            self._growing -= count
+            self._offset -= count * (self._window - time)
+
+
+class WindowedBlocks:
+    """Members whose oldest rows leave the window, by when: the same turn in every row.
+
+    A member is `past` once it has more tokens than the window holds.
+    """
+
+    def __init__(self, groups: GroupBlocks, block_size: int) -> None:
+        self._sliding, self._block_size = groups.sliding, block_size
+        self._size = groups.window - 1 + groups.keeps_running
+        self._past = [0] * block_size
+        self._coming: dict[int, dict[int, int]] = {}  # by the clock at which they are, by turn
+
+    def leaving(self, clock: int) -> int:
+        return self._sliding * self._past[-clock % self._block_size]
+
+    def join(self, offset: int, clock: int) -> None:
+        self._count(offset, clock, 1)
+
+    def leave(self, offset: int, clock: int) -> None:
+        self._count(offset, clock, -1)
+
+    def _count(self, offset: int, clock: int, by: int) -> None:
+        turn, at = (offset - self._size) % self._block_size, self._size - offset
+        if at < clock:
+            self._past[turn] += by
+        else:
+            turns = self._coming.setdefault(at, {})
+            turns[turn] = turns.get(turn, 0) + by
+
+    def pass_by(self, clock: int) -> None:
+        """Those whose time was a moment ago."""
+        for turn, count in self._coming.pop(clock - 1, {}).items():
+            self._past[turn] += count

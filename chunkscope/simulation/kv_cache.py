@@ -1,14 +1,126 @@
-"""vLLM's KV cache: who holds how many blocks, which are free, what is still cached in them."""
+"""vLLM's KV cache: who holds how many blocks, which are free, what is still cached in them.
+
+Blocks have no numbers here, for vLLM's choices never depend on them. They are kept as runs: blocks
+that one request could want again, or that several prompts share, in a stretch of the prefix tree.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
-from chunkscope.simulation.blocks import NO_HIT, BlockRun, CacheHit, FoundRun, SharedRun
-from chunkscope.simulation.group_blocks import GroupBlocks
-from chunkscope.simulation.request_state import RequestState
+from chunkscope.models.layers import KvKind
+from chunkscope.prefixes.sharing import Path
+from chunkscope.simulation.requests import RequestState
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
+
+
+def clipped(path: Path, blocks: int) -> Path:
+    """The same for a prompt that has only so many full blocks."""
+    if not path or path[-1].end <= blocks:
+        return path
+    return tuple(part._replace(end=min(part.end, blocks)) for part in path if part.start < blocks)
+
+
+@dataclass(slots=True, eq=False)
+class BlockRun:
+    """Free blocks `start` to `end` of one request, still cached; the last is reused first."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(slots=True, eq=False)
+class SharedRun(BlockRun):
+    """Cached blocks of a stretch, held by the same requests.
+
+    Of each holder, by its number, the list of all runs that it holds: runs can be split.
+    """
+
+    stretch: int
+    holders: dict[int, list["SharedRun"]] = field(default_factory=dict)
+
+
+class WantedRun(NamedTuple):
+    """A run of which blocks `start` to `end` are wanted."""
+
+    run: SharedRun
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheHit:
+    """What the cache holds of a request: shared runs, then its `own` from before preemption."""
+
+    shared: tuple[WantedRun, ...] = ()
+    own: int = 0
+
+    @property
+    def blocks(self) -> int:
+        return self.own + (self.shared[-1].end if self.shared else 0)
+
+    @property
+    def evictable(self) -> int:
+        """Free blocks among them: taking one makes the free ones fewer."""
+        if not self.shared:
+            return self.own
+        unused = [wanted for wanted in self.shared if not wanted.run.holders]
+        return self.own + sum(wanted.end - wanted.start for wanted in unused)
+
+
+NO_HIT = CacheHit()
+
+
+class GroupBlocks:
+    """A row is the blocks of `full` + `sliding` groups for the same tokens.
+
+    Groups with a window give back the rows that left it. A state takes its blocks once.
+    """
+
+    def __init__(self, args: EngineArgs, rules: Rules) -> None:
+        kinds = [group.kind for group in args.kv_groups]
+        windows = [group.window for group in args.kv_groups if group.window]
+        self.full = kinds.count(KvKind.FULL) if kinds else 1
+        self.sliding = len(windows)
+        self.per_row = self.full + self.sliding
+        states = (group for group in args.kv_groups if group.kind is KvKind.STATE)
+        self.state = sum(group.state_blocks for group in states)
+        self.window = windows[0] if windows else 0  # of all that have one
+        # A step that still runs reads what was in the window when it was launched.
+        self.keeps_running = (
+            bool(windows) and args.async_scheduling and rules.keeps_window_of_running_step
+        )
+        self._block_size = args.block_size
+        self._most_rows = self._held_at_most(args) if rules.window_caps_admission else None
+
+    def _held_at_most(self, args: EngineArgs) -> int:
+        steps = 2 if self.keeps_running else 1
+        tokens = self.window - 1 + steps * args.max_num_batched_tokens
+        return self.rows(min(tokens, args.max_model_len or tokens)) + 1
+
+    def rows(self, tokens: int) -> int:
+        return -(-tokens // self._block_size)
+
+    def skipped(self, tokens: int) -> int:
+        """Rows that lie before the window of the token after so many."""
+        outside = tokens - self.window + 1
+        return outside // self._block_size if self.window and outside > 0 else 0
+
+    def beside_hit(self, tokens: int) -> int:
+        """Besides rows of full groups, what a request holds that begins with a cached prefix."""
+        return self.state + self.sliding * (self.rows(tokens) - self.skipped(tokens))
+
+    def to_reserve(self, tokens: int, computed: int = 0) -> int:
+        """For rows that vLLM wants to be free before it lets a request of so many tokens in."""
+        rows, held = self.rows(tokens), self.rows(computed)
+        sliding = rows if self._most_rows is None else min(rows, self._most_rows)
+        return self.full * (rows - held) + self.sliding * max(0, sliding - held)
+
 
 Run = TypeVar("Run", bound=BlockRun)
 
@@ -34,7 +146,7 @@ class KvCache:
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- what is cached
 
     def get_computed_blocks(self, request: RequestState) -> CacheHit:
         """The longest cached prefix; the last token is always computed, to have logits."""
@@ -47,26 +159,26 @@ class KvCache:
             own = max(0, min(run.end, most) - run.start)
         return CacheHit(shared, own) if shared or own else NO_HIT
 
-    def _find_shared(self, request: RequestState, most: int) -> Iterator[FoundRun]:
+    def _find_shared(self, request: RequestState, most: int) -> Iterator[WantedRun]:
         for stretch, start, end in request.path:
             place, limit = start, min(end, most)
             while place < limit:
-                found = self._find_oldest(stretch, place, limit)
-                if found is None:
+                wanted = self._find_oldest(stretch, place, limit)
+                if wanted is None:
                     return
-                yield found
-                place = found.end
+                yield wanted
+                place = wanted.end
 
-    def _find_oldest(self, stretch: int, place: int, limit: int) -> FoundRun | None:
+    def _find_oldest(self, stretch: int, place: int, limit: int) -> WantedRun | None:
         """Of runs with the same blocks the oldest, up to where an older one begins."""
         for run in self._cached.get(stretch, ()):
             if run.start <= place < run.end:
-                return FoundRun(run, place, min(run.end, limit))
+                return WantedRun(run, place, min(run.end, limit))
             if place < run.start < limit:
                 limit = run.start
         return None
 
-    # -- taking ------------------------------------------------------------------------------------
+    # -- taking blocks
 
     def allocate_slots(
         self,
@@ -89,14 +201,14 @@ class KvCache:
         need = most = groups.per_row * (self.blocks_for(after) - self.blocks_for(computed))
         if full_sequence_must_fit:
             most = max(need, groups.to_reserve(request.num_tokens, computed))
-        found = groups.found(computed) if hit is not None else 0
+        beside = groups.beside_hit(computed) if hit is not None else 0
         evictable = groups.full * hit.evictable if hit else 0
-        if found + most > self.num_free - watermark_blocks - evictable:
+        if beside + most > self.num_free - watermark_blocks - evictable:
             return False
         if hit is not None:
             self._touch(request, hit)
             request.num_skipped_blocks = groups.skipped(computed)
-            need += found
+            need += beside
         self.get_new_blocks(need)
         self._cache_full_blocks(request, after)
         return True
@@ -119,8 +231,8 @@ class KvCache:
         self._blank -= count  # of a row that was not needed whole
 
     def _touch(self, request: RequestState, hit: CacheHit) -> None:
-        for found in hit.shared:
-            run = self._part(found)
+        for wanted in hit.shared:
+            run = self._part(wanted)
             if not run.holders:
                 del self._queue[run]
                 self.num_free -= self.groups.full * len(run)
@@ -150,9 +262,9 @@ class KvCache:
         run.holders[request.id] = request.tracked
         request.tracked.append(run)
 
-    def _part(self, found: FoundRun) -> SharedRun:
+    def _part(self, wanted: WantedRun) -> SharedRun:
         """What is wanted of a run, as a run of its own."""
-        run, start, end = found
+        run, start, end = wanted
         if end < run.end:
             self._split(run, end)
         return self._split(run, start) if run.start < start else run
@@ -169,7 +281,7 @@ class KvCache:
             self._queue = OrderedDict.fromkeys(_replaced(self._queue, run, (rest, run)))
         return rest
 
-    # -- giving back -------------------------------------------------------------------------------
+    # -- giving them back
 
     def free(self, request: RequestState, tokens: int, *, cached: int | None = None) -> None:
         """Give back the blocks of `tokens`, the last of them first.

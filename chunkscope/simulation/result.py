@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.figures import Figures
-from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.notebook import Bar, BarChart, html_table
 from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.errors import InputError
@@ -98,8 +97,8 @@ class SimulatedRun:
     slo: SloFound | None = None  # None without limits
     backlog: Backlog | None = None  # None unless requests come at their own times
     rate: SustainedRate | None = None  # where the highest was looked for: this run is at it
-    most_running: int | None = None  # requests at once; None: by an older version
-    gpu_s: float | None = None  # what the GPU computed, without waiting for the host
+    most_running: int  # requests at once
+    gpu_s: float  # what the GPU computed, without waiting for the host
 
     @property
     def shown_as(self) -> str:
@@ -122,7 +121,7 @@ class WorkloadInfo:
     left_out: int = 0
     order: SendOrder | None = None  # None where the requests brought it along
     concurrency: int | None = None  # requests that the client keeps under way; None: all
-    profile_digest: str | None = None  # None: not of a profile, or by an older version
+    profile_digest: str | None = None  # None: not of a profile
 
     @property
     def sent(self) -> str:
@@ -144,16 +143,6 @@ class Simulation(Artefact):
     schema: ClassVar = "chunkscope/simulation/2"
     made_by: ClassVar = "chunkscope simulate"
     default_path: ClassVar = Path("reports/simulation.json")
-    added_later: ClassVar = frozenset(
-        {
-            *("command", "assumed", "host", "graphed_tokens"),
-            *("slo", "backlog", "goodput_per_s", "concurrency", "rate", "same_as", "order"),
-            *("most_running", "gpu_s", "max_num_active_seqs", "kv_cache_blocks", "kv_groups"),
-            *("data_parallel_size", "enable_expert_parallel"),
-            *("experts_s", "expert_share", "reach", "mixed", "kind"),
-            "profile_digest",
-        }
-    )
 
     cost_model: CostModel
     vllm: str
@@ -205,23 +194,3 @@ class Simulation(Artefact):
         places = (*self.pareto, *([] if self.knee is None else [self.knee]))
         if not all(0 <= place < len(self.runs) for place in places):
             raise InputError("it marks a run that is not there")
-
-    def _document(self) -> dict[str, Any]:
-        return {
-            "command": self.command,
-            "label": Label.PREDICTED,
-            "vllm": self.vllm,
-            "cost_model": self.cost_model.to_json(),
-            "workload": self.workload,
-            "runs": self.runs,
-            "pareto": self.pareto,
-            "knee": self.knee,
-            "warnings": self.warnings,
-        }
-
-    @classmethod
-    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **{name: value for name, value in document.items() if name != "label"},
-            "cost_model": CostModel.fields_of(document["cost_model"]),
-        }

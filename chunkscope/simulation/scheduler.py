@@ -8,12 +8,10 @@ tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps 
 
 from collections.abc import Iterable
 
-from chunkscope.hardware.step_time import FAR, Reach
+from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
 from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.policies import Policy
-from chunkscope.simulation.request_queue import FcfsQueue, PriorityQueue
-from chunkscope.simulation.request_state import RequestState
-from chunkscope.simulation.step import Step
+from chunkscope.simulation.requests import RequestState, Step, WaitingQueue
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 
@@ -21,12 +19,18 @@ from chunkscope.vllm.settings import EngineArgs
 class Scheduler:
     """`schedule` a step, then `update_from_output` with its result, as vLLM's engine does."""
 
-    def __init__(self, args: EngineArgs, rules: Rules, policy: Policy, reach: Reach = FAR) -> None:
+    def __init__(
+        self,
+        args: EngineArgs,
+        rules: Rules,
+        policy: Policy,
+        window: AttentionWindow = NO_WINDOW,
+    ) -> None:
         self.args = args
-        self.reach = reach
+        self.window = window
         self.rules = rules
         self.policy = policy
-        self.waiting = PriorityQueue() if policy.by_priority else FcfsQueue()
+        self.waiting = WaitingQueue(by_priority=policy.by_priority)
         self.running: dict[RequestState, None] = {}  # in the order of admission
         self.kv_cache = KvCache(args, rules)
         self.watermark_blocks = int(args.watermark * (args.num_blocks + 1))
@@ -95,7 +99,7 @@ class Scheduler:
             self._admit(self.waiting.pop())
             step.num_scheduled_tokens[request] = num_new_tokens
             token_budget -= num_new_tokens
-        self.waiting.prepend(reversed(skipped))  # vLLM, too, turns them around
+        self.waiting.prepend(skipped[::-1])  # vLLM, too, turns them around
 
     def update_from_output(self, step: Step) -> None:
         """The result of a step is there: what has ended gives back its place and its blocks."""
@@ -115,7 +119,7 @@ class Scheduler:
 
     def _in_flight(self, request: RequestState) -> int:
         """Tokens of it in the step before, where that still runs and reads its window."""
-        if not self.kv_cache.groups.lags or request.scheduled_at != self.num_steps - 1:
+        if not self.kv_cache.groups.keeps_running or request.scheduled_at != self.num_steps - 1:
             return 0
         return request.num_scheduled
 
@@ -148,7 +152,7 @@ class Scheduler:
     def _update_after_schedule(self, step: Step) -> None:
         """Tokens count as computed from now on: the next step may be scheduled at once."""
         for request, tokens in step.num_scheduled_tokens.items():
-            step.count(request, tokens, self.reach)
+            step.count(request, tokens, self.window)
             request.num_computed_tokens += tokens
             request.scheduled_at, request.num_scheduled = step.number, tokens
             if request.num_computed_tokens == request.num_tokens:
@@ -158,7 +162,7 @@ class Scheduler:
     def _give_token(self, request: RequestState, step: Step) -> None:
         """All that is known of it is computed, so this step samples one more."""
         if request.caught_up and request.last_step == step.number - 1:
-            step.going_on += 1
+            step.decoding_on += 1
         else:
             request.caught_up = request.num_computed_tokens
             if request.num_output_tokens:

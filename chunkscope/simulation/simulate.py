@@ -7,7 +7,7 @@ from chunkscope.artefacts.words import one_of
 from chunkscope.hardware.cost_model import CostModel, CostSource
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch, check_stretches
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import GIVEN, Request, with_shared_prefix
@@ -56,7 +56,7 @@ def simulate(
     if shared_prefix:
         given, stretches = with_shared_prefix(given, shared_prefix)
     check_stretches(stretches, (request.stretch for request in given))
-    circumstances = Circumstances(
+    scenario = Scenario(
         requests=given,
         rules=rules_of(running),
         step=model.step,
@@ -75,7 +75,7 @@ def simulate(
         shared_prefix=shared_prefix,
         concurrency=concurrency,
     )
-    run = run_setting(circumstances, EngineArgs.of(args), watch=timeline)
+    run = run_setting(scenario, EngineArgs.of(args), watch=timeline)
     return Simulation(
         cost_model=model, vllm=running.text, workload=info, runs=(run,), warnings=model.warnings
     )

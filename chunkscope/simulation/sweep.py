@@ -1,25 +1,21 @@
-"""Many settings of the same workload: which of them nobody beats, and where it bends."""
+"""Many settings of one workload, or many rates of one setting: which is best, and where it bends.
 
-import multiprocessing
-import os
-import signal
-import threading
+The highest rate that a setting sustains: limits are kept, and no queue grows. Bisection over one
+draw of Poisson arrivals, only slower or faster: from one rate to the next nothing else changes. At
+saturation requests begin to come faster than they are done.
+"""
+
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import replace
+from math import sqrt
 
 from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
-from chunkscope.errors import InputError
-from chunkscope.simulation.loop import Circumstances, run_setting
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.result import RatePoint, SimulatedRun, SustainedRate
 from chunkscope.vllm.settings import EngineArgs, Settings
 
 BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 THRESHOLDS = (512, 2_048, 8_192)
-# Below this, a pool of processes costs more than it saves.
-REQUESTS_WORTH_A_POOL = 2_000
 
 
 def points(base: Settings) -> Iterator[Settings]:
@@ -27,24 +23,23 @@ def points(base: Settings) -> Iterator[Settings]:
 
     A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer requests.
     """
-    own = Settings.of(base.given())
-    size = base.max_num_batched_tokens or 0
+    settings, size = Settings.of(base.given()), base.max_num_batched_tokens or 0
     for budget in BUDGETS:
-        yield _at(own, budget, 0)
+        yield _with_budget(settings, budget, 0)
     for threshold in THRESHOLDS:
         if threshold < size:
-            yield _at(own, size, threshold)
+            yield _with_budget(settings, size, threshold)
 
 
 def around(base: Settings) -> Iterator[Settings]:
-    """A few budgets beside that of `base`, smaller and larger."""
-    own, size = Settings.of(base.given()), base.max_num_batched_tokens or 0
+    """A few budgets near that of `base`, smaller and larger."""
+    settings, size = Settings.of(base.given()), base.max_num_batched_tokens or 0
     for budget in (size // 4, size // 2, size * 2):
         if budget >= BUDGETS[0]:
-            yield _at(own, budget, own.long_prefill_token_threshold or 0)
+            yield _with_budget(settings, budget, settings.long_prefill_token_threshold or 0)
 
 
-def _at(base: Settings, budget: int, threshold: int) -> Settings:
+def _with_budget(base: Settings, budget: int, threshold: int) -> Settings:
     return replace(
         base.at_budget(budget),
         long_prefill_token_threshold=threshold,
@@ -52,92 +47,23 @@ def _at(base: Settings, budget: int, threshold: int) -> Settings:
     )
 
 
-Work = Callable[[Circumstances, EngineArgs], SimulatedRun]
-
-
 def run_all(
-    c: Circumstances,
+    scenario: Scenario,
     chosen: Sequence[EngineArgs],
     *,
-    work: Work = run_setting,
-    processes: int | None = None,
+    work: Callable[[Scenario, EngineArgs], SimulatedRun] = run_setting,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[SimulatedRun, ...]:
-    """All settings, on all cores where that pays; in their order, whoever is done first."""
-    many = min(processes or os.cpu_count() or 1, len(chosen))
-    is_short = work is run_setting and len(c.requests) < REQUESTS_WORTH_A_POOL
-    if many < 2 or is_short:
-        runs = []
-        for args in chosen:
-            runs.append(work(c, args))
-            advance()
-        return tuple(runs)
-    return _in_processes(c, chosen, work, many, advance)
-
-
-def _in_processes(
-    c: Circumstances,
-    chosen: Sequence[EngineArgs],
-    work: Work,
-    many: int,
-    advance: Callable[[], None],
-) -> tuple[SimulatedRun, ...]:
-    # A fresh process, not a fork: a progress bar's thread may hold a lock just then.
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(many, fresh, initializer=_remember, initargs=(c,)) as pool:
-        try:
-            with _deaf_to_ctrl_c():
-                places = {pool.submit(_run, work, args): at for at, args in enumerate(chosen)}
-            done: dict[int, SimulatedRun] = {}
-            for future in as_completed(places):
-                done[places[future]] = future.result()
-                advance()
-        except BrokenProcessPool as error:
-            raise InputError("a process of the sweep was ended from outside") from error
-        except BaseException:
-            _end(pool)
-            raise
-    return tuple(done[place] for place in range(len(chosen)))
-
-
-@contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that start in here do not hear it: the parent answers for all."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-_circumstances: Circumstances | None = None
-
-
-def _remember(c: Circumstances) -> None:
-    """Sent once to each process, not with every setting."""
-    global _circumstances
-    _circumstances = c
-
-
-def _run(work: Work, args: EngineArgs) -> SimulatedRun:
-    if _circumstances is None:
-        raise AssertionError("a process of the pool was not told what to run")
-    return work(_circumstances, args)
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """Ctrl-C: do not wait for what is still being simulated."""
-    processes = list((getattr(pool, "_processes", None) or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
+    """All settings, one after the other; `advance` is called after each."""
+    runs = []
+    for args in chosen:
+        runs.append(work(scenario, args))
+        advance()
+    return tuple(runs)
 
 
 def axes(runs: Sequence[SimulatedRun]) -> tuple[Figure, Figure]:
-    """What settings are weighed by: who decides when requests come decides the makespan, too."""
+    """What settings are compared by: who decides when requests come decides the makespan, too."""
     return (TTFT_P95, ITL_P99) if any(run.backlog for run in runs) else (MAKESPAN, ITL_MAX)
 
 
@@ -149,12 +75,12 @@ def _places(runs: Sequence[SimulatedRun]) -> list[tuple[float, float]]:
 def pareto(runs: Sequence[SimulatedRun]) -> tuple[int, ...]:
     """Places of the runs that no other beats on both axes, the best on the first one first."""
     places = _places(runs)
-    kept, best = [], float("inf")
+    front, best = [], float("inf")
     for place in sorted(range(len(runs)), key=lambda i: (*places[i], i)):
         if places[place][1] < best:
-            kept.append(place)
+            front.append(place)
             best = places[place][1]
-    return tuple(kept)
+    return tuple(front)
 
 
 def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
@@ -162,8 +88,77 @@ def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
     if len(front) < 3:
         return None
     places = _places(runs)
-    points = [places[place] for place in front]
-    (x0, y0), (x1, y1) = points[0], points[-1]
-    below = [1 - (x - x0) / (x1 - x0) - (y - y1) / (y0 - y1) for x, y in points]
+    corners = [places[place] for place in front]
+    (x0, y0), (x1, y1) = corners[0], corners[-1]
+    below = [1 - (x - x0) / (x1 - x0) - (y - y1) / (y0 - y1) for x, y in corners]
     best = max(range(len(front)), key=lambda i: (below[i], -i))
     return front[best] if below[best] > 1e-9 else None
+
+
+# -- the highest rate --------------------------------------------------------------------------
+
+FEWEST_REQUESTS = 1_000
+UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
+NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
+LOWEST, HIGHEST = 1 / 64, 4.0  # of what is done in a second when all come at once
+GROWING = "queue"  # instead of a limit's name: the queue grows
+
+
+def find_rate(scenario: Scenario, args: EngineArgs) -> SimulatedRun:
+    """The run at the highest rate that is kept; at the lowest that was tried where none is."""
+    done: dict[float, SimulatedRun] = {}
+
+    def run(rate: float) -> SimulatedRun:
+        if rate not in done:
+            coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
+            done[rate] = run_setting(replace(scenario, requests=coming), args)
+        return done[rate]
+
+    def is_calm(rate: float) -> bool:
+        backlog = run(rate).backlog
+        return backlog is None or not backlog.grows
+
+    def is_met(rate: float) -> bool:
+        slo = run(rate).slo
+        return slo is None or slo.is_met
+
+    at_once = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
+    all_s = run_setting(replace(scenario, requests=at_once), args).figures.makespan_s
+    most = len(at_once) / all_s
+    highest, broken = _between(lambda rate: is_calm(rate) and is_met(rate), most / 2, most)
+    _, growing = _between(is_calm, most, most)
+    breaks = None
+    if broken is not None:  # the limit that breaks first: just above the rate that is kept
+        slo = run(broken).slo
+        breaks = GROWING if slo is None or slo.is_met else slo.tightest.name
+    best = run(highest or most * LOWEST)
+    tried = tuple(
+        RatePoint(rate_per_s=rate, figures=one.figures, grows=not is_calm(rate))
+        for rate, one in sorted(done.items())
+    )
+    sustained = SustainedRate(
+        rate_per_s=highest, breaks=breaks, saturation_per_s=growing, points=tried
+    )
+    return replace(best, rate=sustained)
+
+
+def _between(
+    holds: Callable[[float], bool], start: float, most: float
+) -> tuple[float | None, float | None]:
+    """The highest rate at which it holds and the lowest at which it does not, close together.
+
+    High rates take few steps to simulate, so the first guess is high.
+    """
+    low = high = start
+    while holds(high):
+        if high >= most * HIGHEST:
+            return high, None
+        low, high = high, high * 2
+    while not holds(low):
+        if low <= most * LOWEST:
+            return None, low
+        low, high = low / 2, low
+    while high / low > NEAR_ENOUGH:
+        middle = sqrt(low * high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high

@@ -9,7 +9,7 @@ from chunkscope.hardware.parallel import Parallel
 from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Machine, Predicted, Run
 from chunkscope.vllm.choices import Task
@@ -100,7 +100,7 @@ def _prefix_hit_rate(
     known = all(engine.get(name) is not None for name in SCHEDULED_BY) and blocks
     if not known or step is None or shape.hybrid or shape.attention.sliding_layers:
         return None
-    circumstances = Circumstances(
+    scenario = Scenario(
         requests=workload.requests,
         stretches=workload.stretches,
         rules=rules_of(release(machine.vllm)),
@@ -113,7 +113,7 @@ def _prefix_hit_rate(
         async_scheduling=bool(engine.get("async_scheduling")),
         kv_cache_tokens=blocks * engine["block_size"],
     )
-    return run_setting(circumstances, args).cached_tokens / workload.input_tokens
+    return run_setting(scenario, args).cached_tokens / workload.input_tokens
 
 
 def _step(shape: ModelShape, machine: Machine, workload: Workload) -> StepModel | None:

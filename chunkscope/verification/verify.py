@@ -11,9 +11,8 @@ from chunkscope.lengths.profile import Profile, together
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import chosen_datasets, profile_digest
-from chunkscope.simulation.drawing import Drawing, draw_workload
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.workload import BATCH, Workload
+from chunkscope.simulation.workload import BATCH, Drawing, Workload, draw_workload
 from chunkscope.verification.calibration_steps import bursts_for
 from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.model_folder import model_for_engine

@@ -12,10 +12,9 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import step_model
 from chunkscope.models import find_model
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.loop import Circumstances, run_setting
-from chunkscope.simulation.rates import UNIT_RATE, find_rate
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.sweep import run_all
+from chunkscope.simulation.sweep import UNIT_RATE, find_rate, run_all
 from chunkscope.simulation.workload import Request, arrival_times, with_shared_prefix
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
@@ -32,7 +31,7 @@ BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 THRESHOLDS = (128, 512, 2_048)
 
 
-def workload(output: Callable[[random.Random], int], shared_prefix: int = 0) -> Circumstances:
+def workload(output: Callable[[random.Random], int], shared_prefix: int = 0) -> Scenario:
     """Lengths as in MMLU: half under 90 tokens, a few of a thousand."""
     chance = random.Random(0)
     requests = tuple(
@@ -45,10 +44,10 @@ def workload(output: Callable[[random.Random], int], shared_prefix: int = 0) -> 
     step = step_model(find_model("llama-3.1-8b"), find_gpu("h200"))
     assert step is not None
     requests, stretches = with_shared_prefix(requests, shared_prefix)
-    return Circumstances(requests=requests, rules=Rules(), step=step, stretches=stretches)
+    return Scenario(requests=requests, rules=Rules(), step=step, stretches=stretches)
 
 
-def tasks(count: int, tokens: int) -> Circumstances:
+def tasks(count: int, tokens: int) -> Scenario:
     """As many tasks, one after the other, each with its own shots after a line that all have."""
     one = workload(lambda _: 16, shared_prefix=tokens)
     line = Stretch(parent=-1, tokens=32)
@@ -72,8 +71,8 @@ WORKLOADS = {
 
 
 def main() -> None:
-    for name, circumstances in WORKLOADS.items():
-        taken = [_seconds(lambda c=circumstances: run_setting(c, SETTING)) for _ in range(ROUNDS)]
+    for name, scenario in WORKLOADS.items():
+        taken = [_seconds(lambda c=scenario: run_setting(c, SETTING)) for _ in range(ROUNDS)]
         print(f"{REQUESTS:,} requests, {name}: {min(taken):.2f} s (target < 1 s)")
     chosen = [
         *(_setting(budget, 0) for budget in BUDGETS),
@@ -86,7 +85,7 @@ def main() -> None:
     print(f"the highest rate of {len(few)} settings on two cores: {took:.2f} s (target < 20 s)")
 
 
-def coming() -> Circumstances:
+def coming() -> Scenario:
     """The first two thousand, one by one."""
     one = WORKLOADS["256 tokens each"]
     times = arrival_times(UNIT_RATE, 2_048, random.Random(0))

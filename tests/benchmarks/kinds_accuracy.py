@@ -19,7 +19,7 @@ from chunkscope.artefacts.numbers import spaced
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import step_model
 from chunkscope.models import ModelShape, shape_from_config
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
@@ -93,7 +93,7 @@ def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, floa
         for prompt, output, _ in requests_of(context)
     )
     run = run_setting(
-        Circumstances(requests=requests, rules=rules_of(release("0.24")), step=step),
+        Scenario(requests=requests, rules=rules_of(release("0.24")), step=step),
         there.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens),
     )
     assert run.figures.itl_s is not None

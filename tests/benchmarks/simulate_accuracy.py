@@ -22,9 +22,9 @@ from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import model_work
 from chunkscope.models import find_model
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.trace import Trace, read_trace
+from chunkscope.simulation.traces import Trace, read_trace
 from chunkscope.vllm.choices import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
@@ -89,14 +89,14 @@ def simulated(case: Case, run: dict[str, Any], cost: CostModel, *, watch: int = 
         kv_cache_tokens=engine["num_gpu_blocks"] * block,
         block_size=block,
     )
-    circumstances = Circumstances(
+    scenario = Scenario(
         requests=case.trace.requests,
         rules=rules_of(release(case.calibration.vllm)),
         step=cost.step,
         stretches=case.trace.stretches,
         prompt_logprobs=case.trace.task is Task.LOGLIKELIHOOD,
     )
-    return run_setting(circumstances, args, watch=watch)
+    return run_setting(scenario, args, watch=watch)
 
 
 def errors(case: Case, run: dict[str, Any], cost: CostModel) -> Errors:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.simulation.trace import read_trace
+from chunkscope.simulation.traces import read_trace
 from chunkscope.vllm.log.fate import cause_in, doing_in, last_lines
 from chunkscope.vllm.log.reader import facts_in
 from tests.fuzz.helpers import Explore, changed, damaged, fine

@@ -10,7 +10,14 @@ from chunkscope.hardware.calibration import Calibration, StepSamples, together
 from chunkscope.hardware.cost_model import CostSource, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_fit import fit_steps
-from chunkscope.hardware.step_time import ASSUMED_HOST, FAR, Host, StepModel, model_work, roofline
+from chunkscope.hardware.step_time import (
+    ASSUMED_HOST,
+    NO_WINDOW,
+    Host,
+    StepModel,
+    model_work,
+    roofline,
+)
 from chunkscope.models import find_model
 from chunkscope.verification.calibration_steps import COLUMNS, _steps, bursts_for, joined
 
@@ -328,4 +335,4 @@ def test_steps_that_were_recorded_without_windows_are_simulated_without():
     work = model_work(find_model("gemma-2-9b"))
     assert work.other.reach.window == 4_096
     fit = fit_steps(calibration().steps, "test", work=work)
-    assert fit.step.reach == FAR
+    assert fit.step.reach == NO_WINDOW

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.parallel import Parallel
-from chunkscope.hardware.step_time import READ_AGAIN, Reach, model_work, step_model
+from chunkscope.hardware.step_time import READ_AGAIN, AttentionWindow, model_work, step_model
 from chunkscope.models import find_model, shape_from_config
 from tests.h200 import FOLDER
 from tests.hardware.test_kv_groups import CONFIGS
@@ -116,7 +116,7 @@ def test_what_a_neighbour_has_just_read_is_read_faster():
 def test_a_window_bounds_what_each_token_looks_back_on(tokens, computed, window, share):
     seen = [computed + place for place in range(1, tokens + 1)]
     pairs = sum((1 - share) * n + share * min(n, window) for n in seen)
-    reach = Reach(window=window, share=share, expanding=2.0)
+    reach = AttentionWindow(tokens=window, share=share, expanding=2.0)
     assert reach.pairs(tokens, computed) == pytest.approx(pairs + 2 * computed)
     last = (1 - share) * seen[-1] + share * min(seen[-1], window)
     assert reach.context(seen[-1]) == pytest.approx(last)

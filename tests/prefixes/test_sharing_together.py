@@ -8,8 +8,8 @@ import pytest
 import chunkscope
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prefixes.sharing_together import joined
-from chunkscope.simulation.drawing import Drawing, draw_workload
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.workload import Drawing, draw_workload
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 from tests.simulation.test_fast_scheduler import STEP
@@ -28,11 +28,9 @@ def analyzed(folder: Path, files: dict[str, list[str]]) -> tuple[DatasetProfile,
 
 def cached(datasets: tuple[DatasetProfile, ...]) -> int:
     sent = draw_workload(datasets, Drawing(count=None, room=10_000, output_if_unknown=3))
-    circumstances = Circumstances(
-        requests=sent.requests, stretches=sent.stretches, rules=Rules(), step=STEP
-    )
+    scenario = Scenario(requests=sent.requests, stretches=sent.stretches, rules=Rules(), step=STEP)
     args = EngineArgs(max_num_batched_tokens=512, max_num_seqs=8, kv_cache_tokens=100_000)
-    return run_setting(circumstances, args).cached_tokens
+    return run_setting(scenario, args).cached_tokens
 
 
 def few_shot(begin: str, name: str) -> list[str]:

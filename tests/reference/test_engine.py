@@ -22,10 +22,10 @@ from chunkscope.reference.engine import (  # noqa: E402
     generate,
 )
 from chunkscope.reference.runner import ModelRunner  # noqa: E402
-from chunkscope.simulation.loop import Circumstances, run_setting  # noqa: E402
-from chunkscope.simulation.pipeline import Pipeline  # noqa: E402
+from chunkscope.simulation.clock import Pipeline  # noqa: E402
+from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
+from chunkscope.simulation.requests import Step  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
-from chunkscope.simulation.step import Step  # noqa: E402
 from chunkscope.vllm.choices import ChunkPolicy  # noqa: E402
 from chunkscope.vllm.settings import EngineArgs  # noqa: E402
 from tests.reference.small_models import (  # noqa: E402
@@ -190,7 +190,7 @@ def test_the_steps_are_the_simulators_one_for_one(
     args = engine_args(model, requests, chunk=chunk, budget=700)
     found = generate(model, requests, args, policy=policy)
     simulated = run_setting(
-        Circumstances(
+        Scenario(
             requests=tuple(r.size for r in requests), rules=RULES, step=MEASURED, policy=policy
         ),
         args,

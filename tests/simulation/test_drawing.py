@@ -11,9 +11,8 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
 from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
-from chunkscope.simulation import drawing
-from chunkscope.simulation.drawing import Drawing, draw_workload
-from chunkscope.simulation.workload import Workload
+from chunkscope.simulation import workload as drawing
+from chunkscope.simulation.workload import Drawing, Workload, draw_workload
 from chunkscope.vllm.choices import SendOrder, Task
 from tests.build import MIXED, dataset
 

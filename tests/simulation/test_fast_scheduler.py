@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.hardware.step_time import NO_HOST, Host, Reach, StepModel
+from chunkscope.hardware.step_time import NO_HOST, AttentionWindow, Host, StepModel
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.fast_scheduler import FastScheduler
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.simulate import simulate
@@ -98,11 +98,13 @@ def both(
         host=Host(fixed_s=pace / 2, per_request_s=pace / 100, ungraphed_s=pace / 2),
         experts_s=pace / 2,
         expert_share=0.1,
-        reach=Reach(window=window, share=0.5),  # halves are exact: sums do not depend on order
+        window=AttentionWindow(
+            tokens=window, share=0.5
+        ),  # halves are exact: sums do not depend on order
         origin="test",
     )
     stretches = tuple(Stretch(**stretch) for stretch in asked["stretches"])
-    circumstances = Circumstances(
+    scenario = Scenario(
         requests=requests,
         rules=rules,
         step=step,
@@ -110,7 +112,7 @@ def both(
         policy=policy,
     )
     args = EngineArgs(kv_cache_tokens=tokens, **engine)
-    return [run_setting(circumstances, args, watch=watch, fast=fast) for fast in (False, True)]
+    return [run_setting(scenario, args, watch=watch, fast=fast) for fast in (False, True)]
 
 
 @settings(max_examples=200, deadline=None)
@@ -131,6 +133,16 @@ def both(
     policy=ChunkPolicy.VLLM,
     pace=1e-3,
     watch=EVERY_STEP,
+    window=0,
+)
+# By priority a step may only preempt: the last request gives way to nobody.
+@example(
+    seed=173,
+    rules=rules_of(release("0.20.0")),
+    lag=False,
+    policy=ChunkPolicy.INTERACTIVE_FIRST,
+    pace=1e-3,
+    watch=0,
     window=0,
 )
 def test_every_time_is_the_same(seed, rules, lag, policy, pace, watch, window):
@@ -163,9 +175,7 @@ def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
     requests = tuple(Request(prompt_tokens=n, output_tokens=20) for n in range(10, 400, 7))
     args = EngineArgs(**SMALL, kv_cache_tokens=4_000, async_scheduling=lag)
     slow, free = (
-        run_setting(
-            Circumstances(requests=requests, rules=Rules(), step=replace(STEP, host=host)), args
-        )
+        run_setting(Scenario(requests=requests, rules=Rules(), step=replace(STEP, host=host)), args)
         for host in (Host(fixed_s=0.4, per_request_s=0.3), NO_HOST)
     )
     assert free.figures.makespan_s == free.gpu_s == slow.gpu_s
@@ -197,7 +207,7 @@ def test_a_closed_loop_takes_the_same_steps_and_times(seed):
         Request(prompt_tokens=chance.randint(1, 900), output_tokens=chance.choice([1, 5, 40, 90]))
         for _ in range(40)
     )
-    c = Circumstances(
+    c = Scenario(
         requests=requests,
         rules=Rules(),
         step=STEP,

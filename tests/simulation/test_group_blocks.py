@@ -12,7 +12,7 @@ from chunkscope.models import find_model
 from chunkscope.models.config import shape_from_config
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
@@ -36,7 +36,7 @@ def engine(*groups: KvGroup, blocks: int, **more) -> EngineArgs:
 
 def run(args: EngineArgs, *requests: tuple[int, int], fast: bool = True):
     asked = tuple(Request(prompt_tokens=prompt, output_tokens=out) for prompt, out in requests)
-    return run_setting(Circumstances(requests=asked, rules=Rules(), step=STEP), args, fast=fast)
+    return run_setting(Scenario(requests=asked, rules=Rules(), step=STEP), args, fast=fast)
 
 
 def test_a_window_holds_itself_and_the_chunk_that_is_read_however_long_the_prompt_is():

@@ -230,15 +230,6 @@ def test_short_prompts_go_first_when_they_are_interactive():
     assert (plain.request, first.request) == (0, 5)
 
 
-def test_every_policy_is_described_as_possible_or_not():
-    from chunkscope.simulation.policies import DESCRIBED
-
-    assert set(DESCRIBED) == set(ChunkPolicy)
-    runnable = {name for name, one in DESCRIBED.items() if one.runs_in_vllm}
-    assert runnable == {ChunkPolicy.VLLM, ChunkPolicy.FIXED, ChunkPolicy.INTERACTIVE_FIRST}
-    assert all(("experiment" in one.text) is not one.runs_in_vllm for one in DESCRIBED.values())
-
-
 # -- properties --------------------------------------------------------------------------------
 
 workloads = st.lists(

@@ -3,8 +3,8 @@
 import pytest
 
 from chunkscope.hardware.step_time import Host, StepModel
-from chunkscope.simulation.pipeline import Pipeline
-from chunkscope.simulation.step import Step
+from chunkscope.simulation.clock import Pipeline
+from chunkscope.simulation.requests import Step
 
 
 def pipeline(*, gpu_s: float, host: Host, graphed_tokens: int = 512) -> Pipeline:

@@ -6,11 +6,17 @@ import random
 import pytest
 
 from chunkscope.hardware.step_time import StepModel
-from chunkscope.simulation.loop import Circumstances, run_setting
-from chunkscope.simulation.rates import GROWING, NEAR_ENOUGH, UNIT_RATE, find_rate
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.sweep import axes, pareto, run_all
+from chunkscope.simulation.sweep import (
+    GROWING,
+    NEAR_ENOUGH,
+    UNIT_RATE,
+    axes,
+    find_rate,
+    pareto,
+)
 from chunkscope.simulation.workload import Request, arrival_times
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
@@ -27,15 +33,15 @@ STEP = StepModel(
 ARGS = EngineArgs(max_num_batched_tokens=512, max_num_seqs=8, kv_cache_tokens=64_000)
 
 
-def coming(slo: str | None = None, *, output: int = 20) -> Circumstances:
+def coming(slo: str | None = None, *, output: int = 20) -> Scenario:
     times = arrival_times(UNIT_RATE, 400, random.Random(0))
     requests = tuple(
         Request(prompt_tokens=20, output_tokens=output, arrival_s=time) for time in times
     )
-    return Circumstances(requests=requests, rules=Rules(), step=STEP, slo=read_slo(slo))
+    return Scenario(requests=requests, rules=Rules(), step=STEP, slo=read_slo(slo))
 
 
-def at_rate(c: Circumstances, rate: float) -> SimulatedRun:
+def at_rate(c: Scenario, rate: float) -> SimulatedRun:
     faster = tuple(dataclasses.replace(r, arrival_s=r.arrival_s / rate) for r in c.requests)
     return run_setting(dataclasses.replace(c, requests=faster), ARGS)
 
@@ -88,15 +94,6 @@ def test_every_rate_that_was_tried_is_a_point():
     assert rate.points[-1].grows
     assert not rate.points[0].grows
     assert rate.points[-1].figures.ttft_s.p95 > rate.points[0].figures.ttft_s.p95
-
-
-def test_processes_find_what_one_process_finds():
-    c = coming("ttft_p95=100ms")
-    chosen = [ARGS, dataclasses.replace(ARGS, max_num_seqs=4)]
-    both = run_all(c, chosen, work=find_rate, processes=2)
-    assert both == run_all(c, chosen, work=find_rate, processes=1)
-    few, many = found(both[1]), found(both[0])
-    assert (few.rate_per_s or 0) < (many.rate_per_s or 0)
 
 
 def test_settings_are_weighed_by_latencies_where_requests_come_by_themselves():

@@ -14,9 +14,8 @@ import pytest
 
 import chunkscope
 from chunkscope.prompts.chat import Conversation
-from chunkscope.simulation.drawing import Drawing, draw_workload
-from chunkscope.simulation.loop import Circumstances, run_setting
-from chunkscope.simulation.workload import Workload
+from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.workload import Drawing, Workload, draw_workload
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.choices import Task
 from chunkscope.vllm.flags import release
@@ -95,7 +94,7 @@ def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
     engine = dict(question["engine"])
     tokens = engine.pop("num_blocks") * engine["block_size"]
     output = question["requests"][0]["output"]
-    circumstances = Circumstances(
+    scenario = Scenario(
         requests=tuple(
             type(r)(prompt_tokens=r.prompt_tokens, output_tokens=output, stretch=r.stretch)
             for r in sent.requests
@@ -105,7 +104,7 @@ def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
         step=STEP,
         prompt_logprobs=question["requests"][0]["prompt_logprobs"],
     )
-    return run_setting(circumstances, EngineArgs(kv_cache_tokens=tokens, **engine)).cached_tokens
+    return run_setting(scenario, EngineArgs(kv_cache_tokens=tokens, **engine)).cached_tokens
 
 
 @pytest.fixture(scope="module")

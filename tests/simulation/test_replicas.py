@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.hardware.step_time import StepModel
-from chunkscope.simulation.loop import Circumstances, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Request, with_shared_prefix
-from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import Rules, rules_of
+from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 
 STEP = StepModel(
@@ -19,8 +18,8 @@ ARGS = EngineArgs(max_num_batched_tokens=256, max_num_seqs=8, kv_cache_tokens=16
 TWO = replace(ARGS, data_parallel_size=2)
 
 
-def asked(*requests: Request, **more) -> Circumstances:
-    return Circumstances(**{"requests": requests, "rules": Rules(), "step": STEP, **more})
+def asked(*requests: Request, **more) -> Scenario:
+    return Scenario(**{"requests": requests, "rules": Rules(), "step": STEP, **more})
 
 
 def some(count: int, seed: int = 0, pause: float = 0.0) -> tuple[Request, ...]:
@@ -50,17 +49,6 @@ def test_each_reads_what_all_prompts_share_for_itself():
     two = run_setting(asked(*requests, stretches=stretches), TWO)
     assert one.cached_tokens == 9 * 160
     assert two.cached_tokens == 8 * 160
-
-
-@pytest.mark.parametrize("version", ["0.24", "0.32"])
-def test_one_that_is_busy_gets_no_more_while_another_is_idle(version):
-    """Long ones go to the first by their turn; then the other gets all that come meanwhile."""
-    long = Request(prompt_tokens=250, output_tokens=500)
-    short = [Request(prompt_tokens=10, output_tokens=2, arrival_s=20.0 * n) for n in range(1, 6)]
-    rules = rules_of(release(version))
-    two = run_setting(asked(long, *short, rules=rules), TWO)
-    alone = run_setting(asked(*short, rules=rules), ARGS)
-    assert two.figures.ttft_s.p50 == pytest.approx(alone.figures.ttft_s.p50)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.5, 8.0])

@@ -6,12 +6,9 @@ import pytest
 
 from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.hardware.step_time import StepModel
-from chunkscope.simulation.loop import Circumstances
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.simulate import simulate
-from chunkscope.simulation.sweep import BUDGETS, knee, pareto, points, run_all
-from chunkscope.simulation.workload import Request
-from chunkscope.vllm.rules import Rules
+from chunkscope.simulation.sweep import BUDGETS, knee, pareto, points
 from chunkscope.vllm.settings import EngineArgs
 
 STEP = StepModel(
@@ -34,17 +31,6 @@ def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
     assert [c.long_prefill_token_threshold for c in chosen[len(BUDGETS) :]] == [512, 2_048]
     assert chosen[0].max_num_seqs == 256, "no more requests than tokens"
     assert all(c.enable_chunked_prefill for c in chosen)
-
-
-def test_processes_give_what_one_process_gives():
-    requests = tuple(Request(prompt_tokens=50 + n % 900, output_tokens=5) for n in range(2_100))
-    c = Circumstances(requests=requests, rules=Rules(), step=STEP)
-    chosen = [EngineArgs.of({**one.given(), "kv_cache_tokens": 400_000}) for one in points(BASE)]
-    chosen = chosen[:4]
-    done: list[int] = []
-    together = run_all(c, chosen, processes=2, advance=lambda: done.append(1))
-    assert len(done) == 4
-    assert together == run_all(c, chosen, processes=1)
 
 
 def test_the_front_is_what_no_other_setting_beats_in_both():

@@ -8,8 +8,13 @@ import pytest
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.prompts.harness.request import LogSummary
-from chunkscope.simulation.drawing import Drawing, draw_workload, stratified
-from chunkscope.simulation.workload import arrival_rate, arrival_times
+from chunkscope.simulation.workload import (
+    Drawing,
+    arrival_rate,
+    arrival_times,
+    draw_workload,
+    stratified,
+)
 from chunkscope.vllm.choices import Task
 from tests.build import LONG, MIXED, dataset
 

@@ -7,14 +7,14 @@ from typing import Any
 from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Path, Stretch, block_paths
-from chunkscope.simulation.arrivals import Arrivals
-from chunkscope.simulation.blocks import clipped
+from chunkscope.simulation.clock import Arrivals
 from chunkscope.simulation.fast_scheduler import FastScheduler
-from chunkscope.simulation.policies import VllmPolicy, VllmPriorityPolicy
-from chunkscope.simulation.request_state import RequestState
+from chunkscope.simulation.kv_cache import clipped
+from chunkscope.simulation.policies import Policy
+from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.step import Step
 from chunkscope.simulation.workload import Request
+from chunkscope.vllm.choices import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 
@@ -35,7 +35,8 @@ def trace(
     engine = dict(engine)
     size, blocks = engine.pop("block_size", 16), engine.pop("num_blocks", 10_000)
     rules = rules or Rules()
-    kind = VllmPriorityPolicy if engine.pop("policy", "fcfs") == "priority" else VllmPolicy
+    by_priority = engine.pop("policy", "fcfs") == "priority"
+    name = ChunkPolicy.INTERACTIVE_FIRST if by_priority else ChunkPolicy.VLLM
     full, sliding, window = engine.pop("kv_groups", (1, 0, 0))
     kept = {"layers": 1, "block_tokens": size}
     groups = [KvGroup(kind=KvKind.FULL, **kept)] * full
@@ -47,7 +48,7 @@ def trace(
         kv_groups=tuple(groups),
         **engine,
     )
-    scheduler = (FastScheduler if fast else Scheduler)(args, rules, kind(args, rules))
+    scheduler = (FastScheduler if fast else Scheduler)(args, rules, Policy(name, args, rules))
     paths = block_paths([Stretch(**stretch) for stretch in stretches], size)
     states = [_state(place, asked, paths, size) for place, asked in enumerate(requests)]
     coming = Arrivals(states, concurrency)

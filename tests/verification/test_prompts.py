@@ -18,8 +18,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.simulation.drawing import Drawing, draw_workload
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts

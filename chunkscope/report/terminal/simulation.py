@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chunkscope.artefacts.figures import BY_PROMISE, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
 from chunkscope.artefacts.units import SECONDS, exceeds
 from chunkscope.hardware.cost_model import CostModel
@@ -20,7 +21,7 @@ from chunkscope.report import sentences
 from chunkscope.report.terminal.plots import Axis, Dot, letter, scatter
 from chunkscope.report.terminal.rates import show_rates
 from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
-from chunkscope.simulation.policies import DESCRIBED
+from chunkscope.report.words import sentence
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import Limit, SloFound
 from chunkscope.simulation.sweep import axes
@@ -110,7 +111,7 @@ def _basis(simulation: Simulation) -> str:
     return (
         f"{kind}Step times ({cost.source}): {cost.step.origin}{off}.\n"
         f"{_host(cost)}"
-        f"Policy {policy}: {DESCRIBED[policy].text}."
+        f"Policy {policy}: {sentence(Note(code=f'policy_{policy}'))}."
     )
 
 

@@ -8,7 +8,17 @@ from chunkscope.report.words import Template
 if TYPE_CHECKING:
     from chunkscope.vllm.footprint import Footprint
 
-SENTENCES: dict[str, Template] = {}
+SENTENCES: dict[str, Template] = {
+    # How prompts are cut into chunks, by the policy that was simulated.
+    "policy_vllm": "vLLM's own scheduling",
+    "policy_fixed": "a fixed threshold, which vLLM runs with long_prefill_token_threshold",
+    "policy_interactive-first": "prompts up to 1,024 tokens first, which vLLM runs with its "
+    "priority scheduling and a priority in each request",
+    "policy_by-length": "chunks of 512, 1,024 or 2,048 tokens by prompt length: an experiment, "
+    "vLLM cannot run it",
+    "policy_adaptive": "the chunk halves under decode pressure and doubles while steps take less "
+    "than 50 ms: an experiment, vLLM cannot run it",
+}
 
 MEMORY_PARTS = {
     "activation": "activations",

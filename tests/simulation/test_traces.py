@@ -6,12 +6,13 @@ import json
 import pytest
 
 import chunkscope
+from chunkscope.artefacts import codec
 from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.loop import Circumstances, run_setting
-from chunkscope.simulation.trace import UNSHARED, read_trace
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.traces import UNSHARED, read_trace
+from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
 from chunkscope.vllm.choices import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
@@ -63,8 +64,8 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
         shared_prefix=8,
         concurrency=7,
     )
-    found = {"schema": "chunkscope/verify/2", "workload": sent.to_json(), "runs": []}
-    trace = read_trace(written(tmp_path, "verify.json", json.dumps(found)))
+    document = codec.sealed({"schema": VERIFY_SCHEMA, "workload": sent.to_json(), "runs": []})
+    trace = read_trace(written(tmp_path, "verify.json", json.dumps(document)))
     assert [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in trace.requests] == [
         (10, 1, 0.0),
         (20, 2, 0.25),
@@ -76,40 +77,30 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "where"),
     [
-        pytest.param("t.jsonl", "", "no requests", id="empty"),
-        pytest.param("t.jsonl", "{]\n", "t.jsonl:1 is not JSON", id="not JSON"),
-        pytest.param("t.jsonl", '{"timestamp": 1}\n', "t.jsonl:1 lacks", id="no lengths"),
-        pytest.param(
-            "t.jsonl", moon((0, 5, 5), (1, -3, 5)), "t.jsonl:2: the prompt", id="negative"
-        ),
-        pytest.param("t.jsonl", moon((0, 5, 1.5)), "whole number", id="half a token"),
-        pytest.param("t.jsonl", moon((9, 5, 5), (8, 5, 5)), "t.jsonl:2: it arrives", id="disorder"),
-        pytest.param("t.jsonl", moon(("noon", 5, 5)), "no number and no date", id="no time"),
-        pytest.param("t.csv", "a,b\n1,2\n", "lacks one of the columns", id="other columns"),
+        pytest.param("t.jsonl", "", "t.jsonl", id="empty"),
+        pytest.param("t.jsonl", "{]\n", "t.jsonl:1", id="not JSON"),
+        pytest.param("t.jsonl", '{"timestamp": 1}\n', "t.jsonl", id="no lengths"),
+        pytest.param("t.jsonl", moon((0, 5, 5), (1, -3, 5)), "t.jsonl:2", id="negative"),
+        pytest.param("t.jsonl", moon((0, 5, 1.5)), "t.jsonl:1", id="half a token"),
+        pytest.param("t.jsonl", moon((9, 5, 5), (8, 5, 5)), "t.jsonl:2", id="disorder"),
+        pytest.param("t.jsonl", moon(("noon", 5, 5)), "'noon'", id="no time"),
+        pytest.param("t.csv", "a,b\n1,2\n", "t.csv", id="other columns"),
         pytest.param(
             "t.csv",
             "TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,1\n",
-            "t.csv:2: the time 'soon'",
+            "t.csv:2",
             id="a csv with no time",
         ),
-        pytest.param(
-            "v.json", "[1]", "its schema is None, not 'chunkscope/verify/2'", id="some JSON"
-        ),
-        pytest.param("v.json", "{", "not JSON", id="broken JSON"),
-        pytest.param(
-            "v.json",
-            '{"schema": "chunkscope/verify/2", "workload": {}}',
-            "damaged",
-            id="no columns",
-        ),
+        pytest.param("v.json", "[1]", "v.json", id="some JSON"),
+        pytest.param("v.json", "{", "v.json", id="broken JSON"),
     ],
 )
-def test_a_file_that_is_no_trace_says_where(tmp_path, name, text, said):
+def test_a_file_that_is_no_trace_says_where(tmp_path, name, text, where):
     with pytest.raises(InputError) as error:
         read_trace(written(tmp_path, name, text))
-    assert said in error.value.message
+    assert where in error.value.message
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.csv"])
@@ -182,7 +173,7 @@ def test_the_simulator_finds_what_analyze_says_when_nothing_is_forgotten(shared)
         for place, request in enumerate(trace.requests)
     )
     run = run_setting(
-        Circumstances(
+        Scenario(
             requests=requests, rules=rules_of(release("0.28")), step=STEP, stretches=trace.stretches
         ),
         EngineArgs(max_num_batched_tokens=200_000, max_num_seqs=8, kv_cache_tokens=1 << 28),

@@ -1,0 +1,202 @@
+"""A request on its way through the scheduler, the queue it waits in, and one step of the engine."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from chunkscope.errors import InputError
+from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
+from chunkscope.prefixes.sharing import Path
+from chunkscope.simulation.workload import Request
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import EngineArgs
+
+if TYPE_CHECKING:
+    from chunkscope.simulation.kv_cache import BlockRun, SharedRun
+
+
+class RequestState:
+    """What vLLM knows of a request. `num_tokens`: the prompt and the outputs so far."""
+
+    __slots__ = (
+        "admission", "arrival_s", "caught_up", "chunks", "first_step", "id", "last_step",
+        "max_tokens", "most_computed", "num_cached_tokens", "num_computed_tokens",
+        "num_preemptions", "num_prompt_tokens", "num_scheduled", "num_skipped_blocks",
+        "num_tokens", "offset", "path", "priority", "run", "scheduled_at", "skips_cache",
+        "tracked",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        place: int,
+        request: Request,
+        *,
+        path: Path = (),
+        skips_cache: bool = False,
+        priority: int = 0,
+    ) -> None:
+        self.id = place
+        self.num_prompt_tokens = request.prompt_tokens
+        self.max_tokens = request.output_tokens
+        self.arrival_s = request.arrival_s
+        self.priority = priority
+        self.skips_cache = skips_cache  # prompt_logprobs: reads nothing from the prefix cache
+        self.path = path  # leading blocks that other requests have too
+        self.num_tokens = self.num_prompt_tokens
+        self.num_computed_tokens = 0
+        # At the end: the last output is never read back.
+        self.most_computed = self.num_prompt_tokens + self.max_tokens - 1
+        self.admission = 0  # its place in the order of admissions
+        self.offset = 0  # the fast scheduler's: see DecodingGroup
+        self.caught_up = 0  # tokens computed when all were known, not still being sampled
+        self.tracked: list[SharedRun] = []  # its cached blocks among the shared ones
+        self.run: BlockRun | None = None  # its own cached blocks, while it is preempted
+        self.chunks = 0  # steps that it took to read the prompt
+        self.num_cached_tokens = 0  # hit when it was first admitted
+        self.num_preemptions = 0
+        self.first_step = -1
+        self.last_step = -1  # of its latest token
+        self.scheduled_at = -1  # the latest step with tokens of it, and how many it had
+        self.num_scheduled = 0
+        self.num_skipped_blocks = 0  # outside the window: given back
+
+    @property
+    def num_tracked(self) -> int:
+        """Of its leading blocks, how many it holds."""
+        return self.tracked[-1].end if self.tracked else 0
+
+    @property
+    def num_output_tokens(self) -> int:
+        return self.num_tokens - self.num_prompt_tokens
+
+    @property
+    def has_ended(self) -> bool:
+        """With async scheduling its last token may still be on its way."""
+        return self.num_computed_tokens == self.most_computed
+
+    def __lt__(self, other: "RequestState") -> bool:
+        """vLLM's order of priority: the smaller first, then the earlier."""
+        return (self.priority, self.id) < (other.priority, other.id)
+
+
+class WaitingQueue:
+    """First come, first served, a preempted request at the front; or the smallest priority first.
+
+    A heap of (place, request) in either case.
+    """
+
+    def __init__(self, *, by_priority: bool) -> None:
+        self._by_priority = by_priority
+        self._heap: list[tuple[int, RequestState]] = []
+        self._first = self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, request: RequestState) -> None:
+        self._last += 1
+        self._push(self._last, request)
+
+    def prepend(self, requests: Sequence[RequestState]) -> None:
+        """The first of them to the very front."""
+        for request in reversed(requests):
+            self._first -= 1
+            self._push(self._first, request)
+
+    def _push(self, place: int, request: RequestState) -> None:
+        heappush(self._heap, (request.priority if self._by_priority else place, request))
+
+    def peek(self) -> RequestState:
+        return self._heap[0][1]
+
+    def pop(self) -> RequestState:
+        return heappop(self._heap)[1]
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """What one step computes: vLLM's SchedulerOutput, and what the step's time depends on.
+
+    `num_scheduled_tokens` is by request; the fast scheduler leaves out those that only decode on.
+    `ended`: their last token is in this step's result. `resumed`: of requests that decode again,
+    the step of their last token. `decoding_on`: requests with a token in this step and the one
+    before.
+    """
+
+    number: int
+    num_scheduled_tokens: dict[RequestState, int] = field(default_factory=dict)
+    preempted: list[RequestState] = field(default_factory=list)
+    ended: list[RequestState] = field(default_factory=list)
+    resumed: list[int] = field(default_factory=list)
+    decoding_on: int = 0
+    decode_requests: int = 0
+    decode_context_tokens: float = 0
+    prefill_requests: int = 0
+    prefill_tokens: int = 0
+    prefill_pairs: float = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.decode_requests or self.prefill_requests)
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return self.decode_requests + self.prefill_tokens
+
+    def count(
+        self, request: RequestState, tokens: int, window: AttentionWindow = NO_WINDOW
+    ) -> None:
+        """Add these tokens of a request, before they count as computed."""
+        computed = request.num_computed_tokens
+        if request.num_output_tokens and request.num_tokens - computed == 1:
+            self.decode_requests += 1
+            self.decode_context_tokens += window.context(request.num_tokens)
+            return
+        if not request.num_output_tokens:
+            request.chunks += 1
+        self.prefill_requests += 1
+        self.prefill_tokens += tokens
+        self.prefill_pairs += window.pairs(tokens, computed)
+
+
+def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) -> None:
+    """InputError for requests that no engine could ever serve with this setting."""
+    from chunkscope.simulation.kv_cache import GroupBlocks
+
+    arrived, place, blocks = 0.0, 0, GroupBlocks(args, rules)
+    chunked = args.enable_chunked_prefill or args.long_prefill_token_threshold
+    limit = args.max_model_len
+    for place, request in enumerate(requests, start=1):
+        tokens = request.prompt_tokens + request.output_tokens
+        if request.prompt_tokens < 1 or request.output_tokens < 1:
+            raise InputError(
+                f"request {place:,} has {request.prompt_tokens:,} prompt and "
+                f"{request.output_tokens:,} output tokens: both must be at least 1"
+            )
+        if not arrived <= request.arrival_s < float("inf"):
+            raise InputError(
+                f"request {place:,} arrives at {request.arrival_s:g} s, after one that arrived at "
+                f"{arrived:g} s",
+                hint="arrivals must be in order, from 0 s on",
+            )
+        arrived = request.arrival_s
+        if blocks.to_reserve(tokens - 1) + blocks.state > args.num_blocks:
+            raise InputError(  # the last token is never read back, so it needs no room
+                f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
+                f"{max(0, round(args.num_blocks * args.tokens_per_block)):,}",
+                hint="give a larger --kv-cache-tokens, or leave such requests out",
+            )
+        if limit is not None and tokens > limit:
+            raise InputError(
+                f"request {place:,} has {tokens:,} tokens in all, max_model_len is {limit:,}: "
+                "vLLM would refuse or cut it"
+            )
+        # A request that is preempted at its end is read again whole, with all but its last token.
+        if not chunked and tokens - 1 > args.max_num_batched_tokens:
+            raise InputError(
+                f"request {place:,} may have {tokens - 1:,} tokens to read, and with chunking off "
+                f"one step takes {args.max_num_batched_tokens:,}",
+                hint="raise the budget to max_model_len, or leave chunking on",
+            )
+    if not place:
+        raise InputError("there are no requests", hint="an empty profile or trace has no run")

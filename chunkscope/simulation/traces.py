@@ -1,0 +1,170 @@
+"""Requests out of files: traces with lengths and times, and the workload of a `verify` run.
+
+Mooncake's jsonl has `timestamp` in milliseconds, `input_length`, `output_length` and `hash_ids`,
+which name the blocks of a prompt: those of the same name are shared. Azure's csv has `TIMESTAMP`
+(a date and time, or seconds), `ContextTokens` and `GeneratedTokens`.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chunkscope.artefacts import codec
+from chunkscope.artefacts.schema import validated
+from chunkscope.errors import InputError
+from chunkscope.prefixes.sharing import Stretch
+from chunkscope.prompts.fields import UnusableError
+from chunkscope.prompts.traces import are_blocks, find_columns, length
+from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
+from chunkscope.vllm.choices import Task
+
+UNSHARED = (
+    "the hash_ids of the trace do not fit its lengths in blocks of any size: its prompts are taken "
+    "to share nothing"
+)
+_HINT = (
+    "a trace is Mooncake's jsonl (timestamp, input_length, output_length), Azure's csv "
+    "(TIMESTAMP, ContextTokens, GeneratedTokens), or what `chunkscope verify` wrote"
+)
+_HEAD = 100  # rows that show which columns hold the lengths
+Row = tuple[str, dict[str, Any]]  # where it stands, and its values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Requests in their order, and what their prompts share; of a `verify` run how it sent them."""
+
+    requests: tuple[Request, ...]
+    stretches: tuple[Stretch, ...] = ()
+    shared_prefix: int = 0  # where they are one that was asked for
+    task: Task | None = None
+    concurrency: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_trace(path: Path) -> Trace:
+    """The requests of a file; arrivals count from the first."""
+    if path.suffix == ".json":
+        return _verified(path)
+    text = codec.read_text(path, hint=_HINT)
+    rows = list(_csv_rows(path, text) if path.suffix == ".csv" else _json_rows(path, text))
+    if not rows:
+        raise InputError(f"{path} has no requests", hint=_HINT)
+    requests, blocks = _requests(path, rows)
+    return _sharing(requests, blocks) if any(blocks) else Trace(requests=requests)
+
+
+def _json_rows(path: Path, text: str) -> Iterator[Row]:
+    for place, line in enumerate(io.StringIO(text, newline=None), start=1):
+        if line.strip():
+            try:
+                row = orjson.loads(line)
+            except ValueError as error:
+                raise InputError(f"{path}:{place} is not JSON: {error}", hint=_HINT) from None
+            if not isinstance(row, dict):
+                raise InputError(f"{path}:{place} is no JSON object", hint=_HINT)
+            yield f"{path}:{place}", row
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[Row]:
+    try:
+        table = csv.DictReader(io.StringIO(text))
+        yield from ((f"{path}:{table.line_num}", row) for row in table)
+    except csv.Error as error:
+        raise InputError(f"{path} is not a csv file: {error}", hint=_HINT) from None
+
+
+def _requests(path: Path, rows: Sequence[Row]) -> tuple[tuple[Request, ...], list[list[int]]]:
+    """And the blocks that each names."""
+    columns = find_columns([row for _, row in rows[:_HEAD]])
+    stamp = next((key for key in rows[0][1] if key.lower() == "timestamp"), None)
+    if columns is None or columns.output is None or stamp is None:
+        raise InputError(f"{path} lacks the columns of a trace", hint=_HINT)
+    requests: list[Request] = []
+    blocks: list[list[int]] = []
+    first_s: float | None = None
+    for where, row in rows:
+        try:
+            prompt, output = (length(row.get(name), name) for name in columns[:2] if name)
+        except UnusableError as error:
+            raise InputError(f"{where}: {error}", hint=_HINT) from None
+        seconds = _seconds(row.get(stamp), where)
+        first_s = seconds if first_s is None else first_s
+        arrival_s = seconds - first_s
+        if requests and arrival_s < requests[-1].arrival_s:
+            early = requests[-1].arrival_s - arrival_s
+            raise InputError(
+                f"{where}: it arrives {early:g} s before the one above it",
+                hint="sort the trace by its times",
+            )
+        # A request without a prompt or an answer still takes a token of each.
+        sizes = {"prompt_tokens": max(1, prompt), "output_tokens": max(1, output)}
+        requests.append(Request(**sizes, arrival_s=arrival_s))
+        names = row.get("hash_ids") or []
+        if not are_blocks(names):
+            raise InputError(f"{where}: hash_ids is no list of whole numbers", hint=_HINT)
+        blocks.append(names)
+    return tuple(requests), blocks
+
+
+def _seconds(value: Any, where: str) -> float:
+    """A number in JSON is milliseconds; a text is seconds or a date: `2023-11-16 18:17:03.97`."""
+    seconds = math.nan
+    try:
+        seconds = value / 1000 if isinstance(value, int | float) else float(value or "")
+    except (TypeError, ValueError):
+        if isinstance(value, str):
+            try:
+                return datetime.fromisoformat(value).timestamp()
+            except ValueError:
+                pass
+    if isinstance(value, bool) or not math.isfinite(seconds):
+        raise InputError(f"{where}: the time {value!r} is no number and no date", hint=_HINT)
+    return seconds
+
+
+def _sharing(requests: tuple[Request, ...], blocks: list[list[int]]) -> Trace:
+    """With the stretches that prompts share by the blocks that they name."""
+    import numpy as np  # not for traces that name none
+
+    from chunkscope.prefixes.stretches import sharing_of
+    from chunkscope.prefixes.trace_blocks import blocks_of_trace
+
+    prompts = blocks_of_trace(
+        np.array([request.prompt_tokens for request in requests]),
+        np.array([len(names) for names in blocks]),
+        np.fromiter(chain.from_iterable(blocks), np.int64),
+    )
+    if prompts is None:
+        return Trace(requests=requests, notes=(UNSHARED,))
+    sharing = sharing_of(prompts, whole=True)
+    ends = zip(requests, sharing.ends, strict=True)
+    return Trace(
+        requests=tuple(replace(request, stretch=end) for request, end in ends),
+        stretches=sharing.stretches,
+    )
+
+
+def _verified(path: Path) -> Trace:
+    made_by = "chunkscope verify"
+    try:
+        document = codec.read(path, VERIFY_SCHEMA, made_by=made_by)
+    except InputError as error:
+        raise InputError(error.message, hint=_HINT) from None
+    with codec.reading(path, made_by):
+        workload = validated(Workload, Workload.fields_of(document["workload"]))
+    return Trace(
+        requests=workload.requests,
+        stretches=workload.stretches,
+        shared_prefix=workload.shared_prefix,
+        task=workload.task,
+        concurrency=workload.concurrency,
+    )
