@@ -25,7 +25,7 @@ from chunkscope.commands.recommend import recommend
 from chunkscope.commands.report import report
 from chunkscope.commands.simulate import simulate
 from chunkscope.commands.verify import verify
-from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError, StillRunning
+from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 
 EXIT_INTERRUPTED = 130
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -101,9 +101,6 @@ def main() -> NoReturn:
         app(spelled_out(sys.argv[1:]), standalone_mode=True)
     except ChunkscopeError as error:
         console.show_error(error)
-        if isinstance(error, StillRunning):
-            sys.stdout.flush()
-            os._exit(error.exit_code)  # sys.exit would wait for its thread
         sys.exit(error.exit_code)
     except Interrupted:
         console.say("interrupted; what was finished is kept for the next run")

@@ -4,7 +4,6 @@ ChunkscopeError
 |-- GateBroken     1   a promise of the budget file is broken
 |-- UsageError     2   the command line makes no sense
 |-- InputError     3   the data, or an artefact, is not what it should be
-|   `-- OverLimit      a stranger's program takes more time or memory than it gets
 |-- MissingError   4   something needed is not there: tokenizer, vLLM, GPU
 `-- EngineError    5   the engine failed
 
@@ -39,14 +38,6 @@ class UsageError(ChunkscopeError):
 
 class InputError(ChunkscopeError):
     exit_code = 3
-
-
-class OverLimit(InputError):  # noqa: N818  (it is what the program did)
-    pass
-
-
-class StillRunning(OverLimit):
-    """And there is a thread in which it goes on: nobody may wait for that."""
 
 
 class MissingError(ChunkscopeError):

@@ -50,7 +50,7 @@ def make_checkout(folder: Path) -> Path:
     log = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
     shutil.copy(log, folder / "vllm.log")
     # A first run counts with another engine than those that follow, which are shown but for FIRST.
-    ready = "from chunkscope.tokenizers.tokenizer import Tokenizer; Tokenizer().counting"
+    ready = "from chunkscope.tokenizers.tokenizer import Tokenizer; Tokenizer().counter"
     subprocess.run([sys.executable, "-c", ready], env=environment(folder), check=True)
     return folder
 

@@ -193,12 +193,12 @@ class CountingRun:
     def prepare(self, expected_bytes: int = 0) -> None:
         """Load the tokenizer now; if that fails, whoever needs it will say so."""
         with suppress(ChunkscopeError):
-            _ = self._made(expected_bytes).counting
+            _ = self._made(expected_bytes).counter
 
     def use_reference(self) -> None:
         """From now on count without fast engines."""
         with suppress(ChunkscopeError):
-            self._made(0).counting.use_reference()
+            self._made(0).counter.use_reference()
 
     def _made(self, expected_bytes: int) -> Tokenizer:
         options = self._options
@@ -211,7 +211,7 @@ class CountingRun:
                 trust_remote_code=options.read.trust_remote_code,
                 exact_check=options.exact_check,
                 expected_bytes=expected_bytes,
-                on_compile=self._listener.preparing,
+                on_prepare=self._listener.preparing,
             )
         return self._tokenizer
 
@@ -224,28 +224,27 @@ class CountingRun:
                 name="none (the lengths came with the data)", digest="", kind="none",
                 engine="none", reference="none", special_tokens_added=0,
             )  # fmt: skip
-        compiled = tokenizer.compiled
+        facts = tokenizer.facts
         return TokenizerInfo(
             name=printable(tokenizer.name),
             digest=tokenizer.digest,
             kind=tokenizer.kind,
             engine="none",
-            reference=tokenizer.reference,
-            special_tokens_added=compiled.special_added if self._options.special_tokens else 0,
+            reference=tokenizer.prepared.reference_name,
+            special_tokens_added=facts.special_added if self._options.special_tokens else 0,
             chat_template=self._template,
-            notes=compiled.notes,
         )
 
     @property
     def checks(self) -> Checks:
         if self._tokenizer is None or not self._tokenizer.was_loaded:
             return Checks()
-        counting = self._tokenizer.counting
+        counter = self._tokenizer.counter
         return Checks(
-            sampled=counting.checked_texts > 0,
-            recounted=counting.recounted,
-            corrected=counting.corrected,
-            only_reference=counting.only_reference,
+            sampled=counter.checked_texts > 0,
+            recounted=counter.recounted,
+            corrected=counter.corrected,
+            only_reference=counter.only_reference,
         )
 
 

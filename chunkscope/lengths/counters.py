@@ -20,10 +20,10 @@ from chunkscope.prompts.harness.request import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.chat_template import TemplateRefused
-from chunkscope.tokenizers.counting import Counting
-from chunkscope.tokenizers.engines import pack, version
+from chunkscope.tokenizers.counting import TextCounter
+from chunkscope.tokenizers.fast import ID_BYTES, pack
 from chunkscope.tokenizers.mistral import ChatRefused
-from chunkscope.tokenizers.shared_prefixes import SharedPrefixes, TakenRows
+from chunkscope.tokenizers.reference import engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class NoTokenizer(Exception):  # noqa: N818  (it carries the error)
         self.error = error
 
 
-def _loaded(tokenizer: Tokenizer) -> Counting:
+def _loaded(tokenizer: Tokenizer) -> TextCounter:
     try:
-        return tokenizer.counting
+        return tokenizer.counter
     except ChunkscopeError as error:
         raise NoTokenizer(error) from error
 
@@ -112,18 +112,16 @@ class _Texts:
         *,
         special_tokens: bool = True,
         take: Callable[[list[Any], list[int]], None] | None = None,
-        share: Callable[[list[Any], TakenRows], None] | None = None,
+        share: Callable[[list[Any], list[bytes]], None] | None = None,
     ) -> None:
         self.pool = by.pool
         self.tally = tally
         self.take = take or tally.add  # gets what was given as positions, and the lengths
-        self.counting = _loaded(by.tokenizer)
-        compiled = by.tokenizer.compiled
-        self.added = compiled.special_added if special_tokens and by.options.special_tokens else 0
-        self.begin = compiled.begin_text
-        # An exact check counts every row whole: cuts are part of what it checks.
-        self.shared = SharedPrefixes(allowed=compiled.may_cut and not by.options.exact_check)
-        self.on_their_way: deque[tuple[list[Any], Future[Any], int]] = deque()
+        self.counter = _loaded(by.tokenizer)
+        facts = by.tokenizer.facts
+        self.added = facts.special_added if special_tokens and by.options.special_tokens else 0
+        self.begin = facts.begin_text
+        self.on_their_way: deque[tuple[list[Any], Future[Any]]] = deque()
         self.hashes = _block_hashes(tally) if by.options.prefixes else None
         tally.near_misses = _near_misses() if by.options.prefixes else None
         self.share = share or self._share
@@ -142,14 +140,9 @@ class _Texts:
             texts = all_texts[start:end]
             if self.hashes and max(map(len, texts)) > _LONGEST_COMPARED_CHARS:
                 self._compare_no_more()
-            self.counting.sample(texts)
-            cut = self.shared.cut(texts)
-            chars = sum(map(len, texts))
-            self.tally.add_chars(chars)
-            self.counting.expect(chars, sum(map(len, cut)))
-            ids_or_counts = self.counting.id_bytes if self.hashes else self.counting.count
-            future = self.pool.submit(ids_or_counts, cut)
-            self.on_their_way.append((rows[start:end], future, chars))
+            self.tally.add_chars(sum(map(len, texts)))
+            ids_or_counts = self.counter.id_bytes if self.hashes else self.counter.count
+            self.on_their_way.append((rows[start:end], self.pool.submit(ids_or_counts, texts)))
             if len(self.on_their_way) > _MOST_ON_THEIR_WAY:
                 self._take()
 
@@ -159,12 +152,12 @@ class _Texts:
         self.tally.add_answers(positions, lengths)
 
     def count_outputs(self, texts: list[str]) -> list[int]:
-        return self.counting.counted(texts) if texts else []
+        return self.counter.count(texts) if texts else []
 
     def finish(self) -> None:
         while self.on_their_way:
             self._take()
-        self.tally.engines = tuple(sorted(self.counting.used))
+        self.tally.engines = tuple(sorted(self.counter.engines))
         self.tally.compared = self.hashes
 
     def _compare_no_more(self) -> None:
@@ -174,21 +167,19 @@ class _Texts:
         self.hashes = None
 
     def _take(self) -> None:
-        positions, future, chars = self.on_their_way.popleft()
-        found = self.counting.awaited(future, chars)
+        positions, future = self.on_their_way.popleft()
+        lengths = future.result()
         if self.hashes:
-            taken = self.shared.taken(found)
-            self.share(positions, taken)
-            lengths = taken.lengths
-        else:
-            lengths = self.shared.lengths(found)
+            ids = lengths
+            self.share(positions, ids)
+            lengths = [len(own) // ID_BYTES for own in ids]
         if self.added:
             lengths = [length + self.added for length in lengths]
         self.take(positions, lengths)
 
-    def _share(self, positions: list[int], taken: TakenRows) -> None:
+    def _share(self, positions: list[int], ids: list[bytes]) -> None:
         if self.hashes:
-            self.hashes.add(positions, taken.heads, taken.own_ids, special_tokens=self.added)
+            self.hashes.add(positions, ids, special_tokens=self.added)
 
 
 def _block_hashes(tally: Tally) -> "BlockHashes":
@@ -222,7 +213,7 @@ class _Chats:
         self.on_their_way: deque[tuple[Prompts, Future[Any]]] = deque()
 
     def add(self, prompts: Prompts) -> None:
-        """Send them on their way to be rendered: templates run in processes of their own."""
+        """Send them on their way to be rendered, while the next ones are read."""
         make = self.tokenizer.count_chats if self.direct else self.tokenizer.chat_texts
         self.on_their_way.append((prompts, self.texts.pool.submit(make, prompts.items)))
         if len(self.on_their_way) > _MOST_RENDERED:
@@ -230,7 +221,7 @@ class _Chats:
 
     def _take(self) -> None:
         prompts, future = self.on_their_way.popleft()
-        texts_or_ids: list[Any] = self.texts.counting.awaited(future, _chars(prompts.items))
+        texts_or_ids: list[Any] = future.result()
         positions: list[int] = []
         made: list[Any] = []
         chats: list[str] = []
@@ -252,7 +243,7 @@ class _Chats:
         if not self.direct:
             return self.texts.add(Prompts(positions, made, None))
         if hashes := self.texts.hashes:
-            hashes.add(positions, [None] * len(made), [pack(ids) for ids, _ in made])
+            hashes.add(positions, [pack(ids) for ids, _ in made])
             self.tally.offer(positions, chats)
         self.tally.add_chars(sum(chars for _, chars in made))
         return self.tally.add(positions, [len(ids) for ids, _ in made])
@@ -262,13 +253,7 @@ class _Chats:
             self._take()
         self.texts.finish()
         if self.direct:
-            self.tally.engines = (f"mistral-common {version('mistral-common')}",)
-
-
-def _chars(chats: list[Conversation]) -> int:
-    """About how much they say."""
-    said = [message["content"] for chat in chats for message in chat.messages]
-    return sum([len(text) if type(text) is str else _BATCH_CHARS for text in said])
+            self.tally.engines = (engine_name("mistral-common"),)
 
 
 class _WrappedTexts(_Chats):
@@ -370,8 +355,8 @@ class _Requests:
             return prompt, _Sent(position, request, 0)
         if isinstance(prompt, str):
             adds = request.special_tokens and self.by.options.special_tokens
-            special = tokenizer.compiled.special_added if adds else 0
-            if special and (begin := tokenizer.compiled.begin_text):
+            special = tokenizer.facts.special_added if adds else 0
+            if special and (begin := tokenizer.facts.begin_text):
                 self.tally.begun_twice += prompt.startswith(begin)
             return prompt + request.continuation, _Sent(position, request, special)
         self.tally.media_rows += bool(prompt.media)
@@ -383,23 +368,23 @@ class _Requests:
         ids, chars = chat
         self.counted_itself = True
         self.tally.add_chars(chars)
-        self._share([sent], TakenRows([len(ids)], [None], [pack(ids)]))
+        self._share([sent], [pack(ids)])
         return len(ids), sent
 
-    def _share(self, rows: list[_Sent], taken: TakenRows) -> None:
+    def _share(self, rows: list[_Sent], ids: list[bytes]) -> None:
         """Compare them with the requests before, in runs of those that were sent alike."""
         if (hashes := self.texts.hashes) is None:
             return
         start = 0
-        for how, run in groupby(_how_sent(*pair) for pair in zip(rows, taken.lengths, strict=True)):
+        lengths = [len(own) // ID_BYTES for own in ids]
+        for how, run in groupby(_how_sent(*pair) for pair in zip(rows, lengths, strict=True)):
             end = start + len(list(run))
             self.is_comparable = self.is_comparable and how is not None
             if how is not None:
                 special, reads, most = how
                 hashes.add(
                     [row.position for row in rows[start:end]],
-                    taken.heads[start:end],
-                    taken.own_ids[start:end],
+                    ids[start:end],
                     special_tokens=special,
                     reads=reads,
                     most_tokens=most,
@@ -422,11 +407,11 @@ class _Requests:
     def finish(self) -> None:
         if self._texts is not None:
             self._texts.finish()
-            self.tally.scoring = self.scored.measured(self._texts.counting.counted)
+            self.tally.scoring = self.scored.measured(self._texts.counter.count)
         if not self.is_comparable:
             self.tally.compared = None
         if self.counted_itself:
-            self.tally.engines += (f"mistral-common {version('mistral-common')}",)
+            self.tally.engines += (engine_name("mistral-common"),)
 
 
 def _batches(texts: list[str]) -> Iterable[tuple[int, int]]:

@@ -16,7 +16,6 @@ from chunkscope.errors import (
     ChunkscopeError,
     InputError,
     MissingError,
-    StillRunning,
     UsageError,
 )
 from chunkscope.lengths import cache, sampling
@@ -82,8 +81,8 @@ def scan(
                 "already",
                 hint="run the same command again: the reference will be used from now on",
             )
-        listener.recounting(", ".join(sorted(tokenizer.counting.used)))
-        tokenizer.counting.use_reference()
+        listener.recounting(", ".join(sorted(tokenizer.counter.engines)))
+        tokenizer.counter.use_reference()
 
 
 class Stopped(Exception):  # noqa: N818  (nothing went wrong)
@@ -274,7 +273,7 @@ class _Dataset:
                             self._count(reader, self.selection)
                     else:
                         self._count_piece(self.selection)
-        except (UsageError, MissingError, StillRunning):
+        except (UsageError, MissingError):
             raise  # it is not about this dataset
         except ChunkscopeError as error:
             return self.result(error)
@@ -421,7 +420,7 @@ class _Dataset:
         for remark, rows in sorted(self.selection.remarks.items()) if self.selection else ():
             yield Note(text=f"rows: {remark}", count=rows)
         if twice := self.tally.begun_twice:
-            begin = self.run.tokenizer.compiled.begin_text
+            begin = self.run.tokenizer.facts.begin_text
             yield Note(
                 text=f"prompts begin with {begin}, and the tokenizer adds another: the model reads "
                 "it twice, and they share nothing with prompts that have it once; "

@@ -13,9 +13,14 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.profile import TokenizerInfo
 from chunkscope.models import ModelShape
 from chunkscope.models.find import tokenizer_family
-from chunkscope.tokenizers.files import TokenizerFiles, TokenizerKind
-from chunkscope.tokenizers.hub import cached
-from chunkscope.tokenizers.resolve import DEFAULT_FILE, TIKTOKEN_NAMES, resolve
+from chunkscope.tokenizers.resolve import (
+    DEFAULT_FILE,
+    TIKTOKEN_NAMES,
+    TokenizerFiles,
+    TokenizerKind,
+    cached_tokenizer,
+    resolve,
+)
 
 _TEKKEN_SIZE = 131_072  # of the embedded default, as of all of Mistral's that are called so
 _ALIKE = {"r50k_base": "gpt2", "o200k_base": "o200k_harmony"}  # but for special tokens
@@ -58,10 +63,8 @@ def _by_family(counted: TokenizerInfo, model: ModelShape) -> bool | None:
 
 
 def _by_files(counted: TokenizerInfo, model: ModelShape) -> bool | None:
-    from chunkscope.tokenizers.compiler import digest  # a tenth of a second
-
     wanted = _here(model.load_name)
-    if wanted and digest(wanted, DigestMemo()) == counted.digest:
+    if wanted and wanted.digest(DigestMemo()) == counted.digest:
         return True
     files = None if DEFAULT_FILE in counted.name else _here(counted.name)
     size = _TEKKEN_SIZE if counted.kind == TokenizerKind.TEKKEN else _size(files)
@@ -78,7 +81,7 @@ def _here(name: str) -> TokenizerFiles | None:
     try:
         if Path(name).expanduser().exists():
             return resolve(name)
-        return cached(name)
+        return cached_tokenizer(name)
     except (ChunkscopeError, OSError):
         return None
 

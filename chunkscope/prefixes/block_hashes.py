@@ -1,11 +1,11 @@
 """Prompts on their way through `analyze`, made into hashes of their blocks.
 
-Of each full block 64 bits are kept, which stand for its tokens and all before it. A beginning that
-many prompts share is hashed once. Memory ends at `MOST_BLOCKS`: what comes after is left out.
+Of each full block 64 bits are kept, which stand for its tokens and all before it. Memory ends at
+`MOST_BLOCKS`: what comes after is left out.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,33 +17,18 @@ from chunkscope.prefixes.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixRe
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prefixes.stretches import MOST_PROMPTS as MOST_KEPT
 from chunkscope.prefixes.stretches import sharing_of
-from chunkscope.tokenizers.engines import ID_BYTES
-from chunkscope.tokenizers.shared_prefixes import Prefix
+from chunkscope.tokenizers.fast import ID_BYTES
 
 MOST_BLOCKS = 3 << 20  # 50 million tokens
 MOST_PROMPTS = 1 << 18
 
 _BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
 _FEW_BYTES = 1 << 16  # of ids: a small dataset that shares nothing is never hashed
-_NO_HASHES: Hashes = np.zeros(0, np.uint64)
 _SPECIAL = b"\xff" * ID_BYTES  # stands for a token that every prompt begins with
 _FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Beginning:
-    """The tokens of a shared beginning, and what is known of its full blocks."""
-
-    ids: bytes
-    rest: bytes  # the ids after its last full block
-    number: int  # of its list of hashes
-    blocks: int
-    last: int  # the hash of its last block
-
-
-def hash_blocks(
-    rows: Sequence[bytes], blocks_before: Sequence[int], hash_before: Sequence[int]
-) -> tuple[Hashes, Ints]:
+def hash_blocks(rows: Sequence[bytes]) -> tuple[Hashes, Ints]:
     """The hashes of all full blocks of all rows, and how many blocks each row has.
 
     A hash is the sum of what a block and its place are mixed into and the hash before it: sums of
@@ -56,21 +41,9 @@ def hash_blocks(
     first = np.repeat(np.cumsum(sizes) - sizes, full) + within * BLOCK_SIZE
     ids = np.frombuffer(b"".join(rows), "<u4")
     sums = ids[first[:, None] + np.arange(BLOCK_SIZE)].astype(np.uint64) @ _FACTORS
-    places = within + np.repeat(np.array(blocks_before), full)
-    running = np.cumsum(mixed(sums + mixed(places.astype(np.uint64))), dtype=np.uint64)
+    running = np.cumsum(mixed(sums + mixed(within.astype(np.uint64))), dtype=np.uint64)
     before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
-    return running + np.repeat(np.array(hash_before, np.uint64) - before, full), full
-
-
-def _hash_row(row: bytes, blocks_before: int, hash_before: int) -> Hashes:
-    """The same for one row: there are many beginnings, and a batch takes some time to set up."""
-    full = len(row) // _BLOCK_BYTES
-    if not full:
-        return _NO_HASHES
-    ids = np.frombuffer(row, "<u4", full * BLOCK_SIZE).reshape(full, BLOCK_SIZE)
-    places = np.arange(blocks_before, blocks_before + full, dtype=np.uint64)
-    blocks = mixed(ids.astype(np.uint64) @ _FACTORS + mixed(places))
-    return np.cumsum(blocks, dtype=np.uint64) + np.uint64(hash_before)
+    return running - np.repeat(before, full), full
 
 
 def mixed(values: Hashes) -> Hashes:
@@ -86,16 +59,13 @@ class BlockHashes:
 
     def __init__(self, trace: TraceRows | None = None) -> None:
         self._trace = trace  # gets every prompt
-        self._of_beginnings: list[Hashes] = []
-        self._beginnings: dict[tuple[Prefix | None, int], _Beginning] = {}
-        self._hashes: list[Hashes] = []  # after the beginnings
-        self._numbers: list[int] = []  # by prompt: of its beginning
-        self._own: list[int] = []  # by prompt: its blocks after that
+        self._hashes: list[Hashes] = []
+        self._full: list[int] = []  # by prompt: its blocks
         self._tokens: list[int] = []
         self._reads: list[bool] = []
         self._positions: list[int] = []
         self._blocks = 0
-        self._unhashed: list[tuple[_Beginning, bytes]] = []  # the last ones
+        self._unhashed: list[bytes] = []  # the last ones
         self._unhashed_bytes = 0
         self._firsts: set[bytes] = set()  # the first blocks of all prompts
         self._any_alike = False  # two prompts have the same one
@@ -109,94 +79,55 @@ class BlockHashes:
     def add(
         self,
         positions: Sequence[int],
-        heads: Sequence[Prefix | None],
         ids: Sequence[bytes],
         *,
         special_tokens: int = 0,
         reads: bool = True,
         most_tokens: int | None = None,
     ) -> None:
-        """Prompts by their shared beginning and the ids after it, alike in what else is said.
+        """Prompts by their ids, alike in what else is said.
 
         So many special tokens go before each; of all that, the last `most_tokens` were sent.
         """
         if (self.is_full and self._trace is None) or not ids:
             return
-        beginnings = [self._beginning(head, special_tokens) for head in heads]
+        prompts = [_SPECIAL * special_tokens + own for own in ids] if special_tokens else list(ids)
         if most_tokens is not None:
-            both = zip(beginnings, ids, strict=True)
-            ids = [(before.ids + own)[-most_tokens * ID_BYTES :] for before, own in both]
-            beginnings = [self._beginning(None, 0)] * len(ids)
-        prompts = list(zip(beginnings, ids, strict=True))
+            prompts = [prompt[-most_tokens * ID_BYTES :] for prompt in prompts]
         if self._trace is not None:
-            for position, (before, own) in zip(positions, prompts, strict=True):
-                self._trace.prompt(position, before.ids + own)
+            for position, prompt in zip(positions, prompts, strict=True):
+                self._trace.prompt(position, prompt)
             if self.is_full:
                 return
-        for before, own in prompts:
-            self._narrow(before.ids, own)
-            first = before.ids[:_BLOCK_BYTES] + own[: max(0, _BLOCK_BYTES - len(before.ids))]
+        for prompt in prompts:
+            self._narrow(prompt)
+            first = prompt[:_BLOCK_BYTES]
             if len(first) == _BLOCK_BYTES:
                 self._any_alike = self._any_alike or first in self._firsts
                 self._firsts.add(first)
-        self._numbers += [before.number for before in beginnings]
-        tokens = [(len(before.ids) + len(own)) // ID_BYTES for before, own in prompts]
+        tokens = [len(prompt) // ID_BYTES for prompt in prompts]
         self._tokens += tokens
         self._blocks += sum(length // BLOCK_SIZE for length in tokens)
-        self._reads += [reads] * len(ids)
+        self._reads += [reads] * len(prompts)
         self._positions += positions
         self._unhashed += prompts
-        self._unhashed_bytes += sum(map(len, ids))
+        self._unhashed_bytes += sum(map(len, prompts))
         if self._unhashed_bytes > _FEW_BYTES:
             self._hash()
 
     def _hash(self) -> None:
         """Hash the blocks of the prompts that wait for it."""
-        hashes, full = hash_blocks(
-            [before.rest + own if before.rest else own for before, own in self._unhashed],
-            [before.blocks for before, _ in self._unhashed],
-            [before.last for before, _ in self._unhashed],
-        )
+        hashes, full = hash_blocks(self._unhashed)
         self._hashes.append(hashes)
-        self._own += full.tolist()
+        self._full += full.tolist()
         self._unhashed, self._unhashed_bytes = [], 0
 
-    def _beginning(self, head: Prefix | None, special_tokens: int) -> _Beginning:
-        key = (head, special_tokens)
-        if key not in self._beginnings:
-            if head is None:
-                before = _Beginning(ids=b"", rest=b"", number=-1, blocks=0, last=0)
-                ids = _SPECIAL * special_tokens
-            else:
-                before, ids = self._beginning(head.parent, special_tokens), head.ids
-            self._beginnings[key] = self._followed(before, ids)
-        return self._beginnings[key]
-
-    def _followed(self, before: _Beginning, ids: bytes) -> _Beginning:
-        more = before.rest + ids
-        own = _hash_row(more, before.blocks, before.last)
-        known = self._of_beginnings[before.number] if before.blocks else own[:0]
-        hashes = np.concatenate((known, own))
-        self._of_beginnings.append(hashes)
-        return _Beginning(
-            ids=before.ids + ids,
-            rest=more[len(own) * BLOCK_SIZE * ID_BYTES :],
-            number=len(self._of_beginnings) - 1,
-            blocks=len(hashes),
-            last=int(hashes[-1]) if len(hashes) else 0,
-        )
-
-    def _narrow(self, head: bytes, own: bytes) -> None:
+    def _narrow(self, prompt: bytes) -> None:
         """Keep of the tokens that all prompts begin with those that this one has too."""
         if self._common is None:
-            self._common = head + own
-            return
-        size = len(self._common)
-        if not size or head.startswith(self._common):
-            return
-        prompt = head[:size] + own[: max(0, size - len(head))]
-        if not prompt.startswith(self._common):
-            size = min(size, len(prompt))
+            self._common = prompt
+        elif not prompt.startswith(self._common):
+            size = min(len(self._common), len(prompt))
             mine = np.frombuffer(prompt[:size], "<u4")
             others = np.frombuffer(self._common[:size], "<u4")
             differs = np.flatnonzero(mine != others)
@@ -228,37 +159,18 @@ class BlockHashes:
 
     def _compared(self) -> tuple[PromptBlocks, Hashes]:
         """The prompts by numbers of blocks, and the hash of each number."""
-        shared, own = self._of_beginnings, np.array(self._own)
-        all_hashes = np.concatenate([*shared, *self._hashes])
+        full = np.array(self._full)
+        all_hashes = np.concatenate(self._hashes)
         self._hashes.clear()
-        # Each prompt's blocks are two stretches of that: its beginning's, and its own.
-        sizes = np.array([len(hashes) for hashes in shared])
-        beginnings = np.array(self._numbers)
-        before, begin = sizes[beginnings], (np.cumsum(sizes) - sizes)[beginnings]
-        starts = np.cumsum(own) - own + sizes.sum()
-        listed = _to_list(
-            before + own,
-            lambda rows, place: all_hashes[
-                np.where(place < before[rows], begin[rows], starts[rows] - before[rows]) + place
-            ],
-        )
-        of_beginning = np.minimum(before, listed)
-        of_own = listed - of_beginning
-        own_hashes = all_hashes[stretched(starts, of_own)]
-        hashes, numbers = np.unique(
-            np.concatenate((all_hashes[: sizes.sum()], own_hashes)), return_inverse=True
-        )
-        starts = np.cumsum(of_own) - of_own + sizes.sum()
-        places = np.stack((begin, starts), axis=1).ravel()
-        blocks = numbers[stretched(places, np.stack((of_beginning, of_own), axis=1).ravel())]
-        used = np.bincount(blocks, minlength=len(hashes)) > 0  # a beginning may be nobody's by now
-        blocks, hashes = (np.cumsum(used) - 1)[blocks], hashes[used]
+        starts = np.cumsum(full) - full
+        listed = _to_list(full, lambda rows, place: all_hashes[starts[rows] + place])
+        hashes, blocks = np.unique(all_hashes[stretched(starts, listed)], return_inverse=True)
         prompts = PromptBlocks(
             tokens=np.array(self._tokens),
             full=listed,
             reads=np.array(self._reads),
             blocks=blocks,
-            left_out=before + own - listed,
+            left_out=full - listed,
         )
         return prompts, hashes
 

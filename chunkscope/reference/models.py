@@ -6,7 +6,7 @@ from typing import Any
 from chunkscope.artefacts.numbers import plural
 from chunkscope.errors import InputError, MissingError
 from chunkscope.reference.libraries import load_torch
-from chunkscope.tokenizers.auto import auto_tokenizer, load_auto
+from chunkscope.tokenizers.reference import auto_tokenizer, load_auto
 from chunkscope.verification.model_folder import WEIGHTS
 
 TINY = "a random Llama"

@@ -175,10 +175,9 @@ def _environment() -> "jinja2.Environment":
     """The environment transformers renders chat templates in, setting by setting."""
     import jinja2
     from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    from chunkscope.tokenizers.sandbox import Sandbox
-
-    environment = Sandbox(
+    environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_generation_tag(), loopcontrols]
     )
 

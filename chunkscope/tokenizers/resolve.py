@@ -1,28 +1,70 @@
-"""What a `--tokenizer` value means: which files, and how they are to be read."""
+"""What a `--tokenizer` value means: which files, and which library reads them."""
 
+import hashlib
+import os
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib.metadata import distribution
 from pathlib import Path
 
 import orjson
 
+from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.console import say
 from chunkscope.errors import InputError, MissingError
-from chunkscope.tokenizers.files import ANY_VOCABULARY, TokenizerFiles, TokenizerKind, hf_folder
-from chunkscope.tokenizers.hub import from_hub
+from chunkscope.network import expect_hub
 
 DEFAULT = "default"
 DEFAULT_FILE = "tekken_240911.json"
-
 TIKTOKEN_NAMES = (
     "cl100k_base", "o200k_base", "o200k_harmony", "p50k_base", "p50k_edit", "r50k_base",
 )  # fmt: skip
+# What makes up a tokenizer in Hugging Face layout; config.json names the class for AutoTokenizer.
+_HF_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model",
+    "sentencepiece.bpe.model", "chat_template.jinja", "chat_template.json", "config.json",
+    "tekken.json",
+)  # fmt: skip
+# What may be there besides: other vocabularies, a tokenizer's own Python, more templates.
+_HF_PATTERNS = ("*.model", "*.tiktoken", "*.py", "additional_chat_templates/*.jinja")
+_VOCABULARIES = {
+    "tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
+    "sentencepiece.bpe.model", "tokenizer_config.json",
+}  # fmt: skip
 _CHOICES = (
     "pass a folder with a tokenizer.json, a hub id such as Qwen/Qwen3-8B, a tiktoken encoding "
     "such as o200k_base, or leave --tokenizer out for the embedded default"
 )
 
 
+class TokenizerKind(StrEnum):
+    HF = "hf"  # a folder for AutoTokenizer
+    RAW = "tokenizer.json"  # that one file, with nothing around it
+    TEKKEN = "tekken"  # mistral-common's own format
+    SENTENCEPIECE = "sentencepiece"
+    TIKTOKEN = "tiktoken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerFiles:
+    """A tokenizer before it is loaded. `name` is what people see."""
+
+    name: str
+    kind: TokenizerKind
+    files: tuple[Path, ...] = ()
+    encoding: str = ""  # tiktoken's name for it
+
+    def digest(self, memo: DigestMemo) -> str:
+        """The content of its files as one hash."""
+        parts = [f"{file.name}\0{memo.sha256(file)}" for file in self.files]
+        if self.encoding:
+            parts.append(f"{self.encoding}\0{distribution('tiktoken').version}")
+        return hashlib.sha256("\n".join([self.kind, *parts]).encode()).hexdigest()
+
+
 def resolve(name: str | None) -> TokenizerFiles:
-    """Find the files behind a name, without loading any of them."""
+    """Find the files behind a name."""
     if name is None or name == DEFAULT:
         return TokenizerFiles(
             name=f"Mistral tekken ({DEFAULT_FILE})",
@@ -41,7 +83,7 @@ def resolve(name: str | None) -> TokenizerFiles:
     looks_like_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if looks_like_a_path or path.suffix in (".json", ".model"):
         raise MissingError(f"no such tokenizer file or folder: {name}", hint=_CHOICES)
-    return from_hub(name)
+    return _from_hub(name)
 
 
 def embedded_default() -> Path:
@@ -52,16 +94,23 @@ def embedded_default() -> Path:
 
 def _folder(name: str, folder: Path) -> TokenizerFiles:
     present = {path.name for path in folder.iterdir()}
-    models = sorted(name for name in present if name.endswith(".model"))
-    if models and not present & {"config.json", *ANY_VOCABULARY.difference(models)}:
+    models = sorted(file for file in present if file.endswith(".model"))
+    if models and not present & {"config.json", *_VOCABULARIES.difference(models)}:
         # Nothing says what transformers should make of it: it is what SentencePiece makes of it.
         file = folder / models[0]
         return TokenizerFiles(name=name, kind=TokenizerKind.SENTENCEPIECE, files=(file,))
-    if present & ANY_VOCABULARY:
-        return hf_folder(name, folder)
+    if present & _VOCABULARIES:
+        return _hf_folder(name, folder)
     for tekken in sorted(file for file in present if file.startswith("tekken")):
         return TokenizerFiles(name=name, kind=TokenizerKind.TEKKEN, files=(folder / tekken,))
     raise InputError(f"no tokenizer in {folder}: there is no tokenizer.json in it", hint=_CHOICES)
+
+
+def _hf_folder(name: str, folder: Path) -> TokenizerFiles:
+    named = [folder / file for file in _HF_FILES if (folder / file).is_file()]
+    others = sorted(file for pattern in _HF_PATTERNS for file in folder.glob(pattern))
+    files = tuple(dict.fromkeys([*named, *others]))  # each once, the named ones first
+    return TokenizerFiles(name=name, kind=TokenizerKind.HF, files=files)
 
 
 def _file(name: str, path: Path) -> TokenizerFiles:
@@ -80,5 +129,89 @@ def _file(name: str, path: Path) -> TokenizerFiles:
         raise InputError(f"{path} is not a tokenizer: it has no model in it", hint=_CHOICES)
     # What vLLM serves is decided by the files beside tokenizer.json, where there are any.
     if path.name == "tokenizer.json" and (path.parent / "tokenizer_config.json").is_file():
-        return hf_folder(name, path.parent)
+        return _hf_folder(name, path.parent)
     return TokenizerFiles(name=name, kind=TokenizerKind.RAW, files=(path,))
+
+
+def _from_hub(name: str) -> TokenizerFiles:
+    """Find `org/name` or `org/name@revision`: in the local cache, else by download.
+
+    A tokenizer hardly ever changes under its name, and a second run must work without a network. A
+    cache that holds no more than a tokenizer.json is completed: another tool may have left it so,
+    and the chat template is in the other files.
+    """
+    repo, _, revision = name.partition("@")
+    folder, is_complete = _cached(repo, revision or "main")
+    if folder is None or not is_complete:
+        try:
+            folder = _downloaded(repo, revision or None)
+        except MissingError:
+            if folder is None:
+                raise
+            say(
+                f"the local cache has no tokenizer_config.json of {repo}: counted without the "
+                "special tokens and the chat template that it may name; a run with a network "
+                "downloads it"
+            )
+    return _in_snapshot(name, folder)
+
+
+def cached_tokenizer(name: str) -> TokenizerFiles | None:
+    """A hub id's files in the local cache, without a network."""
+    repo, _, revision = name.partition("@")
+    folder, _ = _cached(repo, revision or "main")
+    return _in_snapshot(name, folder) if folder else None
+
+
+def _in_snapshot(name: str, folder: Path) -> TokenizerFiles:
+    files = _hf_folder(name, folder)
+    present = {file.name for file in files.files}
+    if present & _VOCABULARIES:
+        return files
+    if "tekken.json" in present:
+        return TokenizerFiles(name=name, kind=TokenizerKind.TEKKEN, files=(folder / "tekken.json",))
+    raise MissingError(f"{name} has no tokenizer files", hint="pass another --tokenizer")
+
+
+def _cached(repo: str, revision: str) -> tuple[Path | None, bool]:
+    """The folder in the local cache, and whether it has what a tokenizer.json leaves out."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    def lookup(file: str) -> object:  # its path, None, or a mark that the hub does not have it
+        return try_to_load_from_cache(repo, file, revision=revision)
+
+    try:
+        config = lookup("tokenizer_config.json")
+        files = [config, *map(lookup, ("tokenizer.json", "tokenizer.model", "tekken.json"))]
+    except HFValidationError:
+        raise _not_found(repo) from None
+    folder = next((Path(file).parent for file in files if isinstance(file, str)), None)
+    return folder, config is not None or isinstance(files[-1], str)
+
+
+def _downloaded(repo: str, revision: str | None) -> Path:
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        raise MissingError(
+            f"the tokenizer of {repo} is not in the local cache, and HF_HUB_OFFLINE is set",
+            hint="download it once with a network, or pass a local folder as --tokenizer",
+        )
+    expect_hub()
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = snapshot_download(
+            repo, revision=revision, allow_patterns=[*_HF_FILES, *_HF_PATTERNS], max_workers=4
+        )
+    except Exception as error:  # the hub client raises many kinds; each means "not to be had"
+        raise _not_found(repo) from error
+    return Path(folder)
+
+
+def _not_found(repo: str) -> MissingError:
+    return MissingError(
+        f"no tokenizer called {repo}: not a file here, not in the local cache, and the hub "
+        "does not have it",
+        hint="check the spelling and the network (HF_TOKEN for gated models), or pass a local "
+        "folder with a tokenizer.json as --tokenizer",
+    )

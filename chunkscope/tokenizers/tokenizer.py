@@ -4,44 +4,37 @@ import datetime
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.errors import ChunkscopeError, InputError, StillRunning
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.prompts.chat import Conversation, string_content
-from chunkscope.tokenizers.chat_template import TemplateRefused, choose_template, read_template
-from chunkscope.tokenizers.compiled import Compiled
-from chunkscope.tokenizers.compiler import (
-    as_served,
-    compile_once,
-    digest,
-    is_compiled,
-    is_quickly_served,
-    is_served,
+from chunkscope.tokenizers.chat_template import (
+    ChatTemplate,
+    TemplateRefused,
+    choose_template,
+    read_template,
 )
-from chunkscope.tokenizers.counting import Counting, settled_engine
-from chunkscope.tokenizers.guard import guarded
+from chunkscope.tokenizers.counting import TextCounter, fast_is_barred
+from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.mistral import ChatRefused, MistralChat
-from chunkscope.tokenizers.references import reference, reference_name
-from chunkscope.tokenizers.rendering import Renderer
-from chunkscope.tokenizers.resolve import resolve
-from chunkscope.tokenizers.watch import Watch
-
-# Its own library counts this much in the time in which all is made ready for a faster engine.
-_LITTLE_BYTES = 8_000_000
-
-T = TypeVar("T")
+from chunkscope.tokenizers.prepare import (
+    PreparedTokenizer,
+    TokenizerFacts,
+    prepare,
+    prepared_before,
+)
+from chunkscope.tokenizers.reference import Ids, Reference
+from chunkscope.tokenizers.resolve import TokenizerKind, resolve
 
 
 class Tokenizer:
     """Counts prompts as vLLM would feed them to the model.
 
     Nothing is loaded before it is needed: a run answered from the cache, or a trace that brings
-    its own lengths, never loads an engine.
+    its own lengths, loads no library.
     """
 
     def __init__(
@@ -54,112 +47,131 @@ class Tokenizer:
         trust_remote_code: bool = False,
         exact_check: bool = False,
         expected_bytes: int = 0,
-        on_compile: Callable[[str], None] = lambda _: None,
+        on_prepare: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._found = resolve(name)
-        self.name = self._found.name
-        self.kind = str(self._found.kind)
-        self.digest = digest(self._found, memo or DigestMemo())
+        self._files = resolve(name)
+        self.name = self._files.name
+        self.kind = str(self._files.kind)
+        self.digest = self._files.digest(memo or DigestMemo())
         self._template = read_template(chat_template) if chat_template else None
         self._date = chat_date
         self._remote_code = trust_remote_code
         self._exact = exact_check
-        self._expected = expected_bytes
-        self._on_compile = on_compile
+        self._expected_bytes = expected_bytes
+        self._on_prepare = on_prepare
         self._lock = threading.RLock()
-        self._compiled: Compiled | None = None
-        self._is_new = False  # no earlier run has used it
         self._failure: ChunkscopeError | None = None
-        self._counting: Counting | None = None
+        self._prepared: PreparedTokenizer | None = None
+        self._reference: Reference | None = None  # loaded to prepare it
+        self._counter: TextCounter | None = None
         self._mistral: MistralChat | None = None
-        self._templates: dict[str, Renderer] = {}
+        self._templates: dict[str, ChatTemplate] = {}
 
     @property
-    def compiled(self) -> Compiled:
-        """What is known of it. One that is used for the first time, for little, is not prepared."""
+    def prepared(self) -> PreparedTokenizer:
         with self._lock:
-            if self._failure is not None:
+            if self._failure is not None:  # the next dataset need not try again
                 raise self._failure
-            if self._compiled is None:
-                if not self._is_little:
-                    return self._prepare()
-                self._compiled, self._is_new = self._tried(as_served)
-            return self._compiled
-
-    @property
-    def _is_little(self) -> bool:
-        """Whether its own library has counted it before all else is made ready."""
-        is_ready = is_compiled(self._found, self.digest)
-        return (
-            is_quickly_served(self._found)
-            and 0 < self._expected < _LITTLE_BYTES
-            and not (is_ready or self._exact)
-        )
-
-    @property
-    def counting(self) -> Counting:
-        with self._lock, self._guarded():
-            if self._counting is None:
-                compiled = self.compiled
-                if not compiled.prepared and not self._is_new:  # it is used a second time
-                    compiled = self._prepare()
-                load = partial(Counting, compiled, expected_chars=self._expected, exact=self._exact)
+            if self._prepared is None:
                 try:
-                    self._counting = Watch(f"the tokenizer {self.name}").call(load)
-                except StillRunning as error:  # nor this
+                    with self._guard():
+                        self._prepared = self._prepared_before() or self._prepare()
+                except ChunkscopeError as error:
                     self._failure = error
                     raise
-            return self._counting
+            return self._prepared
 
-    def _prepare(self) -> Compiled:
-        if not is_compiled(self._found, self.digest):
-            self._on_compile(self.name)
-        self._compiled = self._tried(compile_once)
-        return self._compiled
+    def _prepared_before(self) -> PreparedTokenizer | None:
+        return prepared_before(self._files, self.digest, trust_remote_code=self._remote_code)
 
-    def _tried(self, make: Callable[..., T]) -> T:
-        try:
-            return make(self._found, self.digest, trust_remote_code=self._remote_code)
-        except ChunkscopeError as error:  # the next dataset need not try again
-            self._failure = error
-            raise
+    def _prepare(self) -> PreparedTokenizer:
+        if self._files.kind is TokenizerKind.HF:
+            self._on_prepare(self.name)
+        prepared, self._reference = prepare(
+            self._files, self.digest, trust_remote_code=self._remote_code
+        )
+        return prepared
+
+    @property
+    def facts(self) -> TokenizerFacts:
+        return self.prepared.facts
+
+    @property
+    def counter(self) -> TextCounter:
+        """What counts texts, loaded."""
+        with self._lock:
+            prepared = self.prepared
+            if self._counter is None:
+                self._counter = TextCounter(
+                    prepared,
+                    self._reference,
+                    expected_chars=self._expected_bytes,
+                    exact=self._exact,
+                )
+            return self._counter
 
     @property
     def was_loaded(self) -> bool:
-        return self._counting is not None
+        return self._counter is not None
 
     def sample_agrees(self) -> bool:
-        """Whether a sample of the rows it counted, if any, has the reference's lengths."""
-        with self._guarded():
-            return self._counting is None or self._counting.sample_agrees()
+        """Whether a sample of the rows it counted, if any, has the reference's ids."""
+        return self._counter is None or self._counter.sample_agrees()
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+        """The ids that the model is fed. A chat's text has its special tokens already."""
+        with self._guard():
+            return self.counter.reference.encode(texts, special_tokens=special_tokens)
 
     @property
-    def reference(self) -> str:
-        return reference_name(self.compiled)
+    def counting_key(self) -> str | None:
+        """All that a length depends on beside the text; None before the tokenizer is prepared.
+
+        Its files, the reference, a given template, the day where the template prints it, and
+        whether the fast engine is barred: what it counted before is to be counted again.
+        """
+        prepared = self._prepared or self._prepared_before()
+        if prepared is None:
+            return None
+        template = repr(self._template or prepared.facts.chat_template)
+        day = self.chat_day.isoformat() if "strftime_now" in template else ""
+        parts = (
+            self.digest,
+            prepared.reference_name,
+            "only" if fast_is_barred(prepared) else "",
+            sha256(template.encode()).hexdigest(),
+            day,
+        )
+        return " ".join(parts)
+
+    def _guard(self) -> AbstractContextManager[None]:
+        return foreign_errors(f"the tokenizer {self.name}")
+
+    # -- chats ---------------------------------------------------------------------------------
 
     def chat_texts(self, chats: Sequence[Conversation]) -> list[str | TemplateRefused]:
         """The texts of conversations by the chat template, as vLLM would render them."""
-        texts: list[str | TemplateRefused] = []
-        for has_tools, alike in groupby(chats, key=lambda chat: bool(chat.tools)):
-            texts += self._chat_template(has_tools=has_tools).texts(list(alike))
-        return texts
+        return [self._chat_text(chat) for chat in chats]
+
+    def _chat_text(self, chat: Conversation) -> str | TemplateRefused:
+        try:
+            return self.chat_text(chat)
+        except TemplateRefused as error:
+            return error
 
     def chat_text(self, chat: Conversation) -> str:
-        (text,) = self.chat_texts([chat])
-        if isinstance(text, TemplateRefused):
-            raise text
-        return text
+        return self._chat_template(has_tools=bool(chat.tools)).render(chat)
 
-    def ignores_tools(self, conversation: Conversation) -> bool:
+    def ignores_tools(self, chat: Conversation) -> bool:
         """Whether there are tools in it that the chat template never mentions."""
-        if not conversation.tools or self.counts_chats_itself:
+        if not chat.tools or self.counts_chats_itself:
             return False
         return not self._chat_template(has_tools=True).uses_tools
 
     @property
     def counts_chats_itself(self) -> bool:
         """Mistral's tokenizers encode conversations directly; a given template goes first."""
-        return self.compiled.mistral_chat and self._template is None
+        return self._files.kind is TokenizerKind.TEKKEN and self._template is None
 
     def count_chats(
         self, chats: Sequence[Conversation]
@@ -169,30 +181,19 @@ class Tokenizer:
 
     def _count_chat(self, chat: Conversation) -> tuple[list[int], int] | ChatRefused:
         try:
-            return self._chat.count(string_content(chat.messages), chat.tools)
+            return self._mistral_chat.count(string_content(chat.messages), chat.tools)
         except ChatRefused as error:
             return error
 
-    def encode_chat(self, conversation: Conversation) -> tuple[list[int], str]:
+    def encode_chat(self, chat: Conversation) -> tuple[list[int], str]:
         """Token ids and text of a conversation, where `counts_chats_itself`."""
-        return self._chat.encode(string_content(conversation.messages), conversation.tools)
-
-    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
-        """The ids that the model is fed. A chat's text has its special tokens already."""
-        with self._lock, self._guarded():
-            served = reference(self.compiled)
-        with self._guarded():
-            encode = partial(served.encode, texts, special_tokens)
-            return Watch(f"the tokenizer {self.name}").call(encode, sum(map(len, texts)))
-
-    def _guarded(self) -> AbstractContextManager[None]:
-        return guarded(f"the tokenizer {self.name}")
+        return self._mistral_chat.encode(string_content(chat.messages), chat.tools)
 
     @property
-    def _chat(self) -> MistralChat:
-        with self._lock, self._guarded():
+    def _mistral_chat(self) -> MistralChat:
+        with self._lock, self._guard():
             if self._mistral is None:
-                self._mistral = MistralChat(self.compiled.source.files[0])
+                self._mistral = MistralChat(self._files.files[0])
             return self._mistral
 
     @property
@@ -200,28 +201,11 @@ class Tokenizer:
         return self._date or datetime.date.today()  # noqa: DTZ011  (templates use local time)
 
     @property
-    def counting_key(self) -> str | None:
-        """All that a length depends on beside the text; None before the tokenizer is ready.
-
-        Its files, a given template, the day where the template prints it, and the engine: what a
-        since barred engine counted is to be counted again.
-        """
-        is_ready = is_compiled(self._found, self.digest)
-        was_used = self._is_little and is_served(self._found, self.digest)
-        if not (is_ready or was_used):
-            return None
-        if (engine := settled_engine(self.compiled)) is None:
-            return None
-        template = repr(self._template or self.compiled.chat_template)
-        day = self.chat_day.isoformat() if "strftime_now" in template else ""
-        return f"{self.digest} {engine} {sha256(template.encode()).hexdigest()} {day}"
-
-    @property
     def renders_the_date(self) -> bool:
         return any(template.uses_date for template in self._templates.values())
 
-    def _chat_template(self, *, has_tools: bool) -> Renderer:
-        value: Any = self._template or self.compiled.chat_template
+    def _chat_template(self, *, has_tools: bool) -> ChatTemplate:
+        value: Any = self._template or self.facts.chat_template
         source = choose_template(value, has_tools)
         if not source:
             raise InputError(
@@ -231,7 +215,7 @@ class Tokenizer:
             )
         with self._lock:
             if source not in self._templates:
-                self._templates[source] = Renderer(
-                    source, special_tokens=self.compiled.special_tokens, date=self._date
+                self._templates[source] = ChatTemplate(
+                    source, special_tokens=self.facts.special_tokens, date=self._date
                 )
             return self._templates[source]

@@ -132,7 +132,7 @@ def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -
 
 def _sharing(ids: Sequence[Sequence[int]]) -> Sharing:
     rows = [np.array(prompt, "<u4").tobytes() for prompt in ids]
-    hashes, full = hash_blocks(rows, [0] * len(rows), [0] * len(rows))
+    hashes, full = hash_blocks(rows)
     _, blocks = np.unique(hashes, return_inverse=True)
     tokens, reads = np.array([len(prompt) for prompt in ids]), np.ones(len(ids), bool)
     return sharing_of(PromptBlocks(tokens=tokens, full=full, reads=reads, blocks=blocks))
@@ -276,8 +276,8 @@ def _chat_row(chat: Conversation, tokenizer: Tokenizer) -> Row:
 def _lengths(rows: Sequence[Row], tokenizer: Tokenizer) -> list[int]:
     """As `analyze` counts them: with the fastest engine that is proved right."""
     texts = [row.text for row in rows if row.ids is None]
-    counts = iter(tokenizer.counting.counted(texts) if texts else [])
-    added = tokenizer.compiled.special_added
+    counts = iter(tokenizer.counter.count(texts) if texts else [])
+    added = tokenizer.facts.special_added
     return [
         len(row.ids) if row.ids is not None else next(counts) + (0 if row.complete else added)
         for row in rows

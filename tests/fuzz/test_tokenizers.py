@@ -7,16 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import sentencepiece
 
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.fuzz.helpers import Explore, changed, damaged, fine
-from tests.tokenizers.conftest import fewer_strings
 from tests.tokenizers.helpers import WORDS, document, save, splitting
-
-__all__ = ["fewer_strings"]
-pytestmark = pytest.mark.usefixtures("fewer_strings")
 
 SMALL = document(splitting(WORDS, "t h", "th e"))
 CONFIG = {

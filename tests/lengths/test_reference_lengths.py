@@ -12,7 +12,6 @@ import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.tokenizers import counting
-from chunkscope.tokenizers.engines import QUICK_TO_COUNT, QUICK_TO_LOAD, Loader
 
 SHARED = Path(__file__).parents[3] / "shared"
 DATA = SHARED / "data"
@@ -141,13 +140,6 @@ def test_every_trace_has_the_reference_lengths_without_a_tokenizer(name: str) ->
 
 # Sets with a prompt in the same field: one run counts them all.
 TOGETHER = ("humaneval", "mbpp_sanitized", "ifeval", "arena_hard_v0.1", "longchat_topics_5")
-NO_ENGINE = Loader("none", "pytest", lambda _: None)
-ENGINES = [
-    pytest.param(NO_ENGINE, "tokenizers ", id="the reference"),
-    pytest.param(QUICK_TO_LOAD[0], "splintr ", id="splintr from ranks"),
-    pytest.param(QUICK_TO_LOAD[1], "splintr ", id="splintr from JSON"),
-    pytest.param(QUICK_TO_COUNT, "fastokens ", id="fastokens"),
-]
 
 
 def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
@@ -161,14 +153,12 @@ def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
 
 
 @pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3"])
-@pytest.mark.parametrize(("loader", "engine"), ENGINES)
-def test_each_engine_by_itself_gives_the_reference_lengths(
-    monkeypatch: pytest.MonkeyPatch, tokenizer: str, loader: Loader, engine: str
+def test_the_fast_engine_gives_the_reference_lengths(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: str
 ) -> None:
-    monkeypatch.setattr(counting, "QUICK_TO_LOAD", (loader,))
-    monkeypatch.setattr(counting, "QUICK_TO_COUNT", NO_ENGINE)
-    profile = count_together(tokenizer)
-    assert profile.tokenizer.engine.startswith(engine)
+    assert count_together(tokenizer).tokenizer.engine.startswith("tokenizers ")
+    monkeypatch.setattr(counting, "FAST_CHARS", 0)
+    assert count_together(tokenizer).tokenizer.engine.startswith("fastokens ")
 
 
 @pytest.mark.parametrize("tokenizer", ["gpt2", "llama3.1", "qwen3"])

@@ -16,7 +16,6 @@ from chunkscope.prefixes.measured_reuse import measure
 from chunkscope.prefixes.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens, stretched
 from chunkscope.prefixes.reuse import HowSent, PrefixGroup, PrefixReuse
 from chunkscope.prefixes.stretches import sharing_of
-from chunkscope.tokenizers.shared_prefixes import Prefix
 
 Prompt = list[int]
 
@@ -28,7 +27,7 @@ def id_bytes(prompt: Prompt) -> bytes:
 def collected(prompts: list[Prompt], **kwargs: int) -> BlockHashes:
     hashes = BlockHashes()
     rows = range(1, len(prompts) + 1)
-    hashes.add(rows, [None] * len(prompts), [*map(id_bytes, prompts)], **kwargs)
+    hashes.add(rows, [*map(id_bytes, prompts)], **kwargs)
     return hashes
 
 
@@ -161,19 +160,6 @@ def test_the_best_order_needs_a_cache_of_two_prompts(prompts):
     assert sum(brute_ideal(prompts, [True] * len(best))) <= found + 16 * len(prompts)
 
 
-@given(families())
-def test_a_shared_beginning_is_hashed_once_and_counts_as_if_it_were_not_cut(prompts):
-    """Prompts come as a beginning, a second one after it, and the rest."""
-    outer = Prefix("a", None, ids=id_bytes([5] * 21))
-    inner = Prefix("b", outer, ids=id_bytes([6] * 30))
-    heads = [[None, outer, inner][i % 3] for i in range(len(prompts))]
-    before = {None: [], outer: [5] * 21, inner: [5] * 21 + [6] * 30}
-    cut = BlockHashes()
-    cut.add(range(1, len(prompts) + 1), heads, [*map(id_bytes, prompts)], special_tokens=1)
-    whole = [before[head] + prompt for head, prompt in zip(heads, prompts, strict=True)]
-    assert cut.measured() == collected(whole, special_tokens=1).measured()
-
-
 def few_shot(subject: int, question: int) -> Prompt:
     return [1] * 8 + [100 + subject] * 152 + [1000 + subject * 50 + question] * 20
 
@@ -235,7 +221,7 @@ def test_memory_ends_at_so_many_blocks_and_the_prompts_say_so(monkeypatch):
     monkeypatch.setattr(block_hashes, "MOST_BLOCKS", 10)
     hashes = BlockHashes()
     for row in range(20):
-        hashes.add([row], [None], [id_bytes([row] * 64)])
+        hashes.add([row], [id_bytes([row] * 64)])
     assert hashes.is_full
     found, sharing = hashes.measured()
     assert found is not None

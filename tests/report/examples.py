@@ -83,7 +83,7 @@ def shared(prompts: int, shared_tokens: int, tokens: int) -> dict[str, Any]:
         for n in range(prompts)
     ]
     chance.shuffle(ids)
-    hashes.add(range(1, prompts + 1), [None] * prompts, [one.tobytes() for one in ids])
+    hashes.add(range(1, prompts + 1), [one.tobytes() for one in ids])
     reuse, sharing = hashes.measured(HowSent(output_tokens=200))
     return {"prefixes": reuse, "sharing": sharing}
 

@@ -14,8 +14,6 @@ from tests.tokenizers.helpers import WORDS, document, save, splitting
 CATASTROPHIC = r"(a+)+$|(x+x+)+y|[^a]+"
 CHAT = [{"messages": [{"role": "user", "content": "hi"}]}]
 
-pytestmark = pytest.mark.usefixtures("fewer_strings")
-
 
 def refused(run: Run) -> str:
     assert run.code == 3, (run.out, run.err)

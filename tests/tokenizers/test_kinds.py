@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
 import chunkscope
 from chunkscope.errors import InputError, MissingError
-from chunkscope.tokenizers.compiled import Compiled
-from chunkscope.tokenizers.conformance import texts_for
+from chunkscope.tokenizers.check import sentences
 from chunkscope.tokenizers.resolve import embedded_default, resolve
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.helpers import WORDS, save, splitting
@@ -33,17 +31,14 @@ TEXTS = ["", " ", "Hello world", "naïve  東京 🙂\n\n\tx", "<s>[INST] hi [/I
 def lengths(name: str | None, texts: list[str]) -> list[int]:
     """As a run counts: with an engine, and the special tokens of a prompt."""
     tokenizer = Tokenizer(name)
-    added = tokenizer.compiled.special_added
-    return [n + added for n in tokenizer.counting.count(texts)]
+    return [n + tokenizer.facts.special_added for n in tokenizer.counter.count(texts)]
 
 
 # --- mistral-common -------------------------------------------------------------------------
 
 
-def test_the_embedded_default_counts_as_tekken_does_with_its_beginning(
-    compiled: Callable[[str], Compiled],
-) -> None:
-    texts = [*TEXTS, *texts_for(compiled("default"))[::5]]
+def test_the_embedded_default_counts_as_tekken_does_with_its_beginning() -> None:
+    texts = [*TEXTS, *sentences()]
     tekken = Tekkenizer.from_file(embedded_default())
     assert lengths(None, texts) == [len(tekken.encode(text, bos=True, eos=False)) for text in texts]
 
@@ -112,7 +107,6 @@ def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> N
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     right = [1 + len(model.encode(text)) for text in TEXTS]  # prompts begin with one <s>
     assert lengths(str(path), TEXTS) == right
-    assert not Tokenizer(str(path)).compiled.may_cut
 
 
 # --- tiktoken -------------------------------------------------------------------------------
@@ -284,7 +278,7 @@ def test_a_folder_with_only_a_sentencepiece_model_loads(
     tmp_path: Path, model_file: Path, name: str
 ) -> None:
     (tmp_path / name).symlink_to(model_file)
-    (counted,) = Tokenizer(str(tmp_path)).counting.count([SEA])
+    (counted,) = Tokenizer(str(tmp_path)).counter.count([SEA])
     model = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
     assert counted == len(model.encode(SEA))
 

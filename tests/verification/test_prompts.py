@@ -297,7 +297,7 @@ def test_a_day_that_was_pinned_stays_pinned(data):
 @pytest.mark.shared
 @pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3", "gpt2"])
 def test_a_real_set_has_the_ids_that_transformers_gives(shared, tokenizer):
-    from chunkscope.tokenizers.auto import load_auto
+    from chunkscope.tokenizers.reference import load_auto
 
     folder = shared / "tokenizers" / tokenizer
     data = shared / "data" / "humaneval" / "HumanEval.jsonl.gz"
@@ -309,7 +309,7 @@ def test_a_real_set_has_the_ids_that_transformers_gives(shared, tokenizer):
 @pytest.mark.shared
 @pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3"])
 def test_a_real_chat_has_the_ids_that_transformers_gives(shared, tokenizer):
-    from chunkscope.tokenizers.auto import load_auto
+    from chunkscope.tokenizers.reference import load_auto
 
     folder = shared / "tokenizers" / tokenizer
     data = shared / "data" / "mt_bench_101" / "mtbench101_messages.jsonl"

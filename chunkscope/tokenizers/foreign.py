@@ -1,0 +1,34 @@
+"""The one guard around libraries that read a tokenizer's files.
+
+Tokenizer files come from the model's folder and are trusted as vLLM trusts them. A damaged one
+makes these libraries raise whatever comes: a Rust panic is a BaseException that no `except
+Exception` catches, and Python would end with 1, the exit code of a broken gate.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from chunkscope.errors import ChunkscopeError, InputError
+
+
+@contextmanager
+def foreign_errors(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong inside into an InputError about `what`."""
+    try:
+        yield
+    except (ChunkscopeError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise InputError(
+            f"{what} cannot be used: {first_line(error)}",
+            hint="are its files as they were published? Download them again, or take another one",
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; its class where it says nothing.
+
+    >>> first_line(ValueError("no\\nway"))
+    'no'
+    """
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

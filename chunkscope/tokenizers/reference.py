@@ -1,0 +1,222 @@
+"""The libraries that are right by definition: those that vLLM itself feeds a model with."""
+
+import os
+from binascii import a2b_base64
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chunkscope.errors import InputError, MissingError
+from chunkscope.tokenizers.foreign import first_line
+from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
+
+Ids = list[list[int]]
+_TEKKEN_BOS = 1
+
+
+@lru_cache
+def engine_name(package: str) -> str:
+    """A package with its version; asked for every dataset, and it reads a file each time."""
+    return f"{package} {metadata.version(package)}"
+
+
+class Reference:
+    """One loaded tokenizer. `special_added` tokens come before or after each prompt."""
+
+    package = ""
+    special_added = 0
+
+    @property
+    def name(self) -> str:
+        return engine_name(self.package)
+
+    def ids(self, texts: list[str]) -> Ids:
+        """The tokens of each text, without special tokens, numbered as the library does."""
+        raise NotImplementedError
+
+    def count(self, texts: list[str]) -> list[int]:
+        return list(map(len, self.ids(texts)))
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+        """The ids that the model is fed, with (or without) what a prompt begins and ends with."""
+        raise NotImplementedError
+
+
+class TokenizersReference(Reference):
+    """A tokenizer.json: by `tokenizers`."""
+
+    package = "tokenizers"
+
+    def __init__(self, backend: Any) -> None:
+        # Truncation and padding baked into an export would silently cap every length.
+        backend.no_truncation()
+        backend.no_padding()
+        self.backend = backend
+        self.special_added = int(backend.num_special_tokens_to_add(is_pair=False))
+
+    @classmethod
+    def of_file(cls, path: Path) -> "TokenizersReference":
+        from tokenizers import Tokenizer
+
+        try:
+            return cls(Tokenizer.from_file(str(path)))
+        except Exception as error:  # tokenizers raises plain Exception
+            raise InputError(f"{path} is not a tokenizer.json: {error}") from error
+
+    def ids(self, texts: list[str]) -> Ids:
+        return self.encode(texts, special_tokens=False)
+
+    def count(self, texts: list[str]) -> list[int]:
+        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [len(encoding) for encoding in encodings]  # len(e.ids) would copy every id
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
+        return [encoding.ids for encoding in encodings]
+
+
+class TransformersReference(Reference):
+    """What AutoTokenizer makes of a folder: what vLLM serves."""
+
+    package = "transformers"
+
+    def __init__(self, folder: Path, *, trust_remote_code: bool) -> None:
+        self.tokenizer = load_auto(folder, trust_remote_code=trust_remote_code)
+        self.tokenizer(["a"])  # one whose special tokens are not there panics now
+        self.special_added = int(self.tokenizer.num_special_tokens_to_add())
+
+    def ids(self, texts: list[str]) -> Ids:
+        return self.encode(texts, special_tokens=False)
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+        if not texts:
+            return []
+        return list(self.tokenizer(texts, add_special_tokens=special_tokens)["input_ids"])
+
+
+class TiktokenReference(Reference):
+    """Ranks and a pattern: one of tiktoken's encodings, or Mistral's tekken format."""
+
+    package = "tiktoken"
+
+    def __init__(self, encoding: Any, *, first_id: int | None = None) -> None:
+        self._encoding = encoding
+        self.pattern: str = encoding._pat_str
+        self.ranks: dict[bytes, int] = encoding._mergeable_ranks
+        self._first_id = first_id  # of tekken, whose special tokens come before its ranks
+        self.special_added = 0 if first_id is None else 1  # <s>, as vLLM feeds it
+
+    @classmethod
+    def of_tekken(cls, path: Path) -> "TiktokenReference":
+        import tiktoken
+
+        try:
+            document = orjson.loads(path.read_bytes())
+            config = document["config"]
+            special = int(config["default_num_special_tokens"])
+            entries = document["vocab"][: config["default_vocab_size"] - special]
+            ranks = {a2b_base64(entry["token_bytes"]): entry["rank"] for entry in entries}
+            pattern = config["pattern"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
+        encoding = tiktoken.Encoding(
+            "tekken", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
+        )
+        return cls(encoding, first_id=special)
+
+    @classmethod
+    def of_name(cls, name: str) -> "TiktokenReference":
+        import tiktoken
+
+        try:
+            return cls(tiktoken.get_encoding(name))
+        except ValueError as error:
+            names = ", ".join(tiktoken.list_encoding_names())
+            raise MissingError(
+                f"tiktoken has no encoding called {name}", hint=f"it has {names}"
+            ) from error
+        except Exception as error:  # requests' errors, or a cached file with another hash
+            raise MissingError(
+                f"tiktoken could not load {name}: it downloads the vocabulary once",
+                hint="run it once with a network, or set TIKTOKEN_CACHE_DIR to a filled cache",
+            ) from error
+
+    def ids(self, texts: list[str]) -> Ids:
+        return list(self._encoding.encode_ordinary_batch(texts, num_threads=os.cpu_count() or 1))
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+        if (first := self._first_id) is None:
+            return self.ids(texts)
+        begin = [_TEKKEN_BOS] if special_tokens else []
+        return [begin + [rank + first for rank in ranks] for ranks in self.ids(texts)]
+
+
+class SentencePieceReference(Reference):
+    package = "sentencepiece"
+
+    def __init__(self, path: Path) -> None:
+        import sentencepiece
+
+        try:
+            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (RuntimeError, OSError) as error:
+            raise InputError(f"{path} is not a SentencePiece model") from error
+        self.special_added = int(self._model.bos_id() >= 0)
+
+    def ids(self, texts: list[str]) -> Ids:
+        return list(self._model.encode(texts, out_type=int))
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+        begin = [self._model.bos_id()] if special_tokens and self.special_added else []
+        return [begin + ids for ids in self.ids(texts)]
+
+
+def load_source(files: TokenizerFiles, *, trust_remote_code: bool = False) -> Reference:
+    """The tokenizer by its own files, and nothing that was made of them before."""
+    match files.kind:
+        case TokenizerKind.HF:
+            folder = files.files[0].parent
+            return TransformersReference(folder, trust_remote_code=trust_remote_code)
+        case TokenizerKind.RAW:
+            return TokenizersReference.of_file(files.files[0])
+        case TokenizerKind.SENTENCEPIECE:
+            return SentencePieceReference(files.files[0])
+        case TokenizerKind.TIKTOKEN:
+            return TiktokenReference.of_name(files.encoding)
+        case TokenizerKind.TEKKEN:
+            return TiktokenReference.of_tekken(files.files[0])
+
+
+def auto_tokenizer() -> Any:
+    """transformers' AutoTokenizer, which takes a second to import."""
+    # Of a local folder: no request may leave the machine, and no advice be printed.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers import AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    return AutoTokenizer
+
+
+def load_auto(folder: Path, *, trust_remote_code: bool = False) -> Any:
+    """What AutoTokenizer makes of a local folder. A tokenizer's own Python runs only if trusted."""
+    auto = auto_tokenizer()
+    try:
+        return auto.from_pretrained(
+            str(folder), trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    except ImportError as error:
+        raise MissingError(f"the tokenizer in {folder} needs a package: {error}") from error
+    except Exception as error:  # from_pretrained raises whatever a damaged file provokes
+        if "trust_remote_code" in str(error):
+            raise InputError(
+                f"the tokenizer in {folder} is a Python program, which is not run unasked",
+                hint="if you trust it, pass --trust-remote-code",
+            ) from error
+        raise InputError(
+            f"transformers cannot load the tokenizer in {folder}: {first_line(error)}"
+        ) from error
