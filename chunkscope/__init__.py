@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
-    from chunkscope.planning.policy import Decision, activation
     from chunkscope.planning.recommend import recommend
+    from chunkscope.planning.rule import Decision, activation
     from chunkscope.reference.wrapper import chunked
     from chunkscope.simulation.result import Simulation
     from chunkscope.simulation.simulate import simulate
@@ -60,17 +60,17 @@ _HOMES = {
     "AnalyzeOptions": "lengths.options",
     "ChunkscopeError": "errors",
     "DatasetProfile": "lengths.profile",
-    "Decision": "planning.policy",
+    "Decision": "planning.rule",
     "Diagnosis": "diagnosis.diagnosis",
     "Footprint": "engine.footprint",
     "GateResult": "gating.verdict",
     "LengthHistogram": "lengths.histogram",
-    "Plan": "planning.emit",  # with what writes it down
+    "Plan": "planning.plan",
     "Profile": "lengths.profile",
     "Simulation": "simulation.result",
     "Verification": "verification.result",
     "VerifyOptions": "verification.verify",
-    "activation": "planning.policy",
+    "activation": "planning.rule",
     "analyze": "lengths.analyze",
     "chunked": "reference.wrapper",
     "doctor": "diagnosis.doctor",

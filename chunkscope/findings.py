@@ -36,7 +36,7 @@ class Findings:
         """None when one of them is missing."""
         if self.plan is None or self.profile is None:
             return None
-        return self.plan.inputs.profile_digest == self.digests["profile.json"]
+        return self.plan.source.profile_digest == self.digests["profile.json"]
 
     @property
     def verification_is_of_this_plan(self) -> bool | None:

@@ -19,6 +19,7 @@ from chunkscope.models import find_model
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
+from chunkscope.planning.rule import decide
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,
@@ -31,8 +32,9 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.vllm.choices import Basis, Task
+from chunkscope.vllm.enums import Mode, Task
 from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import Settings
 
 # -- profiles --------------------------------------------------------------------------------------
 
@@ -72,8 +74,12 @@ def plan(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
     model = options.get("model", MODEL)
     shape = find_model(model) if isinstance(model, str) else model
     limit = shape.limit if shape else None
-    fixed = {"policy": Basis.LENGTHS, "max_model_len": min(context, limit or context)}
+    fixed = {"mode": ruled(lengths), "max_model_len": min(context, limit or context)}
     return advised(lengths, **{**fixed, **options})
+
+
+def ruled(lengths: Iterable[int]) -> Mode:
+    return decide(LengthHistogram.of(lengths)).mode
 
 
 def advised(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
@@ -94,12 +100,7 @@ def plan_that_sets(
     lengths: Sequence[int] = SHORT, *, given: dict[str, Any], **options: Any
 ) -> Plan:
     """A plan with these engine arguments, whatever `recommend` would advise."""
-    base = plan(lengths, **options)
-    arguments = tuple(
-        replace(a, value=given.get(a.name, a.default), set=a.name in given) for a in base.arguments
-    )
-    assert set(given) <= {a.name for a in arguments}
-    return replace(base, arguments=arguments)
+    return replace(plan(lengths, **options), settings=Settings(**given))
 
 
 # -- measured runs ---------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class Place:
         """By the length rule: the gate's tests are not about what pays."""
         context = round_up((of.overall.max or 1) + (options.get("max_output") or 256))
         wanted = {"model": MODEL, "gpu": "h200", "vllm_version": "0.24.0"}
-        fixed = {"policy": Basis.LENGTHS, "max_model_len": context}
+        fixed = {"mode": decide(of.overall).mode, "max_model_len": context}
         made = recommend(of, **{**wanted, **fixed, **options})
         made.save(self.reports / "plan.json")
         return made

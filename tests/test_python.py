@@ -16,7 +16,7 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.emit import emit
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.vllm.choices import Target, Task
+from chunkscope.vllm.enums import Target, Task
 from tests.commands.helpers import chunkscope as command
 from tests.commands.helpers import write_jsonl
 

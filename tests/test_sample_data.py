@@ -1,10 +1,10 @@
 """sample_data/ stays small, is counted whole, and shows every mode."""
 
 import pytest
+from chunkscope.planning.policy import decide
 
 import chunkscope
-from chunkscope.planning.policy import decide
-from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.enums import Mode
 from tests.conftest import REPOSITORY
 
 SAMPLE_DATA = REPOSITORY / "sample_data"

@@ -7,7 +7,7 @@ from chunkscope import console
 from chunkscope.commands import options as shared
 from chunkscope.commands.options import option
 from chunkscope.errors import UsageError
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 
 DEMO = shared.REPORTS / "demo" / "verify.json"
 MOST_DIGITS = 9  # of a chunk: no prompt is longer

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from chunkscope.commands import options as shared
 from chunkscope.commands.options import option
-from chunkscope.vllm.choices import Entry, KvCacheType, Task
+from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
 
 def _setting(name: str, text: str) -> Any:

@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from chunkscope import console
 from chunkscope.errors import InputError, UsageError
-from chunkscope.vllm.choices import Entry, KvCacheType, Task
+from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
@@ -291,8 +291,10 @@ def show(
         console.emit(markdown(artefact).encode())
     elif draw := _not_sections_yet(artefact):
         console.show(lambda out: draw(artefact, out))
-        for note in getattr(artefact, "warnings", getattr(artefact, "notes", ())):
-            console.say(f"note: {note}")
+        for note in getattr(artefact, "notes", ()):
+            from chunkscope.report.words import sentence
+
+            console.say(f"note: {note if isinstance(note, str) else sentence(note)}")
     else:
         from chunkscope.report import terminal
 

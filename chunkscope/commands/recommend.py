@@ -12,7 +12,7 @@ from chunkscope import console
 from chunkscope.commands import options as shared
 from chunkscope.commands.options import PLAN, PROFILE, option
 from chunkscope.errors import EngineError, MissingError, UsageError
-from chunkscope.vllm.choices import Entry, KvCacheType, Mode, Target, Task
+from chunkscope.vllm.enums import Entry, KvCacheType, Mode, Target, Task
 
 if TYPE_CHECKING:
     from chunkscope.hardware.gpus import Gpu
@@ -88,6 +88,10 @@ def recommend(
             help=f"Print only the arguments, as: {', '.join(Target)}.",
         ),
     ] = None,
+    anyway: Annotated[
+        bool,
+        option("--anyway", group="Output", help="Emit though no setting keeps the limits."),
+    ] = False,
     check: Annotated[
         bool,
         option("--check", group="Output", help="Ask the installed vLLM to check the arguments."),
@@ -103,14 +107,19 @@ def recommend(
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
     from chunkscope.lengths.profile import load_profiles
-    from chunkscope.planning.policy import Cuts
     from chunkscope.planning.recommend import recommend as run
+    from chunkscope.planning.rule import LengthRule
 
     if check and vllm_version is None:
         from chunkscope.vllm.check import version_in, vllm_python
 
         vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
     shared.refuse_data(profiles or (), "profile", "chunkscope recommend")
+    if entry is not None and emit is not None and emit is not Target.JSON and emit.entry != entry:
+        raise UsageError(
+            f"--emit {emit} is for --entry {emit.entry}, not {entry}: their defaults differ",
+            hint="leave --entry out",
+        )
     machine = shared.gpu_and_memory(gpu)
     if gpu is None:
         machine["gpu"] = _gpu_here()  # type: ignore[assignment]
@@ -138,8 +147,8 @@ def recommend(
             dp=dp,
             kv_cache_dtype=kv_cache_dtype,
             task=task,
-            entry=entry or (emit.entry if emit else Entry.SERVE),
-            cuts=Cuts(**rule),
+            entry=entry or (emit.entry if emit else None),
+            rule=LengthRule(**rule),
             **table | {name: value for name, value in given.items() if shared.was_given(value)},
         )
     except TypeError as error:
@@ -147,13 +156,12 @@ def recommend(
             raise
         raise UsageError(f"chunkscope.toml: [recommend]: {error}") from None
     several = _files(profiles) if profiles and len(profiles) > 1 else ()
-    inputs = replace(plan.inputs, command=console.command(), profiles=several)
-    plan = replace(plan, inputs=inputs)
+    source = replace(plan.source, command=console.command(), profiles=several)
+    plan = replace(plan, source=source)
     if check:
         _check(plan)
     if emit is not None:
-        plan.save(output)
-        _emit(plan, emit)
+        _emit(plan, emit, output, anyway=anyway)
         console.say(f"\nwrote {output}")
     else:
         shared.finish(plan, output=output, as_json=as_json, details=details, after=_next(plan))
@@ -187,13 +195,16 @@ def _check(plan: "Plan") -> None:
     console.say(f"vLLM {answer.vllm_version} accepts these arguments")
 
 
-def _emit(plan: "Plan", target: Target) -> None:
+def _emit(plan: "Plan", target: Target, output: Path, *, anyway: bool) -> None:
+    """Nothing is written where no setting keeps the limits, unless it shall be `anyway`."""
     from chunkscope.planning.emit import emit
+    from chunkscope.report.words import sentence
 
-    emission = emit(plan, target)
+    emission = emit(plan, target, anyway=anyway)
+    plan.save(output)
     console.emit(emission.text.rstrip("\n").encode() + b"\n")
-    for line in (*emission.lost, *emission.notes, *plan.warnings):
-        console.say(f"note: {line}")
+    for note in (*emission.notes, *plan.notes):
+        console.say(f"note: {sentence(note)}")
 
 
 def _next(plan: "Plan") -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 from chunkscope import console
 from chunkscope.commands import options as shared
 from chunkscope.commands.options import option
-from chunkscope.vllm.choices import KvCacheType
+from chunkscope.vllm.enums import KvCacheType
 
 
 def simulate(

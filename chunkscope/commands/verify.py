@@ -224,13 +224,14 @@ def _doubts(
 ) -> list[str]:
     """Where the plan was made for something else than what it was measured on."""
     from chunkscope.models.find import built_in, find_model
-    from chunkscope.planning.tokenizer_match import tokenizer_doubt
+    from chunkscope.planning.tokenizer_match import tokenizer_note
     from chunkscope.report.words import measured as words
+    from chunkscope.report.words import sentence
 
     notes = list(words.measured_elsewhere(plan, verification))
     if model is None or (plan.model and model in (plan.model.name, plan.model.load_name)):
         return notes  # `recommend` said it of the plan's own model
     # A server may call it anything: nobody is asked over the network.
     shape = find_model(model) if (Path(model) / "config.json").is_file() else built_in(model)
-    doubt = tokenizer_doubt(profile.tokenizer, shape) if shape else None
-    return [*notes, *([doubt] if doubt else [])]
+    doubt = tokenizer_note(profile.tokenizer, shape) if shape else None
+    return [*notes, *([sentence(doubt)] if doubt else [])]

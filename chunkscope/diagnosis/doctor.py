@@ -17,7 +17,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.log_files import read_log
 from chunkscope.planning.plan import Plan
-from chunkscope.vllm.choices import Entry
+from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Version, release
 from chunkscope.vllm.footprint import Footprint, memory
 from chunkscope.vllm.log.facts import EngineFacts

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from chunkscope.artefacts.numbers import plural, share
 from chunkscope.diagnosis.diagnosis import Symptom
 from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
-from chunkscope.vllm.flags import NEWEST, OLDEST, Version
+from chunkscope.vllm.flags import NEWEST, OLDEST, Version, spelled
 from chunkscope.vllm.log.reader import EngineLife
 from chunkscope.vllm.log.trouble import Trouble
-from chunkscope.vllm.serve_flags import spelled
 
 _CONTEXT, _BUDGET = spelled("max_model_len"), spelled("max_num_batched_tokens")
 _SEQS, _SHARE = spelled("max_num_seqs"), spelled("gpu_memory_utilization")

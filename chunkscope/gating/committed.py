@@ -16,10 +16,10 @@ from typing import Any
 
 from chunkscope.artefacts.codec import read_text
 from chunkscope.errors import InputError
-from chunkscope.vllm.choices import Entry
 from chunkscope.vllm.deployment import OWN
-from chunkscope.vllm.flags import Version
-from chunkscope.vllm.serve_flags import Effect, ServeFlag, find_flag, spelled
+from chunkscope.vllm.enums import Entry
+from chunkscope.vllm.flags import Version, spelled
+from chunkscope.vllm.serve_flags import Effect, ServeFlag, find_flag
 from chunkscope.vllm.settings import NAMES, Settings
 
 STARTS = (

@@ -12,7 +12,6 @@ from chunkscope.errors import InputError
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.plausible import contradiction as plan_contradiction
 from chunkscope.verification.plausible import contradiction
 from chunkscope.verification.result import Run, Verification
 
@@ -34,12 +33,7 @@ class Evidence:
 
     @property
     def plan(self) -> Plan:
-        plan = self._need(self.findings.plan, Plan)
-        if why := plan_contradiction(plan):
-            path = self.findings.folder / plan.default_path.name
-            hint = "make it again: `chunkscope recommend`"
-            raise InputError(f"{path} contradicts itself: {why}", hint=hint)
-        return plan
+        return self._need(self.findings.plan, Plan)
 
     @property
     def verification(self) -> Verification:
@@ -73,7 +67,7 @@ class Evidence:
         """Room for the answer: as the budget says, else the plan, else the usual."""
         if self.asked_output_tokens is not None:
             return self.asked_output_tokens
-        return self.plan.inputs.output.tokens if self.findings.plan else DEFAULT_OUTPUT
+        return self.plan.output.tokens if self.findings.plan else DEFAULT_OUTPUT
 
     def path(self, name: str) -> Path:
         """A file that the budget names, as seen from the budget file."""

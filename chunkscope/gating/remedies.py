@@ -116,7 +116,7 @@ class _Commands:
 
     def recommend(self) -> str:
         plan = self.evidence.findings.plan
-        words = _without(_words(plan.inputs.command), _OF_OUTPUT) if plan else []
+        words = _without(_words(plan.source.command), _OF_OUTPUT) if plan else []
         return shlex.join(words or ["chunkscope", "recommend"])
 
     def verify(self) -> str:

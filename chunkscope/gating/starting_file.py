@@ -160,7 +160,7 @@ def _data(findings: Findings) -> Iterator[Promise]:
     if len(profile.datasets) <= MANY_DATASETS:
         names = [dataset.name for dataset in profile.datasets if dataset.rows]
         yield line("datasets", names, "must be there")
-    if findings.plan and (length := findings.plan.argument("max_model_len").value):
+    if findings.plan and (length := findings.plan.effective.max_model_len):
         yield line("max_model_len", length, "no prompt is refused at it; from the plan")
 
 

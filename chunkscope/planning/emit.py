@@ -1,58 +1,109 @@
 """Plan -> the arguments of vLLM, the command of an evaluation harness, or a manifest."""
 
+import json
+import math
+import os.path
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import orjson
 
-from chunkscope.errors import UsageError
-from chunkscope.planning.emission import (
-    NO_MODEL,
-    TASK,
-    Emission,
-    for_clients,
-    model_of,
-)
-from chunkscope.planning.manifests import docker_compose, kubernetes
-from chunkscope.planning.plan import Plan
-from chunkscope.vllm.choices import Entry, Target, Task
-from chunkscope.vllm.deployment import OWN
-from chunkscope.vllm.flags import CONFIG_FILE, underscored, yaml_lines
+from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.words import one_of
+from chunkscope.console import printable
+from chunkscope.errors import EngineError, InputError, UsageError
+from chunkscope.hardware.gpus import GIB
+from chunkscope.planning.plan import AdviceKind, Plan
+from chunkscope.vllm.enums import Entry, Target
+from chunkscope.vllm.flags import CONFIG_FILE, SERVE, command_line, dotted, underscored, yaml_lines
+
+NO_MODEL = "MODEL"
+TASK = "TASK"
 
 
-def emit(plan: Plan, target: Target) -> Emission:
-    """What goes to stdout, and what to say on stderr beside it."""
-    found = EMITTERS[target](plan)
-    tried = (TRIED_VLLM.format(plan.release.text),) if target in VLLM_FORMS else ()
-    return replace(found, notes=(_planned_for(plan, target), *found.notes, *tried))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emission:
+    """The text for stdout, and what to say of it on stderr."""
+
+    text: str
+    notes: tuple[Note, ...] = ()
 
 
-# In CI these go through the parser of a real vLLM; which flags others know is kept by version.
-VLLM_FORMS = (Target.VLLM_ARGS, Target.VLLM_YAML, Target.PYTHON, Target.JSON, Target.ENV)
-TRIED_VLLM = "written for vLLM {}; the form was tried with vLLM 0.28.0"
-STARTED = {Entry.SERVE: "vllm serve", Entry.LLM: "vLLM's LLM class", Entry.OTHER: "vLLM's engine"}
+def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
+    """The plan in the form that `target` names.
+
+    EngineError where no setting keeps the limits, unless it shall be written `anyway`: then a
+    comment says so, in the forms that have comments.
+    """
+    target = one_of(Target, target, "target")
+    if plan.advice.kind is AdviceKind.NO_SETTING and not anyway:
+        hint = "ask for less, or take more GPUs; --anyway writes it all the same"
+        raise EngineError(f"no setting that was tried keeps the limits: {broken(plan)}", hint=hint)
+    emission = EMITTERS[target](plan)
+    text, notes = emission.text, [_planned_for(plan, target), *emission.notes]
+    if plan.advice.kind is AdviceKind.NO_SETTING and target not in WITHOUT_COMMENTS:
+        text = f"# does NOT keep the limits: {broken(plan)}\n{text}"
+    if (many := plan.requests_in_flight) and target.entry is Entry.SERVE:
+        notes.append(Note(code="emit_in_flight", values={"requests": many}))
+    return replace(emission, text=text, notes=tuple(notes))
 
 
-def _planned_for(plan: Plan, target: Target) -> str:
+WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)
+
+
+def broken(plan: Plan) -> str:
+    """Which limit breaks first, and at what rate all would be kept."""
+    best = min((row.run for row in plan.tried if row.run.slo), key=lambda run: run.slo.use)  # type: ignore[union-attr]
+    slo, advice = best.slo, plan.advice
+    limit = slo.tightest if slo else None
+    figure = slo.found_of(limit) if slo and limit else None
+    at = f"at {plan.request.arrivals}" if plan.request.is_open else "with all at once"
+    first = f"{limit} breaks first {at}"
+    if slo and slo.is_met:
+        first = f"requests come faster than they are served {at}"
+    elif figure is not None:
+        first += f" ({figure:.3g} s)"
+    rate = f"{advice.rate:.3g} requests a second would keep all" if advice.rate else "no rate does"
+    return f"{first}; {rate}"
+
+
+def _planned_for(plan: Plan, target: Target) -> Note:
     """Who starts the engine: what it takes by itself depends on that."""
-    entry = plan.inputs.entry
-    said = f"planned for {STARTED[entry]} (--entry {entry})"
-    if target is Target.JSON:
-        return f"{said}: others have other defaults"
-    if entry is not target.entry:
-        return f"{said}; what {STARTED[target.entry]} would take otherwise is spelled out"
-    own = plan.deployment.effective(OWN)
-    if own.max_num_batched_tokens is None or own.max_num_seqs is None:
-        return said
-    budget, seqs = f"{own.max_num_batched_tokens:,} tokens", f"{own.max_num_seqs:,} requests"
-    return f"{said}, which takes {budget} a step and {seqs} at once unless it is told otherwise"
+    entry, default = plan.deployment.entry, plan.deployment.effective()
+    values = {
+        "entry": entry,
+        "target": None if target is Target.JSON else target.entry,
+        "budget": default.max_num_batched_tokens,
+        "seqs": default.max_num_seqs,
+        "version": plan.release.text,
+    }
+    same = entry is target.entry or target is Target.JSON
+    return Note(code="emit_planned_for" if same else "emit_spelled_out", values={**values})
 
 
 def _text(value: object) -> str:
     """As YAML and shells write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _model(plan: Plan) -> str:
+    """What to load; a word to replace when the plan was made without a model."""
+    name = plan.model.load_name if plan.model else NO_MODEL
+    if name != printable(name):
+        raise InputError(
+            f"the model is called {printable(name)}: no command is written with such a name",
+            hint="is plan.json what `chunkscope recommend` wrote?",
+        )
+    return name
+
+
+def _fill(plan: Plan, *names: str) -> tuple[Note, ...]:
+    """What is left to fill in."""
+    left = [*names, *([] if plan.model else [NO_MODEL])]
+    return (Note(code="emit_fill_in", values={"names": [*left]}),) if left else ()
 
 
 # -- vLLM --------------------------------------------------------------------------------------
@@ -61,12 +112,16 @@ def _text(value: object) -> str:
 SAFE = re.compile(r"[A-Za-z0-9._=-]+")
 
 
+def _serve_words(plan: Plan) -> list[str]:
+    return command_line(plan.settings_for(Entry.SERVE), plan.release.version)
+
+
 def _vllm_args(plan: Plan) -> Emission:
     """One shell-safe line for `vllm serve MODEL $(chunkscope recommend --emit vllm-args)`."""
-    words = plan.cli_args()
+    words = _serve_words(plan)
     if not all(SAFE.fullmatch(word) for word in words):
         raise ValueError(f"not safe in a shell: {words}")
-    return Emission(text=" ".join(words), lost=plan.lost, notes=for_clients(plan))
+    return Emission(text=" ".join(words))
 
 
 def _vllm_yaml(plan: Plan) -> Emission:
@@ -74,26 +129,21 @@ def _vllm_yaml(plan: Plan) -> Emission:
     # vLLM dies of a file that holds no mapping: nothing to set is an empty one.
     lines = yaml_lines(plan.settings_for(Entry.SERVE), plan.release.version) or ["{}"]
     text = "\n".join([f"# vllm serve MODEL {CONFIG_FILE} THIS_FILE", *lines])
-    notes = (
-        f"write `{CONFIG_FILE} FILE` with a blank: vLLM silently ignores `{CONFIG_FILE}=FILE`",
-        *for_clients(plan),
-    )
-    return Emission(text=text, lost=plan.lost, notes=notes)
+    return Emission(text=text, notes=(Note(code="emit_config_blank", values={}),))
 
 
 def _python(plan: Plan) -> Emission:
     """A call of vLLM's `LLM` class."""
-    kwargs = {"model": model_of(plan), **plan.llm_kwargs()}
+    kwargs = {"model": _model(plan), **plan.settings_for(Entry.LLM).given()}
     lines = [f"    {name}={value!r}," for name, value in kwargs.items()]
     text = "\n".join(["from vllm import LLM", "", "llm = LLM(", *lines, ")"])
-    notes = ("LLM.generate takes all requests at once", *for_clients(plan))
-    return Emission(text=text, lost=plan.lost, notes=notes)
+    return Emission(text=text, notes=_fill(plan))
 
 
 def _json(plan: Plan) -> Emission:
     """The arguments as a JSON object, by vLLM's own names."""
     text = orjson.dumps(plan.settings.given(), option=orjson.OPT_INDENT_2).decode()
-    return Emission(text=text, lost=plan.lost, notes=for_clients(plan))
+    return Emission(text=text)
 
 
 def _env(plan: Plan) -> Emission:
@@ -101,11 +151,9 @@ def _env(plan: Plan) -> Emission:
 
     The names do not start with VLLM_: vLLM warns of such variables that it does not know.
     """
-    line = _vllm_args(plan)
     values = plan.settings_for(Entry.SERVE).given()
     lines = [f"CHUNKSCOPE_{name.upper()}={_text(value)}" for name, value in values.items()]
-    text = "\n".join([f'CHUNKSCOPE_VLLM_ARGS="{line.text}"', *lines])
-    return Emission(text=text, lost=line.lost, notes=line.notes)
+    return Emission(text="\n".join([f'CHUNKSCOPE_VLLM_ARGS="{_vllm_args(plan).text}"', *lines]))
 
 
 # -- harnesses ---------------------------------------------------------------------------------
@@ -122,90 +170,183 @@ def _pairs(items: Mapping[str, object]) -> str:
     return ",".join(f"{key}={value}" for key, value in items.items())
 
 
-def _harness(
-    plan: Plan, words: list[str], tried: str, *notes: str, lost: tuple[str, ...] = ()
-) -> Emission:
-    """A command to paste: what is left to fill in is said first, what it was tried with last."""
-    fill = f"put your task for {TASK}" + ("" if plan.model else f", your model for {NO_MODEL}")
-    return Emission(
-        text=shlex.join(words),
-        lost=(*plan.lost, *lost),
-        notes=(fill, *notes, f"tried with {tried}"),
-    )
-
-
 def _lm_eval(plan: Plan) -> Emission:
-    """All requests are given to the `LLM` class at once: no number of connections to choose."""
-    # The harness has an idea of its own about the utilization, so it is always spelled out.
-    utilization = plan.argument("gpu_memory_utilization").value
+    """All requests are given to the `LLM` class at once. Tried with lm-eval 0.4.13."""
     items = {
-        "pretrained": model_of(plan),
-        **plan.llm_kwargs(),
-        "gpu_memory_utilization": utilization,
+        "pretrained": _model(plan),
+        **plan.settings_for(Entry.LLM).given(),
+        # The harness has a default of its own, so it is always spelled out.
+        "gpu_memory_utilization": plan.effective.gpu_memory_utilization,
     }
     # Without `auto` the harness sends one request at a time.
     words = ["lm_eval", "--model", "vllm", "--model_args", _pairs(items), "--batch_size", "auto"]
-    notes = []
+    notes = [*_fill(plan, TASK), Note(code="emit_lm_eval_memory", values={})]
     if context := plan.settings.max_model_len:
-        notes.append(
-            f"lm-eval cuts prompts to {context:,} tokens less the task's max_gen_toks (256 unless "
-            "it says otherwise), and fails where that leaves none"
-        )
-    notes += for_clients(plan)
-    return _harness(plan, [*words, "--tasks", TASK], "lm-eval 0.4.13", *notes)
-
-
-# The keys of lighteval's vLLM backend (read in 0.13.0, which refuses others).
-LIGHTEVAL = {
-    "max_model_len": "max_model_length",
-    "max_num_batched_tokens": "max_num_batched_tokens",
-    "max_num_seqs": "max_num_seqs",
-    "gpu_memory_utilization": "gpu_memory_utilization",
-    "tensor_parallel_size": "tensor_parallel_size",
-}
-
-
-def _lighteval(plan: Plan) -> Emission:
-    # lighteval passes defaults of its own (2048 tokens, 128 requests, 0.9), never vLLM's, and
-    # cuts prompts at 8192 tokens unless it is told the context.
-    known = plan.deployment.effective(plan.settings).given()
-    items = {theirs: known[ours] for ours, theirs in LIGHTEVAL.items() if ours in known}
-    threshold = plan.settings.long_prefill_token_threshold
-    if threshold and plan.inputs.task is Task.LOGLIKELIHOOD:
-        # Without the threshold only the budget keeps a prompt's logits in memory.
-        items["max_num_batched_tokens"] = threshold
-        items["max_num_seqs"] = min(int(items.get("max_num_seqs") or 128), threshold)
-    lost = [
-        "lighteval 0.13 accepts vLLM 0.10.0 to 0.10.1 only, and stops with any other: "
-        f"this plan is for {plan.release.text}"
-    ]
-    if plan.settings.enable_chunked_prefill is False:
-        lost.append("lighteval cannot switch chunked prefill off: it stays on")
-    for name in ("long_prefill_token_threshold", "kv_cache_dtype"):
-        if getattr(plan.settings, name):
-            lost.append(f"lighteval cannot set {name}")
-    notes = ["lighteval runs vLLM without CUDA graphs (enforce_eager)"]
-    if "max_num_batched_tokens" not in items:
-        notes.append("without a budget here lighteval takes 2048 tokens and 128 requests")
-    words = ["lighteval", "vllm", _pairs({"model_name": model_of(plan), **items}), TASK]
-    notes += for_clients(plan)
-    return _harness(plan, words, "lighteval 0.13.0", *notes, lost=tuple(lost))
+        notes.append(Note(code="emit_lm_eval_cuts", values={"context": context}))
+    return Emission(text=shlex.join([*words, "--tasks", TASK]), notes=tuple(notes))
 
 
 def _inspect(plan: Plan) -> Emission:
     """Inspect starts `vllm serve` itself: each `-M name=value` becomes a flag of it."""
     flags = underscored(plan.settings_for(Entry.SERVE), plan.release.version)
-    words = ["inspect", "eval", TASK, "--model", f"vllm/{model_of(plan)}"]
+    words = ["inspect", "eval", TASK, "--model", f"vllm/{_model(plan)}"]
+    notes = _fill(plan, TASK)
     if at_once := plan.requests_in_flight:
         words += ["--max-connections", str(at_once)]
-    switches = [name for name, value in flags.items() if value is True]
+    else:
+        notes += (Note(code="emit_inspect_connections", values={}),)
     for name, value in flags.items():
         # Of a switch without a value every version since 0.3.136 makes a flag; of `true` only
         # those after 0.3.180.
-        words += ["-M", f"{name}={'null' if name in switches else _text(value)}"]
-    tried = "Inspect 0.3.136 to 0.3.285" if switches else "Inspect 0.3.100 to 0.3.285"
-    none = () if at_once else ("add --max-connections: Inspect sends 10 requests at a time",)
-    return _harness(plan, words, tried, *none)
+        words += ["-M", f"{name}={'null' if value is True else _text(value)}"]
+    return Emission(text=shlex.join(words), notes=notes)
+
+
+# -- manifests ---------------------------------------------------------------------------------
+
+# The entry point is spelled out: that of the image is another one in older versions.
+COMPOSE = """services:
+  vllm:
+    image: {image}
+    entrypoint: {entrypoint}
+    command: {words}
+    ports: ["8000:8000"]
+    ipc: host
+    environment: [HF_HOME=/cache, HF_TOKEN]
+    volumes:
+      - ~/.cache/huggingface:/cache{mount}
+{devices}"""
+NVIDIA_DEVICES = """    deploy:
+      resources:
+        reservations:
+          devices:
+            - driver: nvidia
+              count: {gpus}
+              capabilities: [gpu]"""
+AMD_DEVICES = """    devices: [/dev/kfd, /dev/dri]
+    group_add: [video]
+    cap_add: [SYS_PTRACE]
+    security_opt: [seccomp=unconfined]"""
+
+# Kubernetes names the address of each Service in variables of every pod; VLLM_... are vLLM's own.
+KUBERNETES = """apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: vllm-cache
+spec:
+  accessModes: [ReadWriteOnce]
+  resources:
+    requests: {{storage: {storage}Gi}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: vllm
+spec:
+  replicas: 1
+  strategy: {{type: Recreate}}
+  selector:
+    matchLabels: {{app: vllm}}
+  template:
+    metadata:
+      labels: {{app: vllm}}
+    spec:
+      enableServiceLinks: false
+      containers:
+        - name: vllm
+          image: {image}
+          command: {entrypoint}
+          args: {words}
+          env:
+            - name: HF_HOME
+              value: /cache
+            - name: HF_TOKEN
+              valueFrom:
+                secretKeyRef: {{name: hf-token, key: token, optional: true}}
+          ports: [{{containerPort: 8000}}]
+          readinessProbe:
+            httpGet: {{path: /health, port: 8000}}
+            periodSeconds: 10
+          resources:
+            limits: {{{vendor}.com/gpu: {gpus}}}
+          volumeMounts:
+            - {{name: shm, mountPath: /dev/shm}}
+            - {{name: cache, mountPath: /cache}}{mount}
+      volumes:
+        - name: shm
+          emptyDir: {{medium: Memory}}
+        - name: cache
+          persistentVolumeClaim: {{claimName: vllm-cache}}{volume}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: vllm
+spec:
+  selector: {{app: vllm}}
+  ports: [{{port: 8000}}]"""
+
+
+def _compose(plan: Plan) -> Emission:
+    mount = ""
+    if folder := _folder(plan):
+        place = _interpolated(folder)
+        mount = f"\n      - {{type: bind, source: {place}, target: {place}, read_only: true}}"
+    devices = AMD_DEVICES if _is_amd(plan) else NVIDIA_DEVICES.format(gpus=_gpus(plan))
+    text = _filled(COMPOSE, plan, mount=mount, devices=devices)
+    return Emission(text=text, notes=(*_fill(plan), Note(code="emit_token_variable", values={})))
+
+
+def _kubernetes(plan: Plan) -> Emission:
+    mount = volume = ""
+    note = Note(code="emit_token_secret", values={})
+    if folder := _folder(plan):
+        # `$` means something in a container's arguments only.
+        place = json.dumps(folder)
+        mount = f"\n            - {{name: model, mountPath: {place}, readOnly: true}}"
+        volume = f"\n        - name: model\n          hostPath: {{path: {place}, type: Directory}}"
+        note = Note(code="emit_node_folder", values={"folder": folder})
+    weights = plan.model.weight_bytes / GIB if plan.model else 40
+    text = _filled(
+        KUBERNETES,
+        plan,
+        mount=mount,
+        volume=volume,
+        vendor="amd" if _is_amd(plan) else "nvidia",
+        storage=10 * math.ceil((2 * weights + 10) / 10),  # with room for another try, in tens
+    )
+    return Emission(text=text, notes=(*_fill(plan), note))
+
+
+def _filled(template: str, plan: Plan, **parts: object) -> str:
+    return template.format(
+        image=f"vllm/vllm-openai{'-rocm' if _is_amd(plan) else ''}:v{dotted(plan.release.version)}",
+        entrypoint=json.dumps(SERVE),
+        words=_interpolated([_folder(plan) or _model(plan), *_serve_words(plan)]),
+        gpus=_gpus(plan),
+        **parts,
+    )
+
+
+def _is_amd(plan: Plan) -> bool:
+    return plan.gpu is not None and plan.gpu.title.startswith("AMD")
+
+
+def _gpus(plan: Plan) -> int:
+    return plan.settings.parallel.gpus
+
+
+def _interpolated(value: object) -> str:
+    """As YAML that is read with `$` for variables, which a path has none of."""
+    return json.dumps(value).replace("$", "$$")
+
+
+def _folder(plan: Plan) -> str | None:
+    """The model's folder on this machine, which a container does not see by itself."""
+    shape = plan.model
+    if shape is None or shape.hub_id != str(Path(shape.source).parent):
+        return None
+    return os.path.abspath(shape.hub_id)  # noqa: PTH100  (without `..`, and links as they are)
 
 
 EMITTERS: dict[Target, Callable[[Plan], Emission]] = {
@@ -215,15 +356,7 @@ EMITTERS: dict[Target, Callable[[Plan], Emission]] = {
     Target.JSON: _json,
     Target.ENV: _env,
     Target.LM_EVAL: _lm_eval,
-    Target.LIGHTEVAL: _lighteval,
     Target.INSPECT: _inspect,
-    Target.DOCKER_COMPOSE: docker_compose,
-    Target.KUBERNETES: kubernetes,
+    Target.DOCKER_COMPOSE: _compose,
+    Target.KUBERNETES: _kubernetes,
 }
-
-
-def _written(plan: Plan, target: Target) -> str:
-    return emit(plan, target).text
-
-
-Plan.written_by = _written

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from chunkscope.artefacts.numbers import share
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.models.find import built_in
 from chunkscope.planning.log_files import read_log
@@ -34,10 +34,6 @@ def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineLife, ...]:
             hint="give a log from the engine's start on, at level INFO",
         )
     return lives
-
-
-def logged_version(lives: Sequence[EngineLife]) -> str | None:
-    return _last(lives).version
 
 
 def logged_model(lives: Sequence[EngineLife]) -> str:
@@ -88,26 +84,22 @@ def measured_in(
     )
 
 
-def told(fit: MeasuredFit) -> str:
-    """What was taken from the log, in a sentence."""
-    parts = {
-        "KV cache": f"{fit.kv_cache_tokens:,} tokens" if fit.kv_cache_tokens else None,
-        "weights": _gib(fit.weights_gib),
-        "activation": _gib(fit.activation_gib),
-        "CUDA graphs": _gib(fit.graphs_gib),
-        "prefix hits": share(fit.hit_rate) if fit.hit_rate is not None else None,
-    }
-    known = [f"{name} {value}" for name, value in parts.items() if value]
-    known += [f"did not fit: {one.why} (line {one.line:,})" for one in fit.failed]
-    said = f"measured, in {fit.log}: {', '.join(known)}"
-    if fit.knows_arguments:
-        return said
-    share_of_it = fit.settings.gpu_memory_utilization
-    return f"{said}; it does not name its arguments, so a memory share of {share_of_it} is assumed"
-
-
-def _gib(value: float | None) -> str | None:
-    return f"{value:.2f} GiB" if value is not None else None
+def log_note(fit: MeasuredFit) -> Note:
+    """What was taken from the log."""
+    failed: list[Fact] = [f"{one.why} (line {one.line:,})" for one in fit.failed]
+    return Note(
+        code="measured_in_log",
+        values={
+            "log": fit.log,
+            "kv_cache_tokens": fit.kv_cache_tokens,
+            "weights_gib": fit.weights_gib,
+            "activation_gib": fit.activation_gib,
+            "graphs_gib": fit.graphs_gib,
+            "hit_rate": fit.hit_rate,
+            "failed": failed,
+            "assumed_share": (None if fit.knows_arguments else fit.settings.gpu_memory_utilization),
+        },
+    )
 
 
 def _last(lives: Sequence[EngineLife]) -> EngineFacts:

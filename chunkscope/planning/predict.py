@@ -1,24 +1,25 @@
 """A plan, its requests and a step-time model -> the simulation: the function behind `simulate`."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
 from chunkscope._version import __version__
-from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.artefacts.note import Note
+from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.calibration import Calibration
-from chunkscope.hardware.cost_model import CostTarget, cost_model
+from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.hardware.model_kind import kind_of
 from chunkscope.hardware.step_time import model_work
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import LENGTH_POLICY, Plan, assumed_output
-from chunkscope.planning.recommend import chosen_datasets, profile_digest
-from chunkscope.planning.replay import logged_arrivals
-from chunkscope.planning.requests import MOST_REQUESTS
-from chunkscope.planning.tokenizer_match import tokenizer_doubt
-from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import Problem
+from chunkscope.planning.request import PlanRequest, chosen_datasets
+from chunkscope.planning.search import WORTH, Bench, search
+from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.requests import check_requests
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
@@ -34,46 +35,31 @@ from chunkscope.simulation.sweep import (
     run_all,
 )
 from chunkscope.simulation.traces import Trace, read_trace
-from chunkscope.simulation.workload import (
-    BATCH,
-    Drawing,
-    Request,
-    arrival_times,
-    draw_workload,
-    with_shared_prefix,
-)
-from chunkscope.vllm.choices import ChunkPolicy, SendOrder, Task
+from chunkscope.simulation.workload import Request, Workload, arrival_times, with_shared_prefix
 from chunkscope.vllm.deployment import OWN, Deployment
-from chunkscope.vllm.flags import Release, release
+from chunkscope.vllm.enums import ChunkPolicy, SendOrder, Task
+from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs, Settings
 
-_AS_LOGGED = "as in the log"
-PLAN, ASKED, DEFAULT = "plan", "asked", "default"
-# What vLLM's own setting has in common with the one beside it.
-SHARED = (
-    "max_model_len",
-    "enable_prefix_caching",
-    "gpu_memory_utilization",
-    "tensor_parallel_size",
-    "data_parallel_size",
-    "enable_expert_parallel",
-    "kv_cache_dtype",
-)
+PLAN, ASKED, DEFAULT, RULE, BEST = "plan", "asked", "default", "length-rule", "best"
+Starting = Callable[[int], Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What the command line can say; `asked` goes before the plan's settings."""
+    """What the command line can say; `asked` goes before the plan's settings.
+
+    What is None or empty is as the plan's request has it.
+    """
 
     trace: Path | None = None
-    log: Path | None = None  # vLLM's: requests come as it says
     requests: int | None = None
     arrivals: str | None = None
     seed: int = 0
     max_output: int | None = None
-    shared_prefix: int | None = None  # None: as the data was counted
-    order: SendOrder | None = None  # likewise
+    shared_prefix: int | None = None
+    order: SendOrder | None = None
     asked: Settings = OWN
     kv_cache_tokens: int | None = None
     vllm_version: str | None = None
@@ -90,6 +76,15 @@ class SimulateOptions:
         own = self.asked != OWN or self.policy is not ChunkPolicy.VLLM
         return ASKED if own else PLAN
 
+    def request(self, plan: Plan) -> PlanRequest:
+        """The plan's, with what is asked for instead."""
+        names = ("requests", "arrivals", "max_output", "shared_prefix", "order", "concurrency")
+        given = {name: getattr(self, name) for name in (*names, "slo", "seed")}
+        return replace(
+            plan.request,
+            **{n: v for n, v in given.items() if v or (n == "shared_prefix" and v == 0)},
+        )
+
 
 def predict(
     plan: Plan,
@@ -97,124 +92,230 @@ def predict(
     options: SimulateOptions,
     *,
     calibration: Calibration | None = None,
-    starting: Callable[[int], Callable[[], None]] = lambda _: lambda: None,
+    starting: Starting = lambda _: lambda: None,
 ) -> Simulation:
-    """Run the plan's setting beside vLLM's own and the length policy's; or a sweep around it.
+    """Run the plan's setting beside vLLM's default and the length rule's; or a sweep around it.
 
     `starting` is told how many settings there are, and gives what to call after each.
     """
-    there = plan.deployment
+    if options.requests is not None and options.requests < 1:
+        raise UsageError(f"--requests must be at least 1, not {options.requests}")
+    there, request = plan.deployment, options.request(plan)
     if options.vllm_version:
         there = replace(there, release=release(options.vllm_version))
     settings, lowered = _settings(plan, options, there)
     settings.parallel.check(plan.model)
-    cost = cost_model(_target(plan, there.release, settings), calibration)
-    if plan.model is not None:
-        cost = replace(cost, kind=kind_of(plan.model))
-    bench = _Bench(there=there, kv_cache_tokens=options.kv_cache_tokens)
-    asked = bench.args(settings)
+    cost = _cost(there, settings, calibration)
+    full = there.effective(settings)
     if options.find_rate:
-        options = _finding_rates(options, asked)
-    requests, stretches, info, notes = _requests(plan, profile, options, asked)
-    concurrency = options.concurrency or info.concurrency
-    scenario = Scenario(
-        requests=requests,
-        rules=rules_of(there.release),
-        step=cost.step,
-        stretches=stretches,
-        prompt_logprobs=info.task == Task.LOGLIKELIHOOD,
+        request = _rated_request(request, options, full.max_num_seqs or 0)
+    workload, info, notes = _workload(plan, profile, options, request, full.max_model_len)
+    simulator = Simulator(
+        request=request,
+        deployment=there,
+        workload=workload,
+        step=cost.step if calibration else None,
+        kv_cache_tokens=options.kv_cache_tokens,
         policy=options.policy,
-        concurrency=concurrency,
-        slo=options.slo,
     )
-    simulation = Simulation(
+    named = {options.name: settings, **_beside(plan, options)}
+    simulator.args(settings)  # an error where the GPU or the KV cache is not known
+    if options.find_rate:
+        problem = _problem(plan, profile, request, there)
+        runs, left_out = _rated(simulator, named, problem, starting)
+        info = replace(info, arrivals="at the highest rate of each setting")
+    elif options.sweep:
+        named.pop(RULE, None)
+        runs, left_out = _swept(simulator, named, options, starting)
+    else:
+        runs, left_out = _compared(simulator, named, options)
+    return Simulation(
         cost_model=cost,
         vllm=there.release.text,
-        workload=replace(info, concurrency=concurrency),
-        runs=(),
-        warnings=(
-            *cost.warnings,
-            *there.unmeasured(settings),
-            *there.uncovered(settings),
+        workload=info,
+        runs=runs,
+        pareto=pareto(runs) if options.sweep else (),
+        knee=knee(runs, pareto(runs)) if options.sweep else None,
+        notes=(
+            *(Note(code="text", values={"text": text}) for text in cost.warnings),
+            *there.notes(settings),
             *notes,
             *lowered,
+            *left_out,
         ),
         version=__version__,
     )
-    common = Settings.of({name: getattr(settings, name) for name in SHARED})
-    if options.sweep:
-        named = {options.name: asked, **({DEFAULT: bench.args(common)} if plan.gpu else {})}
-        return _swept(simulation, scenario, named, bench, options, starting)
-    others = {DEFAULT: common, **({LENGTH_POLICY: plan.rule.over(common)} if plan.rule else {})}
-    beside = {name: bench.args(other) for name, other in others.items() if plan.gpu}
-    if options.find_rate:
-        beside |= {_named(one): bench.args(one) for one in around(asked)}
-        rated = {options.name: asked, **beside}
-        return _rated(simulation, scenario, rated, starting)
-    first = replace(run_setting(scenario, asked, watch=options.timeline), setting=options.name)
-    simulation = replace(simulation, runs=(first,))
-    scenario = replace(scenario, policy=ChunkPolicy.VLLM)
-    for name, args in beside.items():
-        simulation = _beside(simulation, scenario, name, args)
-    return simulation
 
 
-def _beside(simulation: Simulation, c: Scenario, name: str, args: EngineArgs) -> Simulation:
-    """One more setting; a row of its own unless there is one with the same arguments."""
-    runs = simulation.runs
-    for place, run in enumerate(runs):
-        if run.args == args and run.policy is c.policy:
-            named = replace(run, same_as=(*run.same_as, name))
-            return replace(simulation, runs=(*runs[:place], named, *runs[place + 1 :]))
-    try:
-        return replace(simulation, runs=(*runs, replace(run_setting(c, args), setting=name)))
-    except InputError as error:
-        left_out = f"{name} is left out: {error.message}"
-        return replace(simulation, warnings=(*simulation.warnings, left_out))
+def _cost(there: Deployment, settings: Settings, calibration: Calibration | None) -> CostModel:
+    shape, gpu, parallel = there.shape, there.gpu, settings.parallel
+    target = None
+    if shape is not None and gpu is not None:
+        target = CostTarget(
+            work=model_work(shape, parallel.tensor, settings.kv_element_bytes),
+            gpu=gpu,
+            tp=parallel.tensor,
+            vllm=there.release.text,
+            parallel=parallel,
+            exchange_s=parallel.exchange_s(shape, gpu),
+        )
+    cost = cost_model(target, calibration)
+    return replace(cost, kind=kind_of(shape)) if shape is not None else cost
 
 
-def _named(settings: Settings) -> str:
-    threshold = settings.long_prefill_token_threshold
-    capped = f", threshold {threshold:,}" if threshold else ""
-    return f"{settings.max_num_batched_tokens:,} tokens a step{capped}"
+def _settings(
+    plan: Plan, options: SimulateOptions, there: Deployment
+) -> tuple[Settings, tuple[Note, ...]]:
+    """The plan's settings with what was asked for instead, and what had to follow from that."""
+    asked, notes = options.asked, []
+    settings = asked.over(plan.settings)
+    budget = asked.max_num_batched_tokens
+    if budget is not None:
+        before = there.effective(plan.settings)
+        if settings.enable_chunked_prefill is False and budget < (before.max_model_len or 0):
+            # Smaller than the longest request: then off is off.
+            settings = replace(settings, enable_chunked_prefill=None)
+        if asked.max_num_seqs is None and (before.max_num_seqs or 0) > budget:
+            settings = replace(settings, max_num_seqs=budget)
+            notes.append(Note(code="seqs_lowered", values={"budget": budget}))
+    if options.policy is ChunkPolicy.FIXED and not settings.long_prefill_token_threshold:
+        settings = replace(settings, long_prefill_token_threshold=FIXED_THRESHOLD)
+    return settings, tuple(notes)
+
+
+def _beside(plan: Plan, options: SimulateOptions) -> dict[str, Settings]:
+    """vLLM's default and the length rule's, on the same GPUs and with the same KV cache type."""
+    if plan.gpu is None:
+        return {}
+    asked = Settings(
+        data_parallel_size=options.asked.data_parallel_size,
+        kv_cache_dtype=options.asked.kv_cache_dtype,
+    )
+    common = asked.over(plan.advice.needed).over(plan.request.settings)
+    return {DEFAULT: common, **({RULE: plan.rule.over(common)} if plan.rule else {})}
+
+
+def _problem(
+    plan: Plan, profile: Profile | None, request: PlanRequest, there: Deployment
+) -> Problem | None:
+    """None where the requests are those of a trace."""
+    if profile is None:
+        return None
+    return replace(Problem.of(profile, request, there), needed=plan.advice.needed)
+
+
+# -- which settings ------------------------------------------------------------------------------
+
+Runs = tuple[tuple[SimulatedRun, ...], tuple[Note, ...]]
+
+
+def _compared(simulator: Simulator, named: dict[str, Settings], options: SimulateOptions) -> Runs:
+    """One row for those with the same arguments; the first is the one that was asked for."""
+    runs: dict[tuple[EngineArgs, ChunkPolicy], SimulatedRun] = {}
+    notes = []
+    for name, settings in named.items():
+        first = not runs
+        one = simulator
+        if not first and simulator.policy is not ChunkPolicy.VLLM:
+            one = replace(simulator, policy=ChunkPolicy.VLLM, _runs={})
+        key = (one.args(settings), one.policy)
+        if key in runs:
+            runs[key] = replace(runs[key], same_as=(*runs[key].same_as, name))
+            continue
+        try:
+            run = one.run(settings, timeline=options.timeline if first else 0)
+        except InputError as error:
+            if first:
+                raise
+            notes.append(_left_out(name, error))
+        else:
+            runs[key] = replace(run, setting=name)
+    return tuple(runs.values()), tuple(notes)
+
+
+def _swept(
+    simulator: Simulator, named: dict[str, Settings], options: SimulateOptions, starting: Starting
+) -> Runs:
+    """Budgets and thresholds around what was asked for, and that itself beside vLLM's default."""
+    asked = simulator.args(named[options.name])
+    around_it = {str(n): simulator.args(one) for n, one in enumerate(points(asked))}
+    wanted = {name: simulator.args(settings) for name, settings in named.items()}
+    taken, left_out = _taken(simulator, around_it | wanted)
+    if not taken:
+        simulator.run(named[options.name])  # the reason, as an error
+    chosen = tuple(dict.fromkeys(taken.values()))
+    c = simulator.scenario(named[options.name])
+    runs = run_all(c, chosen, advance=starting(len(chosen)))
+    if options.timeline:
+        watched = simulator.run(named[options.name], timeline=options.timeline)
+        runs = (*(run for run in runs if run.args != asked), watched)
+    return tuple(_titled(run, wanted) for run in runs), left_out
 
 
 def _rated(
-    simulation: Simulation,
-    c: Scenario,
-    settings: dict[str, EngineArgs],
-    starting: Callable[[int], Callable[[], None]],
-) -> Simulation:
-    """The highest rate that each sustains; one row for those with the same arguments."""
-    taken, left_out = _taken(c, settings)
-    names: dict[EngineArgs, tuple[str, ...]] = {}
-    for name, args in taken.items():
-        names[args] = (*names.get(args, ()), name)
-    runs = run_all(c, tuple(names), work=find_rate, advance=starting(len(names)))
-    return replace(
-        simulation,
-        runs=tuple(
-            replace(run, setting=names[run.args][0], same_as=names[run.args][1:]) for run in runs
-        ),
-        workload=replace(simulation.workload, arrivals="at the highest rate of each setting"),
-        warnings=(*simulation.warnings, *left_out),
-    )
+    simulator: Simulator, named: dict[str, Settings], problem: Problem | None, starting: Starting
+) -> Runs:
+    """The highest rate that each sustains; then whether the search of `recommend`, at a rate that
+    is higher by its margin, knows a setting that keeps the limits there."""
+    if problem is None:
+        first = next(iter(named))
+        named = named | {
+            f"around-{n}": s for n, s in enumerate(around(simulator.args(named[first])))
+        }
+    wanted = {name: simulator.args(settings) for name, settings in named.items()}
+    taken, left_out = _taken(simulator, wanted)
+    chosen = tuple(dict.fromkeys(taken.values()))
+    advance = starting(len(chosen) + 1)
+    c = simulator.scenario(next(iter(named.values())))
+    runs = run_all(c, chosen, work=find_rate, advance=advance)
+    rates = [run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s]
+    if problem is not None and rates and problem.can_simulate:
+        better = _better(problem, max(rates) * (1 + WORTH))
+        if better is not None and (args := simulator.args(better)) not in chosen:
+            wanted[BEST] = args
+            runs = (*runs, find_rate(c, args))
+    advance()
+    return tuple(_titled(run, wanted) for run in runs), left_out
 
 
-def _taken(c: Scenario, settings: dict[str, EngineArgs]) -> tuple[dict[str, EngineArgs], list[str]]:
-    """Those that can serve every request, and a sentence on each of the others."""
+def _better(problem: Problem, rate: float) -> Settings | None:
+    """What the search of `recommend` finds at this rate; None where it does not keep the limits."""
+    bench = Bench.of(replace(problem, request=replace(problem.request, arrivals=f"{rate!r}/s")))
+    best = search(bench, problem.default)
+    return best if bench.keeps_limits(best) else None
+
+
+def _taken(
+    simulator: Simulator, wanted: dict[str, EngineArgs]
+) -> tuple[dict[str, EngineArgs], tuple[Note, ...]]:
+    """Those that can serve every request, and a note on each of the others."""
     taken, left_out = {}, []
-    for name, args in settings.items():
+    rules = rules_of(simulator.deployment.release)
+    for name, args in wanted.items():
         try:
-            check_requests(c.requests, args, c.rules)
+            check_requests(simulator.workload.requests, args, rules)
         except InputError as error:
-            left_out.append(f"{name} is left out: {error.message}")
+            left_out.append(_left_out(name, error))
         else:
             taken[name] = args
-    return taken, left_out
+    return taken, tuple(left_out)
 
 
-def _finding_rates(options: SimulateOptions, args: EngineArgs) -> SimulateOptions:
+def _left_out(name: str, error: InputError) -> Note:
+    return Note(code="setting_left_out", values={"setting": name, "why": error.message})
+
+
+def _titled(run: SimulatedRun, wanted: dict[str, EngineArgs]) -> SimulatedRun:
+    names = [name for name, args in wanted.items() if args == run.args]
+    return replace(run, setting=names[0], same_as=tuple(names[1:])) if names else run
+
+
+# -- the requests ------------------------------------------------------------------------------
+
+_Sent = tuple[Workload, WorkloadInfo, tuple[Note, ...]]
+
+
+def _rated_request(request: PlanRequest, options: SimulateOptions, seqs: int) -> PlanRequest:
     """Enough requests that some wait for a place, coming one by one."""
     fixed = {
         "--arrivals": options.arrivals,
@@ -228,255 +329,105 @@ def _finding_rates(options: SimulateOptions, args: EngineArgs) -> SimulateOption
             raise UsageError(f"--find-rate tries rates of its own: leave {name} out")
     if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
         raise UsageError(f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue")
-    count = options.requests or max(FEWEST_REQUESTS, 2 * args.max_num_seqs)
-    return replace(options, requests=count, arrivals=UNIT_RATE)
+    count = options.requests or max(FEWEST_REQUESTS, 2 * seqs)
+    return replace(request, requests=count, arrivals=UNIT_RATE, concurrency=None)
 
 
-def _swept(
-    simulation: Simulation,
-    c: Scenario,
-    named: dict[str, EngineArgs],
-    bench: "_Bench",
+def _workload(
+    plan: Plan,
+    profile: Profile | None,
     options: SimulateOptions,
-    starting: Callable[[int], Callable[[], None]],
-) -> Simulation:
-    """Budgets and thresholds around what was asked for, and that itself beside vLLM's own."""
-    asked = named[options.name]
-    around_it = {_named(one): bench.args(one) for one in points(asked)}
-    taken, left_out = _taken(c, around_it | named)
-    if not taken:
-        check_requests(c.requests, asked, c.rules)  # the reason, as an error
-    chosen = tuple(dict.fromkeys(taken.values()))
-    runs = run_all(c, chosen, advance=starting(len(chosen)))
-    if options.timeline:
-        watched = run_setting(c, asked, watch=options.timeline)
-        runs = (*(run for run in runs if run.args != asked), watched)
-    names = {args: [n for n, a in named.items() if a == args] for args in named.values()}
-    runs = tuple(_titled(run, names.get(run.args, [])) for run in runs)
-    front = pareto(runs)
-    return replace(
-        simulation,
-        runs=runs,
-        pareto=front,
-        knee=knee(runs, front),
-        warnings=(*simulation.warnings, *left_out),
-    )
-
-
-def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:
-    return replace(run, setting=names[0], same_as=tuple(names[1:])) if names else run
-
-
-# -- the engine --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bench:
-    """Where settings are tried: larger steps leave less KV cache, unless its size was given."""
-
-    there: Deployment
-    kv_cache_tokens: int | None
-
-    def args(self, settings: Settings) -> EngineArgs:
-        full = self.there.effective(settings)
-        if full.max_num_batched_tokens is None or full.max_num_seqs is None:
-            raise MissingError(
-                "the plan names no GPU, so vLLM's own budget and number of requests are not known",
-                hint="plan for one: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
-            )
-        return self.there.engine_args(full, kv_cache_tokens=self._tokens(full))
-
-    def _tokens(self, settings: Settings) -> int:
-        if self.kv_cache_tokens is not None:
-            if self.kv_cache_tokens < 1:
-                raise UsageError(
-                    f"--kv-cache-tokens must be at least 1, not {self.kv_cache_tokens}"
-                )
-            return self.kv_cache_tokens
-        memory = self.there.memory(settings)
-        if memory is None:
-            raise MissingError(
-                "the plan does not say how large the KV cache is",
-                hint="plan for a model and a GPU, or pass --kv-cache-tokens",
-            )
-        return max(1, memory.kv_cache_tokens)
-
-
-def _target(plan: Plan, running: Release, settings: Settings) -> CostTarget | None:
-    """None where the plan knows no model or no GPU."""
-    if plan.model is None or plan.gpu is None:
-        return None
-    parallel = settings.parallel
-    return CostTarget(
-        work=model_work(plan.model, parallel.tensor, settings.kv_element_bytes),
-        gpu=plan.gpu,
-        tp=parallel.tensor,
-        vllm=running.text,
-        parallel=parallel,
-        exchange_s=parallel.exchange_s(plan.model, plan.gpu),
-    )
-
-
-def _settings(
-    plan: Plan, options: SimulateOptions, there: Deployment
-) -> tuple[Settings, tuple[str, ...]]:
-    """The plan's settings with what was asked for instead, and what had to follow from that."""
-    asked, notes = options.asked, []
-    settings = asked.over(plan.settings)
-    budget = asked.max_num_batched_tokens
-    if budget is not None:
-        before = there.effective(plan.settings)
-        if settings.enable_chunked_prefill is False and budget < (before.max_model_len or 0):
-            # Smaller than the longest request: then off is off.
-            settings = replace(settings, enable_chunked_prefill=None)
-        if asked.max_num_seqs is None and (before.max_num_seqs or 0) > budget:
-            settings = replace(settings, max_num_seqs=budget)
-            notes.append(f"max_num_seqs is lowered to {budget:,}, the budget, as vLLM does")
-    if options.policy is ChunkPolicy.FIXED and not settings.long_prefill_token_threshold:
-        settings = replace(settings, long_prefill_token_threshold=FIXED_THRESHOLD)
-    return settings, tuple(notes)
-
-
-# -- the requests ------------------------------------------------------------------------------
-
-_Sent = tuple[tuple[Request, ...], tuple[Stretch, ...], WorkloadInfo, tuple[str, ...]]
-
-
-def _requests(
-    plan: Plan, profile: Profile | None, options: SimulateOptions, args: EngineArgs
+    request: PlanRequest,
+    context: int | None,
 ) -> _Sent:
-    if options.requests is not None and options.requests < 1:
-        raise UsageError(f"--requests must be at least 1, not {options.requests}")
-    if options.trace is not None and options.log is not None:
-        raise UsageError("--trace and --log both say when requests come: leave one out")
-    if options.trace is not None:
-        _refuse_order(options)
-        return _of_trace(read_trace(options.trace), options.trace, plan, options, args)
-    if options.log is not None:
-        return _of_log(options.log, plan, profile, options, args)
-    return _of_profile(plan, profile, options, args)
-
-
-def _refuse_order(options: SimulateOptions) -> None:
+    if options.trace is None:
+        return _of_profile(plan, profile, request, context)
     if options.order is not None:
         raise UsageError(
             f"--order {options.order.value} is for the requests of a profile: a trace has its own",
             hint="leave out --order or --trace",
         )
-
-
-def _of_log(
-    path: Path, plan: Plan, profile: Profile | None, options: SimulateOptions, args: EngineArgs
-) -> _Sent:
-    """With the log's lengths where it has them, else with the profile's."""
-    times, trace, said = logged_arrivals(path)
-    if trace is not None:
-        requests, stretches, info, notes = _of_trace(trace, path, plan, options, args)
-        return requests, stretches, info, (*said, *notes)
-    count = min(options.requests or len(times), len(times))
-    options = replace(options, requests=count)
-    requests, stretches, info, notes = _of_profile(plan, profile, options, args)
-    if options.arrivals is None:
-        timed = zip(requests, times, strict=False)
-        requests = tuple(replace(request, arrival_s=time) for request, time in timed)
-        info = replace(info, arrivals=_AS_LOGGED)
-    return requests, stretches, info, (*said, "their lengths are the profile's", *notes)
+    return _of_trace(read_trace(options.trace), options.trace, options, request, context)
 
 
 def _of_trace(
-    trace: Trace, path: Path, plan: Plan, options: SimulateOptions, args: EngineArgs
+    trace: Trace, path: Path, options: SimulateOptions, request: PlanRequest, limit: int | None
 ) -> _Sent:
-    _refuse_order(options)
-    found = trace.requests[: options.requests]
-    limit = args.max_model_len
-    fitting = [r for r in found if limit is None or r.prompt_tokens + r.output_tokens <= limit]
+    given = trace.requests[: options.requests]
+    fitting = [r for r in given if limit is None or r.prompt_tokens + r.output_tokens <= limit]
     if not fitting:
         raise InputError(
             f"no request of {path} fits max_model_len ({limit:,})",
             hint="plan for the lengths of the trace: `chunkscope analyze` it first",
         )
-    notes = list(trace.notes)
-    if len(fitting) < len(found):
-        notes.append(
-            f"{len(found) - len(fitting):,} of {len(found):,} requests of the trace are longer "
-            f"than max_model_len ({limit:,}) and left out"
-        )
+    notes = [Note(code="text", values={"text": text}) for text in trace.notes]
+    left_out = len(given) - len(fitting)
+    if left_out:
+        values = {"count": left_out, "of": len(given), "context": limit}
+        notes.append(Note(code="trace_left_out", values={**values}))
     if options.find_rate:  # a short trace once more, and again
-        fitting = list(islice(cycle(fitting), options.requests))
-    if options.arrivals is not None:
-        fitting = _arriving(fitting, options.arrivals, options.seed)
-    requests = tuple(fitting)
-    asked, stretches = options.shared_prefix, trace.stretches
-    if asked is not None:
-        requests, stretches = with_shared_prefix(fitting, asked)
-    info = WorkloadInfo(
-        source=str(path),
-        requests=len(fitting),
-        seed=options.seed if options.arrivals is not None else None,
-        arrivals=options.arrivals or (_AS_LOGGED if options.log else "as in the trace"),
-        task=(trace.task or plan.inputs.task).value,
-        shared_prefix=trace.shared_prefix if asked is None else asked,
-        left_out=len(found) - len(fitting),
-        concurrency=None if options.find_rate else trace.concurrency,
+        fitting = list(islice(cycle(fitting), request.requests))
+    timed = options.arrivals is not None or options.find_rate
+    if timed:
+        fitting = _arriving(fitting, request)
+    requests, stretches = tuple(fitting), trace.stretches
+    if options.shared_prefix is not None:
+        requests, stretches = with_shared_prefix(fitting, options.shared_prefix)
+    workload = Workload(
+        requests=requests,
+        seed=request.seed,
+        arrivals=request.arrivals if timed else "as in the trace",
+        task=trace.task or request.task,
+        long_over=request.rule.conservative_threshold,
+        shared_prefix=options.shared_prefix or trace.shared_prefix,
+        left_out=left_out,
+        stretches=stretches,
+        concurrency=None if options.find_rate else options.concurrency or trace.concurrency,
     )
-    return requests, stretches, info, tuple(notes)
+    return workload, _info(workload, str(path), seed=request.seed if timed else None), tuple(notes)
 
 
-def _arriving(requests: list[Request], arrivals: str, seed: int) -> list[Request]:
-    import random
-
-    times = arrival_times(arrivals, len(requests), random.Random(seed))  # noqa: S311
+def _arriving(requests: list[Request], request: PlanRequest) -> list[Request]:
+    chance = random.Random(request.seed)  # noqa: S311
+    times = arrival_times(request.arrivals, len(requests), chance)
     return [replace(r, arrival_s=time) for r, time in zip(requests, times, strict=True)]
 
 
 def _of_profile(
-    plan: Plan, profile: Profile | None, options: SimulateOptions, args: EngineArgs
+    plan: Plan, profile: Profile | None, request: PlanRequest, context: int | None
 ) -> _Sent:
     if profile is None:
         raise InputError(
             "there is no profile to draw requests from", hint="count the data: `chunkscope analyze`"
         )
-    datasets = chosen_datasets(profile, plan.inputs.dataset)
-    prompts = sum(dataset.rows for dataset in datasets)
-    count = options.requests or (MOST_REQUESTS if prompts > MOST_REQUESTS else None)
-    shared = plan.inputs.shared_prefix if options.shared_prefix is None else options.shared_prefix
-    workload = draw_workload(
-        datasets,
-        Drawing(
-            count=count,
-            room=args.max_model_len or 1 << 30,
-            output=options.max_output,
-            output_if_unknown=plan.inputs.output.tokens,
-            seed=options.seed,
-            arrivals=options.arrivals or BATCH,
-            task=plan.inputs.task,
-            shared_prefix=shared,
-            order=options.order or plan.inputs.order,
-        ),
-    )
-    info = WorkloadInfo(
-        source="the profile",
-        profile_digest=profile_digest(profile),
+    datasets = chosen_datasets(profile, request.dataset)
+    workload = draw(request, datasets, plan.output, context or 1 << 30)
+    digest = profile.digest()
+    info = _info(workload, "the profile", seed=workload.seed, profile_digest=digest)
+    notes = []
+    if digest != plan.source.profile_digest:
+        notes.append(Note(code="other_profile"))
+        if plan.model and (doubt := tokenizer_note(profile.tokenizer, plan.model)):
+            notes.append(doubt)
+    if workload.left_out:
+        notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))
+    if plan.output.assumed and request.max_output is None and request.task is Task.GENERATE:
+        notes.append(Note(code="assumed_output", values={"tokens": plan.output.tokens}))
+    return workload, info, tuple(notes)
+
+
+def _info(
+    workload: Workload, source: str, *, seed: int | None, profile_digest: str | None = None
+) -> WorkloadInfo:
+    return WorkloadInfo(
+        source=source,
+        profile_digest=profile_digest,
         requests=len(workload.requests),
-        seed=workload.seed,
+        seed=seed,
         arrivals=workload.arrivals,
         task=workload.task.value,
         shared_prefix=workload.shared_prefix,
         left_out=workload.left_out,
         order=workload.order,
+        concurrency=workload.concurrency,
     )
-    notes = _profile_notes(plan, profile, workload.left_out)
-    if plan.inputs.output.assumed and options.max_output is None:
-        notes.append(assumed_output(plan.inputs.output.tokens))
-    return workload.requests, workload.stretches, info, tuple(notes)
-
-
-def _profile_notes(plan: Plan, profile: Profile, left_out: int) -> list[str]:
-    notes = []
-    if profile_digest(profile) != plan.inputs.profile_digest:
-        notes.append("the profile is not the one that the plan was made from")
-        if plan.model and (doubt := tokenizer_doubt(profile.tokenizer, plan.model)):
-            notes.append(doubt)
-    if left_out:
-        notes.append(f"{left_out:,} prompts are longer than max_model_len allows and left out")
-    return notes

@@ -1,106 +1,121 @@
-"""All that is known before choosing: the lengths, where they are served, and the aim."""
+"""What is to be decided: a request, where it runs, its prompts; and what vLLM needs to start.
 
-from dataclasses import dataclass
+`needed` are settings without which vLLM would not start or not survive: a context that the KV cache
+holds, fewer requests at once, less memory so that the logits of prompt_logprobs have room.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from chunkscope.errors import InputError, UsageError
+from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.memory import Memory
-from chunkscope.hardware.parallel import Parallel
-from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.planning.requests import RequestSource
-from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.workload import BATCH
-from chunkscope.vllm.choices import Objective, Task
+from chunkscope.lengths.profile import DatasetProfile, Profile, together
+from chunkscope.planning.request import Output, PlanRequest, chosen_datasets, output_of
 from chunkscope.vllm.deployment import OWN, Deployment
+from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.settings import Settings
 
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 FEWEST_SEQS = 8
-WORTH = 0.03  # an argument that gains less of the objective is not set
-WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
-NEAR = 0.01  # of two settings that differ by less, the first is as good
+LEAST = Settings(
+    max_num_batched_tokens=LADDER[0], max_num_seqs=FEWEST_SEQS, long_prefill_token_threshold=1
+)
+ROUND = 256
+SMALLEST_CHUNK = 256  # of a prompt whose logits are wanted
+USUAL_BUDGET = 2_048
+LOWEST_UTILIZATION = 0.5
+LARGER = "take a larger GPU, more of them with --tp, or a quantized checkpoint"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """`base` is what all settings have in common: the number of GPUs; then, once vLLM's own do not
-    do, the context, requests at once and the share of memory."""
-
-    lengths: LengthHistogram
-    output_tokens: int
+    request: PlanRequest
     deployment: Deployment
-    base: Settings
-    task: Task = Task.GENERATE
-    objective: Objective = Objective.THROUGHPUT
-    max_itl_ms: float | None = None
-    requests: RequestSource | None = None  # to try settings on
-    asked_context: bool = False  # max_model_len is the user's own
-    slo: Slo = ()
-    concurrency: int | None = None  # requests that the client keeps under way; None: all
+    datasets: tuple[DatasetProfile, ...]
+    output: Output
+    needed: Settings = OWN
+
+    @classmethod
+    def of(cls, profile: Profile, request: PlanRequest, deployment: Deployment) -> "Problem":
+        """UsageError where what is asked cannot be, InputError where no prompt is served."""
+        datasets = chosen_datasets(profile, request.dataset)
+        output = output_of(datasets, request)
+        problem = cls(request=request, deployment=deployment, datasets=datasets, output=output)
+        problem._check()
+        return problem
+
+    def _check(self) -> None:
+        shape, parallel = self.deployment.shape, self.request.settings.parallel
+        if shape is not None:
+            shape.check_parallel(parallel.tensor)
+        parallel.check(shape)
+        if parallel.data > 1 and self.deployment.entry is Entry.LLM:
+            raise UsageError(
+                "--dp is for `vllm serve`: vLLM's LLM class starts one replica",
+                hint="leave out --dp, or choose --entry serve",
+            )
+        limit, context = shape.limit if shape else None, self.request.settings.max_model_len
+        if limit and context and context > limit:
+            raise UsageError(
+                f"max_model_len {context:,} is over the model's limit of {limit:,}",
+                hint="leave it out: vLLM takes the model's own",
+            )
+        room = context or limit
+        if room and self.output.tokens >= room:
+            raise UsageError(
+                f"an output of {self.output.tokens:,} tokens leaves no room for a prompt: "
+                f"the model takes {room:,}",
+                hint="lower --max-output",
+            )
+        if self.lengths.over(self.context - self.output.tokens) == self.lengths.count:
+            raise InputError(
+                f"every prompt is longer than the model takes: {self.context:,} tokens, "
+                f"{self.output.tokens:,} of them for the output",
+                hint="choose a model with a longer context, or lower --max-output",
+            )
+
+    @cached_property
+    def lengths(self) -> LengthHistogram:
+        return together(self.datasets)
 
     @property
-    def is_open(self) -> bool:
-        """Requests come by themselves: then a setting cannot make the run any shorter."""
-        return self.requests is not None and self.requests.arrivals != BATCH
+    def base(self) -> Settings:
+        """What every setting has in common."""
+        return self.needed.over(self.request.settings)
+
+    @cached_property
+    def default(self) -> Settings:
+        """vLLM's own choice, with what is asked for and what it needs to start."""
+        return self.deployment.effective(self.base)
 
     @property
     def need(self) -> int:
         """The longest request: its prompt and the output, as far as the model takes them."""
         limit = self.deployment.shape.limit if self.deployment.shape else None
-        need = (self.lengths.max or 0) + self.output_tokens
+        need = (self.lengths.max or 0) + self.output.tokens
         return min(need, limit) if limit else need
 
     @property
     def context(self) -> int:
         """The longest that is taken; where no model is known, what is needed."""
-        return self.deployment.effective(self.base).max_model_len or round_up(self.need)
-
-    @property
-    def parallel(self) -> Parallel:
-        return self.base.parallel
-
-    @property
-    def tp(self) -> int:
-        return self.parallel.tensor
-
-    @cached_property
-    def own(self) -> Settings:
-        """What vLLM takes by itself, at the context that is set."""
-        shared = Settings(
-            max_model_len=self.base.max_model_len,
-            tensor_parallel_size=self.tp,
-            data_parallel_size=self.base.data_parallel_size,
-            enable_expert_parallel=self.base.enable_expert_parallel,
-            kv_cache_dtype=self.base.kv_cache_dtype,
-        )
-        return self.deployment.effective(shared)
-
-    @cached_property
-    def step(self) -> StepModel | None:
-        """None without a model, or where the GPU's speed is not known."""
-        shape, gpu = self.deployment.shape, self.deployment.gpu
-        return (
-            step_model(shape, gpu, self.parallel, self.base.kv_element_bytes)
-            if shape and gpu
-            else None
-        )
-
-    @property
-    def knows_memory(self) -> bool:
-        return self.deployment.shape is not None and self.deployment.gpu is not None
+        return self.default.max_model_len or round_up(self.need)
 
     @property
     def longest(self) -> int:
         """The longest prompt that is served: longer ones are refused."""
-        return min(self.lengths.max or 0, self.context - self.output_tokens)
+        return max(1, min(self.lengths.max or 0, self.context - self.output.tokens))
 
     @property
-    def typical_tokens(self) -> int:
-        """A median request at its end."""
-        return round(self.lengths.percentile(50) or 0) + self.output_tokens
+    def can_simulate(self) -> bool:
+        """The model is known, and the speed of its GPU."""
+        gpu = self.deployment.gpu
+        return self.deployment.shape is not None and gpu is not None and gpu.speed is not None
 
     def memory(self, settings: Settings = OWN) -> Memory | None:
-        return self.deployment.memory(settings.over(self.base), longest=max(1, self.longest))
+        return self.deployment.memory(settings.over(self.base), longest=self.longest)
 
     def fits(self, settings: Settings = OWN) -> bool:
         """Would vLLM start, and survive its prompt_logprobs? Unknown counts as yes."""
@@ -108,6 +123,10 @@ class Problem:
         if fit and fit.failed_as(self.deployment.effective(settings.over(self.base))):
             return False
         return memory is None or memory.holds(self.context)
+
+    def fitted(self) -> "Problem":
+        """With what vLLM needs to start on this GPU; InputError where nothing helps."""
+        return _with_safe_logprobs(_with_room(self))
 
 
 def round_up(tokens: int) -> int:
@@ -118,3 +137,106 @@ def round_up(tokens: int) -> int:
     """
     step = 256 if tokens <= 8_192 else 1_024 if tokens <= 65_536 else 4_096
     return -(-tokens // step) * step
+
+
+# -- a context that fits -------------------------------------------------------------------------
+
+
+def _with_room(p: Problem) -> Problem:
+    """A shorter context costs nothing as long as every request has room; only then fewer run."""
+    start, own_context = p.default.max_num_seqs, p.default.max_model_len
+    if p.memory() is None or start is None or own_context is None:
+        return p
+    for shift in range(start.bit_length()):
+        seqs = max(FEWEST_SEQS, start >> shift)
+        memory = p.memory(replace(LEAST, max_num_seqs=seqs))
+        if memory is None or memory.kv_cache_tokens >= p.need:
+            break
+    else:
+        raise _does_not_fit(p, p.memory(LEAST))
+    needed = OWN if seqs == start else Settings(max_num_seqs=seqs)
+    memory = replace(p, needed=needed).memory()
+    asked = p.request.settings.max_model_len is not None
+    if memory is not None and memory.kv_cache_tokens < own_context and not asked:
+        longest = max(memory.kv_cache_tokens // ROUND * ROUND, p.need)
+        needed = replace(needed, max_model_len=longest)
+    return replace(p, needed=needed)
+
+
+def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
+    shape, gpu = p.deployment.shape, p.deployment.gpu
+    if shape is None or gpu is None or memory is None:
+        raise AssertionError("memory is known only with a model and a GPU")
+    parallel = p.base.parallel
+    many = f"{parallel.gpus} x " if parallel.gpus > 1 else ""
+    if memory.kv_cache_tokens:
+        need = p.need * shape.kv_bytes_per_token(parallel.tensor, p.base.kv_element_bytes) / GIB
+        why = (
+            f"one request of {p.need:,} tokens needs {need:,.1f} GiB of KV cache, "
+            f"{memory.kv_cache_gib:,.1f} GiB are left"
+        )
+    else:
+        weights = memory.line("weights").gib
+        why = f"{weights:,.1f} GiB of weights per GPU, {memory.requested_gib:,.1f} GiB to use"
+    hint = "take a larger GPU, a quantized checkpoint or a smaller model; or shorten the prompts"
+    for tp in (2, 4, 8, 16):
+        if tp > parallel.tensor and shape.attention.heads % tp == 0:
+            split = p.memory(replace(LEAST, tensor_parallel_size=tp))
+            if split is not None and split.kv_cache_tokens >= p.need:
+                hint = f"--tp {tp} would fit; or take a larger GPU, or a quantized checkpoint"
+                break
+    return InputError(f"{shape.name} does not fit {many}{gpu.title}: {why}", hint=hint)
+
+
+# -- logits that fit -----------------------------------------------------------------------------
+
+
+def _with_safe_logprobs(p: Problem) -> Problem:
+    """prompt_logprobs needs memory that vLLM neither profiles nor sets aside."""
+    if p.request.task is not Task.LOGLIKELIHOOD or p.memory() is None or p.fits():
+        return p
+    chunk, share = safe_chunk(p, p.longest)
+    needed = replace(p.needed, gpu_memory_utilization=share)
+    if chunk < min(p.default.max_num_batched_tokens or 0, p.longest):
+        needed = replace(needed, long_prefill_token_threshold=chunk)
+    return replace(p, needed=needed)
+
+
+def safe_chunk(p: Problem, threshold: int) -> tuple[int, float]:
+    """The largest chunk up to the threshold whose logits fit outside vLLM's budget, and the share
+    of memory that this budget may then have."""
+    wanted = min(threshold, p.longest)
+    percent = round((p.default.gpu_memory_utilization or 0.0) * 100)
+    while percent >= LOWEST_UTILIZATION * 100:
+        for chunk in _chunks(wanted):
+            if _survives(p, chunk, percent / 100):
+                return (chunk if chunk < wanted else threshold), percent / 100
+        percent -= 1
+    raise InputError(
+        "prompt_logprobs would need more memory than this GPU can spare",
+        hint="take a larger GPU or more of them with --tp",
+    )
+
+
+def _survives(p: Problem, chunk: int, share: float) -> bool:
+    """At a small budget and at a large one: a larger step sets more memory aside to reuse."""
+    budgets = (min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)), max(USUAL_BUDGET, chunk))
+    bills = (
+        p.memory(
+            Settings(
+                max_num_batched_tokens=budget,
+                long_prefill_token_threshold=chunk,
+                gpu_memory_utilization=share,
+            )
+        )
+        for budget in budgets
+    )
+    return all(memory is None or memory.survives_logprobs for memory in bills)
+
+
+def _chunks(wanted: int) -> Iterator[int]:
+    yield wanted
+    chunk = 1 << (max(1, wanted - 1).bit_length() - 1)
+    while chunk >= SMALLEST_CHUNK:
+        yield chunk
+        chunk //= 2

@@ -30,7 +30,7 @@ from chunkscope.reference.models import TINY, load_model, text_tokens, tiny_mode
 from chunkscope.simulation.workload import GIVEN, Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of
 from chunkscope.verification.result import Machine, Run, Subject, Verification, WorkerMemory
-from chunkscope.vllm.choices import ChunkPolicy, Task
+from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.log.fate import Status
 
 LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256

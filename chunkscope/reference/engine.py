@@ -25,7 +25,7 @@ from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Request
 from chunkscope.verification.latencies import Answer
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 

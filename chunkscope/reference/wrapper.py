@@ -16,7 +16,7 @@ from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.policy import activation
+from chunkscope.planning.rule import activation
 from chunkscope.reference.libraries import load_torch
 from chunkscope.reference.peak_memory import PeakMemory
 from chunkscope.reference.pieces import (
@@ -29,7 +29,7 @@ from chunkscope.reference.pieces import (
     why_model_is_whole,
 )
 from chunkscope.simulation.policies import chunk_by_length
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 
 _WORDS = (ChunkPolicy.BY_LENGTH, ChunkPolicy.FIXED)
 # What generate's own chunks are known to cut rightly; inputs_embeds they would leave out.
@@ -92,7 +92,7 @@ def _threshold(
             f"{said} given", hint='say threshold=2048, plan="reports/plan.json" or profile=...'
         )
     if plan is not None:
-        return Plan.given(plan).threshold
+        return Plan.given(plan).decision.threshold
     if profile is not None:
         return activation(profile).threshold
     return _tokens("threshold", threshold)

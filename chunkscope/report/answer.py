@@ -4,18 +4,17 @@ What was measured goes before what was planned: where another row did better, or
 well, that row is the answer, and its arguments are those to copy.
 """
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.figures import MAKESPAN, Figure
 from chunkscope.artefacts.numbers import as_written, change, duration, money, plural, spaced
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
+from chunkscope.report.words.plan import advice, order
 from chunkscope.verification.outcomes import Outcome, difference, judged, ratio, shown
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import goal_of
-from chunkscope.vllm.choices import Basis, Mode
 from chunkscope.vllm.settings import Settings
 
 DEFAULT, PLAN = "default", "plan"
@@ -56,7 +55,7 @@ def answer(plan: Plan, verification: Verification | None) -> FinalAnswer:
 
 
 def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> FinalAnswer:
-    winner = plan.instead(Settings.of(best.args))
+    winner = replace(plan, settings=Settings.of(best.args))
     is_default = DEFAULT in (best.setting, *best.same_as)
     named = "vLLM's default" if is_default else best.setting
     if is_default:
@@ -77,7 +76,7 @@ def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> Fin
 
 def _can_go(plan: Plan, verification: Verification) -> FinalAnswer:
     left = {n: v for n, v in plan.settings.given().items() if n not in verification.can_go}
-    winner = plan.instead(Settings.of(left))
+    winner = replace(plan, settings=Settings.of(left))
     flags = ", ".join(verification.can_go)
     return FinalAnswer(
         headline=f"Set {_listed(winner.settings)}" if left else "Change nothing",
@@ -99,7 +98,7 @@ def _kept(plan: Plan, verification: Verification) -> FinalAnswer:
 
 def _gain(plan: Plan, v: Verification, run: Run, other: Run, over: str = "") -> str:
     """How much more is done in the same time, where that is what counts."""
-    if goal_of(plan.inputs.objective, v.workload.arrivals, plan.inputs.slo) is not MAKESPAN:
+    if goal_of(v.workload.arrivals, plan.request.slo) is not MAKESPAN:
         return ""
     times = ratio(other, run, MAKESPAN)
     if times is None or times <= 1 or _is_tie(MAKESPAN, run, other):
@@ -108,7 +107,7 @@ def _gain(plan: Plan, v: Verification, run: Run, other: Run, over: str = "") -> 
 
 
 def _instead(plan: Plan, v: Verification, run: Run, other: Run, name: str) -> str:
-    goal = goal_of(plan.inputs.objective, v.workload.arrivals, plan.inputs.slo)
+    goal = goal_of(v.workload.arrivals, plan.request.slo)
     if not (run.ok and other.ok):
         return ""
     if _is_tie(goal, run, other):
@@ -135,20 +134,17 @@ def _worse(run: Run, other: Run) -> str:
 
 
 def _predicted(plan: Plan) -> FinalAnswer:
-    _, _, rest = spaced(plan.advice).partition(": ")
-    brings = rest if plan.basis is Basis.EVIDENCE and rest else (sentences.forecast(plan) or "")
-    gain = re.match(r"\+[\d.]+ ?% throughput", brings)
+    brings = advice(plan).removeprefix(order(plan)).lstrip(",.; ")
     return FinalAnswer(
-        headline=verdict(plan) + (f": {gain[0]}" if gain else ""),
-        brings=f"{brings[:1].upper()}{brings[1:]}" or "Nobody knows without a model and a GPU.",
+        headline=order(plan),
+        brings=f"{brings[:1].upper()}{brings[1:]}",
         costs=" ".join(_costs(plan)),
         plan=plan,
     )
 
 
 def _costs(plan: Plan) -> Iterator[str]:
-    said = plan.forecast
-    ours, own = (said.longest_gap_s, said.default_longest_gap_s) if said else (None, None)
+    ours, own = (run.figures.longest_gap_s if run else None for run in (plan.run, plan.default_run))
     if ours and own and ours > own * 1.01:
         yield sentences.instead("Longest gap between tokens", ours, own) + "."
     if plan.refused.prompts:
@@ -170,22 +166,8 @@ def _hours(plan: Plan) -> str:
 
 
 def verdict(plan: Plan) -> str:
-    """What to do: what the evidence says, or the mode of the length rule as an order."""
-    if plan.basis is Basis.EVIDENCE:
-        return spaced(plan.advice).split(": ")[0]
-    match plan.mode:
-        case Mode.OFF:
-            return "Chunking off"
-        case Mode.CONSERVATIVE | Mode.AGGRESSIVE:
-            return _chunks(plan)
-
-
-def _chunks(plan: Plan) -> str:
-    """What ends a chunk: a threshold that is set, else the budget of a step."""
-    if plan.threshold and plan.settings.long_prefill_token_threshold:
-        return f"Cap prefill chunks at {plan.threshold:,} tokens"
-    size = plan.chunks.size
-    return f"Read prompts in chunks of up to {size:,} tokens" if size else "Leave chunking on"
+    """What to do."""
+    return order(plan)
 
 
 def _listed(settings: Settings) -> str:

@@ -197,8 +197,8 @@ def _or(absent: str, write: Callable[[Any], str]) -> Callable[[Any], str]:
 
 def _mode(old: Plan, new: Plan) -> Iterator[Change]:
     for figure, before, after in (
-        ("mode", old.mode.value, new.mode.value),
-        ("threshold", old.threshold, new.threshold),
+        ("mode", old.decision.mode.value, new.decision.mode.value),
+        ("threshold", old.decision.threshold, new.decision.threshold),
         ("prompts refused", old.refused.prompts, new.refused.prompts),
         ("vLLM", old.release.text, new.release.text),
         ("model", old.model.name if old.model else None, new.model.name if new.model else None),

@@ -5,6 +5,7 @@ from chunkscope.artefacts.numbers import number
 from chunkscope.hardware.memory import Memory
 from chunkscope.report.section import Column, Section, Table, figures
 from chunkscope.report.words import plan as words
+from chunkscope.report.words import sentence
 from chunkscope.vllm.footprint import Footprint
 
 
@@ -21,7 +22,7 @@ def sections(footprint: Footprint) -> list[Section]:
                 rows=(("requests that fit", *map(number, lengths.values())),),
             ),
             sentences=(words.kv_per_token(footprint),),
-            notes=footprint.notes,
+            notes=tuple(map(sentence, footprint.notes)),
         ),
         Section(title="How each line is known", table=memory_notes(footprint.memory), details=True),
     ]

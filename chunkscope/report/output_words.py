@@ -6,7 +6,7 @@ from chunkscope.artefacts.numbers import plural
 from chunkscope.verification.outputs import ENDINGS, RunOutputs, only_noise
 from chunkscope.verification.references import reference_of
 from chunkscope.verification.result import Run, Verification
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 
 TIES = (
     "Random weights: ties decide. All tokens are all but equally likely, so that rounding chooses; "

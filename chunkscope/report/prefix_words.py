@@ -8,7 +8,7 @@ from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.prefixes.reuse import BLOCK_SIZE, FLAT, CachedAt, PrefixReuse
 from chunkscope.prefixes.reuse_together import reuse_together
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 
 Measured = Sequence[tuple[DatasetProfile, PrefixReuse]]
 
@@ -48,9 +48,9 @@ def planned_cache(measured: Measured, plan: Plan | None) -> PlannedCache | None:
     """None without a plan that knows its model and GPU, or where it is not known of a dataset."""
     if plan is None or plan.memory is None or plan.memory.kv_cache_tokens is None:
         return None
-    if plan.inputs.task is Task.LOGLIKELIHOOD:
+    if plan.request.task is Task.LOGLIKELIHOOD:
         return None  # its requests do not read from the cache
-    size, running = plan.memory.kv_cache_tokens, plan.argument("max_num_seqs").value
+    size, running = plan.memory.kv_cache_tokens, plan.effective.max_num_seqs
     if type(running) is not int:
         return None
     found = [_found_in(dataset, reuse, size, running) for dataset, reuse in measured]

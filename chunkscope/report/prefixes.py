@@ -15,7 +15,7 @@ from chunkscope.prefixes.reuse_together import reuse_together
 from chunkscope.report.profile import shortened
 from chunkscope.report.section import Chart, Section, Table, figures
 from chunkscope.report.words import data as words
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 
 Measured = Sequence[tuple[DatasetProfile, PrefixReuse]]
 MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
@@ -102,7 +102,7 @@ def plan_for(profile: Path) -> Plan | None:
     """The plan beside a profile, if it was made from that very one."""
     beside = profile.with_name("plan.json")
     plan = Plan.load(beside) if beside.exists() else None
-    same = plan is not None and plan.inputs.profile_digest == Profile.load(profile).digest()
+    same = plan is not None and plan.source.profile_digest == Profile.load(profile).digest()
     return plan if same else None
 
 
@@ -124,9 +124,9 @@ def planned_cache(measured: Measured, plan: Plan | None) -> PlannedCache | None:
     """None without a plan that knows its model and GPU, or where it is not known of a dataset."""
     if plan is None or plan.memory is None or plan.memory.kv_cache_tokens is None:
         return None
-    if plan.inputs.task is Task.LOGLIKELIHOOD:
+    if plan.request.task is Task.LOGLIKELIHOOD:
         return None  # its requests do not read the cache
-    size, running = plan.memory.kv_cache_tokens, plan.argument("max_num_seqs").value
+    size, running = plan.memory.kv_cache_tokens, plan.effective.max_num_seqs
     if type(running) is not int:
         return None
     served = [_served(dataset, reuse, size, running) for dataset, reuse in measured]

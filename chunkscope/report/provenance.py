@@ -75,30 +75,28 @@ def _written(value: Any) -> str:
 
 
 def _of_plan(plan: Plan) -> Iterator[Fact]:
-    inputs = plan.inputs
-    if inputs.command:
-        yield "command", shlex.join(inputs.command)
+    request, source = plan.request, plan.source
+    if source.command:
+        yield "command", shlex.join(source.command)
     yield "for vLLM", plan.release.text
     if plan.model is not None:
         yield "model", f"{plan.model.load_name} ({plan.model.source})"
     if plan.gpu is not None:
-        many = inputs.tp * plan.settings.parallel.data
+        many = plan.effective.parallel.gpus
         each = f"{many} x " if many > 1 else ""
         yield "GPU", f"{each}{plan.gpu.title}, {plan.gpu.memory_gib:,.1f} GiB ({plan.gpu.source})"
-    yield "from the profile", inputs.profile_digest
-    yield from ((f"with {profile.path}", profile.sha256) for profile in inputs.profiles)
-    if inputs.dataset is not None:
-        yield "for the dataset", inputs.dataset
-    yield "aim", f"{inputs.objective}, {inputs.task}, started by {inputs.entry}"
-    yield "answer", f"{plural(inputs.output.tokens, 'token')}: {inputs.output.origin}"
-    cuts = inputs.cuts
+    yield "from the profile", source.profile_digest
+    yield from ((f"with {profile.path}", profile.sha256) for profile in source.profiles)
+    if request.dataset is not None:
+        yield "for the dataset", request.dataset
+    yield "aim", f"{request.aim}, {request.task}, started by {plan.deployment.entry}"
+    yield "answer", f"{plural(plan.output.tokens, 'token')}: {plan.output.origin}"
+    rule = request.rule
     yield (
         "cut-offs",
-        f"off below {cuts.off_below:,}, conservative below {cuts.conservative_threshold:,}, "
-        f"aggressive at {cuts.aggressive_factor:g} x p95",
+        f"off below {rule.off_below:,}, conservative below {rule.conservative_threshold:,}, "
+        f"aggressive at {rule.aggressive_factor:g} x p95",
     )
-    if plan.step is not None:
-        yield "step times", plan.step.origin
 
 
 def _of_simulation(simulation: Simulation) -> Iterator[Fact]:

@@ -15,10 +15,11 @@ from chunkscope.artefacts.numbers import (
 )
 from chunkscope.artefacts.units import SECONDS
 from chunkscope.lengths.profile import Profile
+from chunkscope.report.words.plan import VARIATIONS
 
 if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
     from chunkscope.planning.plan import Plan
-    from chunkscope.planning.policy import Chunks
+    from chunkscope.planning.rule import Chunks
     from chunkscope.simulation.result import SimulatedRun, Simulation
 
 NOTHING_TO_SET = "(nothing to set)"
@@ -85,13 +86,13 @@ def refused(plan: "Plan") -> str | None:
     found = plan.refused
     if plan.model is None and plan.settings.max_model_len is None:
         return None
-    context = found.room_tokens + plan.inputs.output.tokens
+    context = found.room_tokens + plan.output.tokens
     if not found.prompts:
         return (
             f"No prompt is refused, cut or stopped early: the longest leaves room in {context:,} "
             f"tokens for {answers(plan)}."
         )
-    too_long = found.too_long if found.too_long is not None else 0
+    too_long = found.too_long
     parts = []
     if too_long:
         parts.append(
@@ -113,13 +114,13 @@ def _of(some: int, count: int) -> str:
 
 def answers(plan: "Plan") -> str:
     """How long they are, and whether anybody knows."""
-    output = plan.inputs.output
+    output = plan.output
     return f"{plural(output.tokens, 'output token')}{' (assumed)' if output.assumed else ''}"
 
 
 def cost(plan: "Plan") -> str | None:
     """What the run takes, before it is run."""
-    found, output = plan.cost, plan.inputs.output
+    found, output = plan.cost, plan.output
     if found is None:
         return None
     each = f" ({output.tokens:,} each, assumed)" if output.assumed else ""
@@ -128,7 +129,7 @@ def cost(plan: "Plan") -> str | None:
         f"The run takes {found.input_tokens:,} tokens in, {found.output_tokens:,} out{each} and "
         f"{duration(found.hours)} on {where} (predicted, without loading the model); "
         f"{duration(found.least_hours)} to {duration(found.most_hours)} if one thing turns out "
-        f"otherwise ({', '.join(found.varied)})."
+        f"otherwise ({', '.join(VARIATIONS[code] for code in found.varied)})."
     )
     if found.price_per_hour is None:
         return said
@@ -144,7 +145,7 @@ def client(plan: "Plan") -> str | None:
     many = plan.requests_in_flight
     if many is None:
         return None
-    simulated = plan.forecast is not None and plan.forecast.most_running is not None
+    simulated = plan.run is not None
     why = "as many run at once in the simulation" if simulated else "more would wait in its queue"
     return f"A client has to keep {plural(many, 'request')} in flight to fill the engine: {why}."
 
@@ -161,19 +162,23 @@ def capacity(plan: "Plan") -> str | None:
 
 
 def forecast(plan: "Plan") -> str | None:
-    said = plan.forecast
-    if said is None:
+    ours, own = plan.run, plan.default_run
+    if ours is None:
         return None
-    each = f" of {answers(plan)}" if plan.inputs.output.assumed else ""
-    lead = f"Simulated with {plural(said.requests, 'request')}{each}"
-    if said.default_makespan_s is None:
-        gap = said.longest_gap_s
+    each = f" of {answers(plan)}" if plan.output.assumed else ""
+    lead = f"Simulated with {plural(ours.requests, 'request')}{each}"
+    if own is None:
+        gap = ours.figures.longest_gap_s
         gaps = "" if gap is None else f", longest gap between tokens {seconds(gap)}"
-        done = f"{lead}: all done in {seconds(said.makespan_s)}{gaps}"
+        done = f"{lead}: all done in {seconds(ours.figures.makespan_s)}{gaps}"
         return f"{done}; vLLM's own setting would not run."
+    if own is ours:
+        return f"{lead}: all done in {seconds(ours.figures.makespan_s)}."
     parts = [
-        instead("all done in", said.makespan_s, said.default_makespan_s),
-        instead("longest gap between tokens", said.longest_gap_s, said.default_longest_gap_s),
+        instead("all done in", ours.figures.makespan_s, own.figures.makespan_s),
+        instead(
+            "longest gap between tokens", ours.figures.longest_gap_s, own.figures.longest_gap_s
+        ),
     ]
     return f"{lead}, against vLLM's own setting: {'; '.join(filter(None, parts))}."
 
@@ -187,25 +192,22 @@ def instead(what: str, mine: float | None, other: float | None) -> str:
 
 
 def length_rule(plan: "Plan") -> str:
-    """The policy's word as what it is: a description of the data, each part explained."""
+    """The length rule's word as what it is: a description of the data."""
     said = plan.decision
-    what = "switch chunking off"
-    if said.threshold:
-        prompts = {"disabled": "no prompt is", "selective": "some prompts are"}
-        rate = f"{prompts.get(said.chunks.rate, 'every prompt is')} longer"
-        what = f"cap chunks at {said.threshold:,} tokens ({said.mode}: {rate})"
-    return f"By lengths alone the rule would {what}, because {said.reason}."
+    what = f"cap chunks at {said.threshold:,} tokens" if said.threshold else "switch chunking off"
+    figures = f"p95 {number(said.p95)} tokens, longest {said.longest:,}"
+    return f"By lengths alone the rule would {what} ({said.by_rule}: {figures})."
 
 
 def preemptions(plan: "Plan") -> str | None:
     """Requests that lose their place and are read again, and what helps."""
     row = next((row for row in plan.tried if row.chosen), None)
-    if row is None or not row.preemptions:
+    if row is None or not row.run.figures.preemptions:
         return None
     return (
-        f"{plural(row.preemptions, 'time')} a request loses its KV cache to others and is read "
-        f"again: the longest gap of {seconds(row.longest_gap_s or 0.0)} comes from that. Fewer "
-        "requests at once, a smaller KV cache type, more GPUs or shorter outputs avoid it."
+        f"{plural(row.run.figures.preemptions, 'preemption')}: the longest gap of "
+        f"{seconds(row.run.figures.longest_gap_s or 0.0)} comes from that. Fewer "
+        "requests at once, --kv-cache-dtype fp8, more GPUs or shorter outputs avoid it."
     )
 
 
@@ -278,7 +280,7 @@ def _is_own(run: "SimulatedRun") -> bool:
 
 
 def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:
-    from chunkscope.planning.problem import WORTH
+    from chunkscope.planning.search import WORTH
 
     name = setting(other)
     if run.backlog or other.backlog:

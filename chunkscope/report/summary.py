@@ -13,9 +13,10 @@ from chunkscope.report import sentences
 from chunkscope.report.answer import FinalAnswer, answer
 from chunkscope.report.diagnosis_words import answer as diagnosis_answer
 from chunkscope.report.runs import fate
+from chunkscope.report.words import sentence
+from chunkscope.report.words.plan import advice
 from chunkscope.verification.outcomes import against
 from chunkscope.verification.result import Run, Verification
-from chunkscope.vllm.choices import Basis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +98,8 @@ def _headline(findings: Findings) -> str:
 
 
 def _why(plan: Plan) -> Iterator[str]:
-    if plan.basis is Basis.EVIDENCE:
-        yield plan.advice
-        yield sentences.length_rule(plan)
-    else:
-        yield f"{plan.decision.reason[0].upper()}{plan.decision.reason[1:]}."
-    for reason in plan.adjustments:
-        yield f"But {reason.text}."
-    limit = next((a for a in plan.arguments if a.name == "long_prefill_token_threshold"), None)
-    if plan.threshold and limit is not None and not limit.set:
-        yield f"No threshold is set: {limit.reason}."
+    yield advice(plan)
+    yield sentences.length_rule(plan)
     yield sentences.chunks(plan.chunks)
 
 
@@ -158,9 +151,6 @@ def _predicted_gains(plan: Plan) -> Iterator[str]:
         yield held
     if (simulated := sentences.forecast(plan)) is not None:
         yield simulated
-    elif plan.step is not None:
-        longest = f"{plan.step.slowest_step_ms:,.0f} ms"
-        yield f"The slowest step takes about {longest}: the longest gap between two tokens."
 
 
 def _step_memory(plan: Plan) -> Iterator[str]:
@@ -168,7 +158,11 @@ def _step_memory(plan: Plan) -> Iterator[str]:
     assert plan.memory is not None  # noqa: S101  (the caller asked)
     here = plan.memory.line("activation").gib
     longest, model = plan.decision.longest, plan.model
-    whole = longest * model.activation_bytes_per_token(plan.inputs.tp) / GIB if model else None
+    whole = (
+        longest * model.activation_bytes_per_token(plan.effective.parallel.tensor) / GIB
+        if model
+        else None
+    )
     if whole is not None and whole > here:
         yield (
             f"A step's activations take {gib(here)}; reading the longest prompt ({longest:,} "
@@ -197,7 +191,7 @@ def _basis_text(plan: Plan | None, verification: Verification | None, basis: Lab
     if basis is Label.MEASURED and verification is not None:
         return measured_on(verification)
     if basis is Label.PREDICTED:
-        by = "simulator" if plan and plan.basis is Basis.EVIDENCE else "length policy"
+        by = "simulator" if plan and plan.advice.basis == "simulated" else "length policy"
         return f"by the memory model and the {by}; no engine has run it yet"
     return ""
 
@@ -228,8 +222,7 @@ def _cautions(findings: Findings) -> Iterator[str]:
     if findings.profile is not None:
         yield from _bad_data(findings.profile)
     if findings.plan is not None:
-        yield from findings.plan.lost
-        yield from findings.plan.warnings
+        yield from map(sentence, findings.plan.notes)
 
 
 def _bad_data(profile: Profile) -> Iterator[str]:

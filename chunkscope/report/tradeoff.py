@@ -8,10 +8,11 @@ from typing import Any
 from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.findings import Findings
 from chunkscope.report import sentences
+from chunkscope.report.words import sentence
 from chunkscope.simulation.policies import EXPERIMENTS
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.sweep import axes
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 
 MOST_STEPS = 200  # more would be thinner than a pixel
 
@@ -153,7 +154,7 @@ def tradeoff(findings: Findings) -> Tradeoff | None:
         sentences=tuple(_sentences(simulation, names)),
         timeline=tuple(_timeline(runs[watched])) if watched is not None else (),
         timeline_of=names[watched] if watched is not None else "",
-        warnings=simulation.warnings,
+        warnings=tuple(map(sentence, simulation.notes)),
     )
 
 

@@ -17,7 +17,7 @@ from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, Tim
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
 from chunkscope.simulation.workload import Request, read_together
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules, check_args
 from chunkscope.vllm.settings import EngineArgs
 

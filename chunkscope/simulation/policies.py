@@ -4,7 +4,7 @@ vLLM can run `vllm`, `fixed` and `interactive-first`. The EXPERIMENTS come from 
 """
 
 from chunkscope.simulation.requests import RequestState, Step
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 

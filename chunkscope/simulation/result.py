@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.figures import Figures
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.notebook import Bar, BarChart, html_table
 from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.errors import InputError
 from chunkscope.hardware.cost_model import CostModel
 from chunkscope.simulation.slo import SloFound
 from chunkscope.simulation.workload import arrivals_in_words
-from chunkscope.vllm.choices import ChunkPolicy, SendOrder
+from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.settings import EngineArgs
 
 
@@ -140,7 +141,7 @@ class Simulation(Artefact):
     """
 
     title: ClassVar = "simulation"
-    schema: ClassVar = "chunkscope/simulation/2"
+    schema: ClassVar = "chunkscope/simulation/3"
     made_by: ClassVar = "chunkscope simulate"
     default_path: ClassVar = Path("reports/simulation.json")
 
@@ -150,7 +151,7 @@ class Simulation(Artefact):
     runs: tuple[SimulatedRun, ...]
     pareto: tuple[int, ...] = ()  # places in `runs` that no other beats in both
     knee: int | None = None
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     command: tuple[str, ...] = ()
     version: str = ""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import one_of
 from chunkscope.hardware.cost_model import CostModel, CostSource
 from chunkscope.hardware.step_time import StepModel
@@ -11,7 +12,7 @@ from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import Simulation, WorkloadInfo
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import GIVEN, Request, with_shared_prefix
-from chunkscope.vllm.choices import ChunkPolicy, Task
+from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs
@@ -77,7 +78,11 @@ def simulate(
     )
     run = run_setting(scenario, EngineArgs.of(args), watch=timeline)
     return Simulation(
-        cost_model=model, vllm=running.text, workload=info, runs=(run,), warnings=model.warnings
+        cost_model=model,
+        vllm=running.text,
+        workload=info,
+        runs=(run,),
+        notes=tuple(Note(code="text", values={"text": text}) for text in model.warnings),
     )
 
 

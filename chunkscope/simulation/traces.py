@@ -24,7 +24,7 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.fields import UnusableError
 from chunkscope.prompts.traces import are_blocks, find_columns, length
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 
 UNSHARED = (
     "the hash_ids of the trace do not fit its lengths in blocks of any size: its prompts are taken "

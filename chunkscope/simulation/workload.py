@@ -23,7 +23,7 @@ from chunkscope.prefixes.sharing import (
 )
 from chunkscope.prefixes.sharing_together import joined
 from chunkscope.prompts.harness.request import LONGEST_FIRST
-from chunkscope.vllm.choices import SendOrder, Task
+from chunkscope.vllm.enums import SendOrder, Task
 
 BATCH, GIVEN = "batch", "given"
 VERIFY_SCHEMA = "chunkscope/verify/2"  # the artefact that holds a workload

@@ -12,7 +12,7 @@ from chunkscope.hardware.step_time import READ_AGAIN, model_work
 from chunkscope.models.shape import ModelShape
 from chunkscope.simulation.workload import Workload, read_together
 from chunkscope.verification.engine_run import Measured
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 
 COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
 # Enough to fit a dozen numbers, and small enough to commit.

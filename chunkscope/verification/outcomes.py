@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from chunkscope.artefacts.figures import BY_KEY, Better, Figure, Group
 from chunkscope.artefacts.numbers import NOT_MEASURED, change
-from chunkscope.planning.problem import WORTH
+from chunkscope.planning.search import WORTH
 from chunkscope.verification.result import Run
 
 TIE_OF_ONE = 0.05  # with a single repeat nobody knows the spread: smaller differences are ties

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from chunkscope.simulation.workload import Workload
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 
 PROMPTS = 64
 OUTPUT_TOKENS = 32

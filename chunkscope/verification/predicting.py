@@ -12,8 +12,8 @@ from chunkscope.planning.plan import Plan
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Machine, Predicted, Run
-from chunkscope.vllm.choices import Task
 from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs, Settings

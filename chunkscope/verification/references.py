@@ -6,7 +6,7 @@ from dataclasses import replace
 from chunkscope.verification.outputs import SpokenOutputs, compared
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import DEFAULT
-from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.enums import Mode
 
 
 def reference_of(v: Verification) -> Run | None:

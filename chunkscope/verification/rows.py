@@ -147,10 +147,10 @@ class Rows:
 
     def _save(self) -> None:
         self._made = with_references(self._made, self._spoken)
-        self._made = judged(self._made, self._plan.inputs.objective, self._job.slo)
+        self._made = judged(self._made, self._job.slo)
         self._made.save(self._report.output)
         calibration = calibration_of(
-            self._measured, self._shape, self._plan.inputs.tp, self._job.workload
+            self._measured, self._shape, self._plan.effective.parallel.tensor, self._job.workload
         )
         if calibration is not None:
             path = calibration_path(self._folder, calibration)

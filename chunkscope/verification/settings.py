@@ -8,14 +8,18 @@ from typing import Any
 
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import LENGTH_POLICY, Plan
-from chunkscope.planning.recommend import recommend
-from chunkscope.vllm.choices import Mode
-from chunkscope.vllm.flags import FLAGS, Off, Release
-from chunkscope.vllm.settings import Settings, Value
+from chunkscope.planning.choose import by_lengths
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.problem import Problem
+from chunkscope.planning.rule import decide
+from chunkscope.vllm.deployment import OWN
+from chunkscope.vllm.enums import Mode
+from chunkscope.vllm.flags import SWITCHES, Off, Release
+from chunkscope.vllm.settings import NAMES, Settings, Value
 
 PLAN = "plan"
 DEFAULT = "default"
+LENGTH_POLICY = "length-policy"
 AGAINST = (DEFAULT, Mode.OFF, LENGTH_POLICY, Mode.CONSERVATIVE, Mode.AGGRESSIVE)
 USUALLY = AGAINST[:3]
 # What every row has in common: the longest request and the number of GPUs.
@@ -66,14 +70,14 @@ def _against(
         reason = f"vLLM {installed.text} ignores chunked prefill off for generative models"
         ignored = installed.off is Off.IGNORED
         return ComparedSetting(name=name, settings=settings, impossible=reason if ignored else None)
-    if name == LENGTH_POLICY:  # plans of versions that kept no rule were made by it
-        return ComparedSetting(name=name, settings=(plan.rule or plan.settings).over(common))
+    if name == LENGTH_POLICY:
+        return ComparedSetting(name=name, settings=(plan.rule or OWN).over(common))
     if name not in AGAINST:
         raise UsageError(
             f"--against {name!r}: there is no such setting", hint=f"choose of {', '.join(AGAINST)}"
         )
     try:
-        replanned = _replan(plan, profile, Mode(name)).settings
+        replanned = _replan(plan, profile, Mode(name))
         return ComparedSetting(name=name, settings=replanned.over(common))
     except ChunkscopeError as error:
         return ComparedSetting(name=name, settings=common, impossible=error.message)
@@ -87,26 +91,12 @@ def _with_room(row: ComparedSetting, longest: int) -> ComparedSetting:
     return replace(row, impossible=said)
 
 
-def _replan(plan: Plan, profile: Profile, mode: Mode) -> Plan:
-    """What `recommend` says with this mode instead."""
-    made_with = plan.inputs
-    return recommend(
-        profile,
-        model=plan.model,
-        gpu=plan.gpu,
-        tp=made_with.tp,
-        vllm_version=plan.release.text,
-        mode=mode,
-        cuts=made_with.cuts,
-        dataset=made_with.dataset,
-        objective=made_with.objective,
-        max_itl_ms=made_with.max_itl_ms,
-        task=made_with.task,
-        max_output=made_with.output.tokens,
-        entry=made_with.entry,
-        shared_prefix=made_with.shared_prefix,
-        order=made_with.order,
-    )
+def _replan(plan: Plan, profile: Profile, mode: Mode) -> Settings:
+    """What the length rule sets with this mode, for all that was asked of the plan."""
+    request, there = replace(plan.request, mode=mode, slo=()), plan.deployment
+    problem = Problem.of(profile, request, there).fitted()
+    draft = by_lengths(problem, decide(problem.lengths, request.rule, mode=mode))
+    return there.shortest(draft.settings)
 
 
 def _merged(rows: Sequence[ComparedSetting]) -> Iterator[ComparedSetting]:
@@ -131,15 +121,14 @@ def parse_point(text: str) -> Settings:
 def _parse_one(text: str) -> tuple[str, Value]:
     key, equals, value = text.strip().lstrip("-").partition("=")
     name = key.strip().replace("-", "_")
-    flags = {flag.name: flag for flag in FLAGS if flag.emitted}
-    if name not in flags or not equals:
-        near = get_close_matches(name, flags, n=1)
+    if name not in NAMES or not equals:
+        near = get_close_matches(name, NAMES, n=1)
         spelled = (near[0] if near else "max_num_batched_tokens").replace("_", "-")
         raise UsageError(
             f"--also {text!r} is not an engine argument with a value",
             hint=f"write it like `--also {spelled}=4096`",
         )
-    return name, _value(name, value.strip(), is_switch=flags[name].off_spelling is not None)
+    return name, _value(name, value.strip(), is_switch=name in SWITCHES)
 
 
 def _value(name: str, text: str, *, is_switch: bool) -> Value:

@@ -7,36 +7,33 @@ difference within the spread over repeats, or of less than WORTH of the figure t
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chunkscope.artefacts.figures import E2E_P95, ITL_P99, MAKESPAN, TIGHTEST_LIMIT, Figure
+from chunkscope.artefacts.figures import E2E_P95, MAKESPAN, TIGHTEST_LIMIT, Figure
 from chunkscope.artefacts.numbers import NOT_MEASURED, by, share, spaced
-from chunkscope.planning.problem import WORTH, WORTH_ROOM
+from chunkscope.planning.search import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.outcomes import against, is_tie, ratio, value
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import COMMON, DEFAULT, PLAN
-from chunkscope.vllm.choices import Objective
 
 
-def goal_of(objective: Objective, arrivals: str, slo: Slo = ()) -> Figure:
+def goal_of(arrivals: str, slo: Slo = ()) -> Figure:
     """The figure that decides: of all figures, what the plan was made for. Less is better."""
     if slo:
         return TIGHTEST_LIMIT
-    if objective is Objective.LATENCY:
-        return ITL_P99
     if arrivals == BATCH:
         return MAKESPAN
     # At a given rate the last request ends when it ends: what differs is how long each waits.
     return E2E_P95
 
 
-def judged(v: Verification, objective: Objective, slo: Slo = ()) -> Verification:
+def judged(v: Verification, slo: Slo = ()) -> Verification:
     """With a verdict, the row that beats the plan if one does, and the flags that can go."""
     plan = v.run(PLAN)
     if plan is None:
         return v
     default = v.run(DEFAULT) or (None if _own_args(plan) else plan)
-    goal = goal_of(objective, v.workload.arrivals, slo)
+    goal = goal_of(v.workload.arrivals, slo)
     others = [run for run in v.runs if run is not plan]
     best = _best(others, plan, default, goal)
     can_go: tuple[str, ...] = ()

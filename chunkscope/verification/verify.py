@@ -10,9 +10,10 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile, together
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.recommend import chosen_datasets, profile_digest
+from chunkscope.planning.request import chosen_datasets
+from chunkscope.planning.simulator import draw
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.workload import BATCH, Drawing, Workload, draw_workload
+from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibration_steps import bursts_for
 from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.model_folder import model_for_engine
@@ -22,7 +23,7 @@ from chunkscope.verification.result import Subject, Verification
 from chunkscope.verification.rows import Report, Rows, SpokenFile, resumed
 from chunkscope.verification.settings import USUALLY, settings_of
 from chunkscope.vllm.check import version_in, vllm_python
-from chunkscope.vllm.choices import SendOrder, Task
+from chunkscope.vllm.enums import SendOrder, Task
 from chunkscope.vllm.flags import OLDEST, Release, dotted, release
 
 if TYPE_CHECKING:
@@ -139,9 +140,9 @@ def verify(
     job = EngineJob(
         python=options.python,
         engine={"model": engine_model, "load_format": options.load_format, **ALWAYS, **asked},
-        entry=plan.inputs.entry.value,
+        entry=plan.deployment.entry.value,
         workload=workload,
-        slo=options.slo or plan.inputs.slo,
+        slo=options.slo or plan.request.slo,
         warm_up=_warm_up(workload, plan, profile),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
@@ -186,7 +187,7 @@ def verify_endpoint(
         prompts=prompts,
         timeout_s=options.timeout_s,
         listener=report.listener,
-        slo=options.slo or plan.inputs.slo,
+        slo=options.slo or plan.request.slo,
         check_outputs=options.check_outputs,
     )
     run = with_planned_hits(run, plan, machine, workload)
@@ -211,7 +212,7 @@ def _begun(
         source=prompts.source if prompts else RANDOM,
         repeats=asked.repeats,
         plan_digest=plan.digest(),
-        profile_digest=profile_digest(profile),
+        profile_digest=profile.digest(),
         command=tuple(asked.command),
         **more,
     )
@@ -241,29 +242,27 @@ def workload_for(
     plan: Plan, profile: Profile, options: VerifyOptions
 ) -> "tuple[Workload, RealPrompts | None]":
     """Lengths as in the profile; real prompts where their data is given."""
-    if plan.inputs.profile_digest != profile_digest(profile):
+    if plan.source.profile_digest != profile.digest():
         raise InputError(
             "the plan was made from another profile",
             hint="make both anew: `chunkscope analyze` and then `chunkscope recommend`",
         )
     asked = options.shared_prefix
-    workload = draw_workload(
-        chosen_datasets(profile, plan.inputs.dataset),
-        Drawing(
-            count=options.requests,
-            room=_max_model_len(plan),
-            output=options.max_output,
-            output_if_unknown=plan.inputs.output.tokens,
-            seed=options.seed,
-            arrivals=options.arrivals,
-            task=options.task or plan.inputs.task,
-            long_over=plan.threshold or plan.inputs.cuts.conservative_threshold,
-            shared_prefix=plan.inputs.shared_prefix if asked is None else asked,
-            order=options.order or plan.inputs.order,
-        ),
+    request = replace(
+        plan.request,
+        requests=options.requests,
+        max_output=options.max_output or plan.request.max_output,
+        seed=options.seed,
+        arrivals=options.arrivals,
+        task=options.task or plan.request.task,
+        shared_prefix=plan.request.shared_prefix if asked is None else asked,
+        order=options.order or plan.request.order,
+        concurrency=options.concurrency or plan.request.concurrency,
     )
-    concurrency = options.concurrency or plan.inputs.concurrency
-    workload = replace(workload, concurrency=concurrency)
+    datasets = chosen_datasets(profile, plan.request.dataset)
+    workload = draw(request, datasets, plan.output, _max_model_len(plan))
+    long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
+    workload = replace(workload, long_over=long_over)
     if not options.data:
         return workload, None
     from chunkscope.verification.prompts import real_prompts
@@ -285,8 +284,7 @@ def _check_vocabulary(prompts: "RealPrompts | None", shape: ModelShape) -> None:
 
 
 def _max_model_len(plan: Plan) -> int:
-    value = plan.argument("max_model_len").value
-    return int(value) if value is not None else plan.refused.room_tokens + plan.inputs.output.tokens
+    return plan.effective.max_model_len or plan.refused.room_tokens + plan.output.tokens
 
 
 def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int, int]]:
@@ -296,7 +294,7 @@ def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int
     """
     first = workload.requests[:WARM_UP_REQUESTS]
     cut = [(r.prompt_tokens, min(r.output_tokens, WARM_UP_OUTPUT)) for r in first]
-    lengths = together(chosen_datasets(profile, plan.inputs.dataset))
+    lengths = together(chosen_datasets(profile, plan.request.dataset))
     longest = min(lengths.max or 1, _max_model_len(plan) - 1)
     return [(max(longest, 1), 1), *cut]
 

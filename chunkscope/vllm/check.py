@@ -23,8 +23,8 @@ from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.models import built_in_config, find_model
 from chunkscope.models.shape import ModelShape
-from chunkscope.vllm.choices import Entry
 from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import (
     Release,
     command_line,

@@ -1,80 +1,9 @@
-"""The words a user can choose from. Nothing else is here: `--help` needs them at once."""
+"""The old name of `enums`, until nobody imports it any more."""
 
-from enum import StrEnum
-
-
-class Mode(StrEnum):
-    OFF = "off"
-    CONSERVATIVE = "conservative"
-    AGGRESSIVE = "aggressive"
-
-
-class Objective(StrEnum):
-    THROUGHPUT = "throughput"
-    LATENCY = "latency"
-
-
-class Basis(StrEnum):
-    """What decides about arguments: what the simulator predicts, or the lengths by a fixed rule."""
-
-    EVIDENCE = "evidence"
-    LENGTHS = "lengths"
-
-
-class KvCacheType(StrEnum):
-    """vLLM's kv_cache_dtype: as the model computes, or 8 bits."""
-
-    AUTO = "auto"
-    FP8 = "fp8"
-
-
-class Task(StrEnum):
-    GENERATE = "generate"
-    LOGLIKELIHOOD = "loglikelihood"  # prompt_logprobs, as multiple-choice evals use it
-
-
-class SendOrder(StrEnum):
-    """In which order requests are sent."""
-
-    DATA = "data"  # as in the file, or as a harness's log says
-    LONGEST = "longest"  # first, as lm-eval sends them
-    SHUFFLED = "shuffled"
-
-
-class Entry(StrEnum):
-    """Who starts the engine: vLLM's defaults depend on it."""
-
-    SERVE = "serve"
-    LLM = "llm"
-    OTHER = "other"  # run-batch, AsyncLLM or LLMEngine used directly
-
-
-class ChunkPolicy(StrEnum):
-    """How the simulator cuts and orders prompts; only some of it vLLM can do."""
-
-    VLLM = "vllm"
-    FIXED = "fixed"
-    BY_LENGTH = "by-length"
-    ADAPTIVE = "adaptive"
-    INTERACTIVE_FIRST = "interactive-first"
-
-
-class Target(StrEnum):
-    """What arguments can be written as."""
-
-    VLLM_ARGS = "vllm-args"
-    VLLM_YAML = "vllm-yaml"
-    PYTHON = "python"
-    JSON = "json"
-    ENV = "env"
-    LM_EVAL = "lm-eval"
-    LIGHTEVAL = "lighteval"
-    INSPECT = "inspect"
-    DOCKER_COMPOSE = "docker-compose"
-    KUBERNETES = "kubernetes"
-
-    @property
-    def entry(self) -> Entry:
-        """Who starts the engine that it is for."""
-        in_python = (Target.PYTHON, Target.LM_EVAL, Target.LIGHTEVAL)
-        return Entry.LLM if self in in_python else Entry.SERVE
+from chunkscope.vllm.enums import ChunkPolicy as ChunkPolicy
+from chunkscope.vllm.enums import Entry as Entry
+from chunkscope.vllm.enums import KvCacheType as KvCacheType
+from chunkscope.vllm.enums import Mode as Mode
+from chunkscope.vllm.enums import SendOrder as SendOrder
+from chunkscope.vllm.enums import Target as Target
+from chunkscope.vllm.enums import Task as Task

@@ -1,28 +1,36 @@
 """A model on a GPU under one vLLM version: what settings come to there, and what they leave."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory, MemoryModel
-from chunkscope.hardware.parallel import UNMEASURED
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
-from chunkscope.vllm.choices import Entry
+from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import (
-    BY_NAME,
-    OFF_SWITCH,
     THRESHOLD_IS_CHECKED,
     Off,
     Release,
     at,
     dotted,
+    known_to,
 )
 from chunkscope.vllm.measured import MeasuredFit
 from chunkscope.vllm.rules import rules_of
-from chunkscope.vllm.settings import EngineArgs, Settings
+from chunkscope.vllm.settings import NAMES, EngineArgs, Settings
 
 OWN = Settings()  # everything left to vLLM
+POSITIVE = ("max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_num_active_seqs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Note):
+    """Why vLLM would not start with an argument, or not do what it says."""
+
+    argument: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,33 +149,27 @@ class Deployment:
             "kv_groups": layout.groups,
         }
 
-    def unmeasured(self, settings: Settings = OWN) -> tuple[str, ...]:
-        """What is said of several GPUs, and of a KV cache of other numbers than the model's."""
-        parallel, kept = settings.parallel, self.effective(settings).kv_cache_dtype
-        cache = f"a KV cache of {kept} was never measured: reading it is taken to cost by its bytes"
-        cached = (cache,) if kept else ()
-        if parallel.gpus == 1:
-            return cached
-        said = f"{UNMEASURED}: memory and times on {parallel.gpus} follow from how vLLM splits a "
-        said += "model, and from assumptions on what communication takes"
-        if parallel.data > 1 and self.shape and self.shape.experts:
-            said += "; the replicas' steps, which wait for each other, are simulated each by itself"
-        return (said, *cached)
+    def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> tuple[Note, ...]:
+        """What of these settings nobody has measured, and what the simulator does otherwise."""
+        return tuple(self._notes(self.effective(settings), simulated))
 
-    def uncovered(self, settings: Settings = OWN) -> tuple[str, ...]:
-        """What the simulated scheduler does otherwise than vLLM's, with this model."""
+    def _notes(self, s: Settings, simulated: bool) -> Iterator[Note]:
+        parallel = s.parallel
+        if parallel.gpus > 1:
+            yield Note(code="unmeasured_gpus", values={"gpus": parallel.gpus})
+            if parallel.data > 1 and self.shape and self.shape.experts:
+                yield Note(code="replicas_wait")
+        if s.kv_cache_dtype:
+            yield Note(code="unmeasured_kv_cache", values={"dtype": s.kv_cache_dtype})
         model = self.memory_model()
-        if model is None or model.kv_layout.is_plain:
-            return ()
-        if self.effective(settings).enable_prefix_caching is False:
-            return ()
+        if not simulated or model is None or model.kv_layout.is_plain:
+            return
+        if s.enable_prefix_caching is False:
+            return
         kinds = {group.kind for group in model.kv_layout.groups}
-        said = "prefix hits are those of the layers that keep all tokens: vLLM needs the others' "
-        said += "windows and states in the cache, too, so it may find less"
-        if KvKind.FULL not in kinds:
-            said = "no prefix hits are counted: no layer keeps all tokens, and vLLM finds windows"
-        aligned = "vLLM ends chunks where blocks end, to keep states of prefixes: not simulated"
-        return (said, *([aligned] if KvKind.STATE in kinds else []))
+        yield Note(code="window_hits" if KvKind.FULL in kinds else "no_window_hits")
+        if KvKind.STATE in kinds:
+            yield Note(code="states_not_aligned")
 
     def started_as(self, entry: Entry, settings: Settings) -> Settings:
         """The same engine started another way: what it would take there is spelled out."""
@@ -176,47 +178,56 @@ class Deployment:
         differs = {name: value for name, value in here.items() if value != there[name]}
         return settings.over(Settings.of(differs))
 
-    def refusals(self, settings: Settings = OWN) -> tuple[str, ...]:
+    def shortest(self, full: Settings) -> Settings:
+        """The fewest arguments with which vLLM ends up with `full`: its defaults are left out."""
+        short = full
+        for name in NAMES:
+            without = replace(short, **{name: None})
+            if self.effective(without) == self.effective(full):
+                short = without
+        return short
+
+    def refusals(self, settings: Settings = OWN) -> tuple[Refusal, ...]:
         """vLLM's own start-up checks, and two of ours where it would silently do something else.
 
         What is not known breaks no rule.
         """
-        s, version = self.effective(settings), self.release.version
+        return tuple(self._refusals(self.effective(settings)))
+
+    def _refusals(self, s: Settings) -> Iterator[Refusal]:
+        version = self.release.version
         off = s.enable_chunked_prefill is False
         context, budget, seqs = s.max_model_len, s.max_num_batched_tokens, s.max_num_seqs
         threshold, share = s.long_prefill_token_threshold or 0, s.gpu_memory_utilization or 0
-        active = s.max_num_active_seqs
         limit = self.shape.limit if self.shape else None
-        rules = {
-            f"max_num_batched_tokens ({budget}) is smaller than max_model_len ({context}) "
-            "with chunked prefill off": off and _over(context, budget),
-            f"max_num_batched_tokens ({budget}) must be >= max_num_seqs ({seqs})": (
-                _over(seqs, budget)
+        checks = (
+            ("max_num_batched_tokens", "unchunked_budget", off and _over(context, budget)),
+            ("max_num_batched_tokens", "budget_below_seqs", _over(seqs, budget)),
+            ("max_num_active_seqs", "active_over_seqs", _over(s.max_num_active_seqs, seqs)),
+            (
+                *("long_prefill_token_threshold", "threshold_over_context"),
+                _over(threshold, context) and at(THRESHOLD_IS_CHECKED, version),
             ),
-            f"max_num_active_seqs ({active}) is over max_num_seqs ({seqs})": _over(active, seqs),
-            f"long_prefill_token_threshold ({threshold}) is over max_model_len ({context})": (
-                _over(threshold, context) and at(THRESHOLD_IS_CHECKED, version)
+            ("long_prefill_token_threshold", "negative_threshold", threshold < 0),
+            ("max_model_len", "context_over_limit", _over(context, limit)),
+            ("gpu_memory_utilization", "utilization", not 0 < share <= 1),
+            *((name, "below_one", _over(1, getattr(s, name))) for name in POSITIVE),
+            (
+                *("data_parallel_size", "replicas_need_serve"),
+                s.parallel.data > 1 and self.entry is Entry.LLM,
             ),
-            f"long_prefill_token_threshold ({threshold}) is negative": threshold < 0,
-            f"max_model_len ({context}) is over the model's limit ({limit})": _over(context, limit),
-            f"gpu_memory_utilization ({share}) is not in (0, 1]": not 0 < share <= 1,
-            "data_parallel_size is for vllm serve: vLLM's LLM class starts one replica": (
-                s.parallel.data > 1 and self.entry is Entry.LLM
-            ),
-            "max_model_len, max_num_batched_tokens and max_num_seqs must be at least 1": any(
-                _over(1, value) for value in (context, budget, seqs, active)
-            ),
-            "chunked prefill is off, and a threshold would still chunk": off and threshold > 0,
-            f"vLLM {dotted(version)} ignores chunked prefill off": (
-                off and at(OFF_SWITCH, version) is Off.IGNORED
-            ),
-        }
+            ("enable_chunked_prefill", "off_with_threshold", off and threshold > 0),
+            ("enable_chunked_prefill", "off_ignored", off and self.release.off is Off.IGNORED),
+            *((name, "unknown", not known_to(name, version)) for name in s.given()),
+        )
+        values: dict[str, Fact | list[Fact]] = {**s.given()}
+        values |= {"limit": limit, "version": dotted(version)}
+        for argument, code, broken in checks:
+            if broken:
+                yield Refusal(argument=argument, code=f"refused_{code}", values=values)
         if self.measured and (failed := self.measured.failed_as(s)):
-            where = f"{self.measured.log}, line {failed.line:,}"
-            rules[f"it did not fit when it was tried: {failed.why} ({where})"] = True
-        unknown = (name for name in s.given() if not BY_NAME[name].known_to(version))
-        rules |= {f"{name} is not known to vLLM {dotted(version)}": True for name in unknown}
-        return tuple(rule for rule, broken in rules.items() if broken)
+            values |= {"why": failed.why, "log": self.measured.log, "line": failed.line}
+            yield Refusal(argument="gpu_memory_utilization", code="refused_failed", values=values)
 
 
 def _over(one: float | None, other: float | None) -> bool:

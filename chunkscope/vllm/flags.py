@@ -4,16 +4,18 @@ Read and executed in 0.10.2 to 0.32.0 (docs/VLLM.md of the project's notes, sect
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
 from typing import TypeVar
 
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Runner
-from chunkscope.vllm.choices import Entry
-from chunkscope.vllm.settings import Settings, Value
+from chunkscope.vllm.enums import Entry
+from chunkscope.vllm.settings import SINCE_0_31, Settings, Value
 
 Version = tuple[int, int, int]
 T = TypeVar("T")
@@ -37,67 +39,34 @@ class V2Models(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """One engine argument: vLLM's own name, how to spell it, and from when to when it exists."""
-
-    name: str
-    spelling: str
-    off_spelling: str | None = None
-    since: Version = OLDEST
-    until: Version | None = None
-    emitted: bool = True
-
-    def known_to(self, version: Version) -> bool:
-        return self.since <= version and (self.until is None or version < self.until)
-
-
-FLAGS = (
-    Flag(name="max_model_len", spelling="--max-model-len"),
-    Flag(name="max_num_batched_tokens", spelling="--max-num-batched-tokens"),
-    Flag(name="max_num_seqs", spelling="--max-num-seqs"),
-    Flag(name="long_prefill_token_threshold", spelling="--long-prefill-token-threshold"),
-    Flag(
-        name="enable_chunked_prefill",
-        spelling="--enable-chunked-prefill",
-        off_spelling="--no-enable-chunked-prefill",
-    ),
-    Flag(
-        name="enable_prefix_caching",
-        spelling="--enable-prefix-caching",
-        off_spelling="--no-enable-prefix-caching",
-    ),
-    Flag(name="gpu_memory_utilization", spelling="--gpu-memory-utilization"),
-    Flag(name="tensor_parallel_size", spelling="--tensor-parallel-size"),
-    Flag(
-        name="long_prefill_token_threshold_adaptive",
-        spelling="--long-prefill-token-threshold-adaptive",
-        off_spelling="--no-long-prefill-token-threshold-adaptive",
-        since=(0, 31, 0),
-    ),
-    Flag(name="max_num_active_seqs", spelling="--max-num-active-seqs", since=(0, 31, 0)),
-    Flag(name="data_parallel_size", spelling="--data-parallel-size"),
-    Flag(
-        name="enable_expert_parallel",
-        spelling="--enable-expert-parallel",
-        off_spelling="--no-enable-expert-parallel",
-    ),
-    Flag(name="kv_cache_dtype", spelling="--kv-cache-dtype"),
-    # Known, and never emitted: refused by every V1 engine while they existed, then removed.
-    Flag(
-        name="max_num_partial_prefills",
-        spelling="--max-num-partial-prefills",
-        until=(0, 27, 0),
-        emitted=False,
-    ),
-    Flag(
-        name="max_long_partial_prefills",
-        spelling="--max-long-partial-prefills",
-        until=(0, 27, 0),
-        emitted=False,
-    ),
+SWITCHES = frozenset(
+    {
+        "enable_chunked_prefill",
+        "enable_prefix_caching",
+        "long_prefill_token_threshold_adaptive",
+        "enable_expert_parallel",
+    }
 )
-BY_NAME = {flag.name: flag for flag in FLAGS}
+# Refused by every V1 engine while they existed, then removed: never written.
+NEVER_WORKED = ("max_num_partial_prefills", "max_long_partial_prefills")
+
+
+def known_to(name: str, version: Version) -> bool:
+    """Does this version have the setting?
+
+    >>> known_to("max_num_active_seqs", (0, 30, 0)), known_to("max_num_seqs", (0, 30, 0))
+    (False, True)
+    """
+    return name not in SINCE_0_31 or version >= (0, 31, 0)
+
+
+def spelled(name: str, *, on: bool = True) -> str:
+    """
+    >>> spelled("max_num_seqs"), spelled("enable_chunked_prefill", on=False)
+    ('--max-num-seqs', '--no-enable-chunked-prefill')
+    """
+    return ("--" if on else "--no-") + name.replace("_", "-")
+
 
 # Each table: (first version, what holds from there on), oldest first.
 OFF_SWITCH = (((0, 10, 2), Off.IGNORED), ((0, 11, 1), Off.HONOURED), ((0, 12, 0), Off.WARNED))
@@ -105,7 +74,6 @@ UTILIZATION = (((0, 10, 2), 0.9), ((0, 20, 0), 0.92))
 THRESHOLD_IS_CHECKED = (((0, 10, 2), False), ((0, 27, 0), True))
 HYBRID_REFUSES_OFF = (((0, 10, 2), False), ((0, 26, 0), True))
 HYBRID_CACHES_PREFIXES = (((0, 10, 2), False), ((0, 26, 0), True))
-LONE_PROMPT_IS_CAPPED = (((0, 10, 2), True), ((0, 31, 0), False))
 # Tokens that the experts' kernel takes at once; read in 0.11.2, 0.14.0, 0.19.1, 0.24.0 and 0.32.0.
 EXPERT_TOKENS = (((0, 10, 2), 32_768), ((0, 14, 0), 16_384), ((0, 19, 0), None))
 V2_RUNNER = (
@@ -177,7 +145,7 @@ class Release:
 
     version: Version
     text: str
-    note: str | None = None
+    note: Note | None = None  # where another version's behaviour is assumed
 
     @property
     def off(self) -> Off:
@@ -194,10 +162,6 @@ class Release:
     @property
     def hybrid_caches_prefixes(self) -> bool:
         return at(HYBRID_CACHES_PREFIXES, self.version)
-
-    @property
-    def lone_prompt_is_capped(self) -> bool:
-        return at(LONE_PROMPT_IS_CAPPED, self.version)
 
     def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
         title = f"{gpu.name} {gpu.title}".lower()
@@ -256,23 +220,21 @@ def release(version: str | None = None) -> Release:
             hint=f"give --vllm-version between {dotted(OLDEST)} and {dotted(NEWEST)}",
         )
     newer = parsed[:2] > NEWEST[:2]
-    note = (
-        f"vLLM {text} is newer than {dotted(NEWEST)}: assuming that it behaves alike"
-        if newer
-        else None
-    )
-    return Release(version=parsed, text=text, note=note)
+    return Release(version=parsed, text=text, note=_assumed("newer", text) if newer else None)
 
 
 def _installed_release() -> Release:
     installed = installed_version()
     if installed is None:
-        note = f"no vLLM is installed here: assuming {dotted(NEWEST)} (newest known)"
-        return Release(version=NEWEST, text=dotted(NEWEST), note=note)
+        text = dotted(NEWEST)
+        return Release(version=NEWEST, text=text, note=_assumed("not_installed", text))
     if installed.startswith(("0.0", "0.1.dev")):  # built from source without a tag
-        note = f"vLLM {installed} is a development build: assuming {dotted(NEWEST)}"
-        return Release(version=NEWEST, text=installed, note=note)
+        return Release(version=NEWEST, text=installed, note=_assumed("development", installed))
     return release(installed)
+
+
+def _assumed(why: str, text: str) -> Note:
+    return Note(code=f"vllm_{why}", values={"version": text, "newest": dotted(NEWEST)})
 
 
 def installed_version() -> str | None:
@@ -296,12 +258,9 @@ def command_line(settings: Settings, version: Version) -> list[str]:
     ['--max-num-seqs', '8', '--no-enable-chunked-prefill']
     """
     words: list[str] = []
-    for name, value in settings.given().items():
-        flag = _emittable(name, version)
-        if flag.off_spelling is None:
-            words += [flag.spelling, str(value)]
-        else:
-            words.append(flag.spelling if value else flag.off_spelling)
+    for name, value in _writable(settings, version):
+        switch = name in SWITCHES
+        words += [spelled(name, on=bool(value))] if switch else [spelled(name), str(value)]
     return words
 
 
@@ -325,29 +284,25 @@ CONFIG_FILE = "--config"
 
 def yaml_lines(settings: Settings, version: Version) -> list[str]:
     """Arguments as `key: value`; vLLM drops `key: false`, so off is its own key set to true."""
-    lines = []
-    for name, value in settings.given().items():
-        flag = _emittable(name, version)
-        if flag.off_spelling is None:
-            lines.append(f"{flag.spelling[2:]}: {value}")
-        else:
-            lines.append(f"{(flag.spelling if value else flag.off_spelling)[2:]}: true")
-    return lines
+    return [
+        f"{spelled(name, on=bool(value))[2:]}: true"
+        if name in SWITCHES
+        else f"{spelled(name)[2:]}: {value}"
+        for name, value in _writable(settings, version)
+    ]
 
 
 def underscored(settings: Settings, version: Version) -> dict[str, Value]:
     """Arguments as the names a command line is built from: off is `no_...: True`."""
     named: dict[str, Value] = {}
-    for name, value in settings.given().items():
-        flag = _emittable(name, version)
-        off = flag.off_spelling is not None and not value
-        spelling = flag.off_spelling if off and flag.off_spelling else flag.spelling
-        named[spelling[2:].replace("-", "_")] = True if off else value
+    for name, value in _writable(settings, version):
+        off = name in SWITCHES and not value
+        named[f"no_{name}" if off else name] = True if off else value
     return named
 
 
-def _emittable(name: str, version: Version) -> Flag:
-    flag = BY_NAME[name]
-    if not (flag.emitted and flag.known_to(version)):
-        raise ValueError(f"{name} must not be emitted for vLLM {dotted(version)}")
-    return flag
+def _writable(settings: Settings, version: Version) -> Iterator[tuple[str, Value]]:
+    for name, value in settings.given().items():
+        if not known_to(name, version):
+            raise ValueError(f"vLLM {dotted(version)} has no {name}")
+        yield name, value

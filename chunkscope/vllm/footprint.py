@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
@@ -12,8 +13,8 @@ from chunkscope.hardware.memory import Memory
 from chunkscope.hardware.model_kind import kind_of, unlike_measured
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.models import ModelShape, find_model
-from chunkscope.vllm.choices import Entry, KvCacheType, Task
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.deployment import Deployment, Refusal
+from chunkscope.vllm.enums import Entry, KvCacheType, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 
@@ -55,32 +56,32 @@ class Footprint:
         return {length: self.requests_of(length) for length in lengths}
 
     @property
-    def refusals(self) -> tuple[str, ...]:
+    def refusals(self) -> tuple[Refusal, ...]:
         """Why vLLM would not start with this, or die of its first prompts; empty when it runs."""
         memory, context = self.memory, self.context
         found = list(self.deployment.refusals(self.settings))
         if memory.kv_cache_tokens == 0:
-            short = -memory.kv_cache_gib
-            found.append(f"the model does not fit: {max(short, 0.01):,.2f} GiB are missing per GPU")
+            short = max(-memory.kv_cache_gib, 0.01)
+            found.append(_refusal("max_model_len", "no_memory", missing_gib=short))
         elif memory.kv_cache_tokens < context:
-            found.append(
-                f"one request of {context:,} tokens (max_model_len) needs more than the "
-                f"{memory.kv_cache_tokens:,} tokens of the KV cache; that many would fit"
-            )
+            tokens = memory.kv_cache_tokens
+            found.append(_refusal("max_model_len", "kv_cache", context=context, tokens=tokens))
         if not memory.survives_logprobs:
-            found.append(
-                f"prompt_logprobs take {memory.unprofiled_gib:,.2f} GiB that vLLM does not set "
-                f"aside, and {max(0.0, memory.headroom_gib):,.2f} GiB are free"
-            )
+            free = max(0.0, memory.headroom_gib)
+            taken = memory.unprofiled_gib
+            argument = "gpu_memory_utilization"
+            found.append(_refusal(argument, "logprobs", taken_gib=taken, free_gib=free))
         return tuple(found)
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        note = self.deployment.release.note
-        unlike = unlike_measured(self.shape)
-        said = [text for text in (note, unlike) if text]
-        several = self.deployment.unmeasured(self.settings)
-        return (*said, *doubts(self.gpu), *several, *self.shape.notes)
+    def notes(self) -> tuple[Note, ...]:
+        note, unlike = self.deployment.release.note, unlike_measured(self.shape)
+        texts = [*([unlike] if unlike else []), *doubts(self.gpu), *self.shape.notes]
+        return (
+            *([note] if note else []),
+            *(Note(code="text", values={"text": text}) for text in texts),
+            *self.deployment.notes(self.settings, simulated=False),
+        )
 
     def to_json(self) -> dict[str, Any]:
         memory = self.memory
@@ -100,10 +101,14 @@ class Footprint:
             "settings": self.settings.given(),
             "requests": [{"tokens": n, "fit": fit} for n, fit in self.requests.items()],
             "starts": not self.refusals,
-            "refusals": list(self.refusals),
+            "refusals": plain(self.refusals),
             "lines": plain(memory.lines),
-            "notes": list(self.notes),
+            "notes": plain(self.notes),
         }
+
+
+def _refusal(argument: str, code: str, **values: float) -> Refusal:
+    return Refusal(argument=argument, code=f"refused_{code}", values={**values})
 
 
 def memory(

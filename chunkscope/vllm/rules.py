@@ -9,64 +9,60 @@ not its default, it schedules one token too many.
 from dataclasses import dataclass
 
 from chunkscope.errors import UsageError
-from chunkscope.vllm.flags import LONE_PROMPT_IS_CAPPED, Release, at
+from chunkscope.vllm.flags import Release, Version
 from chunkscope.vllm.settings import SINCE_0_31, EngineArgs
-
-# Chunking off and a prompt over what is left of the budget: is the queue stopped, or is the prompt
-# skipped and the next one tried?
-UNCHUNKED_STOPS_THE_QUEUE = (((0, 10, 2), False), ((0, 12, 0), True))
-# Chunking and prefix caching off: is the threshold dropped as well?
-UNCHUNKED_DROPS_THE_THRESHOLD = (((0, 10, 2), False), ((0, 11, 1), True), ((0, 12, 0), False))
-# Is a request only admitted when its whole prompt fits the free blocks?
-RESERVES_FULL_PROMPT = (((0, 10, 2), False), ((0, 19, 0), True))
-# Are freed blocks without a hash reused before any cached one?
-BLANK_BLOCKS_FIRST = (((0, 10, 2), False), ((0, 24, 0), True))
-# Is step t + 1 scheduled before the result of step t is there, unless told otherwise?
-ASYNC_BY_DEFAULT = (((0, 10, 2), False), ((0, 14, 0), True))
-HAS_WATERMARK = (((0, 10, 2), False), ((0, 24, 0), True))
-# The adaptive threshold, and a limit to running requests below the places that there are.
-HAS_FAIR_SHARES = (((0, 10, 2), False), ((0, 31, 0), True))
-# Groups with a window: is only what they can hold asked for when a request is let in? And do they
-# keep what a step needs that is still running?
-WINDOW_CAPS_ADMISSION = (((0, 10, 2), False), ((0, 24, 0), True))
-KEEPS_WINDOW_OF_RUNNING_STEP = (((0, 10, 2), False), ((0, 28, 0), True))
-# Replicas: does the next request go to the one with the fewest, and waiting ones count more only
-# where the KV cache is full? Before, a waiting one counted as four.
-COUNTS_REQUESTS_OF_REPLICAS = (((0, 10, 2), False), ((0, 28, 0), True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How one version schedules. `lone_request_is_capped`: by the threshold, with nobody else."""
+    """How one version schedules.
+
+    With chunking off, a prompt over what is left of the budget stops the queue (or is skipped), and
+    without prefix caching the threshold may be dropped as well. `lone_request_is_capped`: by the
+    threshold, though nobody else waits. `counts_requests_of_replicas`: the next request goes to the
+    replica with the fewest; before, a waiting one counted as four.
+    """
 
     unchunked_stops_the_queue: bool = True
     unchunked_drops_the_threshold: bool = False
-    reserves_full_prompt: bool = True
-    blank_blocks_first: bool = True
+    reserves_full_prompt: bool = True  # a request is admitted when its whole prompt fits
+    blank_blocks_first: bool = True  # blocks without a hash are reused before cached ones
     lone_request_is_capped: bool = True
-    async_by_default: bool = True
+    async_by_default: bool = True  # step t + 1 is scheduled before the result of t is there
     has_watermark: bool = True
-    has_fair_shares: bool = False
-    window_caps_admission: bool = True
+    has_fair_shares: bool = False  # the adaptive threshold, and max_num_active_seqs
+    window_caps_admission: bool = True  # a group with a window asks for what it can hold
     keeps_window_of_running_step: bool = True
     counts_requests_of_replicas: bool = True
 
 
+# What 0.10.2 does, and the versions that changed it to the opposite and back.
+CHANGES: dict[str, tuple[bool, tuple[Version, ...]]] = {
+    "unchunked_stops_the_queue": (False, ((0, 12, 0),)),
+    "unchunked_drops_the_threshold": (False, ((0, 11, 1), (0, 12, 0))),
+    "reserves_full_prompt": (False, ((0, 19, 0),)),
+    "blank_blocks_first": (False, ((0, 24, 0),)),
+    "lone_request_is_capped": (True, ((0, 31, 0),)),
+    "async_by_default": (False, ((0, 14, 0),)),
+    "has_watermark": (False, ((0, 24, 0),)),
+    "has_fair_shares": (False, ((0, 31, 0),)),
+    "window_caps_admission": (False, ((0, 24, 0),)),
+    "keeps_window_of_running_step": (False, ((0, 28, 0),)),
+    "counts_requests_of_replicas": (False, ((0, 28, 0),)),
+}
+
+
 def rules_of(release: Release) -> Rules:
-    version = release.version
-    return Rules(
-        unchunked_stops_the_queue=at(UNCHUNKED_STOPS_THE_QUEUE, version),
-        unchunked_drops_the_threshold=at(UNCHUNKED_DROPS_THE_THRESHOLD, version),
-        reserves_full_prompt=at(RESERVES_FULL_PROMPT, version),
-        blank_blocks_first=at(BLANK_BLOCKS_FIRST, version),
-        lone_request_is_capped=at(LONE_PROMPT_IS_CAPPED, version),
-        async_by_default=at(ASYNC_BY_DEFAULT, version),
-        has_watermark=at(HAS_WATERMARK, version),
-        has_fair_shares=at(HAS_FAIR_SHARES, version),
-        window_caps_admission=at(WINDOW_CAPS_ADMISSION, version),
-        keeps_window_of_running_step=at(KEEPS_WINDOW_OF_RUNNING_STEP, version),
-        counts_requests_of_replicas=at(COUNTS_REQUESTS_OF_REPLICAS, version),
-    )
+    """
+    >>> from chunkscope.vllm.flags import release
+    >>> rules_of(release("0.30")).lone_request_is_capped
+    True
+    """
+    changed = {
+        name: first ^ (sum(since <= release.version for since in versions) % 2 == 1)
+        for name, (first, versions) in CHANGES.items()
+    }
+    return Rules(**changed)
 
 
 def check_args(args: EngineArgs, rules: Rules) -> None:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from chunkscope.vllm.flags import OLDEST, Version, dotted
+from chunkscope.vllm.flags import OLDEST, Version, dotted, spelled
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 MOST = 10**18  # no setting is endless, nor larger than any computer
@@ -71,10 +71,6 @@ class ServeFlag:
         if kind == "json":
             return _json(text)
         return _number(text, NUMBERS[kind]) if kind in NUMBERS else text
-
-
-def spelled(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _size(text: str) -> int:

@@ -22,7 +22,7 @@ from chunkscope.verification.result import Verification
 from chunkscope.verification.rows import Report
 from chunkscope.verification.verify import VerifyOptions, verify
 from chunkscope.vllm.check import config_of
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.verification.weights import save_model
 
 BUDGETS = (8_192, 2_048, 512)

@@ -25,7 +25,7 @@ from chunkscope.models import find_model
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.traces import Trace, read_trace
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.planning.plan import Plan
-from chunkscope.vllm.choices import Target
+from chunkscope.vllm.enums import Target
 from tests.build import LONG, SHORT, profile
 from tests.conftest import REPOSITORY
 

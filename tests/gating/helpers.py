@@ -24,7 +24,7 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.vllm.choices import Basis, Task
+from chunkscope.vllm.enums import Basis, Task
 from chunkscope.vllm.log.fate import Status
 from tests.build import MIXED, profile
 

@@ -8,7 +8,7 @@ import pytest
 from chunkscope.errors import InputError
 from chunkscope.gating.committed import from_model_args, from_words, from_yaml, read_committed
 from chunkscope.planning.emit import emit
-from chunkscope.vllm.choices import Entry, Target
+from chunkscope.vllm.enums import Entry, Target
 from chunkscope.vllm.flags import BY_NAME
 from tests.build import LONG, MIXED, SHORT, plan
 

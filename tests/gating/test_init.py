@@ -15,7 +15,7 @@ from chunkscope.gating.limits import roomy
 from chunkscope.gating.starting_file import starting_text, toml
 from chunkscope.lengths.profile import Profile, Sample
 from chunkscope.planning.emit import emit
-from chunkscope.vllm.choices import Target
+from chunkscope.vllm.enums import Target
 from tests.build import TOKENIZER, dataset
 from tests.gating.helpers import out_of_memory, run
 

@@ -4,7 +4,7 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.verification.result import WorkerMemory
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.gating.helpers import out_of_memory, run
 
 PREDICTED = "[memory.predicted]\n"

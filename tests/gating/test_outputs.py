@@ -8,7 +8,7 @@ from chunkscope.errors import InputError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.outputs import RunOutputs, SpokenOutputs, compared
 from chunkscope.verification.result import Subject
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.gating.helpers import run
 from tests.gating.test_init import start
 

@@ -12,7 +12,7 @@ from chunkscope.lengths.profile import Sample
 from chunkscope.planning.emit import emit
 from chunkscope.report.github import annotations, summary
 from chunkscope.report.terminal.gate import show_gate
-from chunkscope.vllm.choices import Target
+from chunkscope.vllm.enums import Target
 from tests.build import MIXED
 from tests.gating.helpers import figures, run
 

@@ -12,7 +12,7 @@ from chunkscope.planning.emit import emit
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.check import CheckAnswer
-from chunkscope.vllm.choices import Objective, SendOrder, Target, Task
+from chunkscope.vllm.enums import Objective, SendOrder, Target, Task
 from chunkscope.vllm.settings import UNUSUAL
 from tests.build import LONG, MIXED, SHORT
 from tests.conftest import REPOSITORY

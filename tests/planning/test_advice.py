@@ -5,17 +5,17 @@ import re
 from pathlib import Path
 
 import pytest
+from chunkscope.planning.policy import Rate, Tier
 from rich.console import Console
 
 import chunkscope
 from chunkscope.artefacts.numbers import by
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.policy import Rate, Tier
 from chunkscope.planning.recommend import recommend
 from chunkscope.report.sentences import RULE_WORDS, preemptions
 from chunkscope.report.terminal.plan import show_plan
-from chunkscope.vllm.choices import Basis, Task
+from chunkscope.vllm.enums import Basis, Task
 from tests.build import advised
 from tests.conftest import REPOSITORY
 from tests.update_readme import GUIDE

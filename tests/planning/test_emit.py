@@ -9,7 +9,7 @@ import yaml
 from chunkscope.errors import UsageError
 from chunkscope.models import MODELS
 from chunkscope.planning.emit import emit
-from chunkscope.vllm.choices import Entry, Target, Task
+from chunkscope.vllm.enums import Entry, Target, Task
 from tests.build import FITTING, LONG, MIXED, SHORT, plan, plan_that_sets
 
 OFF = {"max_model_len": 768, "max_num_batched_tokens": 8192, "enable_chunked_prefill": False}

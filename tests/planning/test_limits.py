@@ -13,7 +13,7 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Trials, search
 from chunkscope.report.terminal.plan import show_plan
 from chunkscope.simulation.slo import read_slo
-from chunkscope.vllm.choices import Basis, Mode, Objective
+from chunkscope.vllm.enums import Basis, Mode, Objective
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 from tests.build import LONG, MIXED, advised

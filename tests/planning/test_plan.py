@@ -12,7 +12,7 @@ from chunkscope.errors import InputError
 from chunkscope.models import shape_from_config
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import profile_digest
-from chunkscope.vllm.choices import Entry, Objective, Task
+from chunkscope.vllm.enums import Entry, Objective, Task
 from tests.build import FITTING, LONG, MIXED, SHORT, plan, profile
 from tests.hardware.test_kv_groups import CONFIGS
 

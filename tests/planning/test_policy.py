@@ -2,13 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
+from chunkscope.planning.policy import Cuts, Rate, Tier, chunked, decide, tier
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.planning.policy import Cuts, Rate, Tier, chunked, decide, tier
-from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.enums import Mode
 
 
 def lengths(*, longest: int, p95: int) -> LengthHistogram:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from chunkscope.planning.emit import emit
-from chunkscope.vllm.choices import Target
+from chunkscope.vllm.enums import Target
 from tests.build import plan_that_sets
 
 pytestmark = pytest.mark.real

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import chunkscope
-from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.enums import Mode
 
 
 @pytest.mark.shared

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from chunkscope.planning.policy import Cuts, Rate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,13 +12,12 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.models import find_model
-from chunkscope.planning.policy import Cuts, Rate
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
 from chunkscope.report.sentences import refused
-from chunkscope.vllm.choices import Entry, Mode, Objective, SendOrder, Task
+from chunkscope.vllm.enums import Entry, Mode, Objective, SendOrder, Task
 from chunkscope.vllm.flags import NEWEST, command_line, dotted
 from tests.build import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 from tests.conftest import REPOSITORY

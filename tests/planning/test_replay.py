@@ -4,10 +4,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from chunkscope.planning.replay import logged_arrivals
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.planning.replay import logged_arrivals
 from chunkscope.vllm.log.arrivals import ArrivalReader
 from chunkscope.vllm.log.steps import LoggedStep
 from tests.build import plan, profile

@@ -11,7 +11,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Trials, search
-from chunkscope.vllm.choices import Entry, Mode, Objective, Task
+from chunkscope.vllm.enums import Entry, Mode, Objective, Task
 from chunkscope.vllm.settings import Settings
 from tests.build import LONG, MIXED, SHORT, advised, plan
 from tests.conftest import REPOSITORY

@@ -23,7 +23,7 @@ from chunkscope.prompts.harness.rendering import (
 )
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.prompts import real_prompts
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
 

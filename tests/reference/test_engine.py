@@ -26,7 +26,7 @@ from chunkscope.simulation.clock import Pipeline  # noqa: E402
 from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
 from chunkscope.simulation.requests import Step  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
-from chunkscope.vllm.choices import ChunkPolicy  # noqa: E402
+from chunkscope.vllm.enums import ChunkPolicy  # noqa: E402
 from chunkscope.vllm.settings import EngineArgs  # noqa: E402
 from tests.reference.small_models import (  # noqa: E402
     FAMILIES,

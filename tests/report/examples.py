@@ -49,7 +49,7 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.vllm.choices import Basis, ChunkPolicy, Task
+from chunkscope.vllm.enums import Basis, ChunkPolicy, Task
 from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import EngineArgs
 from tests.build import TOKENIZER

@@ -8,7 +8,7 @@ from chunkscope.report.output_words import TIES, outputs_said
 from chunkscope.verification.outputs import RunOutputs, compared
 from chunkscope.verification.references import with_references
 from chunkscope.verification.result import Subject, Verification
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.build import WORKLOAD, run, verification
 from tests.gating.test_outputs import chosen, said
 

@@ -21,7 +21,7 @@ from chunkscope.report.terminal.findings import show_findings
 from chunkscope.report.terminal.plan import show_plan
 from chunkscope.report.terminal.simulation import show_simulation
 from chunkscope.report.terminal.verification import show_verification
-from chunkscope.vllm.choices import Target
+from chunkscope.vllm.enums import Target
 from tests.report import examples
 
 HOSTILE = (

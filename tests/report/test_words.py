@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chunkscope.planning.policy import Tier
 from rich.console import Console
 
 from chunkscope.artefacts.figures import ACTIVATION, FIGURES, ITL_MAX, MAKESPAN
@@ -15,7 +16,6 @@ from chunkscope.artefacts.labels import Label
 from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.policy import Tier
 from chunkscope.planning.recommend import recommend
 from chunkscope.report import sentences
 from chunkscope.report.answer import answer, verdict
@@ -31,7 +31,7 @@ from chunkscope.report.tradeoff import setting_names, tradeoff
 from chunkscope.simulation.result import Backlog
 from chunkscope.verification.outcomes import Outcome, against, judge, shown, spread
 from chunkscope.verification.result import Verification
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.log.fate import Status
 from tests.build import SHORT
 from tests.report import examples

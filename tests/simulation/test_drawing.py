@@ -13,7 +13,7 @@ from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
 from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
 from chunkscope.simulation import workload as drawing
 from chunkscope.simulation.workload import Drawing, Workload, draw_workload
-from chunkscope.vllm.choices import SendOrder, Task
+from chunkscope.vllm.enums import SendOrder, Task
 from tests.build import MIXED, dataset
 
 LENGTHS = (500, 300, 900, 300, 700, 100)

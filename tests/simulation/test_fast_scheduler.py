@@ -17,7 +17,7 @@ from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules, rules_of
 from chunkscope.vllm.settings import EngineArgs

@@ -14,7 +14,7 @@ from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.workload import Request
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.settings import EngineArgs
 
 # Numbers that make times easy to follow: a step takes a second, each token a thousandth more.
@@ -130,7 +130,7 @@ def test_a_shared_prefix_is_read_once():
 
 
 def test_prompts_of_a_likelihood_eval_find_nothing_in_the_cache():
-    from chunkscope.vllm.choices import Task
+    from chunkscope.vllm.enums import Task
 
     both = {"shared_prefix": 128, "task": Task.LOGLIKELIHOOD}
     assert simulate([(160, 1), (160, 1)], ARGS, STEP, **both).run.cached_tokens == 0

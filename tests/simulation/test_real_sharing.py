@@ -17,7 +17,7 @@ from chunkscope.prompts.chat import Conversation
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Drawing, Workload, draw_workload
 from chunkscope.tokenizers.tokenizer import Tokenizer
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs

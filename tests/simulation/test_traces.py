@@ -13,7 +13,7 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.traces import UNSHARED, read_trace
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs

@@ -15,7 +15,7 @@ from chunkscope.simulation.workload import (
     draw_workload,
     stratified,
 )
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.build import LONG, MIXED, dataset
 
 

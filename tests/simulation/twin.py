@@ -14,7 +14,7 @@ from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.workload import Request
-from chunkscope.vllm.choices import ChunkPolicy
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 

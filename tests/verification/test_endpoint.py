@@ -20,7 +20,7 @@ from chunkscope.verification.endpoint.request_body import BYTES
 from chunkscope.verification.endpoint.server import Connection, parse_address
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Run
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.fate import Status
 from tests.verification.odd_server import (
     DONE,

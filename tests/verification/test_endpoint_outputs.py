@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chunkscope.verification.endpoint.session import EXPECTED
 from chunkscope.verification.endpoint.spoken import answer_in, score_in
 from chunkscope.verification.prompts import RealPrompts
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.verification.odd_server import DONE, OddServer, chat_event, raw, says, streamed
 from tests.verification.test_endpoint import measure, notes, workload
 

@@ -12,7 +12,7 @@ from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.engine_run import NOT_EMPTIED, TRICKLED, EngineJob, Measured, measure
 from chunkscope.verification.result import Machine
 from chunkscope.verification.settings import ComparedSetting
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import Settings
 

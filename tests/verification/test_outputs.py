@@ -25,7 +25,7 @@ from chunkscope.verification.plausible import contradiction
 from chunkscope.verification.references import reference_of, with_references
 from chunkscope.verification.result import Verification
 from chunkscope.verification.rows import SpokenFile
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.build import WORKLOAD, failed, run, verification
 
 SURE, NEAR = ((5, -0.1), (6, -2.0)), ((5, -0.69), (6, -0.70))

@@ -9,7 +9,7 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.predicting import AS_PLANNED, with_planned_hits, with_prediction
 from chunkscope.verification.result import Machine
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.build import plan, run
 
 CPU = Machine(device="cpu", vllm="0.28.0")

@@ -22,7 +22,7 @@ from chunkscope.simulation.workload import Drawing, Request, Workload, draw_work
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from tests.tokenizers.helpers import bpe, save
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"

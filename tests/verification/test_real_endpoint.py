@@ -25,7 +25,7 @@ from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import measure_endpoint
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Verification
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.fate import Status
 from tests.build import profile
 

@@ -6,7 +6,7 @@ import pytest
 
 from chunkscope.errors import UsageError
 from chunkscope.verification.settings import parse_engine_args, parse_point, settings_of
-from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, SHORT, advised, profile

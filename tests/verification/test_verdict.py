@@ -8,7 +8,7 @@ from chunkscope.artefacts.figures import E2E_P95, ITL_MAX, ITL_P99, MAKESPAN
 from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.outcomes import is_tie, ratio
 from chunkscope.verification.verdict import goal_of, judged
-from chunkscope.vllm.choices import Objective
+from chunkscope.vllm.enums import Objective
 from tests.build import WORKLOAD, failed, figures, run, verification
 
 PLAN = run("plan", 10.0, 9.9, 10.1)

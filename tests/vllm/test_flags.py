@@ -8,8 +8,8 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.memory import Runner
 from chunkscope.models import find_model
 from chunkscope.vllm import flags as vllm_flags
-from chunkscope.vllm.choices import Entry
 from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import (
     FLAGS,
     NEWEST,

@@ -2,7 +2,7 @@ import pytest
 
 import chunkscope
 from chunkscope.errors import UsageError
-from chunkscope.vllm.choices import Entry, Task
+from chunkscope.vllm.enums import Entry, Task
 from tests.build import SHORT, plan
 
 

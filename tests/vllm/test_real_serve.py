@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from chunkscope.planning.emit import emit
-from chunkscope.vllm.choices import Mode, Target
+from chunkscope.vllm.enums import Mode, Target
 from tests.build import LONG, MIXED, SHORT, plan
 
 pytestmark = pytest.mark.real

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from chunkscope.planning.policy import Cuts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -17,10 +18,9 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware.gpus import CARDS
 from chunkscope.models import find_model
 from chunkscope.planning.emit import emit
-from chunkscope.planning.policy import Cuts
 from chunkscope.vllm.check import Case, CheckAnswer, cases_of, check, check_many
-from chunkscope.vllm.choices import Entry, Mode, Objective, Target, Task
 from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.enums import Entry, Mode, Objective, Target, Task
 from chunkscope.vllm.flags import BY_NAME, command_line, release
 from chunkscope.vllm.settings import Settings
 from tests.build import LONG, MIXED, SHORT, plan

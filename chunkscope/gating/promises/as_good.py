@@ -2,8 +2,8 @@
 
 As good means: the same GPUs, no prompt refused that the plan serves, the memory model holds it, and
 the simulation of the same requests is within 3 % of the plan: in time for all of them, unless they
-come by themselves; where the plan is for latency, in the longest gap between tokens; where it was
-made for limits, in how much of the tightest is used, which must not break if the plan keeps it.
+come by themselves; where it was made for limits, in how much of the tightest is used, which must
+not break if the plan keeps it.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,15 +15,12 @@ from chunkscope.artefacts.units import SECONDS, SHARE, Unit, exceeds
 from chunkscope.errors import InputError, UsageError
 from chunkscope.gating.verdict import Verdict
 from chunkscope.hardware.memory import Memory
-from chunkscope.lengths.profile import DatasetProfile, Profile, together
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.problem import WORTH, Problem
-from chunkscope.planning.recommend import chosen_datasets
-from chunkscope.planning.requests import RequestSource
-from chunkscope.planning.search import Trials, limits_used, trials_of
+from chunkscope.planning.problem import Problem
+from chunkscope.planning.request import chosen_datasets
+from chunkscope.planning.search import WORTH, Bench, limits_used
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.workload import BATCH
-from chunkscope.vllm.choices import Objective
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.settings import Settings
 
@@ -41,7 +38,6 @@ class Measure:
 
 
 TIME = Measure(name="time for all requests", of=lambda run: run.figures.makespan_s)
-GAP = Measure(name="longest gap", of=lambda run: run.figures.longest_gap_s or 0.0)
 LIMITS = Measure(name="use of the tightest limit", of=limits_used, unit=SHARE, most=1.0)
 
 
@@ -56,20 +52,18 @@ def check_as_good(
     same = found == wanted
     memory = there.memory(found, longest=plan.decision.longest)
     yield _held(memory, found.max_model_len, same=same)
-    if same or problem.requests is None:
+    if same or not problem.can_simulate:
         yield _told("simulation", same, "within 3 % of the plan", _as_planned(same))
         return
-    trials = trials_of(problem)
+    bench = Bench.of(problem)
     for measure in _measures(problem):
-        yield _simulated(measure, trials, wanted, found)
+        yield _simulated(measure, bench, wanted, found)
 
 
 def _measures(p: Problem) -> Iterator[Measure]:
-    if not p.is_open:
+    if not p.request.is_open:
         yield TIME
-    if p.objective is Objective.LATENCY:
-        yield GAP
-    if p.slo:
+    if p.request.slo:
         yield LIMITS
 
 
@@ -77,40 +71,19 @@ def _problem(
     plan: Plan, profile: Profile, there: Deployment, wanted: Settings, found: Settings
 ) -> Problem:
     """Both are tried on the requests that either of them takes."""
-    datasets, inputs = _planned_datasets(plan, profile), plan.inputs
     contexts = [s.max_model_len for s in (wanted, found) if s.max_model_len]
-    problem = Problem(
-        lengths=together(datasets),
-        output_tokens=inputs.output.tokens,
+    return Problem(
+        request=plan.request,
         deployment=there,
-        base=Settings(
-            max_model_len=min(contexts, default=None),
-            tensor_parallel_size=inputs.tp,
-            data_parallel_size=wanted.data_parallel_size,
-            enable_expert_parallel=wanted.enable_expert_parallel,
-            kv_cache_dtype=wanted.kv_cache_dtype,
-        ),
-        task=inputs.task,
-        objective=inputs.objective,
-        slo=inputs.slo,
-        concurrency=inputs.concurrency,
+        datasets=_planned_datasets(plan, profile),
+        output=plan.output,
+        needed=Settings(max_model_len=min(contexts, default=None)),
     )
-    if problem.step is None:
-        return problem
-    source = RequestSource(
-        datasets=datasets,
-        output=inputs.output,
-        task=inputs.task,
-        shared_prefix=inputs.shared_prefix,
-        order=inputs.order,
-        arrivals=inputs.arrivals or BATCH,
-    )
-    return replace(problem, requests=source)
 
 
 def _planned_datasets(plan: Plan, profile: Profile) -> tuple[DatasetProfile, ...]:
     try:
-        return chosen_datasets(profile, plan.inputs.dataset)
+        return chosen_datasets(profile, plan.request.dataset)
     except UsageError as error:  # it stands in the plan, not on the command line
         raise InputError(f"the plan is about another dataset: {error.message}") from None
 
@@ -153,7 +126,7 @@ def _serves(problem: Problem, wanted: Settings, found: Settings) -> Verdict:
 
     def refused(settings: Settings) -> int:
         context = settings.max_model_len
-        return problem.lengths.over(context - problem.output_tokens) if context else 0
+        return problem.lengths.over(context - problem.output.tokens) if context else 0
 
     planned, today, of = refused(wanted), refused(found), problem.lengths.count
     unknown = found.max_model_len is None and wanted.max_model_len is not None
@@ -186,10 +159,12 @@ def _held(memory: Memory | None, context: int | None, *, same: bool) -> Verdict:
     )
 
 
-def _simulated(measure: Measure, trials: Trials, wanted: Settings, found: Settings) -> Verdict:
+def _simulated(measure: Measure, bench: Bench, wanted: Settings, found: Settings) -> Verdict:
     """On the host that likes it least, as `recommend` weighs settings."""
     write, subject = measure.unit.write, f"simulation, {measure.name}"
-    pairs = [(trials.run(wanted, host), trials.run(found, host)) for host in trials.hosts]
+    context = bench.problem.context
+    both_at = [replace(one, max_model_len=context) for one in (wanted, found)]
+    pairs = [tuple(bench.run(one, host) for one in both_at) for host in bench.hosts]
     both = [(measure.of(one), measure.of(other)) for one, other in pairs if one and other]
     if len(both) < len(pairs):
         return _told(subject, False, "within 3 % of the plan", "it cannot run (predicted)")
@@ -203,7 +178,7 @@ def _simulated(measure: Measure, trials: Trials, wanted: Settings, found: Settin
         not exceeds(today, most),
         f"within {SHARE.write(WORTH)} of the plan's {write(planned)}",
         spaced(f"{write(today, like=planned)}, {change:+.1%}")
-        + f" (predicted, {len(trials.workload.requests):,} requests)",
+        + f" (predicted, {bench.requests:,} requests)",
         promised_value=planned,
         found_value=today,
     )

@@ -22,7 +22,7 @@ def check_freshness(limits: FreshnessPromises, evidence: Evidence) -> Iterator[V
             verdicts = list(_data(evidence.profile, limits.not_checked))
         yield from verdicts
     if limits.plan:
-        made_from = evidence.plan.inputs.profile_digest
+        made_from = evidence.plan.source.profile_digest
         yield _belongs("plan", made_from, "profile.json", evidence.digest(evidence.profile))
     if limits.verification:
         measured = evidence.verification.plan_digest

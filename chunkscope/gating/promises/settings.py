@@ -27,8 +27,8 @@ from chunkscope.models.find import built_in, find_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.check import read_by_vllm
-from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.flags import BY_NAME, Release, release
+from chunkscope.vllm.deployment import Deployment, Refusal
+from chunkscope.vllm.flags import NEVER_WORKED, Release, release
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings, Value
 
 
@@ -81,7 +81,7 @@ def _accepted(
 ) -> Iterator[Verdict]:
     faults = [
         *_faults(committed, there.release),
-        *(Fault(what=_argument_in(rule), why=rule) for rule in there.refusals(found)),
+        *(Fault(what=rule.argument, why=_told(rule)) for rule in there.refusals(found)),
     ]
     told: dict[str, Any] = {
         "promise": "settings.accepted",
@@ -113,7 +113,7 @@ def _faults(committed: Committed, running: Release) -> Iterator[Fault]:
     if answer is not None and not answer.accepted:
         yield Fault(what="vLLM's own parser", why=answer.message)
     for name, value in committed.others.items():
-        if name in BY_NAME and value != "1":
+        if name in NEVER_WORKED and value != "1":
             why = "refuses it: concurrent partial prefills are not supported"
             yield Fault(what=name, why=f"vLLM {running.text} {why}")
         if name == "config":
@@ -121,9 +121,9 @@ def _faults(committed: Committed, running: Release) -> Iterator[Fault]:
             yield Fault(what=name, why=why)
 
 
-def _argument_in(rule: str) -> str:
-    first = rule.split(" ")[0].rstrip(",")
-    return first if first in BY_NAME else "enable_chunked_prefill"
+def _told(refusal: Refusal) -> str:
+    figures = ", ".join(f"{name} {value}" for name, value in refusal.values.items())
+    return f"{refusal.code.removeprefix('refused_').replace('_', ' ')}: {figures}"
 
 
 # -- is there something beside? ------------------------------------------------------------------

@@ -110,7 +110,7 @@ def _percentiles(lengths: LengthHistogram) -> list[float]:
 
 def _marks(plan: Plan) -> Iterator[dict[str, Any]]:
     """The lengths that matter to the engine, drawn into the distribution."""
-    known = {argument.name: argument.value for argument in plan.arguments}
+    known = plan.effective.given()
     for name, label in MARKS.items():
         value = known.get(name)
         if type(value) is int and value > 0:

@@ -25,9 +25,10 @@ from chunkscope.report.provenance import origins
 from chunkscope.report.runs import beside, fate, measured, titled
 from chunkscope.report.summary import measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
+from chunkscope.report.words import sentence
 from chunkscope.verification.outcomes import Outcome, spread, value
 from chunkscope.verification.result import Run
-from chunkscope.vllm.choices import Target
+from chunkscope.vllm.enums import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ def view(
         "diagnosed": diagnosis_answer(findings.diagnosis) if findings.diagnosis else "",
         "comparison": comparison,
         "sentences": sentences,
+        "sentence": sentence,
         "parts": list(Part),
         "origins": origins(findings),
     }

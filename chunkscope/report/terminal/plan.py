@@ -9,21 +9,21 @@ from rich.text import Text
 
 from chunkscope.artefacts.numbers import as_written, number, seconds, share
 from chunkscope.artefacts.units import exceeds
-from chunkscope.planning.plan import Plan
-from chunkscope.planning.policy import Decision
+from chunkscope.planning.plan import Plan, TriedRow
+from chunkscope.planning.rule import Decision
 from chunkscope.report import sentences
-from chunkscope.report.answer import verdict
 from chunkscope.report.memory import memory_table
 from chunkscope.report.terminal import grid
 from chunkscope.report.terminal.tables import bare_table, figure_table
-from chunkscope.vllm.choices import Basis
+from chunkscope.report.words import plan as words
+from chunkscope.report.words import sentence
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def show_plan(plan: Plan, console: "Console") -> None:
-    console.print(Text(_answer(plan)), style="bold")
+    console.print(Text(words.advice(plan)), style="bold")
     console.print(_headline(plan))
     for line in _why(plan):
         console.print(line)
@@ -45,25 +45,15 @@ def show_plan(plan: Plan, console: "Console") -> None:
     console.print(Text(sentences.arguments(plan), overflow="fold"))
 
 
-def _answer(plan: Plan) -> str:
-    """What the evidence says and why, or what the length rule does, in one line."""
-    if plan.basis is Basis.EVIDENCE and plan.advice:
-        return plan.advice
-    model = plan.model.load_name.rpartition("/")[2] if plan.model else ""
-    card = plan.gpu.title.removeprefix("NVIDIA ") if plan.gpu else ""
-    said, where = verdict(plan), " on ".join(filter(None, (model, card)))
-    return f"{where}: {said[0].lower()}{said[1:]}" if where else said
-
-
 def _headline(plan: Plan) -> Text:
     model = plan.model.name if plan.model else "any model"
     card = f" on {plan.gpu.title}" if plan.gpu else ""
-    return Text(f"For {model}{card}, vLLM {plan.release.text}, started as {plan.inputs.entry}.")
+    entry = plan.deployment.entry
+    return Text(f"For {model}{card}, vLLM {plan.release.text}, started as {entry}.")
 
 
 def _why(plan: Plan) -> Iterator[Text]:
     yield Text(sentences.length_rule(plan))
-    yield from (Text(f"But {reason.text}.") for reason in plan.adjustments)
     said = sentences.chunks(plan.chunks)
     joint = ": " if plan.chunks.prompts else " "
     yield Text(f"With these settings{joint}{said[0].lower()}{said[1:]}")
@@ -73,7 +63,7 @@ def _why(plan: Plan) -> Iterator[Text]:
 
 def _predicted(plan: Plan) -> Iterator[str]:
     said = [sentences.forecast, sentences.preemptions, sentences.cost]
-    if plan.inputs.arrivals is None:
+    if not plan.request.is_open:
         said.append(sentences.client)
     yield from filter(None, (sentence(plan) for sentence in said))
 
@@ -86,7 +76,7 @@ def _decisions(plan: Plan, width: int) -> Table:
         table.add_column(heading, no_wrap=True)
     for dataset in plan.decisions:
         table.add_row(escape(dataset.name), *_cells(dataset.decision))
-    if len(plan.decisions) > 1 and plan.inputs.dataset is None:
+    if len(plan.decisions) > 1 and plan.request.dataset is None:
         table.add_row("all together", *_cells(plan.decision), style="bold")
     return table
 
@@ -98,35 +88,42 @@ def _cells(decision: Decision) -> list[str]:
 
 
 def _tried(plan: Plan, width: int) -> Table:
-    if plan.inputs.slo:
+    if plan.request.slo:
         return _tried_limits(plan, width)
     headings = ("all done", "TTFT p95", "gap p50", "p99", "longest", "preempted", "KV use")
     table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 60))
     for row in plan.tried:
-        gaps = (row.gap_p50_s, row.gap_p99_s, row.longest_gap_s)
-        times = [seconds(s) for s in (row.makespan_s, row.ttft_p95_s)]
+        found = row.run.figures
+        gap = found.itl_s
+        gaps = (gap.p50, gap.p99, gap.max) if gap else (None, None, None)
+        times = [seconds(s) for s in (found.makespan_s, found.ttft_s.p95)]
         times += ["-" if gap is None else seconds(gap) for gap in gaps]
         mark = "* " if row.chosen else ""
-        cells = (*times, number(row.preemptions), share(row.kv_peak))
-        table.add_row(f"{mark}{row.name}", *cells, style="bold" if row.chosen else None)
+        cells = (*times, number(found.preemptions), share(_kv_peak(row)))
+        table.add_row(f"{mark}{words.row_name(row)}", *cells, style="bold" if row.chosen else None)
     return table
 
 
 def _tried_limits(plan: Plan, width: int) -> Table:
     """The figures that are limited; ! are over their limit. A few long gaps hide in percentiles."""
-    limits = plan.inputs.slo
+    limits = plan.request.slo
     headings = (*(str(limit) for limit in limits), "room", "longest", "preempted", "KV use")
     table = figure_table("simulated", headings, gap=1, max_width=max(12, width - 60))
     for row in plan.tried:
-        found = [(limit, row.slo.found_of(limit)) for limit in limits] if row.slo else []
+        slo, longest = row.run.slo, row.run.figures.longest_gap_s
+        found = [(limit, slo.found_of(limit)) for limit in limits] if slo else []
         over = ("! " if exceeds(value or 0.0, limit.seconds) else "" for limit, value in found)
         cells = [f"{mark}{seconds(v)}" for mark, (_, v) in zip(over, found, strict=True)]
-        room = share(row.slo.room) if row.slo and row.slo.is_met else "-"
+        room = share(slo.room) if slo and slo.is_met else "-"
         mark = "* " if row.chosen else ""
-        longest = "-" if row.longest_gap_s is None else seconds(row.longest_gap_s)
-        cells += [room, longest, number(row.preemptions), share(row.kv_peak)]
-        table.add_row(f"{mark}{row.name}", *cells, style="bold" if row.chosen else None)
+        gap = "-" if longest is None else seconds(longest)
+        cells += [room, gap, number(row.run.figures.preemptions), share(_kv_peak(row))]
+        table.add_row(f"{mark}{words.row_name(row)}", *cells, style="bold" if row.chosen else None)
     return table
+
+
+def _kv_peak(row: TriedRow) -> float:
+    return row.run.kv_peak_tokens / row.run.args.kv_cache_tokens
 
 
 def _arguments(plan: Plan) -> Table:
@@ -134,8 +131,8 @@ def _arguments(plan: Plan) -> Table:
     table.add_column("argument", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("why")
-    for argument in plan.arguments:
-        label = f" ({argument.label})" if argument.label else ""
-        value = as_written(argument.value) if argument.set else "default"
-        table.add_row(argument.name, value, escape(argument.reason + label))
+    given = plan.settings.given()
+    for reason in plan.reasons:
+        value = as_written(given[reason.argument]) if reason.argument in given else "default"
+        table.add_row(reason.argument, value, escape(sentence(reason)))
     return table

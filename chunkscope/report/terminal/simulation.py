@@ -25,7 +25,7 @@ from chunkscope.report.words import sentence
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import Limit, SloFound
 from chunkscope.simulation.sweep import axes
-from chunkscope.vllm.choices import SendOrder
+from chunkscope.vllm.enums import SendOrder
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,23 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import number, plural
-from chunkscope.report.words import Template
+from chunkscope.artefacts.numbers import as_written, by, number, plural, seconds, share
+from chunkscope.artefacts.units import SECONDS
+from chunkscope.report.words import Template, sentence
 
 if TYPE_CHECKING:
+    from chunkscope.planning.plan import Plan, TriedRow
+    from chunkscope.simulation.result import SimulatedRun
     from chunkscope.vllm.footprint import Footprint
-
-SENTENCES: dict[str, Template] = {
-    # How prompts are cut into chunks, by the policy that was simulated.
-    "policy_vllm": "vLLM's own scheduling",
-    "policy_fixed": "a fixed threshold, which vLLM runs with long_prefill_token_threshold",
-    "policy_interactive-first": "prompts up to 1,024 tokens first, which vLLM runs with its "
-    "priority scheduling and a priority in each request",
-    "policy_by-length": "chunks of 512, 1,024 or 2,048 tokens by prompt length: an experiment, "
-    "vLLM cannot run it",
-    "policy_adaptive": "the chunk halves under decode pressure and doubles while steps take less "
-    "than 50 ms: an experiment, vLLM cannot run it",
-}
+    from chunkscope.vllm.settings import Settings
 
 MEMORY_PARTS = {
     "activation": "activations",
@@ -47,7 +39,7 @@ def fits(footprint: "Footprint") -> str:
     settings = footprint.settings
     place = where(footprint.shape.name, footprint.gpu.title, settings.parallel.gpus)
     if footprint.refusals:
-        return f"{place} does not run: {'; '.join(footprint.refusals)}."
+        return f"{place} does not run: {'; '.join(map(sentence, footprint.refusals))}."
     longest, most = footprint.requests_of(footprint.context), settings.max_num_seqs or 0
     each = " per replica" if settings.parallel.data > 1 else ""
     held = f"{footprint.memory.kv_cache_tokens:,} tokens of KV cache{each}"
@@ -72,3 +64,322 @@ def kv_per_token(footprint: "Footprint") -> str:
         return ""
     kib = memory.kv_cache_bytes / memory.kv_cache_tokens / 1024
     return f"A token takes {kib:,.4g} KiB of KV cache on each GPU."
+
+
+# -- the advice ----------------------------------------------------------------------------------
+
+VARIATIONS = {
+    "no_cpu_time": "a CPU that takes no time",
+    "second_draw": "another sample",
+    "third_draw": "a third sample",
+    "longer_prompts": "prompts 10 % longer",
+    "shorter_prompts": "prompts 10 % shorter",
+    "shorter_outputs": "outputs half as long",
+    "longer_outputs": "outputs twice as long",
+}
+STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
+
+
+def listed(settings: "Settings") -> str:
+    """
+    >>> from chunkscope.vllm.settings import Settings
+    >>> listed(Settings(max_num_seqs=64, max_model_len=4096))
+    'max_model_len 4,096, max_num_seqs 64'
+    """
+    return ", ".join(f"{name} {as_written(value)}" for name, value in settings.given().items())
+
+
+def advice(plan: "Plan") -> str:
+    """The answer in one sentence or two: what to set, what it brings, what that rests on."""
+    if plan.advice.basis == "simulated":
+        return f"{order(plan)}{_needed(plan)}. {_because(plan)}"
+    text = f"{order(plan)}{_needed(plan)}."
+    if plan.advice.basis == "mode":
+        return f"{text} As --mode {plan.request.mode} asks; whether it pays was not weighed."
+    return f"{text} By prompt lengths alone: nothing was simulated. {_lacks(plan)}"
+
+
+def order(plan: "Plan") -> str:
+    """What to do, without the reason."""
+    said = plan.advice
+    if said.kind == "no setting":
+        return f"No setting that was tried keeps the limits {_when(plan)}"
+    if said.kind == "set" and said.settings.given():
+        return f"Set {listed(said.settings)}"
+    return "Keep vLLM's defaults"
+
+
+def _needed(plan: "Plan") -> str:
+    """The flags without which vLLM does not start."""
+    needed = listed(plan.advice.needed)
+    if not needed:
+        return ""
+    joint = "; needed" if plan.advice.kind == "no setting" else ", and set"
+    joint = " but set" if order(plan).startswith("Keep") else joint
+    return f"{joint} {needed} (vLLM does not start without)"
+
+
+def _lacks(plan: "Plan") -> str:
+    lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
+    if not lacking:
+        return "The speed of this GPU is not known."
+    return f"Name {' and '.join(lacking)} to see what pays."
+
+
+def _when(plan: "Plan") -> str:
+    request = plan.request
+    if request.is_open:
+        return f"at {request.arrivals}"
+    return f"with {request.concurrency:,} in flight" if request.concurrency else "with all at once"
+
+
+def _because(plan: "Plan") -> str:
+    if plan.request.slo:
+        return _because_of_limits(plan)
+    said = plan.advice
+    if said.kind == "set" and said.gain is None:
+        return "vLLM's default does not fit this GPU."
+    if said.kind == "set":
+        worst = f", at least {by(said.least_gain)} with {_doubt(plan)}" if said.doubt else ""
+        return f"{by(said.gain)} throughput over vLLM's default{worst} (simulated)."
+    if said.alternative is None or said.gain is None or said.gain <= 0:
+        return "No other setting is faster (simulated)."
+    best = f"{listed(said.alternative)}, {by(said.gain)}"
+    if said.doubt:
+        return (
+            f"The fastest other setting ({best} throughput) gains {by(said.least_gain)} with "
+            f"{_doubt(plan)} (simulated)."
+        )
+    return f"No other setting is more than 3 % faster (best: {best}, simulated)."
+
+
+def _doubt(plan: "Plan") -> str:
+    return VARIATIONS.get(plan.advice.doubt or "", "")
+
+
+def _because_of_limits(plan: "Plan") -> str:
+    said, ours, default = plan.advice, plan.run, plan.default_run
+    best = next((row.run for row in plan.tried if row.role == "best"), ours)
+    if said.kind == "no setting":
+        rate = "No rate keeps them."
+        if said.rate:
+            rate = f"About {said.rate:,.3g} requests a second would keep all of them"
+            gpus = f"; {plan.request.arrivals} needs about {said.gpus} GPUs" if said.gpus else ""
+            rate += f"{gpus}."
+        return f"{_limit_state(best or default)} (simulated). {rate}"
+    if said.kind == "set":
+        gain = f"{by(said.gain)} throughput, and " if said.gain and not plan.request.is_open else ""
+        aim = "The aim is room to the limits: " if plan.request.is_open else ""
+        return (
+            f"{aim}{gain}{_limit_state(ours)} {_when(plan)}; with vLLM's default: "
+            f"{_limit_state(default)} (simulated)."
+        )
+    return f"With them {_limit_state(default)} {_when(plan)} (simulated)."
+
+
+def _limit_state(run: "SimulatedRun | None") -> str:
+    """
+    "itl_p99 50 ms keeps 31 % room", or by how much it is broken.
+    """
+    if run is None or run.slo is None:
+        return "it does not run"
+    limit = run.slo.tightest
+    if run.backlog is not None and run.backlog.grows:
+        return "requests come faster than they are served"
+    if run.slo.is_met:
+        return f"{limit.name} {SECONDS.write(limit.seconds)} has {share(run.slo.room)} room"
+    measured = seconds(run.slo.found_of(limit))
+    return f"{limit.name} breaks at {measured}, limit {SECONDS.write(limit.seconds)}"
+
+
+def row_name(row: "TriedRow") -> str:
+    names = {
+        "default": "vLLM's default",
+        "length-rule": "length rule",
+        "best": "best found",
+    }
+    budget = f"{number(row.settings.max_num_batched_tokens)} tokens a step"
+    mark = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
+    return names.get(row.role, budget) + mark.get(row.standing, "")
+
+
+# -- reasons -------------------------------------------------------------------------------------
+
+
+def _gains(gain: float | None, own: object, **_: object) -> str:
+    return f"{by(gain)} throughput over the default {as_written(own)} (simulated)"
+
+
+def _in_doubt(best: object, gain: float, least: float, doubt: str, **_: object) -> str:
+    return (
+        f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
+        f"{VARIATIONS[doubt]} (simulated)"
+    )
+
+
+def _too_little(best: object, gain: float, **_: object) -> str:
+    return f"default; {as_written(best)} would gain {by(gain)} (simulated)"
+
+
+def _over_threshold(over: int, prompts: int, safe: int | None) -> str:
+    memory = "; larger chunks' logits would not fit beside vLLM's memory" if safe else ""
+    return f"{over:,} of {prompts:,} prompts are longer{memory}"
+
+
+def _shared(share: float, prefix: int | None, *, read: bool) -> str:
+    from chunkscope.artefacts.numbers import share as percent
+
+    what = f"{percent(share)} of the prompt tokens repeat the start of an earlier prompt"
+    if prefix is not None:
+        what = f"all prompts are taken to begin with the same {prefix:,} tokens"
+    if read:
+        return f"{what}; the simulation serves them from the prefix cache while it keeps them"
+    return f"{what}, but likelihood requests do not read vLLM's prefix cache"
+
+
+def _measured(log: str, failed: list[str], assumed_share: float | None, **figures: float) -> str:
+    names = {
+        "kv_cache_tokens": "KV cache {:,} tokens",
+        "weights_gib": "weights {:.2f} GiB",
+        "activation_gib": "activations {:.2f} GiB",
+        "graphs_gib": "CUDA graphs {:.2f} GiB",
+        "hit_rate": "prefix hits {:.1%}",
+    }
+    known = [names[n].format(v) for n, v in figures.items() if v is not None]
+    known += [f"did not fit: {one}" for one in failed]
+    text = f"measured, in {log}: {', '.join(known)}"
+    if assumed_share is None:
+        return text
+    return (
+        f"{text}; it does not name its arguments, so a memory share of {assumed_share} is assumed"
+    )
+
+
+def _started(entry: str, budget: int | None, seqs: int | None, **_: object) -> str:
+    text = f"planned for {STARTED[entry]}"
+    if budget is None or seqs is None:
+        return text
+    return f"{text}, whose defaults are {budget:,} tokens per step and {seqs:,} requests at once"
+
+
+SENTENCES: dict[str, Template] = {
+    "text": "{text}",
+    # arguments
+    "why_default": "default",
+    "why_default_unknown": "left to vLLM; its default is not known without --model and --gpu",
+    "why_default_is_best": "default; no other value was faster",
+    "why_gains": _gains,
+    "why_gain_in_doubt": _in_doubt,
+    "why_too_little_gain": _too_little,
+    "why_does_not_fit": "vLLM's default {own:,} does not fit; {value:,} does (predicted)",
+    "why_keeps_limits": "for the limits (simulated); vLLM's default is {own}",
+    "why_rule_gains": lambda threshold, gain: (
+        f"none; the length rule's {threshold:,} would change throughput by {by(gain)} (simulated)"
+    ),
+    "why_no_longer_prompt": "no prompt is longer than {threshold:,} tokens",
+    "why_budget_ends_first": "a step's {budget:,} tokens end a chunk before {threshold:,} would",
+    "why_over_threshold": _over_threshold,
+    "why_logits_chunk": "larger chunks' logits would not fit beside vLLM's memory (predicted)",
+    "why_room_for_logits": "lower, so that the logits of prompt_logprobs fit (predicted)",
+    "why_context_that_fits": "the model's {limit:,} tokens do not fit the KV cache (predicted)",
+    "why_fewer_to_fit": "with more, one request of full length would not fit (predicted)",
+    "why_model_limit": "the model's own",
+    "why_likelihoods_skip_cache": "default; likelihood requests do not read the cache",
+    "why_asked": "as asked",
+    "why_asked_kv_cache": "as asked; it can change what the model answers",
+    "why_unchunked_context": "with chunking off, a step has to hold the longest request",
+    "why_unchunked_budget": "off needs at least max_model_len ({context:,}) in one step",
+    "why_no_prompt_is_split": lambda version, warned: (
+        "no prompt is split"
+        + (f"; vLLM {version} warns that off is not officially supported" if warned else "")
+    ),
+    "why_off_is_ignored": lambda version, warned: (  # noqa: ARG005
+        f"vLLM {version} ignores chunked prefill off for generative models"
+    ),
+    # notes
+    "vllm_newer": "vLLM {version} is newer than {newest}: assuming that it behaves alike",
+    "vllm_not_installed": "no vLLM is installed here: assuming {version} (newest known)",
+    "vllm_development": "vLLM {version} is a development build: assuming {newest}",
+    "assumed_output": "answers are assumed to have {tokens:,} tokens: give --max-output",
+    "short_outputs": "the outputs in the data have at most {tokens:,} tokens; a model that reasons "
+    "writes more: see --max-output",
+    "sampled_datasets": "{count:,} datasets were only sampled: the longest prompt may be longer",
+    "shared_prefixes": lambda share, prefix: _shared(share, prefix, read=True),
+    "shared_but_not_read": lambda share, prefix: _shared(share, prefix, read=False),
+    "longest_first": lambda asked: (
+        "requests are sent longest first, "
+        + ("as asked" if asked else "as lm-eval sends its tasks")
+    ),
+    "other_tokenizer": "lengths were counted with {tokenizer}, not with the tokenizer of {model}; "
+    "for exact ones: chunkscope analyze --model {name}",
+    "tokenizer_not_known": "lengths were counted with {tokenizer}; whether that of {model} "
+    "counts alike is not known here: chunkscope analyze --model {name}",
+    "measured_in_log": _measured,
+    "unmeasured_gpus": "several GPUs were never measured: memory and times on {gpus} follow from "
+    "how vLLM splits a model, and from assumptions on what communication takes",
+    "replicas_wait": "the replicas' steps, which wait for each other, are simulated each by itself",
+    "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: its cost is taken by bytes",
+    "window_hits": "prefix hits are those of full-attention layers: vLLM may find fewer",
+    "no_window_hits": "no prefix hits are counted: no layer keeps all tokens",
+    "states_not_aligned": "vLLM ends chunks at block borders to keep states: not simulated",
+    "off_is_lost": "vLLM {version} ignores chunked prefill off: a prompt may still be split "
+    "where a step's budget ends",
+    "other_profile": "the profile is not the one that the plan was made from",
+    "prompts_left_out": "{count:,} prompts are longer than max_model_len allows and left out",
+    "trace_left_out": "{count:,} of {of:,} requests of the trace are longer than max_model_len "
+    "({context:,}) and left out",
+    "seqs_lowered": "max_num_seqs is lowered to {budget:,}, the budget, as vLLM does",
+    "setting_left_out": "{setting} is left out: {why}",
+    # refusals
+    "refused_unchunked_budget": "max_num_batched_tokens ({max_num_batched_tokens}) is smaller than "
+    "max_model_len ({max_model_len}) with chunked prefill off",
+    "refused_budget_below_seqs": "max_num_batched_tokens ({max_num_batched_tokens}) must be >= "
+    "max_num_seqs ({max_num_seqs})",
+    "refused_active_over_seqs": "max_num_active_seqs ({max_num_active_seqs}) is over max_num_seqs "
+    "({max_num_seqs})",
+    "refused_threshold_over_context": "long_prefill_token_threshold "
+    "({long_prefill_token_threshold}) is over max_model_len ({max_model_len})",
+    "refused_negative_threshold": "long_prefill_token_threshold ({long_prefill_token_threshold}) "
+    "is negative",
+    "refused_context_over_limit": "max_model_len ({max_model_len}) is over the model's limit "
+    "({limit})",
+    "refused_utilization": "gpu_memory_utilization ({gpu_memory_utilization}) is not in (0, 1]",
+    "refused_below_one": "max_model_len, max_num_batched_tokens and max_num_seqs must be "
+    "at least 1",
+    "refused_replicas_need_serve": "data_parallel_size is for vllm serve: vLLM's LLM class starts "
+    "one replica",
+    "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
+    "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
+    "refused_unknown": "vLLM {version} does not know this argument",
+    "refused_no_memory": "the model does not fit: {missing_gib:,.2f} GiB are missing per GPU",
+    "refused_kv_cache": "one request of {context:,} tokens (max_model_len) needs more than the "
+    "{tokens:,} tokens of the KV cache; that many would fit",
+    "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
+    "and {free_gib:,.2f} GiB are free",
+    "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line:,})",
+    # How prompts are cut into chunks, by the policy that was simulated.
+    "policy_vllm": "vLLM's own scheduling",
+    "policy_fixed": "a fixed threshold, which vLLM runs with long_prefill_token_threshold",
+    "policy_interactive-first": "prompts up to 1,024 tokens first, which vLLM runs with its "
+    "priority scheduling and a priority in each request",
+    "policy_by-length": "chunks of 512, 1,024 or 2,048 tokens by prompt length: an experiment, "
+    "vLLM cannot run it",
+    "policy_adaptive": "the chunk halves under decode pressure and doubles while steps take less "
+    "than 50 ms: an experiment, vLLM cannot run it",
+    # emitted forms
+    "emit_planned_for": _started,
+    "emit_spelled_out": lambda entry, target, **_: (
+        f"planned for {STARTED[entry]}; defaults that differ in {STARTED[target]} are spelled out"
+    ),
+    "emit_in_flight": "send at least {requests:,} requests at once to fill the server",
+    "emit_fill_in": lambda names: f"put your own for {', '.join(names)}",
+    "emit_config_blank": "write `--config FILE` with a blank: vLLM ignores `--config=FILE`",
+    "emit_lm_eval_memory": "gpu_memory_utilization is spelled out: lm-eval has its own default",
+    "emit_lm_eval_cuts": "lm-eval cuts prompts to {context:,} tokens less the task's max_gen_toks "
+    "(256 unless it says otherwise), and fails where that leaves none",
+    "emit_inspect_connections": "add --max-connections: Inspect sends 10 requests at a time",
+    "emit_token_variable": "a gated model needs HF_TOKEN in your environment",
+    "emit_token_secret": "a gated model needs a token: `kubectl create secret generic hf-token "
+    "--from-literal=token=$HF_TOKEN`",
+    "emit_node_folder": "the node must have the folder {folder}",
+}

@@ -10,7 +10,7 @@ import orjson
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 from chunkscope.verification.outputs import TOPS
-from chunkscope.vllm.choices import Task
+from chunkscope.vllm.enums import Task
 
 # Words of nearly every vocabulary, past its special tokens.
 WORDS = (1_000, 20_000)

@@ -1,4 +1,4 @@
-"""Lengths -> off, conservative or aggressive, and a threshold. Pure: no model, no GPU."""
+"""The length rule: off, conservative or aggressive, and a threshold. No model, no GPU."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
-from chunkscope.vllm.choices import Mode
+from chunkscope.vllm.enums import Mode
 
 
 class Rate(StrEnum):
@@ -39,8 +39,8 @@ TIERS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cuts:
-    """The policy's cut-offs, in tokens; the factor is a share of p95."""
+class LengthRule:
+    """The rule's cut-offs, in tokens; the factor is a share of p95."""
 
     off_below: int = 1_000
     conservative_threshold: int = 2_048
@@ -60,7 +60,7 @@ class Cuts:
             )
 
 
-DEFAULT_CUTS = Cuts()
+DEFAULT_RULE = LengthRule()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +75,17 @@ class Chunks:
     longest: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The mode for one set of prompts, and the number that decided it.
+    """The mode for one set of prompts. `by_rule` is the rule's own; a forced `mode` may differ.
 
-    >>> decide(LengthHistogram.of([10, 50, 90]))
-    <Decision off: the longest prompt has 90 tokens (limit 1,000)>
+    >>> decide(LengthHistogram.of([10, 50, 90])).mode.value
+    'off'
     """
 
     mode: Mode
+    by_rule: Mode
     threshold: int | None
-    reason: str
     prompts: int
     p50: float
     p95: float
@@ -94,30 +94,24 @@ class Decision:
     tier: Tier
     forced: bool = False
 
-    def __repr__(self) -> str:
-        over = "" if self.threshold is None else f", chunk over {self.threshold:,} tokens"
-        return f"<Decision {self.mode}{over}: {self.reason}>"
 
-
-def activation(profile: Profile | Name, cuts: Cuts = DEFAULT_CUTS) -> Decision:
+def activation(profile: Profile | Name, rule: LengthRule = DEFAULT_RULE) -> Decision:
     """Whether prompts like these should be prefilled in chunks, from which length on, and why.
 
     The decision alone, from lengths: `recommend` weighs it against a model and a GPU. The profile
     may be the file it was saved to.
 
     >>> decision = activation("reports/example/profile.json")
-    >>> decision
-    <Decision aggressive, chunk over 2,303 tokens: p95 is 2,880 tokens (limit 2,048)>
-    >>> decision.mode.value, decision.threshold
-    ('aggressive', 2303)
-    >>> activation("reports/example/profile.json", Cuts(off_below=30_000)).mode.value
+    >>> decision.mode.value, decision.threshold, round(decision.p95)
+    ('aggressive', 2303, 2880)
+    >>> activation("reports/example/profile.json", LengthRule(off_below=30_000)).mode.value
     'off'
     """
-    return decide(Profile.given(profile).overall, cuts)
+    return decide(Profile.given(profile).overall, rule)
 
 
 def decide(
-    lengths: LengthHistogram, cuts: Cuts = DEFAULT_CUTS, *, mode: Mode | None = None
+    lengths: LengthHistogram, rule: LengthRule = DEFAULT_RULE, *, mode: Mode | None = None
 ) -> Decision:
     """Choose a chunking mode, or take the given one.
 
@@ -129,14 +123,12 @@ def decide(
     longest, p50, p95 = lengths.max, lengths.percentile(50), lengths.percentile(95)
     if longest is None or p50 is None or p95 is None:
         raise InputError("there are no prompts to decide on", hint="analyze a dataset with rows")
-    chosen, reason = _mode(longest, p95, cuts)
-    if mode is not None and mode is not chosen:
-        reason = f"--mode {mode} was given; the policy says {chosen}: {reason}"
-    threshold = _threshold(mode or chosen, p95, cuts)
+    by_rule = _mode(longest, p95, rule)
+    threshold = _threshold(mode or by_rule, p95, rule)
     return Decision(
-        mode=mode or chosen,
+        mode=mode or by_rule,
+        by_rule=by_rule,
         threshold=threshold,
-        reason=reason,
         prompts=lengths.count,
         p50=p50,
         p95=p95,
@@ -147,25 +139,18 @@ def decide(
     )
 
 
-def _mode(longest: int, p95: float, cuts: Cuts) -> tuple[Mode, str]:
-    if longest < cuts.off_below:
-        return Mode.OFF, f"the longest prompt has {longest:,} tokens (limit {cuts.off_below:,})"
-    if p95 < cuts.conservative_threshold:
-        return Mode.CONSERVATIVE, (
-            f"the longest prompt has {longest:,} tokens (limit {cuts.off_below:,}), "
-            f"but p95 only {p95:,.0f} (limit {cuts.conservative_threshold:,})"
-        )
-    return Mode.AGGRESSIVE, f"p95 is {p95:,.0f} tokens (limit {cuts.conservative_threshold:,})"
+def _mode(longest: int, p95: float, rule: LengthRule) -> Mode:
+    if longest < rule.off_below:
+        return Mode.OFF
+    return Mode.CONSERVATIVE if p95 < rule.conservative_threshold else Mode.AGGRESSIVE
 
 
-def _threshold(mode: Mode, p95: float, cuts: Cuts) -> int | None:
-    match mode:
-        case Mode.OFF:
-            return None
-        case Mode.CONSERVATIVE:
-            return cuts.conservative_threshold
-        case Mode.AGGRESSIVE:
-            return max(1, int(cuts.aggressive_factor * p95))
+def _threshold(mode: Mode, p95: float, rule: LengthRule) -> int | None:
+    if mode is Mode.OFF:
+        return None
+    if mode is Mode.CONSERVATIVE:
+        return rule.conservative_threshold
+    return max(1, int(rule.aggressive_factor * p95))
 
 
 def tier(longest: int) -> Tier:
