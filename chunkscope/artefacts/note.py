@@ -1,6 +1,7 @@
 """Something to tell people, as a value: a code and its numbers. `report/words` has the sentence."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 Fact = bool | int | float | str | None
 
@@ -15,3 +16,11 @@ class Note:
 
     code: str
     values: dict[str, Fact | list[Fact]] = field(default_factory=dict)
+
+
+def note(code: str, **values: Any) -> Note:
+    """
+    >>> note("media_rows", count=3).values
+    {'count': 3}
+    """
+    return Note(code=code, values=values)

@@ -16,7 +16,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.tally import Tally
 from chunkscope.prefixes.scored_contexts import ScoredContexts
 from chunkscope.prompts.chat import Conversation, plain_text
-from chunkscope.prompts.harness.request import SentRequest
+from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.chat_template import TemplateRefused

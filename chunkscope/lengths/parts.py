@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
-from chunkscope.lengths.tally import Counted, Note, joined
+from chunkscope.lengths.tally import Counted, joined
 
 _HINT = "\n\nhint: "
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.notebook import Bar, BarChart, html_table
 from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import Count
@@ -14,7 +15,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
-from chunkscope.prompts.harness.request import LogSummary
+from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.sources.base import BadRow, unique_names
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class DatasetProfile:
     longest: tuple[LongPrompt, ...] = ()
     bad_rows: tuple[BadRow, ...] = ()
     failure: str | None = None
-    notes: tuple[str, ...] = dataclasses.field(default=(), metadata=INCIDENTAL)
-    left_out: tuple[str, ...] = ()  # what the prompts may lack, and how to include it
+    notes: tuple[Note, ...] = dataclasses.field(default=(), metadata=INCIDENTAL)
+    uncounted: tuple[Note, ...] = ()  # what the prompts may lack
     sample: Sample | None = None
     # What counted it; None when the lengths came with the data.
     engine: str | None = dataclasses.field(default=None, metadata=INCIDENTAL)
@@ -152,7 +153,7 @@ _WRITTEN = (
 
 
 # Written where they say something: profiles of old stay as they are.
-_OPTIONAL = ("left_out", "log", "prefixes", "sharing")
+_OPTIONAL = ("uncounted", "log", "prefixes", "sharing")
 
 
 def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
@@ -163,8 +164,8 @@ def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
         **{name: _histogram(part["counts"]) if part else None for name, part in lengths.items()},
         "longest": tuple(LongPrompt(**prompt) for prompt in found["longest"]),
         "bad_rows": tuple(BadRow(**row) for row in found["bad_rows"]),
-        "notes": tuple(found["notes"]),
-        "left_out": tuple(found.get("left_out", ())),
+        "notes": tuple(Note(**note) for note in found["notes"]),
+        "uncounted": tuple(Note(**note) for note in found.get("uncounted", ())),
         "sample": Sample(**found["sample"]) if found["sample"] else None,
         "log": LogSummary(**found["log"]) if "log" in found else None,
         "prefixes": PrefixReuse.of_json(found["prefixes"]) if "prefixes" in found else None,

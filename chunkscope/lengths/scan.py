@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.artefacts.note import Note, note
 from chunkscope.console import ScanProgress
 from chunkscope.errors import (
     ChunkscopeError,
@@ -22,14 +23,13 @@ from chunkscope.lengths import cache, sampling
 from chunkscope.lengths.counters import CountedBy, NoTokenizer, counter_for
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Sample
-from chunkscope.lengths.tally import Counted, Note, Tally, joined, sentences
+from chunkscope.lengths.tally import Counted, Tally, joined
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.reuse import HowSent, NearMiss, PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
-from chunkscope.prompts.harness.lm_eval_results import results_file
-from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
-from chunkscope.prompts.harness.selection import RequestSelection
-from chunkscope.prompts.prompt_field import selected
+from chunkscope.prompts.harness.lm_eval import results_file
+from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSelection
+from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import LengthsSelection, Selection
 from chunkscope.sources.archives import close_idle
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
@@ -316,8 +316,7 @@ class _Dataset:
         log = self._log()
         asked_order = self.run.options.order is not None
         prefixes, sharing = self._compared(log)
-        notes = [Note(text=text) for text in (*self._notes(error), *self._about_blocks(prefixes))]
-        notes += self._counted_notes()
+        notes = [*self._notes(error), *self._about_blocks(prefixes), *self._counted_notes()]
         profile = DatasetProfile(
             name=source.name,
             group=source.group,
@@ -336,8 +335,8 @@ class _Dataset:
             longest=tally.longest,
             bad_rows=tuple(self.problems.rows),
             failure=_sentence(error) if error else None,
-            notes=sentences(notes),
-            left_out=tuple(map(printable, selection.left_out)) if selection else (),
+            notes=tuple(notes),
+            uncounted=selection.uncounted if selection else (),
             sample=self.sample,
             engine=" + ".join(tally.engines) or None,
             log=log,
@@ -374,15 +373,15 @@ class _Dataset:
         texts = self.tally.near_misses
         return texts.found(tokens=reuse.tokens, chars=self.tally.chars) if texts else ()
 
-    def _about_blocks(self, prefixes: PrefixReuse | None) -> Iterator[str]:
+    def _about_blocks(self, prefixes: PrefixReuse | None) -> Iterator[Note]:
         selection = self.selection
         if not isinstance(selection, LengthsSelection) or self.tally.compared is None:
             return
         named = selection.blocks.text if selection.blocks else ""
         if prefixes is None:
-            yield f"{named} were not used: no block size fits them and {selection.path.text}"
+            yield note("blocks_unused", blocks=named, field=selection.path.text)
         else:
-            yield f"{named} stand for {prefixes.block_size} tokens each, as the lengths show"
+            yield note("block_size", blocks=named, tokens=prefixes.block_size)
 
     def _label(self) -> str:
         if self.selection is None:
@@ -399,44 +398,32 @@ class _Dataset:
         summary = self.selection.log.summary(kinds, caps)
         return replace(summary, rendered=self.source.rendered)
 
-    def _notes(self, error: ChunkscopeError | None) -> Iterator[str]:
+    def _notes(self, error: ChunkscopeError | None) -> Iterator[Note]:
         if self.selection is None:
             if error is None:
-                yield "there are no rows in it"
+                yield note("no_rows")
             return
         yield from self.selection.notes
         if isinstance(self.selection, RequestSelection):
             yield from self.selection.log.notes()
             if self.run.options.apply_chat_template and not self.source.rendered:
-                yield "--apply-chat-template was not used: a log has what was sent"
+                option = "--apply-chat-template"
+                yield note("unused_with_log", option=option)
         renders = self.selection.kind == "chat" or self.tally.rendered_chats
         if renders and self.run.tokenizer.renders_the_date:
-            yield (
-                f"the chat template prints the date ({self.run.tokenizer.chat_day}): lengths can "
-                "differ by a token on another day; --chat-date pins it"
-            )
+            day = str(self.run.tokenizer.chat_day)
+            yield note("date_in_template", day=day)
 
     def _counted_notes(self) -> Iterator[Note]:
-        for remark, rows in sorted(self.selection.remarks.items()) if self.selection else ():
-            yield Note(text=f"rows: {remark}", count=rows)
+        for (code, name), rows in sorted(self.selection.remarks.items() if self.selection else ()):
+            yield note(code, field=name, count=rows)
         if twice := self.tally.begun_twice:
             begin = self.run.tokenizer.facts.begin_text
-            yield Note(
-                text=f"prompts begin with {begin}, and the tokenizer adds another: the model reads "
-                "it twice, and they share nothing with prompts that have it once; "
-                "--no-special-tokens leaves the second out",
-                count=twice,
-            )
+            yield note("begun_twice", begin=begin, count=twice)
         if ignored := self.tally.ignored_tools:
-            yield Note(
-                text="rows have tools, which the chat template ignores: the model is not told of "
-                "them, and they are not counted",
-                count=ignored,
-            )
+            yield note("tools_ignored", count=ignored)
         if media := self.tally.media_rows:
-            yield Note(
-                text="rows hold images, audio or video: only their text is counted", count=media
-            )
+            yield note("media_rows", count=media)
 
 
 def _sentence(error: ChunkscopeError) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.schema import Count
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from chunkscope.prefixes.block_hashes import BlockHashes  # numpy: not for lengths alone
     from chunkscope.prefixes.near_misses import NearMisses
     from chunkscope.prefixes.trace_blocks import TraceBlocks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """A sentence about a dataset; one that begins with a number has it as `count`."""
-
-    text: str
-    count: Count | None = None
-
-    @property
-    def sentence(self) -> str:
-        text = self.text.replace("rows: ", "row: ", 1) if self.count == 1 else self.text
-        return text if self.count is None else f"{self.count:,} {text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +67,7 @@ def joined(pieces: Sequence[Counted], keep_longest: int) -> Counted:
         longest=tuple(heapq.nlargest(keep_longest, longest, key=lambda prompt: prompt.tokens)),
         bad_rows=tuple(bad_rows[: Problems().keep]),
         failure=profiles[-1].failure,
-        notes=sentences(notes),
+        notes=notes,
         engine=" + ".join(engines) or None,
     )
     return replace(
@@ -93,21 +80,20 @@ def joined(pieces: Sequence[Counted], keep_longest: int) -> Counted:
     )
 
 
-def sentences(notes: Iterable[Note]) -> tuple[str, ...]:
-    return tuple(note.sentence for note in notes)
-
-
 def _notes_together(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Each once, in order; numbers are added up."""
-    plain: dict[str, None] = {}
-    counts: Counter[str] = Counter()
+    """Each once, in order; their counts of rows are added up."""
+    counts: dict[str, int] = {}
+    first: dict[str, Note] = {}
     for note in notes:
-        if note.count is None:
-            plain[note.text] = None
-        else:
-            counts[note.text] += note.count
-    counted = (Note(text=text, count=count) for text, count in sorted(counts.items()))
-    return (*(Note(text=text) for text in plain), *counted)
+        rest = {name: value for name, value in note.values.items() if name != "count"}
+        key = f"{note.code} {rest}"
+        first.setdefault(key, note)
+        if isinstance(count := note.values.get("count"), int):
+            counts[key] = counts.get(key, 0) + count
+    return tuple(
+        replace(note, values={**note.values, "count": counts[key]}) if key in counts else note
+        for key, note in first.items()
+    )
 
 
 class Tally:

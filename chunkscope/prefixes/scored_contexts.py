@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from chunkscope.prefixes.reuse import Scoring
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.harness.request import SentRequest
+from chunkscope.prompts.harness.log import SentRequest
 
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 

@@ -7,15 +7,59 @@ template, so that is left to `string_content` and `part_content`.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from chunkscope.prompts.fields import UnusableError, describe, escape, shorten
-from chunkscope.prompts.function_docs import as_tool
-from chunkscope.prompts.server_rules import NEWEST, ServerRules
+from chunkscope.errors import UsageError
+from chunkscope.prompts.paths import UnusableError, escape, json_type, shorten
 
 Message = dict[str, Any]
+
+# The first vLLM that does it, in the sources of 0.16 to 0.32.
+_SINCE = {
+    "knows_defer_loading": (0, 21),
+    "null_arguments_are_empty": (0, 23),
+    "knows_strict": (0, 24),
+    "drops_unknown_keys": (0, 27),
+    "only_object_arguments": (0, 29),
+    "mends_broken_arguments": (0, 29),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRules:
+    """How one version of vLLM writes a request before the chat template sees it."""
+
+    knows_defer_loading: bool = True  # and leaves it out where it is null
+    knows_strict: bool = True  # likewise
+    drops_unknown_keys: bool = True  # of a tool and of its function
+    null_arguments_are_empty: bool = True  # "null" becomes {}
+    only_object_arguments: bool = True  # a list or a number becomes {}
+    # Versions before refuse the request, so where no version is named the row is refused, too.
+    mends_broken_arguments: bool = False
+
+
+NEWEST = ServerRules()
+
+
+@cache
+def rules_of(version: str | None) -> ServerRules:
+    """The rules of a vLLM; of the newest where none is named.
+
+    >>> rules_of("0.26").drops_unknown_keys, rules_of("0.27.1").drops_unknown_keys
+    (False, True)
+    """
+    if version is None:
+        return NEWEST
+    match = re.match(r"v?(\d+)\.(\d+)", version.strip())
+    if match is None:
+        raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
+    release = (int(match[1]), int(match[2]))
+    return ServerRules(**{rule: release >= since for rule, since in _SINCE.items()})
+
 
 # ShareGPT's names; the right-hand names are what chat templates know.
 _ROLES = {
@@ -102,7 +146,7 @@ def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST
     [{'role': 'user', 'content': 'hi'}]
     """
     if not isinstance(value, list):
-        raise UnusableError(f"messages are {describe(value)}, not a list")
+        raise UnusableError(f"messages are {json_type(value)}, not a list")
     if not value:
         raise UnusableError("messages are an empty list")
     messages = [
@@ -130,7 +174,7 @@ def _plain(message: Any) -> Message | None:
 
 def _message(message: Any, number: int, rules: ServerRules) -> Message:
     if not isinstance(message, dict):
-        raise UnusableError(f"message {number} is {describe(message)}, not an object")
+        raise UnusableError(f"message {number} is {json_type(message)}, not an object")
     share_gpt = "role" not in message and "from" in message
     role = _role(message["from"] if share_gpt else message.get("role"), number, share_gpt=share_gpt)
     held = next((name for name in _CONTENTS if name in message), "content")
@@ -152,7 +196,7 @@ def _message(message: Any, number: int, rules: ServerRules) -> Message:
 
 def _role(role: Any, number: int, *, share_gpt: bool) -> str:
     if not isinstance(role, str):
-        what = "has no role" if role is None else f"has {describe(role)} as its role"
+        what = "has no role" if role is None else f"has {json_type(role)} as its role"
         raise UnusableError(f"message {number} {what}")
     if share_gpt and role == "function":
         return "tool"
@@ -170,7 +214,7 @@ def _content(content: Any, number: int) -> str | list[dict[str, Any]]:
     if isinstance(content, list):
         parts = (_part(part, number) for part in content)
         return [part for part in parts if part is not None]
-    raise UnusableError(f"the content of message {number} is {describe(content)}, not text")
+    raise UnusableError(f"the content of message {number} is {json_type(content)}, not text")
 
 
 def _part(part: Any, number: int) -> dict[str, Any] | None:
@@ -178,7 +222,7 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
-        raise UnusableError(f"a content part of message {number} is {describe(part)}")
+        raise UnusableError(f"a content part of message {number} is {json_type(part)}")
     kind = part.get("type") or next((key for key in _MEDIA_PARTS if key in part), None)
     if not isinstance(kind, str):
         raise UnusableError(f"a content part of message {number} has no type")
@@ -192,7 +236,7 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise UnusableError(f"the text of a part of message {number} is {describe(text)}")
+        raise UnusableError(f"the text of a part of message {number} is {json_type(text)}")
     return {"type": "text", "text": text}
 
 
@@ -201,7 +245,7 @@ def _assistant(result: Message, message: Message, number: int, rules: ServerRule
     if isinstance(calls, list) and calls:
         result["tool_calls"] = [_tool_call(call, number, rules) for call in calls]
     elif calls:
-        raise UnusableError(f"the tool calls of message {number} are {describe(calls)}")
+        raise UnusableError(f"the tool calls of message {number} are {json_type(calls)}")
     reasoning = message.get("reasoning") or message.get("reasoning_content")
     if isinstance(reasoning, str):
         # The names templates read: transformers adds the first, vLLM the others.
@@ -245,8 +289,11 @@ def _tools(row: Mapping[str, Any], rules: ServerRules) -> list[dict[str, Any]] |
         if (value := row.get(name)) is None or (name == "function" and not _are_functions(value)):
             continue
         if tools := _list([value] if isinstance(value, dict) and name != "tools" else value, name):
-            made = {"functions": lambda tool: {"function": tool}, "function": as_tool}.get(name)
-            return [_tool(made(tool) if made else tool, rules) for tool in tools]
+            if name == "functions":
+                tools = [{"function": tool} for tool in tools]
+            elif name == "function":
+                tools = list(map(_documented_tool, tools))
+            return [_tool(tool, rules) for tool in tools]
     return None
 
 
@@ -275,13 +322,13 @@ def _list(value: Any, name: str) -> list[Any] | None:
     value = _parsed(value, name)
     if value is None or isinstance(value, list):
         return value
-    raise UnusableError(f'field "{name}" is {describe(value)}, not a list')
+    raise UnusableError(f'field "{name}" is {json_type(value)}, not a list')
 
 
 def _tool(tool: Any, rules: ServerRules) -> dict[str, Any]:
     """A tool as vLLM's request model writes it: its own keys first, and what else was given."""
     if not isinstance(tool, dict):
-        raise UnusableError(f"a tool is {describe(tool)}, not an object")
+        raise UnusableError(f"a tool is {json_type(tool)}, not an object")
     function = tool.get("function", tool if "name" in tool else None)
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnusableError("a tool has no function name")
@@ -312,10 +359,50 @@ def _written(
     return known | {name: value for name, value in given.items() if name in left}
 
 
+_SCHEMA_TYPES = {
+    **{name: name for name in ("string", "integer", "number", "boolean", "array", "object")},
+    **dict.fromkeys(("float", "double"), "number"),
+    **dict.fromkeys(("byte", "short", "long", "Bigint"), "integer"),
+    **dict.fromkeys(("list", "tuple", "ArrayList", "Array", "Queue", "Stack"), "array"),
+    **dict.fromkeys(("dict", "HashMap", "Hashtable"), "object"),
+    "bool": "boolean",
+}
+
+
+def _documented_tool(doc: Any) -> Any:
+    """A function as the Berkeley leaderboard (BFCL) documents it, made into a tool as it does.
+
+    Its rows have types of Python, Java and JavaScript and dots in names; what it sends is JSON
+    Schema, and underscores.
+    """
+    if not isinstance(doc, dict) or not isinstance(doc.get("name"), str):
+        return doc
+    function = {**doc, "name": doc["name"].replace(".", "_")}
+    if "parameters" in doc:
+        function["parameters"] = _schema(doc["parameters"])
+    return {"type": "function", "function": function}
+
+
+def _schema(schema: Any, depth: int = 20) -> Any:
+    """A type that is not known is a string; the leaderboard marks a float twice more."""
+    if not isinstance(schema, dict) or not depth:
+        return schema
+    kind = str(schema.get("type", "string"))
+    result = {**schema, "type": _SCHEMA_TYPES.get(kind, "string")}
+    if kind == "float":
+        description = f"{schema.get('description', '')} This is a float type value."
+        result |= {"format": "float", "description": description}
+    if isinstance(parts := result.get("properties"), dict):
+        result["properties"] = {name: _schema(part, depth - 1) for name, part in parts.items()}
+    if "items" in result:
+        result["items"] = _schema(result["items"], depth - 1)
+    return result
+
+
 def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
     kwargs = _parsed(row.get("chat_template_kwargs"), "chat_template_kwargs")
     if kwargs is not None and not isinstance(kwargs, dict):
-        raise UnusableError(f'field "chat_template_kwargs" is {describe(kwargs)}, not an object')
+        raise UnusableError(f'field "chat_template_kwargs" is {json_type(kwargs)}, not an object')
     refused = _REFUSED_KWARGS & (kwargs or {}).keys()
     if refused:
         raise UnusableError(f'"{min(refused)}" is not allowed in chat_template_kwargs')

@@ -7,32 +7,37 @@ that is checked here and nowhere else, since nothing but the prompt has to be.
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import several
+from chunkscope.errors import UsageError
 from chunkscope.prompts import traces
 from chunkscope.prompts.chat import (
+    NEWEST,
     ROW_FIELDS,
     Conversation,
+    ServerRules,
     conversation,
     messages_of,
     plain_text,
 )
 from chunkscope.prompts.choices import ChoiceList
-from chunkscope.prompts.fields import (
+from chunkscope.prompts.paths import (
     RECORD,
     FieldPath,
     Part,
+    Step,
     UnusableError,
     all_unicode,
+    json_type,
     text_at,
 )
-from chunkscope.prompts.server_rules import NEWEST, ServerRules
 from chunkscope.sources.base import Chunk, Problems
 
 Kind = Literal["text", "chat", "lengths", "requests"]
@@ -73,60 +78,46 @@ class Prompts(NamedTuple):
     blocks: list[list[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Selection(ABC):
-    """Turns records into prompts; `label` and `notes` are what the user is told.
+    """Turns records into prompts.
 
-    `left_out` is what a prompt may lack, said before anything else; `remarks` counts rows of which
-    something is to be said while they are read.
-    `columns` are the top-level fields that are read, some of which a file may lack; None is all.
+    `notes` are about the whole dataset, `uncounted` about what the prompts may lack, and `remarks`
+    counts rows by a note's code and the field it is about, while they are read.
     """
 
     kind: Kind
     label: str
-    columns: frozenset[str] | None
+    prefix: str = ""  # goes before every text
     output: FieldPath | None = None
-    notes: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    remarks: Counter[str] = field(default_factory=Counter, compare=False)
+    notes: tuple[Note, ...] = ()
+    uncounted: tuple[Note, ...] = ()
+    remarks: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
+
+    @property
+    @abstractmethod
+    def paths(self) -> tuple[FieldPath, ...]:
+        """What is read of a record, apart from its output."""
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """The top-level fields that are read, some of which a file may lack; None is all."""
+        names = {path.column for path in (*self.paths, self.output) if path is not None}
+        return None if None in names else frozenset(name for name in names if name is not None)
 
     @property
     def output_label(self) -> str | None:
         return self.output.text if self.output else None
 
-    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
-        items = self._all_items(chunk.records)
-        if items is None or not all_unicode(items):
-            return self._row_by_row(chunk, problems)
-        outputs = self._all_outputs(chunk.records) if self.output else None
-        return Prompts(list(chunk.positions), items, outputs)
-
-    def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
-        """The way that says what is wrong with which row."""
-        prompts = Prompts([], [], [] if self.output else None)
-        for position, record in zip(chunk.positions, chunk.records, strict=True):
-            try:
-                item = self._item(record)
-                output = self._output(record, self.output) if self.output else None
-                check_unicode(item)
-            except UnusableError as error:
-                problems.bad(position, str(error))
-                continue
-            prompts.positions.append(position)
-            prompts.items.append(item)
-            if prompts.outputs is not None:
-                prompts.outputs.append(output)
-        return prompts
-
     @abstractmethod
-    def _item(self, record: Any) -> Any:
-        """The prompt of one record. Raises UnusableError."""
+    def prompt(self, record: Any) -> Any:
+        """The prompt of one record, without its prefix. Raises UnusableError."""
 
-    def _all_items(self, records: list[Any]) -> list[Any] | None:  # noqa: ARG002
+    def prompts(self, records: list[Any]) -> list[Any] | None:  # noqa: ARG002
         """The prompts without a call per row; None when some row needs a closer look."""
         return None
 
-    def _output(self, record: Any, path: FieldPath) -> Any:
+    def output_of(self, record: Any, path: FieldPath) -> Any:
         """The reference output; a row without one is still a prompt."""
         try:
             text = text_at(record, path, "\n", numbers=True)
@@ -134,15 +125,42 @@ class Selection(ABC):
             return None
         return text if all_unicode((text,)) else None
 
-    def _all_outputs(self, records: list[Any]) -> list[Any]:
-        path = self.output or RECORD
-        texts = _texts(records, path)
+    def outputs(self, records: list[Any], path: FieldPath) -> list[Any] | None:
+        texts = _text_column(records, path)
         if texts is not None and all_unicode(texts):
             return texts
-        return [self._output(record, path) for record in records]
+        return [self.output_of(record, path) for record in records]
+
+    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
+        """The prompts of a chunk: all at once, or one by one where a row needs a closer look."""
+        items = self.prompts(chunk.records)
+        if items is None or (self.kind == "text" and not all_unicode(items)):
+            return self._row_by_row(chunk, problems)
+        outputs = self.outputs(chunk.records, self.output) if self.output else None
+        if outputs is None and self.output:
+            return self._row_by_row(chunk, problems)
+        if self.prefix:
+            items = [self.prefix + item for item in items]
+        return Prompts(list(chunk.positions), items, outputs)
+
+    def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
+        prompts = Prompts([], [], [] if self.output else None)
+        for position, record in zip(chunk.positions, chunk.records, strict=True):
+            try:
+                item = self.prompt(record)
+                output = self.output_of(record, self.output) if self.output else None
+                check_unicode(item)
+            except UnusableError as error:
+                problems.bad(position, str(error))
+                continue
+            prompts.positions.append(position)
+            prompts.items.append(self.prefix + item if self.prefix else item)
+            if prompts.outputs is not None:
+                prompts.outputs.append(output)
+        return prompts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TextSelection(Selection):
     """A prompt put together from literal text and fields."""
 
@@ -150,7 +168,11 @@ class TextSelection(Selection):
     parts: tuple[Part, ...]
     numbers: bool = False
 
-    def _item(self, record: Any) -> str:
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        return tuple(part for part in self.parts if isinstance(part, FieldPath))
+
+    def prompt(self, record: Any) -> str:
         return "".join(
             part
             if isinstance(part, str)
@@ -158,10 +180,10 @@ class TextSelection(Selection):
             for part in self.parts
         )
 
-    def _all_items(self, records: list[Any]) -> list[str] | None:
+    def prompts(self, records: list[Any]) -> list[str] | None:
         columns: list[Any] = []
         for part in self.parts:
-            column = repeat(part) if isinstance(part, str) else _texts(records, part)
+            column = repeat(part) if isinstance(part, str) else _text_column(records, part)
             if column is None:
                 return None
             columns.append(column)
@@ -170,66 +192,72 @@ class TextSelection(Selection):
         return ["".join(row) for row in zip(*columns, strict=False)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def text_of(*paths: FieldPath, label: str = "", **more: Any) -> TextSelection:
+    """The fields one after the other."""
+    parts = [part for path in paths for part in (JOINER, path)]
+    label = label or " + ".join(path.text for path in paths)
+    return TextSelection(label=label, parts=tuple(parts[1:]), **more)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlpacaSelection(Selection):
     """An instruction and, where a row has one that is not empty, its input."""
 
     kind: Kind = "text"
     instruction: FieldPath
-    more: FieldPath
-    prefix: str = ""
+    input: FieldPath
 
-    def _item(self, record: Any) -> str:
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        return (self.instruction, self.input)
+
+    def prompt(self, record: Any) -> str:
         texts = [text_at(record, self.instruction, JOINER)]
-        if self.more.find(record) is not None:
-            texts.append(text_at(record, self.more, JOINER))
-        return self.prefix + JOINER.join(filter(None, texts))
+        if self.input.find(record) is not None:
+            texts.append(text_at(record, self.input, JOINER))
+        return JOINER.join(filter(None, texts))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ChoiceSelection(Selection):
     """A question, selected in whatever way, and its choices."""
 
     kind: Kind = "text"
     question: Selection
     choices: ChoiceList
-    prefix: str = ""
 
-    def _item(self, record: Any) -> str:
-        return self._with_choices(self.question._item(record), record)
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        return (*self.question.paths, *self.choices.paths)
 
-    def _all_items(self, records: list[Any]) -> list[str] | None:
-        questions = self.question._all_items(records)
-        if questions is None:
-            return None
-        try:
-            return list(map(self._with_choices, questions, records))
-        except UnusableError:
-            return None
-
-    def _with_choices(self, question: str, record: Any) -> str:
-        return f"{self.prefix}{question.strip()}{self.choices.lines(record)}"
+    def prompt(self, record: Any) -> str:
+        question: str = self.question.prompt(record)
+        return question.strip() + self.choices.lines(record)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ChatSelection(Selection):
     """A conversation, or (kind "text") what was said in it without a chat template."""
 
     kind: Kind = "chat"
     path: FieldPath
-    prefix: str = ""
     rules: ServerRules = NEWEST
 
-    def _item(self, record: Any) -> Conversation | str:
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        """Tools and the like stand beside the messages; in a request body they come with it."""
+        return (self.path, *(map(FieldPath.to, ROW_FIELDS) if not self.path.holder.steps else ()))
+
+    def prompt(self, record: Any) -> Conversation | str:
         messages = messages_of(self.path.get(record))
         if messages is None:
             raise UnusableError(f'field "{self.path.text}" is null')
         row = self.path.holder.find(record) if self.path.steps else None
         chat = conversation(messages, row if isinstance(row, dict) else {}, self.rules)
-        return chat if self.kind == "chat" else self.prefix + plain_text(chat.messages)
+        return chat if self.kind == "chat" else plain_text(chat.messages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LengthsSelection(Selection):
     """Lengths that are in the data already, and the names of the prompts' blocks."""
 
@@ -237,147 +265,124 @@ class LengthsSelection(Selection):
     path: FieldPath
     blocks: FieldPath | None = None
 
-    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
-        items = _lengths(chunk.records, self.path)
-        outputs = _lengths(chunk.records, self.output) if self.output else None
-        blocks = _values(chunk.records, self.blocks) if self.blocks else None
-        if blocks is not None and not all(map(traces.are_blocks, blocks)):
-            blocks = None
-        if items is None or (outputs is None and self.output) or (blocks is None and self.blocks):
-            return self._row_by_row(chunk, problems)
-        return Prompts(list(chunk.positions), items, outputs, blocks)
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        return (self.path, self.blocks) if self.blocks else (self.path,)
 
-    def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
-        prompts = super(LengthsSelection, self)._row_by_row(chunk, problems)
+    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
+        prompts = super().extract(chunk, problems)
         if self.blocks is None:
             return prompts
         records = dict(zip(chunk.positions, chunk.records, strict=True))
-        blocks = [self._named_blocks(records[position]) for position in prompts.positions]
-        return prompts._replace(blocks=blocks)
+        return prompts._replace(blocks=[self._blocks(records[at]) for at in prompts.positions])
 
-    def _named_blocks(self, record: Any) -> list[int]:
+    def prompts(self, records: list[Any]) -> list[int] | None:
+        return self.outputs(records, self.path) if self.blocks is None else None
+
+    def outputs(self, records: list[Any], path: FieldPath) -> list[int] | None:
+        values = _column(records, path)
+        return None if values is None else traces.lengths(values)
+
+    def prompt(self, record: Any) -> int:
+        self._blocks(record)
+        return traces.length(self.path.get(record), self.path.text)
+
+    def output_of(self, record: Any, path: FieldPath) -> int | None:
+        value = path.find(record)
+        return None if value is None or value == "" else traces.length(value, path.text)
+
+    def _blocks(self, record: Any) -> list[int]:
         blocks: list[int] = (self.blocks.find(record) if self.blocks else None) or []
         if not traces.are_blocks(blocks):
             raise UnusableError(f'field "{self.blocks and self.blocks.text}" is no list of numbers')
         return blocks
 
-    def _item(self, record: Any) -> int:
-        self._named_blocks(record)
-        return traces.length(self.path.get(record), self.path.text)
 
-    def _output(self, record: Any, path: FieldPath) -> int | None:
-        value = path.find(record)
-        return None if value is None or value == "" else traces.length(value, path.text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionBuilder:
-    """Makes selections that share what was asked for: a prefix, an output, chats as chats."""
-
-    prefix: str
-    chat_kind: Literal["text", "chat"]
-    output: FieldPath | None
-    choices: frozenset[str | None] = frozenset()  # columns that hold the choices of a question
-    rules: ServerRules = NEWEST
-    remarks: Counter[str] = field(default_factory=Counter, compare=False)
-
-    def text(
-        self, *paths: FieldPath, label: str = "", note: str = "", left_out: str = ""
-    ) -> TextSelection:
-        """The fields one after the other."""
-        parts: list[Part] = []
-        for path in paths:
-            parts += [JOINER, path] if parts else [path]
-        return TextSelection(
-            label=label or " + ".join(path.text for path in paths),
-            parts=self._with_prefix(parts),
-            columns=self._columns(*paths),
-            output=self.output,
-            notes=(note,) if note else (),
-            left_out=(left_out,) if left_out else (),
-            remarks=self.remarks,
-        )
-
-    def template(self, parts: tuple[Part, ...]) -> TextSelection:
-        return TextSelection(
-            label="template",
-            parts=self._with_prefix(parts),
-            numbers=True,
-            columns=self._columns(*(part for part in parts if isinstance(part, FieldPath))),
-            output=self.output,
-            remarks=self.remarks,
-        )
-
-    def alpaca(self, instruction: FieldPath, more: FieldPath) -> AlpacaSelection:
-        return AlpacaSelection(
-            label=f"{instruction.text} + {more.text}",
-            instruction=instruction,
-            more=more,
-            prefix=self.prefix,
-            columns=self._columns(instruction, more),
-            output=self.output,
-        )
-
-    def with_choices(self, question: Selection, choices: ChoiceList) -> ChoiceSelection:
-        """`question` was selected without a prefix."""
-        own, others = self._columns(*choices.paths), question.columns
-        return ChoiceSelection(
-            label=f"{question.label} + choices",
-            question=question,
-            choices=choices,
-            prefix=self.prefix,
-            columns=None if own is None or others is None else own | others,
-            output=self.output,
-            notes=question.notes,
-            left_out=question.left_out,
-            remarks=self.remarks,
-        )
-
-    def chat(self, path: FieldPath, *left_out: str) -> ChatSelection:
-        columns = self._columns(path)
-        if columns is not None and not path.holder.steps:
-            # Tools and the like stand beside the messages; in a request body they come with it.
-            columns |= frozenset(ROW_FIELDS)
-        as_text = self.chat_kind == "text"
-        return ChatSelection(
-            kind=self.chat_kind,
-            label=f"{path.text or 'record'} ({self.chat_kind})",
-            path=path,
-            prefix=self.prefix if as_text else "",
-            columns=columns,
-            output=self.output,
-            notes=() if as_text else self._unused_prefix(),
-            left_out=left_out,
-            rules=self.rules,
-        )
-
-    def lengths(self, path: FieldPath, trace: traces.TraceColumns) -> LengthsSelection:
-        """With the output column that goes with it, unless another was asked for."""
-        output = self.output or (FieldPath.to(trace.output) if trace.output else None)
-        blocks = FieldPath.to(trace.blocks) if trace.blocks else None
-        return LengthsSelection(
-            label=f"{path.text} (lengths)",
-            path=path,
-            blocks=blocks,
-            columns=_columns(path, output, blocks),
-            output=output,
-            notes=self._unused_prefix(),
-        )
-
-    def _with_prefix(self, parts: Sequence[Part]) -> tuple[Part, ...]:
-        return (self.prefix, *parts) if self.prefix else tuple(parts)
-
-    def _unused_prefix(self) -> tuple[str, ...]:
-        note = "the prefix was not used: it goes before text prompts only"
-        return (note,) if self.prefix else ()
-
-    def _columns(self, *paths: FieldPath) -> frozenset[str] | None:
-        return _columns(*paths, self.output)
+def lengths_of(columns: traces.TraceColumns) -> LengthsSelection:
+    path, output, blocks = (FieldPath.to(name) if name else None for name in columns)
+    return LengthsSelection(
+        label=f"{columns.prompt} (lengths)", path=path or RECORD, output=output, blocks=blocks
+    )
 
 
-def _columns(*paths: FieldPath | None) -> frozenset[str] | None:
-    names = {path.column for path in paths if path is not None}
-    return None if None in names else frozenset(name for name in names if name is not None)
+# --- one prompt for each element of a list --------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class EachSelection(Selection):
+    """What `one` selects of every record that is left when a list becomes one of its elements."""
+
+    lists: tuple[FieldPath, ...]
+    one: Selection
+
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        return (*self.one.paths, *self.lists)
+
+    def prompt(self, record: Any) -> Any:
+        return self.one.prompt(record)
+
+    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
+        positions: list[int] = []
+        records: list[Any] = []
+        answers = self.output.key if self.output else None
+        for position, record in zip(chunk.positions, chunk.records, strict=True):
+            try:
+                elements = list(spread(record, self.lists, answers))
+            except UnusableError as error:
+                problems.bad(position, str(error))
+                continue
+            records += elements
+            positions += [position] * len(elements)
+        return self.one.extract(Chunk(positions, records), problems)
+
+
+def each_of(lists: Sequence[FieldPath], one: Selection, *notes: Note) -> EachSelection:
+    return EachSelection(
+        kind=one.kind,
+        label=f"{one.label}, each of {', '.join(path.text for path in lists)}",
+        output=one.output,
+        notes=(*one.notes, *notes),
+        uncounted=one.uncounted,
+        remarks=one.remarks,
+        lists=tuple(lists),
+        one=one,
+    )
+
+
+def spread(record: Any, lists: Sequence[FieldPath], answers: str | None = None) -> Iterator[Any]:
+    """The record once for each element, which stands where the list was, beside its answer.
+
+    >>> list(spread({"doc": "d", "q": ["a", "b"]}, [FieldPath.to("q")]))
+    [{'doc': 'd', 'q': 'a'}, {'doc': 'd', 'q': 'b'}]
+    """
+    if not lists:
+        yield record
+        return
+    path = lists[0]
+    elements = path.get(record)
+    if not isinstance(elements, list):
+        raise UnusableError(f'field "{path.text}" is {json_type(elements)}, not a list')
+    answer: Any = record.get(answers) if answers != path.key else None
+    paired = isinstance(answer, list) and len(answer) == len(elements)
+    for place, element in enumerate(elements):
+        single = _with(record, path.steps, element)
+        if paired:
+            single = {**single, answers: answer[place]}
+        yield from spread(single, lists[1:], None if paired else answers)
+
+
+def _with(value: Any, steps: Sequence[Step], element: Any) -> Any:
+    """A copy that has another value at that place."""
+    if not steps:
+        return element
+    step = steps[0]
+    if not isinstance(step, str):
+        raise UsageError("--each takes the name of a list", hint="such as --each instructions")
+    return {**value, step: _with(value[step], steps[1:], element)}
+
+
+# --- columns and characters -----------------------------------------------------------------------
 
 
 def check_unicode(item: Any) -> None:
@@ -408,18 +413,13 @@ def _is_unicode(chat: Conversation) -> bool:
     return True
 
 
-def _texts(records: list[Any], path: FieldPath) -> list[str] | None:
+def _text_column(records: list[Any], path: FieldPath) -> list[str] | None:
     """One text per record, or None when some record has none there."""
-    texts = _values(records, path) if path.steps else records
+    texts = _column(records, path) if path.steps else records
     return texts if texts is not None and set(map(type, texts)) <= {str} else None
 
 
-def _lengths(records: list[Any], path: FieldPath) -> list[int] | None:
-    values = _values(records, path)
-    return None if values is None else traces.lengths(values)
-
-
-def _values(records: list[Any], path: FieldPath) -> list[Any] | None:
+def _column(records: list[Any], path: FieldPath) -> list[Any] | None:
     key = path.key
     if key is None:
         return None

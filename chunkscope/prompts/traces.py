@@ -1,11 +1,10 @@
 """Traces: data that holds lengths in tokens, so that there is nothing to tokenize."""
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from chunkscope.prompts.fields import UnusableError, describe
+from chunkscope.prompts.paths import UnusableError, json_type
 
 # Prompt and output columns of the traces in use, as `_spelled` writes them: Azure's, Mooncake's
 # and Vidur's.
@@ -15,20 +14,16 @@ _PAIRS = (
     ("numprefilltokens", "numdecodetokens"),
 )
 _BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
-_NAMES = {name for pair in _PAIRS for name in pair}
 
 # No prompt is longer; a number beyond is a time stamp or an id.
 MOST_TOKENS = 10**12
+_NUMBER = re.compile(r"\s*-?[0-9]{1,20}(\.[0-9]{0,20})?\s*")
 
 
 class TraceColumns(NamedTuple):
     prompt: str
-    output: str | None
+    output: str | None = None
     blocks: str | None = None
-
-
-def is_trace_name(key: str) -> bool:
-    return _spelled(key) in _NAMES
 
 
 def _spelled(key: str) -> str:
@@ -40,30 +35,35 @@ def find_columns(head: Sequence[Any]) -> TraceColumns | None:
     """The length columns of a trace, when most records have them."""
     keys = {_spelled(key): key for record in head if isinstance(record, dict) for key in record}
     for prompt, output in _PAIRS:
-        if prompt in keys and is_mostly_lengths(head, keys[prompt]):
-            known = output in keys and is_mostly_lengths(head, keys[output])
+        if prompt in keys and _most_are_lengths(head, keys[prompt]):
+            has_output = output in keys and _most_are_lengths(head, keys[output])
             blocks = keys.get(_BLOCKS)
-            named = blocks is not None and _is_mostly_blocks(head, blocks)
+            lists = [r[blocks] for r in head if isinstance(r, dict) and blocks and r.get(blocks)]
+            has_blocks = bool(lists) and sum(map(are_blocks, lists)) * 2 > len(lists)
             return TraceColumns(
-                keys[prompt], keys[output] if known else None, blocks if named else None
+                keys[prompt], keys[output] if has_output else None, blocks if has_blocks else None
             )
     return None
 
 
-def columns_beside(head: Sequence[Any], prompt: str) -> TraceColumns:
-    """Those that go with a prompt column that was asked for by name."""
+def columns_of(head: Sequence[Any], key: str) -> TraceColumns | None:
+    """Those that go with a column that was named on the command line, if it holds lengths."""
+    names = {name for pair in _PAIRS for name in pair}
+    if _spelled(key) not in names or not _most_are_lengths(head, key):
+        return None
     columns = find_columns(head)
-    return columns if columns and columns.prompt == prompt else TraceColumns(prompt, None)
+    return columns if columns and columns.prompt == key else TraceColumns(key)
 
 
-def is_mostly_lengths(head: Sequence[Any], key: str) -> bool:
+def _most_are_lengths(head: Sequence[Any], key: str) -> bool:
     values = [record[key] for record in head if isinstance(record, dict) and key in record]
     return sum(map(_is_number, values)) * 2 > len(values)
 
 
-def _is_mostly_blocks(head: Sequence[Any], key: str) -> bool:
-    values = [record[key] for record in head if isinstance(record, dict) and record.get(key)]
-    return bool(values) and sum(map(are_blocks, values)) * 2 > len(values)
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def are_blocks(value: Any) -> bool:
@@ -71,12 +71,6 @@ def are_blocks(value: Any) -> bool:
     if not isinstance(value, list) or not {*map(type, value)} <= {int}:
         return False
     return not value or (min(value) >= -(1 << 63) and max(value) < 1 << 63)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, str):
-        return re.fullmatch(r"\s*-?[0-9]+(\.[0-9]*)?\s*", value) is not None
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def lengths(values: list[Any]) -> list[int] | None:
@@ -100,8 +94,14 @@ def length(value: Any, name: str) -> int:
     >>> length("4808", "ContextTokens")
     4808
     """
-    number = _number(value, name)
-    if isinstance(number, float) and math.isnan(number):
+    if value == "":
+        raise UnusableError(f'field "{name}" is empty')
+    if not _is_number(value):
+        not_number = "" if value is None else ", not a number"
+        raise UnusableError(f'field "{name}" is {json_type(value)}{not_number}')
+    number = float(value) if isinstance(value, str) and "." in value else value
+    number = int(number) if isinstance(number, str) else number
+    if number != number:  # NaN
         raise UnusableError(f'field "{name}" is not a number (NaN)')
     if abs(number) > MOST_TOKENS:
         raise UnusableError(f'field "{name}" is too large to be a length')
@@ -110,15 +110,3 @@ def length(value: Any, name: str) -> int:
     if number < 0:
         raise UnusableError(f'field "{name}" is negative ({number})')
     return int(number)
-
-
-def _number(value: Any, name: str) -> int | float:
-    if value is None or value == "":
-        raise UnusableError(f'field "{name}" is ' + ("null" if value is None else "empty"))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and _is_number(value) and len(value) < 40:
-        return float(value) if "." in value else int(value)
-    if isinstance(value, str):
-        raise UnusableError(f'field "{name}" is text, not a number')
-    raise UnusableError(f'field "{name}" is {describe(value)}, not a number')

@@ -183,7 +183,7 @@ def profile_as_markdown(profile: Profile) -> str:
         rows.append([f"**{ALL}**", "", *cells])
     about = [f"Tokenizer: {profile.tokenizer.name}", *sentences.samples(profile)]
     headings = ["dataset", "prompt", "rows", *(c.replace(">", "over ") for c in columns)]
-    first = [line for said in sentences.left_out(profile) for line in (text(said), "")]
+    first = [line for said in sentences.uncounted(profile) for line in (text(said), "")]
     below = [table(headings, rows, left=2), "", "  \n".join(map(text, about)), ""]
     return "\n".join([*first, *below])
 

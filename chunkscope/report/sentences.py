@@ -15,6 +15,7 @@ from chunkscope.artefacts.numbers import (
 )
 from chunkscope.artefacts.units import SECONDS
 from chunkscope.lengths.profile import Profile
+from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import VARIATIONS
 
 if TYPE_CHECKING:  # `analyze` needs none of it to show a profile
@@ -55,12 +56,12 @@ def samples(profile: Profile) -> Iterator[str]:
             yield f"Sampled: {of} (seed {part.seed})"
 
 
-def left_out(profile: Profile, most: int = 5) -> Iterator[str]:
+def uncounted(profile: Profile, most: int = 5) -> Iterator[str]:
     """What the prompts may lack, with the datasets of which the same is to be said together."""
     names: dict[str, list[str]] = {}
     for dataset in profile.datasets:
-        for said in dataset.left_out:
-            names.setdefault(said, []).append(dataset.name)
+        for note in dataset.uncounted:
+            names.setdefault(sentence(note), []).append(dataset.name)
     for said, found in list(names.items())[:most]:
         of = found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1:,} more"
         yield f"Not all of it is counted. {of}: {said}."

@@ -21,7 +21,7 @@ from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import validated
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.prompts.fields import UnusableError
+from chunkscope.prompts.paths import UnusableError
 from chunkscope.prompts.traces import are_blocks, find_columns, length
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
 from chunkscope.vllm.enums import Task

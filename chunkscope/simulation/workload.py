@@ -22,7 +22,7 @@ from chunkscope.prefixes.sharing import (
     shared_by_neighbours,
 )
 from chunkscope.prefixes.sharing_together import joined
-from chunkscope.prompts.harness.request import LONGEST_FIRST
+from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
 BATCH, GIVEN = "batch", "given"

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
-from chunkscope.prompts.harness import inspect_log, lm_eval_results
+from chunkscope.prompts.harness import inspect_log, lm_eval
 from chunkscope.prompts.harness.rendering import Rendering, is_task
 from chunkscope.sources.archives import Member, members
 from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
@@ -389,7 +389,7 @@ def _name(below: str) -> str:
     """Without what says how to read it; the logs of lm-eval and Inspect by their task."""
     name = below.removesuffix(known_suffix(below) or archive_suffix(below) or "")
     last = PurePosixPath(name).name
-    task = lm_eval_results.task_in(last) or inspect_log.task_in(last)
+    task = lm_eval.task_in(last) or inspect_log.task_in(last)
     return name if task is None else PurePosixPath(name).with_name(task).as_posix()
 
 

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import IO, Protocol, cast
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.prompts.fields import all_unicode
+from chunkscope.prompts.paths import all_unicode
 from chunkscope.sources.base import (
     CHUNK_BYTES,
     MOST_ROW_BYTES,

@@ -23,8 +23,8 @@ from chunkscope.prefixes.prefixes import PromptBlocks
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prefixes.stretches import MOST_PROMPTS, sharing_of
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.harness.request import SentRequest
-from chunkscope.prompts.prompt_field import selected
+from chunkscope.prompts.harness.log import SentRequest
+from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Prompts
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_idle

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.prompt_field import select
+from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from chunkscope.prompts.chat import conversation
-from chunkscope.prompts.fields import UnusableError
+from chunkscope.prompts.paths import UnusableError
 from chunkscope.tokenizers.chat_template import ChatTemplate, TemplateRefused, choose_template
 from tests.fuzz.helpers import Explore, anything, fine, texts
 

@@ -8,8 +8,8 @@ import pytest
 
 from chunkscope.lengths.analyze import analyze
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.harness.selection import RequestSelection
-from chunkscope.prompts.prompt_field import selected
+from chunkscope.prompts.harness.log import RequestSelection
+from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover

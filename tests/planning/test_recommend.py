@@ -15,7 +15,7 @@ from chunkscope.models import find_model
 from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import PrefixReuse
-from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
+from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.report.sentences import refused
 from chunkscope.vllm.enums import Entry, Mode, Objective, SendOrder, Task
 from chunkscope.vllm.flags import NEWEST, command_line, dotted

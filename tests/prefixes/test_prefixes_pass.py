@@ -14,7 +14,7 @@ from chunkscope.lengths.tally import Tally
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.harness.request import SentRequest
+from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.tokenizer import Tokenizer

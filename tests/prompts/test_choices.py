@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands.helpers import analyze, write_jsonl
-from tests.sources.helpers import CHAT, choose, extract, items, shared
+from tests.prompts.helpers import CHAT, choose, codes, extract, items
 
 QUESTION = {"question": " Which? \n", "answer": 1}
 WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
@@ -63,54 +62,39 @@ def test_it_goes_with_a_prefix_a_template_and_several_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (None, 'field "choices" is null, not a list of choices'),
-        ("red, blue", 'field "choices" is text, not a list of choices'),
-        ("['red' 'blue']", 'field "choices" is text, not a list of choices'),
-        (["red", None], 'field "choices" holds null, not only text'),
-        (["red"], 'field "choices" holds no choices'),
-        (["x"] * 27, 'field "choices" holds 27 choices, more than there are letters'),
-        (["red", "\ud800"], "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no "
-         "character"),
-    ],
-)  # fmt: skip
-def test_a_row_without_choices_is_a_bad_row(value: Any, reason: str) -> None:
+    "value",
+    [None, "red, blue", "['red' 'blue']", ["red", None], ["red"], ["x"] * 27, ["red", "\ud800"]],
+    ids=repr,
+)
+def test_a_row_without_choices_is_a_bad_row(value: Any) -> None:
     good = {"question": "Q", "choices": ["x", "y"]}
     selection = choose(good, choices=("choices",))
-    prompts, problems = extract(selection, good, {"question": "Q", "choices": value}, good)
-    assert prompts.positions == [1, 3]
-    assert problems == [f"2: {reason}"]
+    prompts, bad = extract(selection, good, {"question": "Q", "choices": value}, good)
+    assert (prompts.positions, bad) == ([1, 3], [2])
 
 
 def test_chats_and_lengths_have_no_use_for_them() -> None:
-    note = "the choices were not used: they go after text prompts only"
     for record in ({"messages": CHAT}, {"input_length": 3, "output_length": 1}):
         selection = choose(record | {"choices": ["x", "y"]}, choices=("choices",), prefix="P")
-        assert note in selection.notes
-        assert any("prefix was not used" in said for said in selection.notes)
+        assert codes(selection.notes) == ["choices_unused", "prefix_unused"]
 
 
 @pytest.mark.parametrize(
-    ("fields", "command"),
+    ("fields", "named"),
     [
-        ({"choices": ["x", "y" * 99]}, "--choices choices"),
-        ({"Options": {"A": "x", "B": "y"}}, "--choices Options"),
-        ({"A": "x", "B": "y", "C": "z", "D": ""}, "--choices A,B,C,D"),
-        ({"choice_a": "x", "choice_b": "y", "choice_c": "z"},
-         "--choices choice_a,choice_b,choice_c"),
-        ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "--choices opa,opb,opc"),
-        ({"option 1": "x", "option 2": "y", "option 3": "z"},
-         "--choices 'option 1,option 2,option 3'"),
+        ({"choices": ["x", "y" * 99]}, "choices"),
+        ({"Options": {"A": "x", "B": "y"}}, "Options"),
+        ({"A": "x", "B": "y", "C": "z", "D": ""}, "A,B,C,D"),
+        ({"choice_a": "x", "choice_b": "y", "choice_c": "z"}, "choice_a,choice_b,choice_c"),
+        ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "opa,opb,opc"),
+        ({"option 1": "x", "option 2": "y"}, "option 1,option 2"),
     ],
     ids=str,
-)  # fmt: skip
-def test_multiple_choice_without_its_choices_says_so(fields: dict[str, Any], command: str) -> None:
-    (note,) = choose({"question": "Which one of them?"} | fields).left_out
-    assert note.endswith(command)
-    assert note.startswith("multiple choice without its choices")
-    with_fields = choose({"question": "Which one of them?"} | fields, fields=("question",))
-    assert with_fields.left_out == (note,)
+)
+def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], named: str) -> None:
+    for options in ({}, {"fields": ("question",)}):
+        (note,) = choose({"question": "Which one of them?"} | fields, **options).uncounted
+        assert (note.code, note.values) == ("choices_uncounted", {"fields": named})
 
 
 @pytest.mark.parametrize(
@@ -127,20 +111,21 @@ def test_multiple_choice_without_its_choices_says_so(fields: dict[str, Any], com
     ],
     ids=str,
 )
-def test_nothing_is_said_of_other_data(record: dict[str, Any], options: dict[str, Any]) -> None:
-    assert choose({"question": "Which one of them?"} | record, **options).left_out == ()
+def test_nothing_is_noted_of_other_data(record: dict[str, Any], options: dict[str, Any]) -> None:
+    assert choose({"question": "Which one of them?"} | record, **options).uncounted == ()
 
 
-def test_the_command_of_the_note_works_on_a_table_without_a_header() -> None:
-    path = shared("mmlu", "headerless_professional_law.csv")
-    first = analyze(Path("/"), path, "--no-prefixes", "--no-cache", "-o", os.devnull)
-    assert "--choices column1,column2,column3,column4" in " ".join(
-        first.out.partition("prompts in")[0].split()
-    )
-    words = ("--choices", "column1,column2,column3,column4", "--no-prefixes", "-o", os.devnull)
-    again = analyze(Path("/"), path, *words)
-    assert "Prompt field: column0 + choices" in again.out
-    assert "--choices" not in again.out + again.err
+def test_a_table_without_a_header_has_its_choices_between_question_and_letter(
+    shared: Path,
+) -> None:
+    file = shared / "data" / "mmlu" / "headerless_professional_law.csv"
+    with file.open(newline="") as opened:
+        rows = [{f"column{n}": cell for n, cell in enumerate(row)} for row in csv.reader(opened)]
+    (note,) = choose(*rows[:100]).uncounted
+    assert note.values == {"fields": "column1,column2,column3,column4"}
+    selection = choose(*rows[:100], choices=(str(note.values["fields"]),))
+    assert (selection.label, selection.uncounted) == ("column0 + choices", ())
+    assert items(selection, *rows)[0].endswith("\nAnswer:")
 
 
 # What lm-eval's own MMLU task makes of rows, through its own template.
@@ -166,29 +151,30 @@ def test_the_form_is_lm_evals(harness_python: Path) -> None:
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:
-    rows = [{"question": "Which?", "choices": ["red", "2", "blue"]}]
-    write_jsonl(tmp_path / "a.jsonl", rows)
+    write_jsonl(tmp_path / "a.jsonl", [{"question": "Which?", "choices": ["red", "2", "blue"]}])
     write_jsonl(tmp_path / "b.jsonl", [{"prompt": WRITTEN}])
     run = analyze(tmp_path, "a.jsonl", "--choices", "choices")
     assert run.dataset["histogram"] == analyze(tmp_path, "b.jsonl").dataset["histogram"]
     assert run.profile["options"]["choices"] == ["choices"]
     assert "--choices" not in run.out + run.err
-    assert "see --choices choices" in analyze(tmp_path, "a.jsonl").out
-    assert "see --choices choices" in analyze(tmp_path, "a.jsonl", "--json").err
+    assert "--choices choices" in analyze(tmp_path, "a.jsonl").out
+    assert "--choices choices" in analyze(tmp_path, "a.jsonl", "--json").err
     gone = analyze(tmp_path, "a.jsonl", "--choices", "option")
     assert gone.code == 3
-    assert 'no record has a field "option"' in gone.err
+    assert '"option"' in gone.err
 
 
-def test_mmlu_with_its_shots_is_counted_as_an_evaluation_sends_it(tmp_path: Path) -> None:
+def test_mmlu_with_its_shots_is_counted_as_an_evaluation_sends_it(
+    shared: Path, tmp_path: Path
+) -> None:
     """Each subject has examples of its own: choices and prefixes together, over several files."""
-    files = sorted(shared("mmlu", "test").glob("*.csv"))[:4]
+    files = sorted((shared / "data" / "mmlu" / "test").glob("*.csv"))[:4]
     letters = [f"choice{place}" for place in range(4)]
     sent: list[str] = []
-    words: list[str | Path] = [*files, "--choices", ",".join(letters), "--no-prefixes"]
+    words: list[str | Path] = [*files, "--choices", ",".join(letters)]
     for file in files:
         subject = file.stem.removesuffix("_test")
-        with shared("mmlu", "dev", f"{subject}_dev.csv").open(newline="") as dev:
+        with (shared / "data" / "mmlu" / "dev" / f"{subject}_dev.csv").open(newline="") as dev:
             shots = [*csv.DictReader(dev)]
         with file.open(newline="") as test:
             rows = [*csv.DictReader(test)]
@@ -203,6 +189,6 @@ def test_mmlu_with_its_shots_is_counted_as_an_evaluation_sends_it(tmp_path: Path
         words += ["--prefix-file", f"{file.stem}={tmp_path}/{subject}.txt"]
         sent += [head + question for question in asked[len(shots) :]]
     write_jsonl(tmp_path / "sent.jsonl", [{"prompt": text} for text in sent])
-    counted, expected = analyze(tmp_path, *words), analyze(tmp_path, "sent.jsonl", "--no-prefixes")
+    counted, expected = analyze(tmp_path, *words), analyze(tmp_path, "sent.jsonl")
     assert counted.code == 0, counted.err
     assert counted.profile["overall"]["tokens"] == expected.profile["overall"]["tokens"]

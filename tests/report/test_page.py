@@ -12,7 +12,7 @@ import pytest
 
 from chunkscope.findings import load_findings
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.prompts.harness.request import LogSummary
+from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.report import page
 from chunkscope.report.page import HERE, LIBRARIES, embedded, render
 from chunkscope.report.page.charts import PERCENTS, bin_edges, charts

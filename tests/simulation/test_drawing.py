@@ -10,7 +10,7 @@ from chunkscope.artefacts.schema import plain, validated
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
-from chunkscope.prompts.harness.request import LONGEST_FIRST, LogSummary
+from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.simulation import workload as drawing
 from chunkscope.simulation.workload import Drawing, Workload, draw_workload
 from chunkscope.vllm.enums import SendOrder, Task

@@ -7,7 +7,7 @@ import pytest
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.prompts.harness.request import LogSummary
+from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.simulation.workload import (
     Drawing,
     arrival_rate,

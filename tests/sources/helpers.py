@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from chunkscope.errors import ChunkscopeError
-from chunkscope.prompts.harness.request import HarnessLog, SentRequest
-from chunkscope.prompts.harness.selection import RequestSelection
-from chunkscope.prompts.prompt_field import select, selected
+from chunkscope.prompts.harness.log import HarnessLog, RequestSelection, SentRequest
+from chunkscope.prompts.select import select, selected
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover

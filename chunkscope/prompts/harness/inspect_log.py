@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple, Self
 
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import conversation
-from chunkscope.prompts.fields import UnusableError, describe, escape
 from chunkscope.prompts.harness.inspect_sample import LoggedSample
-from chunkscope.prompts.harness.request import AS_SENT, HarnessLog, SentRequest
+from chunkscope.prompts.harness.log import AS_SENT, HarnessLog, SentRequest
+from chunkscope.prompts.paths import UnusableError, escape, json_type
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.byte_stream import ByteStream, FileStream
 from chunkscope.sources.documents import DocumentReader
@@ -105,7 +106,7 @@ class InspectReader(StreamReader):
 
     def _calls(self, sample: ReadSample) -> list[tuple[float, int, Any, int]]:
         if not isinstance(sample.content, dict):
-            self.problems.bad(sample.number, f"a sample is {describe(sample.content)}")
+            self.problems.bad(sample.number, f"a sample is {json_type(sample.content)}")
             return []
         logged = LoggedSample(sample.content)
         self.lost_tries += logged.lost_tries
@@ -216,7 +217,7 @@ class InspectZipReader(InspectReader):
                     raise UnusableError(f"{entry.name} does not go on where the one before ends")
                 items, more = self._json(entry)
                 if not isinstance(items, list):
-                    raise UnusableError(f"{entry.name} is {describe(items)}, not a list")
+                    raise UnusableError(f"{entry.name} is {json_type(items)}, not a list")
                 joined[sequence] += items
                 size += more
         pool = {"messages": joined.get("messages", [])}
@@ -264,6 +265,7 @@ class InspectLog(HarnessLog):
     order = AS_SENT
 
     def __init__(self, reader: InspectReader) -> None:
+        super().__init__()
         self._reader = reader
         run = reader.beside.get("eval")
         run = run if isinstance(run, dict) else {}
@@ -275,7 +277,7 @@ class InspectLog(HarnessLog):
         self._counted_by_mock = False
 
     @property
-    def documents(self) -> int:  # type: ignore[override]
+    def documents(self) -> int:
         return self._reader.samples
 
     @classmethod
@@ -294,15 +296,11 @@ class InspectLog(HarnessLog):
         self._counted_by_mock |= str(record["model"]).startswith(_MOCK)
         yield SentRequest(prompt=counted, output_cap=cap, output=record["output_tokens"])
 
-    def notes(self) -> Iterable[str]:
+    def notes(self) -> Iterable[Note]:
         if len(self._models) > 1:
-            each = (f"{escape(model[:80])} ({n:,})" for model, n in self._models.most_common())
-            yield f"its requests went to more than one model: {', '.join(each)}"
+            counts = [f"{escape(model[:80])} ({n:,})" for model, n in self._models.most_common()]
+            yield note("several_models", models=counts)
         if lost := self._reader.lost_tries:
-            tries = "try" if lost == 1 else "tries"
-            yield f"not in the log: what {lost:,} failed and repeated {tries} had sent"
+            yield note("lost_tries", count=lost)
         if self._counted_by_mock:
-            yield (
-                "the lengths are what Inspect's mock model said, which has no tokenizer: to count "
-                "the messages with yours, give --field messages"
-            )
+            yield note("counted_by_mock")

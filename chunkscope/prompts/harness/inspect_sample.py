@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from chunkscope.prompts.fields import UnusableError, describe, escape
+from chunkscope.prompts.paths import UnusableError, escape, json_type
 
 _ATTACHMENT = "attachment://"
 _REASONING = "reasoning"
@@ -83,7 +83,7 @@ class LoggedSample:
     def _message(self, message: Any) -> dict[str, Any]:
         """A message as Inspect sends it to an OpenAI-compatible server."""
         if not isinstance(message, dict):
-            raise UnusableError(f"a message is {describe(message)}, not an object")
+            raise UnusableError(f"a message is {json_type(message)}, not an object")
         role, content = message.get("role"), message.get("content")
         sent: dict[str, Any] = {"role": role}
         if isinstance(content, list):
@@ -162,7 +162,7 @@ def _indices(refs: Any, size: int) -> Iterator[int]:
     for ref in _list(refs):
         numbers = [_count(number) for number in _list(ref)]
         if len(numbers) != 2 or None in numbers:
-            raise UnusableError(f"input_refs hold {describe(ref)}, not a start and an end")
+            raise UnusableError(f"input_refs hold {json_type(ref)}, not a start and an end")
         start, end = numbers[0] or 0, numbers[1] or 0
         if not start <= end <= size:
             raise UnusableError(

@@ -2,25 +2,166 @@
 
 Version 0.4.2 wrote one array, with lists of arguments; 0.4.3 and later write a row per line, with
 `gen_args_0: {arg_0, arg_1}`. A request is counted as lm-eval tokenizes it, and cut where the
-results of the run say how long it may be.
+results of the run, which lie beside the samples, say how long it may be.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
+import orjson
+
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, conversation
-from chunkscope.prompts.fields import UnusableError, describe
-from chunkscope.prompts.harness.lm_eval_results import RunSettings, is_results, settings_of
-from chunkscope.prompts.harness.request import LONGEST_FIRST, HarnessLog, SentRequest
-from chunkscope.prompts.harness.values import has, most_have
+from chunkscope.prompts.harness.log import (
+    LONGEST_FIRST,
+    HarnessLog,
+    SentRequest,
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    has,
+    most_have,
+)
+from chunkscope.prompts.paths import UnusableError, json_type
+from chunkscope.sources.base import Source
 from chunkscope.sources.reader import RecordReader
 
-_KEYS = frozenset({"doc_id", "arguments"})
-_NEEDED = _KEYS | {"resps"}
+_NEEDED = frozenset({"doc_id", "arguments", "resps"})
 _CAPS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+_DEFAULT_OUTPUT_CAP = 256
+_RESULTS_KEYS = {"results", "configs", "versions", "config"}
+_MOST_RESULTS_BYTES = 64 << 20
+# These tokenize in lm-eval itself, and send what is longest first.
+_LOCAL_MODELS = {"vllm", "vllm-vlm", "hf", "hf-auto", "huggingface", "hf-multimodal", "sglang"}
+_SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]*\d)(\.json.*)?")
+
+
+# --- what the results file says of a run ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What counts of a run; the defaults are those of a run of which nothing is known.
+
+    `bos` is what a text may begin with already, so that no special token is added.
+    """
+
+    version: str | None = None
+    task: str | None = None
+    shots: int | None = None
+    model: str | None = None
+    max_length: int | None = None
+    output_cap: int = _DEFAULT_OUTPUT_CAP
+    special_tokens: bool = True
+    bos: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return self.model in _LOCAL_MODELS
+
+    @property
+    def most_tokens(self) -> int | None:
+        """To which a likelihood request is cut: vLLM wants room for one more token, which lm-eval
+        leaves since 0.4.10."""
+        if self.max_length is None:
+            return None
+        numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
+        return self.max_length - (0 if numbers and numbers < [0, 4, 10] else 1)
+
+
+def is_results_file(file: Path, start: bytes) -> bool:
+    """Whether this is lm-eval's results file; only one that begins like it is read."""
+    return re.match(rb'\s*\{\s*"results":', start) is not None and _results_in(file) is not None
+
+
+def _results_in(file: Path) -> dict[str, Any] | None:
+    try:
+        if file.stat().st_size > _MOST_RESULTS_BYTES:
+            return None
+        value = orjson.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if has(value, *_RESULTS_KEYS) else None
+
+
+def results_file(source: Source) -> Path | None:
+    """The results of the run that wrote these samples: of the same date, or the only ones."""
+    if source.file is None or source.member is not None:
+        return None
+    if match := _SAMPLES_NAME.fullmatch(source.file.name):
+        dated = source.file.parent / f"results_{match['date']}.json"
+        if dated.is_file():
+            return dated
+    plain = source.file.parent / "results.json"  # as 0.4.2 wrote it
+    return plain if plain.is_file() else None
+
+
+def task_in(name: str) -> str | None:
+    """The task in the name of a file of samples, with its suffix or without."""
+    match = _SAMPLES_NAME.fullmatch(name)
+    return match["task"] if match else None
+
+
+def settings_of(source: Source) -> RunSettings:
+    samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
+    task = task_in(samples.name)
+    file = results_file(source)
+    results = _results_in(file) if file else None
+    if results is None:
+        return RunSettings(task=task)
+    if task is None:  # 0.4.2 called its samples `<model arguments>_<task>.jsonl`
+        stem = samples.name.partition(".json")[0]
+        fits = [name for name in as_dict(results["configs"]) if stem.endswith(f"_{name}")]
+        task = max(fits, key=len, default=None)
+    config = as_dict(results["config"])
+    arguments = _model_arguments(config.get("model_args"))
+    model, version = as_text(config.get("model")), as_text(results.get("lm_eval_version"))
+    bos = results.get("tokenizer_bos_token")  # text, or a list of the text and its id
+    lengths = (
+        as_count(results.get("max_length")),
+        as_count(arguments.get("max_length")),
+        as_count(arguments.get("max_model_len")),
+    )
+    return RunSettings(
+        version=version,
+        task=task,
+        shots=as_count(as_dict(results.get("n-shot")).get(task or "")),
+        model=model,
+        max_length=next(filter(None, lengths), None),
+        output_cap=as_count(arguments.get("max_gen_toks")) or _DEFAULT_OUTPUT_CAP,
+        special_tokens=_adds_special_tokens(arguments, model, version),
+        bos=as_text(bos) or as_text(next(iter(as_list(bos)), None)),
+    )
+
+
+def _model_arguments(value: Any) -> dict[str, Any]:
+    """`model_args`: an object, or up to 0.4.9 text such as "pretrained=x,max_length=4096"."""
+    if isinstance(value, str):
+        pairs = (part.partition("=") for part in value.split(","))
+        return {key.strip(): text.strip() for key, _, text in pairs}
+    return as_dict(value)
+
+
+def _adds_special_tokens(
+    arguments: Mapping[str, Any], model: str | None, version: str | None
+) -> bool:
+    """Whether <s> and the like were added. Versions that write their number leave it to the
+    tokenizer; older ones and models behind an API add none unless they are told to."""
+    option = str(arguments.get("add_bos_token", "")).lower()
+    if option in ("true", "false"):
+        return option == "true"
+    name = str(arguments.get("pretrained") or arguments.get("model") or "")
+    is_api = "completions" in (model or "")
+    return "gemma" in name.lower() or (version is not None and not is_api)
+
+
+# --- what was sent --------------------------------------------------------------------------------
 
 
 class LmEvalLog(HarnessLog):
@@ -30,20 +171,21 @@ class LmEvalLog(HarnessLog):
     columns = _NEEDED
 
     def __init__(self, settings: RunSettings) -> None:
+        super().__init__()
         self.version, self.task, self.shots = settings.version, settings.task, settings.shots
         self.order = LONGEST_FIRST if settings.is_local else self.order
         self._settings = settings
-        self._seen: dict[str, list[int]] = {}
+        self._hashes: dict[str, list[int]] = {}
         self._whole_texts = self._with_media = 0
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        if any(is_results(record) for record in head):
+        if any(has(record, *_RESULTS_KEYS) for record in head):
             raise InputError(
                 f"{reader.source.path} holds lm-eval's results, not what it sent",
                 hint="name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
             )
-        if not most_have(head, *_KEYS):
+        if not most_have(head, "doc_id", "arguments"):
             return None
         if not any(has(record, "resps") for record in head):
             raise InputError(
@@ -54,51 +196,46 @@ class LmEvalLog(HarnessLog):
         return cls(settings_of(reader.source))
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
-        if not isinstance(record, dict) or not record.keys() >= _NEEDED:
-            held = record if isinstance(record, dict) else ()
-            missing = ", ".join(key for key in sorted(_NEEDED) if key not in held)
+        if not has(record, *_NEEDED):
+            missing = ", ".join(sorted(_NEEDED - as_dict(record).keys()))
             raise UnusableError(f"no sample of lm-eval: {missing} missing")
-        if not self._is_new(str(record["doc_id"]), record["arguments"], record["resps"]):
+        document, answers = str(record["doc_id"]), record["resps"]
+        if self._came_before(document, record["arguments"], answers):
             return
         sent = _argument_lists(record["arguments"])
-        answers = record["resps"]
         if not isinstance(answers, list) or len(answers) != len(sent):
             raise UnusableError(f"resps are not a list for each of {len(sent)} requests")
         for arguments, answered in zip(sent, answers, strict=True):
             yield from self._repeated(arguments, answered)
-        self.documents += 1
+        self.ids.add(document)
 
-    def _is_new(self, document: str, *sent: Any) -> bool:
+    def _came_before(self, document: str, arguments: Any, answers: Any) -> bool:
         """Every filter has the same prompt and the same answers of the model."""
-        digests = [hash(json.dumps(each)) for each in sent]
-        is_new = document not in self._seen
-        for what, digest, before in zip(
-            ("another prompt", "other answers"),
-            digests,
-            self._seen.setdefault(document, digests),
-            strict=True,
-        ):
-            if digest != before:
-                raise UnusableError(
-                    f"document {document[:40]} comes again with {what}: does the file mix "
-                    "tasks, models or runs?"
-                )
-        return is_new
+        hashes = [hash(json.dumps(part)) for part in (arguments, answers)]
+        before = self._hashes.setdefault(document, hashes)
+        if before != hashes:
+            what = "another prompt" if before[0] != hashes[0] else "other answers"
+            raise UnusableError(
+                f"document {document[:40]} comes again with {what}: does the file mix tasks, "
+                "models or runs?"
+            )
+        return before is not hashes
 
     def _repeated(self, arguments: list[Any], answers: Any) -> Iterator[SentRequest]:
         """The same request once for each answer there is."""
         if not isinstance(answers, list) or not answers:
-            raise UnusableError(f"an answer in resps is {describe(answers)}, not a list")
+            raise UnusableError(f"an answer in resps is {json_type(answers)}, not a list")
         settings = [argument for argument in arguments[1:] if isinstance(argument, dict)]
+        context = _context(arguments[0])
         if len(arguments) == 1:
-            request = self._rolling(_context(arguments[0]))
+            request = self._rolling(context)
         elif isinstance(arguments[1], str):
-            request = self._likelihood(_context(arguments[0]), arguments[1])
+            request = self._likelihood(context, arguments[1])
         elif settings:
             self._with_media += len(settings) > 1 or len(arguments) > 2
-            request = self._generation(_context(arguments[0]), settings[0])
+            request = self._generation(context, settings[0])
         else:
-            raise UnusableError(f"a request's second argument is {describe(arguments[1])}")
+            raise UnusableError(f"a request's second argument is {json_type(arguments[1])}")
         for answer in answers:
             text = answer if request.kind == "generate" and isinstance(answer, str) else None
             yield replace(request, output=text)
@@ -139,25 +276,22 @@ class LmEvalLog(HarnessLog):
 
     def _adds_special_tokens(self, context: str | Conversation) -> bool:
         """A rendered chat begins with the first of them already."""
-        run = self._settings
-        begun = run.bos is not None and isinstance(context, str) and context.startswith(run.bos)
-        return run.special_tokens and not begun
+        bos = self._settings.bos
+        begun = bos is not None and isinstance(context, str) and context.startswith(bos)
+        return self._settings.special_tokens and not begun
 
-    def notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[Note]:
         if self._whole_texts:
-            yield (
-                f"{self._whole_texts:,} texts of loglikelihood_rolling are counted whole: the log "
-                "does not say in which windows the model got them"
-            )
+            yield note("rolling_texts_whole", count=self._whole_texts)
         if self._with_media:
-            yield f"{self._with_media:,} requests hold images or audio: only their text is counted"
+            yield note("media_requests", count=self._with_media)
 
 
 def _argument_lists(value: Any) -> list[list[Any]]:
     """The arguments of each request, whichever way they are written."""
     if isinstance(value, dict):
         value = [
-            list(given.values()) if isinstance(given, dict) and "arg_0" in given else given
+            list(given.values()) if has(given, "arg_0") else given
             for name, given in value.items()
             if name.startswith("gen_args_")
         ]
@@ -165,7 +299,7 @@ def _argument_lists(value: Any) -> list[list[Any]]:
         raise UnusableError("arguments have neither gen_args_0 nor a list for each request")
     for given in value:
         if not isinstance(given, list) or not given:
-            raise UnusableError(f"the arguments of a request are {describe(given)}, not arg_0, ...")
+            raise UnusableError(f"the arguments of a request are {json_type(given)}")
     return value
 
 
@@ -178,4 +312,4 @@ def _context(value: Any) -> str | Conversation:
             return conversation(json.loads(value[0]), {})
         except (ValueError, RecursionError):
             raise UnusableError("the messages of a request are not valid JSON") from None
-    raise UnusableError(f"the context of a request is {describe(value)}, not text or messages")
+    raise UnusableError(f"the context of a request is {json_type(value)}, not text or messages")

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.numbers import number, plural, share
-from chunkscope.report.words import Template
+from chunkscope.report.words import Template, sentence
 
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse
+    from chunkscope.prompts.harness.log import LogSummary
     from chunkscope.report.prefixes import PlannedCache, PrefixSummary
-
-SENTENCES: dict[str, Template] = {}
 
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 SCORED_ONCE = "0.31"  # the first vLLM whose likelihood requests may read the prefix cache
@@ -95,7 +94,7 @@ def counting(profile: "Profile") -> Iterator[str]:
             yield f"{dataset.name}: a sample of {rows} (seed {part.seed})."
     for dataset in profile.datasets[:MOST_NOTES]:
         if dataset.log:
-            yield f"{dataset.log.sentence()} ({dataset.log.details()})."
+            yield f"{log_line(dataset.log)}."
 
 
 def remark(dataset: "DatasetProfile") -> str:
@@ -112,13 +111,14 @@ def cautions(profile: "Profile") -> Iterator[str]:
     """What may be missing or wrong, most important first."""
     missing: dict[str, list[str]] = {}
     for dataset in profile.datasets:
-        for text in dataset.left_out:
-            missing.setdefault(text, []).append(dataset.name)
+        for note in dataset.uncounted:
+            missing.setdefault(sentence(note), []).append(dataset.name)
     for text, names in list(missing.items())[:MOST_NOTES]:
         yield f"{named(names)}: {text}"
     yield from profile.tokenizer.notes
-    notes = [f"{dataset.name}: {note}" for dataset in profile.datasets for note in dataset.notes]
-    yield from notes[:MOST_NOTES]
+    notes = [(dataset, note) for dataset in profile.datasets for note in dataset.notes]
+    for dataset, note in notes[:MOST_NOTES]:
+        yield f"{dataset.name}: {sentence(note)}"
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
 
@@ -280,3 +280,129 @@ def exported(export: "TraceExport", file: Path) -> Iterator[str]:
         f"--dataset-path {shlex.quote(str(file))} --num-prompts {trace.requests} "
         f"--timed-trace-chunk-hash-size {size} --timed-trace-sec-multiplier 0.001"
     )
+
+
+# -- logs and notes ------------------------------------------------------------------------------
+
+
+def log_line(log: "LogSummary") -> str:
+    """What a harness's log is: "lm-eval 0.4.13, task gsm8k, 8 shots, 1,319 documents, ..."."""
+    document = "sample" if log.harness == "Inspect" else "document"
+    parts = (
+        f"{log.harness} {log.version or ''}".rstrip(),
+        f"task {log.task}" if log.task else None,
+        None if log.shots is None else plural(log.shots, "shot"),
+        plural(log.documents, document),
+        plural(log.requests, "request"),
+        "rendered" if log.rendered else None,
+    )
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in log.kinds.items())
+    capped = sum(log.output_caps.values())
+    some = "" if capped == log.kinds.get("generate") else f"{capped:,} of them "
+    limit = f", {some}at most {log.output_limit:,} tokens each" if capped else ""
+    return f"{', '.join(filter(None, parts))} ({kinds}{limit}; {log.order})"
+
+
+def _options(name: str, fields: Sequence[str]) -> str:
+    return " ".join(f"{name} {shlex.quote(field)}" for field in fields)
+
+
+def _first_conversation_counted(field: str, count: int) -> str:
+    second = _options("--field", [f"{field}[1]"])
+    return (
+        f'counted only "{field}[0]", the first of up to {count} conversations in a row '
+        f"({second} counts the second)"
+    )
+
+
+def _more_to_count(field: str, longer: str | None, more: list[str]) -> str:
+    what = f'"{longer}" holds more text' if longer else f'tools are in "{more[0][:-5]}"'
+    options = _options("--field", [*more, field])
+    return f'counted only "{field}"; {what}: use {options}, or --template'
+
+
+def _first_of_list_counted(field: str, longer: str | None) -> str:
+    text = f'; "{longer}" holds more text' if longer else ""
+    fields = f" {_options('--field', [longer, field])}" if longer else ""
+    return (
+        f'counted only "{field}[0]", the first of a list of texts{text}: --field chooses, '
+        f"{_options('--each', [field])}{fields} makes a prompt of each"
+    )
+
+
+def _begun_twice(begin: str, count: int) -> str:
+    return (
+        f"{plural(count, 'prompt')} already {_verb(count, 'begin')} with {begin}, and the "
+        "tokenizer adds another one, so the model reads it twice (--no-special-tokens adds none)"
+    )
+
+
+def _verb(count: int, verb: str) -> str:
+    """`begins` of one, `begin` of several; `hold` and the like."""
+    return f"{verb}s" if count == 1 else verb
+
+
+SENTENCES: dict[str, Template] = {
+    "no_rows": "there are no rows in it",
+    "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
+    "one_prompt_each": 'one prompt for each of "{field}", after "{after}"',
+    "prefix_unused": "the prefix was not used: it goes before text prompts only",
+    "choices_unused": "the choices were not used: they go after text prompts only",
+    "choices_uncounted": lambda fields: (
+        "multiple choice without its choices: an evaluation sends them too, see "
+        + _options("--choices", [fields])
+    ),
+    "more_to_count": _more_to_count,
+    "longer_field_beside_chat": (
+        'counted only "{field}"; "{longer}" holds more text (--template puts fields together, '
+        "as text)"
+    ),
+    "first_conversation_counted": _first_conversation_counted,
+    "first_of_list_counted": _first_of_list_counted,
+    "nulls_skipped": lambda field, count: (
+        f'{plural(count, "row")}: nulls in "{field}" were skipped'
+    ),
+    "list_joined": lambda field, count: (
+        f'{plural(count, "row")}: "{field}" is a list, whose texts were joined to one prompt '
+        f"({_options('--each', [field])} makes a prompt of each)"
+    ),
+    "media_rows": lambda count: (
+        f"{plural(count, 'row')} {_verb(count, 'hold')} images, audio or video: only the text is "
+        "counted"
+    ),
+    "tools_ignored": lambda count: (
+        f"{plural(count, 'row')} {'has' if count == 1 else 'have'} tools, which the chat template "
+        "ignores: the model does not see them, and they are not counted"
+    ),
+    "begun_twice": _begun_twice,
+    "date_in_template": (
+        "the chat template prints the date ({day}): lengths can differ by a token on another day "
+        "(--chat-date sets it)"
+    ),
+    "blocks_unused": "{blocks} were not used: no block size fits them and {field}",
+    "block_size": "{blocks} stand for {tokens} tokens each, as the lengths show",
+    # Harness logs.
+    "unused_with_log": "{option} was not used: a log has what was sent and answered",
+    "rolling_texts_whole": lambda count: (
+        f"{plural(count, 'text')} of loglikelihood_rolling {'is' if count == 1 else 'are'} counted "
+        "whole: the log does not say in which windows the model got them"
+    ),
+    "media_requests": lambda count: (
+        f"{plural(count, 'request')} {_verb(count, 'hold')} images or audio: only the text is "
+        "counted"
+    ),
+    "helm_cached": lambda count: (
+        f"HELM answered {plural(count, 'request')} of these from its own cache"
+    ),
+    "promptfoo_cached": lambda count: (
+        f"nothing was sent for {plural(count, 'result')} from promptfoo's cache"
+    ),
+    "several_models": lambda models: f"its requests went to several models: {', '.join(models)}",
+    "lost_tries": lambda count: (
+        f"the log does not have what {plural(count, 'failed request')} sent before the retry"
+    ),
+    "counted_by_mock": (
+        "the lengths are those of Inspect's mock model, which has no tokenizer (--field messages "
+        "counts the messages with yours)"
+    ),
+}

@@ -1,20 +1,20 @@
 """Paths and templates."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import UsageError
-from chunkscope.prompts.fields import (
+from chunkscope.prompts.guess import field_table, leaves
+from chunkscope.prompts.paths import (
     FieldPath,
     UnusableError,
     all_unicode,
     dotted,
     escape,
-    field_table,
-    leaves,
     parse_path,
     parse_template,
     quote_key,
@@ -28,6 +28,7 @@ RECORD = {
     "turns": ["one", "two", "three"],
     "ctxs": [{"text": "x"}, {"text": "y"}],
     "dotted.key": {"inner": "literal"},
+    "key:with!marks": "marks",
     "score": 3,
     "nothing": None,
 }
@@ -58,69 +59,62 @@ def test_a_key_with_dots_is_preferred_to_a_way_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("missing", 'field "missing" is missing'),
-        ("a.c", 'field "a.c" is missing'),
-        ("question.x", "text where an object should be"),
-        ("turns[3]", "the list has 3 elements"),
-        ("question[0]", "text where a list should be"),
-        ("a[]", "an object where a list should be"),
-        ("turns[].x", "text where an object should be"),
-    ],
+    "path",
+    ["missing", "a.c", "question.x", "turns[3]", "turns[-4]", "question[0]", "a[]", "turns[].x"],
 )
-def test_a_path_that_leads_nowhere_says_where_it_ended(path: str, reason: str) -> None:
-    with pytest.raises(UnusableError, match=reason.replace("[", r"\[")):
+def test_a_path_that_leads_nowhere_is_named(path: str) -> None:
+    with pytest.raises(UnusableError) as caught:
         parse_path(path).get(RECORD)
+    assert f'"{path}"' in str(caught.value)
+    assert parse_path(path).find(RECORD) is None
 
 
 @pytest.mark.parametrize(
-    ("path", "caret_under", "reason"),
+    ("path", "rest"),
     [
-        ("a..b", 2, "a name is missing after the dot"),
-        ("a.", 2, "a name is missing after the dot"),
-        (".a", 0, "a name is missing before the dot"),
-        ("turns[x]", 5, "brackets hold a number, nothing, or a quoted key"),
-        ("turns[0", 5, "brackets hold"),
-        ("turns]", 5, "never opened"),
-        ("turns[0]text", 8, "a dot is missing here"),
-        ('a["open]', 1, "brackets hold"),
+        *(("a..b", "..b"), ("a.", "."), (".a", ".a"), ("turns[x]", "[x]"), ("turns[0", "[0")),
+        *(("turns]", "]"), ("turns[0]text", "text"), ('a["open]', '["open]'), ("", "")),
     ],
 )
-def test_a_path_that_cannot_be_read_shows_the_place(
-    path: str, caret_under: int, reason: str
-) -> None:
-    with pytest.raises(UsageError, match=reason) as caught:
+def test_a_path_that_cannot_be_read_shows_the_place(path: str, rest: str) -> None:
+    with pytest.raises(UsageError) as caught:
         parse_path(path)
-    assert caught.value.message.splitlines()[-1] == "  " + " " * caret_under + "^"
-
-
-def test_an_empty_path_is_no_field() -> None:
-    with pytest.raises(UsageError, match="needs a name"):
-        parse_path("")
+    assert repr(path) in caught.value.message
+    assert repr(rest) in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("path", "text"),
-    [("question", "q"), ("turns", "one|two|three"), ("ctxs[].text", "x|y")],
+    ("path", "text"), [("question", "q"), ("turns", "one|two|three"), ("ctxs[].text", "x|y")]
 )
 def test_texts_in_a_list_are_joined(path: str, text: str) -> None:
     assert text_at(RECORD, parse_path(path), "|") == text
 
 
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("score", 'field "score" is a number, not text'),
-        ("nothing", 'field "nothing" is null'),
-        ("a", "field \"a\" is an object, not text (as JSON it is counted by --field 'a|json')"),
-        ("ctxs", 'field "ctxs" is a list that holds an object, not only text'),
-    ],
-)
-def test_what_is_not_text_is_named(path: str, reason: str) -> None:
+def test_a_list_that_was_joined_and_nulls_in_it_are_counted() -> None:
+    remarks: Counter[tuple[str, str]] = Counter()
+    for values in (["a", "b"], ["a", None], "a", ["a"]):
+        text_at({"x": values}, parse_path("x"), " ", remarks=remarks)
+    text_at({"x": ["a", None]}, parse_path("x[]"), " ", remarks=remarks)
+    assert remarks == {
+        ("list_joined", "x"): 2,
+        ("nulls_skipped", "x"): 1,
+        ("nulls_skipped", "x[]"): 1,
+    }
+
+
+@pytest.mark.parametrize("path", ["score", "nothing", "a", "ctxs"])
+def test_what_is_not_text_is_named(path: str) -> None:
     with pytest.raises(UnusableError) as caught:
         text_at(RECORD, parse_path(path), "|")
-    assert str(caught.value) == reason
+    assert f'"{path}"' in str(caught.value)
+
+
+def test_a_deeply_nested_list_is_refused() -> None:
+    value: Any = "text"
+    for _ in range(5_000):
+        value = [value]
+    with pytest.raises(UnusableError):
+        text_at({"x": value}, parse_path("x"), "|")
 
 
 def fill(template: str, record: Any) -> str:
@@ -133,13 +127,14 @@ def fill(template: str, record: Any) -> str:
 @pytest.mark.parametrize(
     ("template", "text"),
     [
-        ("{question}", "q"),
+        ("Q: {question}", "Q: q"),
         (r"{a.b}\n\nQ: {question}\t!", "ab\n\nQ: q\t!"),
         ("{{{question}}}", "{q}"),
         (r"C:\\new {score}", r"C:\new 3"),
         ('{a["odd key"]}', "odd"),
         ("{turns[]}", "one, two, three"),
         ("{ question }", "q"),
+        ("{key:with!marks}", "marks"),
         ("plain", "plain"),
         (r"\d stays", r"\d stays"),
     ],
@@ -156,7 +151,7 @@ def test_a_template_that_cannot_be_read_is_a_usage_error(template: str) -> None:
 
 @pytest.mark.parametrize("template", ["{question!r}", "{question:>9}", "{question.__class__}"])
 def test_a_template_formats_and_executes_nothing(template: str) -> None:
-    with pytest.raises(UnusableError, match="missing"):
+    with pytest.raises(UnusableError):
         fill(template, RECORD)
 
 
@@ -175,40 +170,34 @@ def test_lone_surrogates_are_noticed(texts: list[str], fine: bool) -> None:
 
 
 def test_leaves_are_the_paths_a_user_could_ask_for() -> None:
-    assert [(leaf.path, leaf.kind, leaf.rows) for leaf in leaves([RECORD, {}]).values()] == [
-        ("question", "text", 1),
-        ("a.b", "text", 1),
-        ("a.odd key", "text", 1),
-        ("turns[]", "text", 1),
-        ("ctxs[].text", "text", 1),
-        ('["dotted.key"].inner', "text", 1),
-        ("score", "a number", 1),
-        ("nothing", "null", 0),
-    ]
+    assert {leaf.path: leaf.kind for leaf in leaves([RECORD, {}]).values()} == {
+        "question": "text",
+        "a.b": "text",
+        "a.odd key": "text",
+        "turns[]": "text",
+        "ctxs[].text": "text",
+        '["dotted.key"].inner': "text",
+        "key:with!marks": "text",
+        "score": "a number",
+        "nothing": "null",
+    }
 
 
 def test_the_table_of_fields_is_cut_and_escaped() -> None:
-    table = field_table([{"long": "x" * 100, "bell": "a\x07\nb", "new\nline": 1}])
-    assert table.splitlines() == [
-        "  long       text       " + '"' + "x" * 57 + '..."',
-        '  bell       text       "a\\x07\\nb"',
-        "  new\\nline  a number   1",
-    ]
+    table = field_table([{"long": "x" * 100, "bell": "a\x07\nb", "new\nline": 1}]).splitlines()
+    assert len(table) == 3
+    assert all(line.isprintable() and len(line) < 100 for line in table)
+    table = field_table([{f"field{i}": i for i in range(40)}]).splitlines()
+    assert len(table) == 31
 
 
-def test_a_long_table_of_fields_ends_in_a_count() -> None:
-    table = field_table([{f"field{i}": i for i in range(40)}])
-    assert table.splitlines()[-1] == "  ... and 10 more"
-
-
-@settings(deadline=None)
 @given(st.text(), st.text())
 def test_any_key_can_be_written_as_a_path(first: str, second: str) -> None:
-    record = {first: {second: "found"}}
-    assert parse_path(quote_key(first) + dotted(second)).get(record) == "found"
+    record = {first: {second: "value"}}
+    assert parse_path(quote_key(first) + dotted(second)).get(record) == "value"
+    assert FieldPath.to(first, second).get(record) == "value"
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_reading_a_path_or_template_fails_only_as_a_usage_error(text: str) -> None:
     for read in (parse_path, parse_template):
@@ -218,7 +207,6 @@ def test_reading_a_path_or_template_fails_only_as_a_usage_error(text: str) -> No
             continue
 
 
-@settings(deadline=None)
 @given(st.text(st.characters()))
 def test_what_is_shown_is_printable_and_short(text: str) -> None:
     assert escape(text).isprintable()

@@ -1,23 +1,24 @@
-"""The prompt of public evaluation sets, whose rows are made up here after their schemas.
+"""The prompt is found by looking at the first records.
 
-None of these files is stored: names and shapes of the fields are the sets' own, the text is not.
+The rows of public evaluation sets are made up here after their schemas: names and shapes of the
+fields are the sets' own, the text is not.
 """
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
-from chunkscope.prompts.prompt_field import select
+from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.documents import rows_of
 from tests.commands.helpers import analyze, write_jsonl
-from tests.sources.helpers import choose, extract, items
+from tests.prompts.helpers import CHAT, choose, extract, items
 
 Row = dict[str, Any]
 LONG = "A paragraph about rivers and the mountains they come from. " * 40
@@ -41,7 +42,7 @@ def answer(n: int) -> Row:
     return {"role": "assistant", "content": f"I looked at {n} and it is fine."}
 
 
-# By set: a row by its number, what is the prompt, and what is said to be left out.
+# By set: a row by its number, what is the prompt, and what it lacks, as a note.
 SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "HumanEval": (
         lambda n: {"task_id": f"HumanEval/{n}", "prompt": f"def f{n}(x):\n", "entry_point": "f",
@@ -57,7 +58,8 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         lambda n: {"Question": f"What energy have {n} electrons?", "Correct Answer": "3 eV",
                    "Incorrect Answer 1": "4 eV", "Incorrect Answer 2": "5 eV",
                    "Incorrect Answer 3": "6 eV", "Explanation": LONG, "Record ID": f"rec{n}"},
-        "Question", ("--choices 'Correct Answer,Incorrect Answer 1,",),
+        "Question", ("choices_uncounted Correct Answer,Incorrect Answer 1,"
+                     "Incorrect Answer 2,Incorrect Answer 3",),
     ),
     "MATH": (
         lambda n: {"problem": f"Solve $x+{n}=3$.", "level": "Level 3", "type": "Algebra",
@@ -68,18 +70,18 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "DROP": (
         lambda n: {"section_id": f"nfl_{n}", "query_id": f"{n}-ab", "passage": LONG,
                    "question": f"How many yards was pass {n}?", "answers_spans": {"spans": ["3"]}},
-        "question", ("--field passage --field question",),
+        "question", ("more_to_count passage",),
     ),
     "SQuAD": (
         lambda n: {"id": f"5733be28{n}", "title": "Some_Title", "context": LONG,
                    "question": f"To whom did it appear in {n}?", "answers": {"text": ["he"]}},
-        "question", ("--field context --field question",),
+        "question", ("more_to_count context",),
     ),
     "NarrativeQA": (
         lambda n: {"document": {"id": f"a{n}", "kind": "book", "text": LONG},
                    "question": {"text": f"Who is {n}?", "tokens": ["Who", "is"]},
                    "answers": [{"text": "Bob"}]},
-        "question.text", ("--field document.text --field question.text",),
+        "question.text", ("more_to_count document.text",),
     ),
     "tau-bench tasks": (
         lambda n: {"user_id": f"mia_{n}", "instruction": f"You are Mia and fly to {n}.",
@@ -117,12 +119,12 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "ToolBench": (
         lambda n: {"api_list": [{"api_name": "Check", "api_description": LONG}],
                    "query": f"I need the health of {n}.", "query_id": n},
-        "query", ("--field 'api_list[].api_description' --field query",),
+        "query", ("more_to_count api_list[].api_description",),
     ),
     "MT-Bench": (
         lambda n: {"question_id": n, "category": "writing",
                    "turns": [f"Compose a post on {n}.", "Rewrite it."]},
-        "turns[0]", ("--each turns makes a prompt of each",),
+        "turns[0]", ("first_of_list_counted turns",),
     ),
     "AlpacaEval": (
         lambda n: {"dataset": "helpful_base", "instruction": f"Name {n} actors.", "output": LONG,
@@ -140,7 +142,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "InfiniteBench": (
         lambda n: {"id": n, "context": LONG, "input": f"What is key {n}?", "answer": ["9"],
                    "options": []},
-        "input", ("--field context --field input",),
+        "input", ("more_to_count context",),
     ),
     "LiveCodeBench": (
         lambda n: {"question_title": "Short Sort", "question_content": f"There are {n} cards. ",
@@ -161,11 +163,11 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         lambda n: {"id": f"multi_turn_base_{n}", "question": [[user(n)], [user(n + 1)]],
                    "initial_config": {"FS": {"root": {"a": {"content": LONG}}}},
                    "path": ["FS.find"], "involved_classes": ["FS"]},
-        "question[0] (chat)", ("the first of up to 2 conversations",),
+        "question[0] (chat)", ("first_conversation_counted question 2",),
     ),
     "BFCL as text": (
         lambda n: {"question": f"What is the area of {n}?", "function": TOOL},
-        "question", ("--field 'function|json' --field question",),
+        "question", ("more_to_count function|json",),
     ),
     "L-Eval": (
         lambda n: {"instructions": [f"How many are {n}?", f"Why are there {n}?"],
@@ -180,46 +182,47 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "CoQA": (
         lambda n: {"source": "wiki", "story": LONG, "questions": [f"When {n}?", "What for?"],
                    "answers": {"input_text": ["1475", "for it"]}},
-        "questions[0]", ("--each questions --field story --field questions",),
+        "questions[0]", ("first_of_list_counted questions story",),
     ),
     "MMLU-Pro": (
         lambda n: {"question_id": n, "question": f"Which group is {n}?", "options": ["0", "30"],
                    "answer": "A", "answer_index": 0, "cot_content": LONG, "category": "math"},
-        "question", ("--choices options",),
+        "question", ("choices_uncounted options",),
     ),
     "ARC": (
         lambda n: {"id": f"Mercury_{n}", "question": f"Which factor causes {n}?",
                    "choices": {"text": ["a leg", "a bone"], "label": ["A", "B"]},
                    "answerKey": "A"},
-        "question", ("--choices choices",),
+        "question", ("choices_uncounted choices",),
     ),
     "ARC as published": (
         lambda n: {"id": f"Mercury_{n}", "answerKey": "A", "question": {
             "stem": f"Which factor causes {n}?",
             "choices": [{"text": "a leg", "label": "A"}, {"text": "a bone", "label": "B"}]}},
-        "question.stem", ("--choices question.choices",),
+        "question.stem", ("choices_uncounted question.choices",),
     ),
     "LongBench v2": (
         lambda n: {"_id": f"66f36490821e{n}", "domain": "Single-Document QA", "length": "short",
                    "question": f"What follows from {n}?", "choice_A": "one", "choice_B": "two",
                    "choice_C": "three", "choice_D": "four", "answer": "A", "context": LONG},
-        "question", ("--field context --field question", "--choices choice_A,choice_B,"),
+        "question", ("more_to_count context",
+                     "choices_uncounted choice_A,choice_B,choice_C,choice_D"),
     ),
     "HotpotQA": (
         lambda n: {"id": "5a7", "question": f"Were both of {n} there?", "answer": "yes",
                    "context": {"title": ["A b"], "sentences": [[LONG], ["Two of them."]]}},
-        "question", ("--field 'context.sentences[][]' --field question",),
+        "question", ("more_to_count context.sentences[][]",),
     ),
     "HellaSwag": (
         lambda n: {"ind": n, "activity_label": "Roofing", "ctx": f"A man sits on {n}. he",
                    "ctx_a": "A man", "endings": ["is using it.", "is ripping."], "label": "1"},
-        "ctx", ("--choices endings",),
+        "ctx", ("choices_uncounted endings",),
     ),
     "COPA": (
         lambda n: {"premise": f"My body cast {n} shadows.", "choice1": "The sun rose.",
                    "choice2": "The grass was cut.", "question": ("cause", "effect")[n % 2],
                    "idx": n, "label": 0},
-        "premise", ("--choices choice1,choice2",),
+        "premise", ("choices_uncounted choice1,choice2",),
     ),
     "WildBench": (
         lambda n: {"id": n, "session_id": "ab12", "conversation_input": [user(n), answer(n)],
@@ -241,25 +244,128 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_prompt_is_found_and_what_it_lacks_is_said(name: str) -> None:
-    row, label, left_out = SETS[name]
+def test_the_prompt_of_a_public_set_is_found_and_what_it_lacks_is_noted(name: str) -> None:
+    row, label, uncounted = SETS[name]
     rows = [row(n) for n in range(8)]
     selection = choose(*rows)
     assert selection.label == label
-    assert len(selection.left_out) == len(left_out)
-    for said, expected in zip(selection.left_out, left_out, strict=True):
-        assert expected in said
-    prompts, problems = select_all(rows)
-    assert not problems
-    assert len(prompts) >= len(rows)
+    assert tuple(map(in_short, selection.uncounted)) == uncounted
+    assert len(items(selection, *rows)) >= len(rows)
 
 
-def select_all(rows: list[Row]) -> tuple[list[Any], list[str]]:
-    from chunkscope.sources.base import Chunk, Problems
+def in_short(note: Note) -> str:
+    """The code of a note, the field where it is not simply the prompt, and what it points at."""
+    values = dict(note.values)
+    more = values.pop("more", [values.pop("longer", None)])
+    if note.code == "more_to_count":
+        values.pop("field"), values.pop("longer", None)
+    return " ".join(str(part) for part in (note.code, *values.values(), *more) if part)
 
-    problems = Problems()
-    prompts = choose(*rows).extract(Chunk(range(1, len(rows) + 1), rows), problems)
-    return prompts.items, [row.reason for row in problems.rows]
+
+@pytest.mark.parametrize(
+    ("record", "kind", "label"),
+    [
+        ({"messages": CHAT, "prompt": "x"}, "chat", "messages (chat)"),
+        ({"custom_id": "1", "body": {"messages": CHAT}}, "chat", "body.messages (chat)"),
+        ({"custom_id": "1", "url": "u", "body": {"prompt": "p"}}, "text", "body.prompt"),
+        ({"custom_id": "1", "url": "u", "body": {"input": "p"}}, "text", "body.input"),
+        ({"custom_id": "1", "body": {"input": CHAT}}, "chat", "body.input (chat)"),
+        (
+            {"id": "1", "conversations": [{"from": "human", "value": "x"}]},
+            "chat",
+            "conversations (chat)",
+        ),
+        ({"conversation": CHAT, "text": "x"}, "chat", "conversation (chat)"),
+        ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
+        (CHAT, "chat", "record (chat)"),
+        ({"ContextTokens": "1", "GeneratedTokens": "2"}, "lengths", "ContextTokens (lengths)"),
+        (
+            {"text": "x", "input_length": 1, "output_length": 2},
+            "lengths",
+            "input_length (lengths)",
+        ),
+        ({"prompt": "x", "input_length": 1}, "text", "prompt"),
+        ({"timestamp": 3, "input_length": 1}, "lengths", "input_length (lengths)"),
+        ({"question": "q", "prompt": "p"}, "text", "prompt"),
+        ({"answer": "a", "question": "q"}, "text", "question"),
+        ({"Question": "q", "Answer": "a"}, "text", "Question"),
+        ({"instruction": "i", "input": "x", "output": "o"}, "text", "instruction + input"),
+        ({"instruction": "i", "output": "o"}, "text", "instruction"),
+        ({"turns": ["a", "b"], "category": "c"}, "text", "turns[0]"),
+        ({"prompts": ["a", "b"], "category": "c"}, "text", "prompts[0]"),
+        ({"id": 3, "stem": "x"}, "text", "stem"),
+        ("all of a text", "text", "whole file"),
+        ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
+        ({"id": 1, "prompt_template": "Why is that so?"}, "text", "prompt_template"),
+    ],
+)
+def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
+    selection = choose(record)
+    assert (selection.kind, selection.label) == (kind, label)
+    assert len(items(selection, record, record)) == 2
+
+
+def test_a_label_that_comes_again_and_again_is_not_the_prompt() -> None:
+    rows = [{"task": "GR", "history": [{"user": "Who is the tallest?"}]} for _ in range(8)]
+    with pytest.raises(InputError):
+        select(rows, SelectOptions())
+
+
+def test_several_texts_are_lines() -> None:
+    assert choose("a", "b").label == "line"
+
+
+def test_most_records_decide_when_schemas_are_mixed() -> None:
+    records = [{"prompt": "p", "x": "y"}, {"question": "a", "x": "y"}, {"question": "b", "x": "y"}]
+    selection = choose(*records)
+    assert selection.label == "question"
+    prompts, bad = extract(selection, *records)
+    assert (prompts.positions, bad) == ([2, 3], [1])
+
+
+def test_a_field_that_few_records_have_is_better_than_none() -> None:
+    records = [{"prompt": "p", "x": "y"}, *[{"x": "y", "z": "w"}] * 5]
+    assert choose(*records).label == "prompt"
+
+
+def test_alpaca_rows_may_have_no_input() -> None:
+    rows = [
+        {"instruction": "Add", "input": "1 2"},
+        {"instruction": "Tell", "input": ""},
+        {"instruction": "Say", "input": None},
+    ]
+    selection = choose(*rows, prefix="> ")
+    expected = ["> Add\n\n1 2", "> Tell", "> Say", "> Go"]
+    assert items(selection, *rows, {"instruction": "Go"}) == expected
+
+
+def test_without_a_header_the_longest_column_is_the_prompt() -> None:
+    record = {"column0": "A", "column1": "a long question", "column2": "B"}
+    selection = choose(record)
+    assert items(selection, record) == ["a long question"]
+    assert selection.notes == (Note(code="no_header", values={"field": "column1"}),)
+
+
+@pytest.mark.parametrize(
+    "name", ["answer", "long_answer", "canonicalSolution", "test_code", "references", "output"]
+)
+def test_what_the_model_should_say_is_not_pointed_at(name: str) -> None:
+    assert choose({"question": "why?", name: "a long story"}).uncounted == ()
+
+
+def test_when_nothing_fits_the_fields_are_listed_with_examples() -> None:
+    record = {"key": "k" * 99, "value": "v\n", "n": 3, "pairs": [["a", "b"]], "gold": {"x": "y"}}
+    with pytest.raises(InputError) as caught:
+        choose(record)
+    lines = caught.value.message.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["key", "value", "n", "pairs", "gold.x"]
+    assert "--field" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("head", [[], [3], [{}], [None, {}]])
+def test_records_without_fields_are_bad_input(head: list[Any]) -> None:
+    with pytest.raises(InputError):
+        select(head, SelectOptions())
 
 
 @pytest.mark.parametrize(
@@ -287,11 +393,11 @@ def select_all(rows: list[Row]) -> tuple[list[Any], list[str]]:
     ],
     ids=["SQuAD as published", "NoLiMa", "tau2-bench", "preferences", "MT-Bench-101"],
 )  # fmt: skip
-def test_what_cannot_be_told_comes_with_the_likely_options(document: Any, likely: str) -> None:
+def test_what_cannot_be_guessed_comes_with_the_likely_options(document: Any, likely: str) -> None:
     rows_at, head = rows_of(document)
-    with pytest.raises(InputError, match="cannot tell which field is the prompt") as caught:
+    with pytest.raises(InputError) as caught:
         select(head, SelectOptions(), rows_at=rows_at)
-    assert f"is it {likely}?" in (caught.value.hint or "")
+    assert f" {likely}?" in (caught.value.hint or "")
 
 
 def test_the_options_that_are_proposed_work(tmp_path: Path) -> None:
@@ -301,9 +407,6 @@ def test_the_options_that_are_proposed_work(tmp_path: Path) -> None:
     words = "--each paragraphs --each paragraphs.qas --field paragraphs.context "
     run = analyze(tmp_path, "squad.json", *words.split(), "--field", "paragraphs.qas.question")
     assert (run.code, run.dataset["rows"]) == (0, 2), run.err
-
-
-# --- what is never the prompt -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -323,7 +426,7 @@ def test_the_options_that_are_proposed_work(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["id", "environment", "key", "doc"])
 def test_ids_hashes_and_names_of_files_are_never_the_prompt(name: str, values: list[str]) -> None:
-    with pytest.raises(InputError, match="cannot tell"):
+    with pytest.raises(InputError):
         choose(*({name: value, "n": 3} for value in values))
 
 
@@ -338,15 +441,12 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     row = {"history": [user(1), answer(1), user(2), answer(2)], "question": "And the third?"}
     selection = choose(row)
     assert selection.label == "question"
-    assert "--field history --field question" in selection.left_out[0]
+    assert [in_short(note) for note in selection.uncounted] == ["more_to_count history"]
 
 
 def test_a_run_beside_its_task_is_what_was_sent() -> None:
     row = {"problem_statement": "The matrix is wrong.", "trajectory": [user(1), answer(1)]}
     assert choose(row).label == "trajectory (chat)"
-
-
-# --- whole files --------------------------------------------------------------------------------
 
 
 def test_a_swe_agent_file_is_one_conversation(tmp_path: Path) -> None:
@@ -377,136 +477,38 @@ def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:
     assert found["BFCL multi turn"] == found["plain"]
 
 
-def test_a_longer_field_is_said_before_any_figure(tmp_path: Path) -> None:
-    rows = [SETS["LongBench v2"][0](n) for n in range(8)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "longbench.parquet")
-    run = analyze(tmp_path, "longbench.parquet")
-    said = " ".join(run.out.split())
-    first = said.partition("8 prompts in 1 dataset")[0]
-    assert "Not all of it is counted" in first
-    assert "--field context --field question" in first
-    assert "--choices choice_A,choice_B,choice_C,choice_D" in first
-    assert "As counted, none of these prompts is over 2,048 tokens" in said
-    assert len(run.dataset["left_out"]) == 2
-    markdown = analyze(tmp_path, "longbench.parquet", "--format", "md").out
-    assert markdown.startswith("Not all of it is counted")
-    asked = ("--field", "context", "--field", "question", "--choices", ",".join(
-        f"choice_{letter}" for letter in "ABCD"))  # fmt: skip
-    whole = analyze(tmp_path, "longbench.parquet", *asked)
-    assert "Not all" not in whole.out
-    assert whole.dataset["tokens"]["min"] > 20 * run.dataset["tokens"]["max"]
-
-
 def test_every_instruction_of_l_eval_is_a_prompt_after_its_document(tmp_path: Path) -> None:
     rows = [SETS["L-Eval"][0](n) for n in range(3)]
     write_jsonl(tmp_path / "leval.jsonl", rows)
-    pairs = [f"{row['input']}\n\n{asked}" for row in rows for asked in row["instructions"]]
-    write_jsonl(tmp_path / "sent.jsonl", [{"prompt": text} for text in pairs])
-    run = analyze(tmp_path, "leval.jsonl")
-    assert run.dataset["histogram"] == analyze(tmp_path, "sent.jsonl").dataset["histogram"]
-    assert 'one prompt for each of "instructions", after "input"' in run.err
-    answered = analyze(tmp_path, "leval.jsonl", "--output-field", "outputs")
-    assert answered.dataset["output_tokens"]["count"] == 6
-    assert answered.dataset["output_tokens"]["max"] == 1
+    pairs = [f"{row['input']}\n\n{text}" for row in rows for text in row["instructions"]]
+    assert choose(*rows).notes == (
+        Note(code="one_prompt_each", values={"field": "instructions", "after": "input"}),
+    )
+    assert items(choose(*rows), *rows) == pairs
+    answered = choose(*rows, output_field="outputs")
+    assert extract(answered, *rows)[0].outputs == ["1", "2"] * 3
+    assert items(choose(*rows, prefix="P"), *rows)[0] == f"P{pairs[0]}"
 
 
-# --- one prompt each, nulls, lists and objects -------------------------------------------------
-
-
-def test_each_puts_an_element_where_its_list_was() -> None:
-    row = {"doc": "D", "qas": [{"q": "a"}, {"q": "b"}], "texts": ["x", "y"]}
-    selection = choose(row, each=("qas",), template="{doc}: {qas.q}")
-    prompts, _ = select_each(selection, row)
-    assert prompts == ["D: a", "D: b"]
-    assert select_each(choose(row, each=("texts",)), row)[0] == ["x", "y"]
-    crossed = choose(row, each=("qas", "texts"), fields=("qas.q", "texts"))
-    assert select_each(crossed, row)[0] == ["a\n\nx", "a\n\ny", "b\n\nx", "b\n\ny"]
-
-
-def select_each(selection: Any, *rows: Row) -> tuple[list[Any], list[str]]:
-    from chunkscope.sources.base import Chunk, Problems
-
-    problems = Problems()
-    prompts = selection.extract(Chunk(range(1, len(rows) + 1), list(rows)), problems)
-    return prompts.items, [f"{row.position}: {row.reason}" for row in problems.rows]
-
-
-def test_a_row_without_the_list_is_a_bad_row() -> None:
-    row = {"q": ["a", "b"]}
-    _, problems = select_each(choose(row, each=("q",)), row, {"q": "a"}, {})
-    assert problems == ['2: field "q" is text, not a list', '3: field "q" is missing']
-
-
-def test_a_null_in_a_list_does_not_cost_the_row_and_is_said(tmp_path: Path) -> None:
-    rows = [SETS["tau-bench results"][0](n) for n in range(4)]
-    write_jsonl(tmp_path / "run.jsonl", rows)
-    run = analyze(tmp_path, "run.jsonl", "--field", "traj[].content")
-    assert (run.code, run.dataset["rows"], run.dataset["skipped"]) == (0, 4, 0), run.err
-    assert '4 rows: nulls in "traj[].content" were left out' in run.err
-
-
-def test_a_list_where_text_was_expected_is_joined_and_said(tmp_path: Path) -> None:
-    rows = [{"question": "One text only."}, {"question": ["One.", "Two."]}]
-    write_jsonl(tmp_path / "a.jsonl", rows)
-    run = analyze(tmp_path, "a.jsonl", "--field", "question")
-    assert run.dataset["rows"] == 2
-    assert '1 row: "question" is a list, whose texts were joined to one prompt' in run.err
-    assert "--each question" in run.err
-    spelled = analyze(tmp_path, "a.jsonl", "--template", "{question}")
-    assert "were joined" in spelled.err
-
-
-def test_an_object_is_counted_as_json_where_that_is_asked_for() -> None:
-    row = {"question": "Q?", "function": TOOL, "ids": [1, None]}
-    as_json = json.dumps(TOOL, ensure_ascii=False)
-    assert items(choose(row, fields=("function|json", "question")), row) == [f"{as_json}\n\nQ?"]
-    assert items(choose(row, template="{question}: {ids|json}"), row) == ["Q?: [1, null]"]
-    assert items(choose({"a|json": "x"}, fields=("a|json",)), {"a|json": "x"}) == ["x"]
-    good = {"function": "text"}
-    _, problems = extract(choose(good, fields=("function",)), good, {"function": {"a": 1}})
-    assert problems == [
-        '2: field "function" is an object, not text (as JSON it is counted by '
-        "--field 'function|json')"
-    ]
-
-
-# --- tools ---------------------------------------------------------------------------------------
-
-IGNORES_TOOLS = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
-
-
-def test_a_template_that_ignores_tools_is_said(tmp_path: Path) -> None:
-    tools = [{"type": "function", "function": {"name": "f", "description": LONG}}]
-    write_jsonl(tmp_path / "a.jsonl", [{"messages": [user(1)], "tools": tools}])
-    (tmp_path / "plain.jinja").write_text(IGNORES_TOOLS)
-    (tmp_path / "tools.jinja").write_text(IGNORES_TOOLS + "{{ tools | tojson }}")
-    ignored = analyze(tmp_path, "a.jsonl", "--chat-template", "plain.jinja")
-    assert "1 rows have tools, which the chat template ignores" in ignored.err
-    used = analyze(tmp_path, "a.jsonl", "--chat-template", "tools.jinja")
-    assert "ignores" not in used.err
-    assert used.dataset["tokens"]["max"] > ignored.dataset["tokens"]["max"] + 100
-
-
-def test_tools_are_counted_as_that_vllm_writes_them(tmp_path: Path) -> None:
-    odd = {"name": "f", "strict": None, "x-origin": "somewhere in the catalogue"}
-    write_jsonl(tmp_path / "a.jsonl", [{"messages": [user(1)], "tools": [{"function": odd}]}])
-    (tmp_path / "tools.jinja").write_text(IGNORES_TOOLS + "{{ tools | tojson }}")
-    words = ("a.jsonl", "--chat-template", "tools.jinja", "--vllm-version")
-    counted = [analyze(tmp_path, *words, version).dataset["tokens"]["max"]
-               for version in ("0.23", "0.24", "0.27")]  # fmt: skip
-    newest = analyze(tmp_path, *words[:-1]).dataset["tokens"]["max"]
-    assert counted[0] > counted[1] > counted[2] == newest
-    assert analyze(tmp_path, *words, "soon").code == 2
-
-
-def test_a_request_that_vllm_refuses_is_a_bad_row(tmp_path: Path) -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{city: Bern}"}}
-    chat = [user(1), {"role": "assistant", "tool_calls": [call]}, user(2)]
-    write_jsonl(tmp_path / "a.jsonl", [{"messages": [user(1)]}, {"messages": chat}])
-    (tmp_path / "t.jinja").write_text("{{ messages | tojson }}")
-    words = ("a.jsonl", "--chat-template", "t.jinja")
-    refused = analyze(tmp_path, *words)
-    assert (refused.code, refused.dataset["skipped"]) == (3, 1)
-    assert "the arguments of a tool call of message 2 are not valid JSON" in refused.err
-    mended = analyze(tmp_path, *words, "--vllm-version", "0.29")
-    assert (mended.code, mended.dataset["rows"]) == (0, 2)
+@pytest.mark.parametrize(
+    ("path", "label", "rows"),
+    [
+        ("humaneval/HumanEval.jsonl.gz", "prompt", 164),
+        ("gsm8k/test.jsonl", "question", 1319),
+        ("mbpp/mbpp.jsonl", "text", 974),
+        ("ifeval/input_data.jsonl", "prompt", 541),
+        ("arena_hard/arena-hard-v0.1_question.jsonl", "prompt", 500),
+        ("lost_in_the_middle/nq-open-oracle.jsonl.gz", "question", 2655),
+        ("qmsum/test_prompts.jsonl.gz", "prompt", 244),
+        ("mt_bench/question.jsonl", "turns[0]", 80),
+        ("mt_bench_101/mtbench101_messages.jsonl", "messages (chat)", 1388),
+        ("mooncake_trace/conversation_trace.jsonl", "input_length (lengths)", 12031),
+    ],
+)
+def test_the_prompt_of_real_sets_is_found(shared: Path, path: str, label: str, rows: int) -> None:
+    file = shared / "data" / path
+    text = gzip.decompress(file.read_bytes()) if path.endswith(".gz") else file.read_bytes()
+    records = [json.loads(line) for line in text.splitlines()]
+    selection = choose(*records)
+    assert selection.label == label
+    assert len(items(selection, *records)) == rows

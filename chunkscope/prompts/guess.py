@@ -1,0 +1,537 @@
+"""The prompt, guessed from the first records: candidates in order, the surest sign first.
+
+What its keys make certain comes before what is only a likely name. Each candidate is a pair: does
+it fit a record, and what is then selected.
+"""
+
+import re
+import shlex
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple
+
+from chunkscope.artefacts.note import note
+from chunkscope.errors import InputError
+from chunkscope.prompts import traces
+from chunkscope.prompts.chat import (
+    ROW_FIELDS,
+    TOOL_FIELDS,
+    begins_a_chat,
+    has_functions,
+    looks_like_messages,
+    messages_of,
+)
+from chunkscope.prompts.paths import (
+    RECORD,
+    FieldPath,
+    dotted,
+    escape,
+    json_type,
+    parse_path,
+    quote_key,
+    shorten,
+)
+from chunkscope.prompts.selection import (
+    AlpacaSelection,
+    ChatSelection,
+    Selection,
+    each_of,
+    lengths_of,
+    text_of,
+)
+
+# --- what names and values say of a field ---------------------------------------------------------
+
+# Surest first. Many sets spell them with a capital.
+TEXT_FIELDS = (
+    *("prompt", "question", "input", "inputs", "text", "instruction", "query", "problem"),
+    *("problem_statement", "task", "content", "sentence", "turns", "prompts", "questions"),
+    *("goal", "intent", "premise", "ctx", "passage", "document", "article", "context", "story"),
+)
+# These names often hold a label, or the name of a file, beside a prompt of another name.
+_OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context", "intent"}
+# A part of a longer name that says as much: `question_content`, `user_prompt`.
+_PROMPT_WORDS = {
+    *("prompt", "question", "instruction", "query", "problem", "task", "intent", "statement"),
+}
+# Inside an object called `question` or `prompt`, what is asked.
+_TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
+# Lists of them stand for one prompt each where answers of the same number stand beside.
+_ONE_BY_ONE = {"instructions", "questions", "queries", "prompts", "tasks"}
+_QUESTIONS = ("question", "query", "prompt", "instruction", "problem")
+# Messages under these names are a run, whatever stands beside them.
+_RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}
+# Parts of names of fields that hold what the model should say, or that no prompt is made of.
+_NOT_PROMPT = re.compile(
+    "(answer|output|target|response|solution|completion|label|reference|explanation|rationale"
+    "|test|code|gold|golden|expected|chosen|rejected|generated|generation|prediction|canary"
+    "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation"
+    "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
+    "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
+    "|template|bot|assistant|gpt|truth)s?"
+)
+_WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
+_MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
+_MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
+
+
+def _name_parts(name: str) -> list[str]:
+    """`"longAnswer_text"` -> `["long", "answer", "text"]`."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return re.findall(r"[a-z]+\d*", spaced.lower())
+
+
+@lru_cache(4096)
+def is_no_prompt(name: str) -> bool:
+    """Whether a name speaks of an answer, an identifier or something about the row.
+
+    >>> is_no_prompt("long_answer"), is_no_prompt("question_id"), is_no_prompt("question")
+    (True, True, False)
+    """
+    return any(map(_NOT_PROMPT.fullmatch, _name_parts(name)))
+
+
+def are_identifiers(values: Sequence[str]) -> bool:
+    """Whether texts are ids, hashes, numbers, dates, addresses or names of files.
+
+    >>> are_identifiers(["multi_turn_0", "9b1deb4d"]), are_identifiers(["Why?", "swe_main"])
+    (True, False)
+    """
+    texts = [value.strip() for value in values if value.strip()]
+    return bool(texts) and all(
+        (_WORD.fullmatch(text) and _MARK.search(text)) or _MOMENT_OR_PLACE.fullmatch(text)
+        for text in texts
+    )
+
+
+def are_labels(values: Sequence[str]) -> bool:
+    """Whether texts are a few short words over and over, such as the name of a subtask."""
+    short = all(len(value) <= 40 for value in values)
+    return len(values) > 3 and short and len(set(values)) * 2 <= len(values)
+
+
+def is_prose(text: str) -> bool:
+    """More than one word, or a script that has no blanks between words."""
+    return " " in text.strip() or not text.isascii()
+
+
+# --- what there is in the records -----------------------------------------------------------------
+
+_MOST_ELEMENTS = 50  # of a list, where it is only looked at
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A path that leads to something simple, with what was seen there."""
+
+    path: str
+    kind: str
+    example: str
+    chars: int = 0
+    texts: int = 0
+    prose: int = 0  # texts of more than one word
+
+
+def leaves(records: Sequence[Any], *, deepest: int = 2) -> dict[str, Leaf]:
+    """Every path in the records, so many levels deep, by path: for errors and for hints.
+
+    >>> [leaf.path for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}]).values()]
+    ['id', 'ctxs[].text']
+    """
+    by_path: dict[str, Leaf] = {}
+    for record in records:
+        keys = record.items() if isinstance(record, dict) else ()
+        for name, inner in keys:
+            for path, value in _leaves_below(quote_key(str(name)), inner, deepest):
+                leaf = by_path.get(path)
+                if leaf is None or (leaf.kind == "null" and value is not None):
+                    leaf = by_path[path] = Leaf(path, json_type(value), shorten(value))
+                if isinstance(value, str):
+                    leaf.chars += len(value)
+                    leaf.texts += 1
+                    leaf.prose += is_prose(value)
+    return by_path
+
+
+def _leaves_below(name: str, value: Any, deepest: int) -> Iterator[tuple[str, Any]]:
+    """The leaves of a value. A list of lists is opened only where more than two levels are."""
+    inner, elements = deepest - 1, value[:_MOST_ELEMENTS] if isinstance(value, list) else []
+    if inner and isinstance(value, dict) and value:
+        for key, held in value.items():
+            yield from _leaves_below(f"{name}{dotted(str(key))}", held, inner)
+    elif inner and _all_of(elements, dict):
+        for element in elements:
+            for key, held in element.items() if isinstance(element, dict) else ():
+                yield from _leaves_below(f"{name}[]{dotted(str(key))}", held, inner)
+    elif inner > 1 and _all_of(elements, list):
+        for element in elements:
+            yield from _leaves_below(f"{name}[]", element, inner)
+    elif _all_of(elements, str) and (inner or name.endswith("[]")):
+        yield from ((f"{name}[]", element) for element in elements)
+    else:
+        yield name, value
+
+
+def _all_of(elements: list[Any], kind: type) -> bool:
+    return bool(elements) and all(isinstance(element, kind) for element in elements[:3])
+
+
+def field_table(records: Sequence[Any], *, most: int = 30) -> str:
+    """The fields of the records, one per line: path, kind, example."""
+    fields = list(leaves(records).values())
+    width = max((len(escape(leaf.path)) for leaf in fields[:most]), default=0)
+    lines = [
+        f"  {escape(leaf.path):<{width}}  {leaf.kind:<9}  {leaf.example}".rstrip()
+        for leaf in fields[:most]
+    ]
+    if len(fields) > most:
+        lines.append(f"  ... and {len(fields) - most} more")
+    return "\n".join(lines)
+
+
+def keys_of(head: Sequence[Any]) -> list[str]:
+    """The top-level keys, in order of appearance."""
+    return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
+
+
+def message_lists(head: Sequence[Any]) -> list[FieldPath]:
+    """The paths that lead to messages in at least half of the records, the least deep first.
+
+    Messages are known by their shape, a list of {role, content}, and not by their name.
+
+    >>> [path.text for path in message_lists([{"id": "a", "question": [[{"role": "user",
+    ...     "content": "hi"}]]}])]
+    ['question[0]']
+    """
+    counts = Counter(path for record in head[:20] for path in _message_lists_in(record))
+    often = [path for path, count in counts.items() if count * 2 >= len(head[:20])]
+    return sorted(often, key=lambda path: len(path.steps))
+
+
+def _message_lists_in(record: Any, deepest: int = 5) -> Iterator[FieldPath]:
+    """Every conversation in a record; of a list of conversations the first."""
+    waiting: deque[tuple[FieldPath, Any]] = deque([(RECORD, record)])
+    while waiting:
+        path, value = waiting.popleft()
+        if path.steps and begins_a_chat(messages_of(value)):
+            yield path
+        elif len(path.steps) >= deepest:
+            continue
+        elif isinstance(value, dict):
+            waiting.extend((path.then(k), v) for k, v in value.items() if not is_no_prompt(str(k)))
+        elif isinstance(value, list) and value and isinstance(value[0], list | dict):
+            waiting.append((path.then(0), value[0]))
+
+
+# --- candidates -----------------------------------------------------------------------------------
+
+
+class Candidate(NamedTuple):
+    """A form that records may have: whether one has it, and what is then selected."""
+
+    fits: Callable[[Any], bool]
+    build: Callable[[], Selection]
+
+
+def guess(head: Sequence[Any], closed: Collection[str]) -> Selection:
+    """The first candidate that fits most records, else the one that fits the most of them.
+
+    `closed` are columns of answers and choices, which are not pointed at as text to include.
+    """
+    best: Candidate | None = None
+    best_count = 0
+    for candidate in _Guess(head, closed).candidates():
+        count = sum(map(candidate.fits, head))
+        if count and count * 2 >= len(head):
+            return candidate.build()
+        if count > best_count:
+            best, best_count = candidate, count
+    if best is None:
+        raise _nothing_fits(head)
+    return best.build()
+
+
+def _nothing_fits(head: Sequence[Any]) -> InputError:
+    table = field_table(head)
+    if not table:
+        message = "the records hold no fields" if head else "there are no records to look at"
+        return InputError(message, hint="expected objects with text in them")
+    likely = _likely_options(head)
+    return InputError(
+        f"cannot tell which field is the prompt; there are:\n{table}",
+        hint=f"is it {likely}? Or put it together with --template '{{a}} {{b}}'"
+        if likely
+        else "name it with --field, or put it together with --template '{a} {b}'",
+    )
+
+
+class _Guess:
+    def __init__(self, head: Sequence[Any], closed: Collection[str]) -> None:
+        self.head, self.closed = head, closed
+        self.keys = keys_of(head)
+
+    @cached_property
+    def likely(self) -> list[Leaf]:
+        return likely_fields(self.head)
+
+    def candidates(self) -> Iterator[Candidate]:
+        whole = "whole file" if len(self.head) == 1 else "line"
+        yield Candidate(partial(_has_text, RECORD), partial(text_of, RECORD, label=whole))
+        # OpenAI's messages, and request bodies of its batch files.
+        yield from map(self._chat, map(parse_path, ("messages", "body.messages", "body.input")))
+        yield from self._texts(FieldPath.to("body", "prompt"), FieldPath.to("body", "input"))
+        yield from map(self._chat, map(FieldPath.to, ("conversations", "conversation", "prompt")))
+        yield self._chat(RECORD)
+        trace = traces.find_columns(self.head)
+        if trace and trace.output:
+            yield self._trace(trace)
+        chats = message_lists(self.head)
+        sure = [path for path in chats if self._is_the_request(path)]
+        yield from map(self._chat, sure)
+        yield from self._one_by_one()
+        spelled = {name: [key for key in self.keys if key.lower() == name] for name in TEXT_FIELDS}
+        names = [key for keys in spelled.values() for key in keys]
+        yield from self._texts(*map(FieldPath.to, names))
+        yield from map(self._chat, (path for path in chats if path not in sure))
+        # `question.stem`, `row.prompt`: the text of an object, and the prompt in one.
+        yield from (self._text(FieldPath.to(key, inner)) for key in names for inner in _TEXT_KEYS)
+        for key in self.keys:
+            if not is_no_prompt(key) and any(isinstance(r.get(key), dict) for r in self._objects):
+                yield from (self._text(FieldPath.to(key, inner)) for inner in TEXT_FIELDS)
+        # A lone input_length beside a text prompt says little: then the text is counted.
+        if trace and not trace.output:
+            yield self._trace(trace)
+        yield from self._headerless()
+        # `question_content`, `user_prompt`: of names that sound like one, that with most text.
+        alike = [leaf.path for leaf in self.likely if _PROMPT_WORDS & {*_name_parts(leaf.path)}]
+        yield from [self._text(path) for path in map(parse_path, alike) if path.key][:1]
+        yield from self._only_text()
+
+    @property
+    def _objects(self) -> list[dict[str, Any]]:
+        return [record for record in self.head[:20] if isinstance(record, dict)]
+
+    def _most(self, fits: Callable[[Any], bool]) -> bool:
+        return sum(map(fits, self.head)) * 2 > len(self.head)
+
+    def _values(self, path: FieldPath) -> list[str]:
+        return [value for record in self.head if isinstance(value := path.find(record), str)]
+
+    def _chat(self, path: FieldPath) -> Candidate:
+        def fits(record: Any) -> bool:
+            return looks_like_messages(messages_of(path.find(record)))
+
+        def build() -> Selection:
+            uncounted = []
+            if path.steps and path.steps[-1] == 0:
+                outer = FieldPath(path.text.removesuffix("[0]"), path.steps[:-1])
+                lists = (outer.find(record) for record in self.head)
+                count = max((len(chats) for chats in lists if isinstance(chats, list)), default=1)
+                if count > 1:
+                    uncounted.append(
+                        note("first_conversation_counted", field=outer.text, count=count)
+                    )
+            if longer := self._longer_field(path, chat=True):
+                uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
+            label = f"{path.text or 'record'} (chat)"
+            return ChatSelection(label=label, path=path, uncounted=tuple(uncounted))
+
+        return Candidate(fits, build)
+
+    def _is_the_request(self, path: FieldPath) -> bool:
+        """Messages are what was sent, unless a question stands beside what went before it."""
+        names = {step.lower() for step in path.steps if isinstance(step, str)}
+        asks = [key for key in self.keys if key.lower() in (*_QUESTIONS, "input")]
+        return bool(names & _RUNS) or not any(map(self._mostly_text, map(FieldPath.to, asks)))
+
+    def _mostly_text(self, path: FieldPath) -> bool:
+        return self._most(partial(_has_text, path))
+
+    def _trace(self, columns: traces.TraceColumns) -> Candidate:
+        def fits(record: Any) -> bool:
+            return isinstance(record, dict) and columns.prompt in record
+
+        return Candidate(fits, partial(lengths_of, columns))
+
+    def _texts(self, *paths: FieldPath) -> Iterator[Candidate]:
+        """Fields of likely names, apart from those that hold labels or ids."""
+        names = {path.text.lower(): path for path in paths}
+        for path in paths:
+            name, values = path.text.lower(), self._values(path)
+            labels = are_labels(values)
+            is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
+            if (labels and name in _OFTEN_LABELS) or (is_a_word and self.likely):
+                continue
+            if name == "input" and "instruction" in names:
+                yield self._alpaca(names["instruction"], path)
+            yield self._text(path)
+            yield self._first_of_texts(path)
+
+    def _alpaca(self, instruction: FieldPath, more: FieldPath) -> Candidate:
+        def fits(record: Any) -> bool:
+            return _has_text(instruction, record) and more.key in record
+
+        label = f"{instruction.text} + {more.text}"
+        build = partial(AlpacaSelection, label=label, instruction=instruction, input=more)
+        return Candidate(fits, build)
+
+    def _text(self, path: FieldPath) -> Candidate:
+        def build() -> Selection:
+            tools = [name for name in TOOL_FIELDS if self._most(partial(has_functions, name))][:1]
+            longer = self._longer_field(path, closed=tools)
+            if not tools and not longer:
+                return text_of(path)
+            more = [*(f"{name}|json" for name in tools), *filter(None, [longer])]
+            uncounted = note("more_to_count", field=path.text, longer=longer, more=more)
+            return text_of(path, uncounted=(uncounted,))
+
+        return Candidate(partial(_has_text, path), build)
+
+    def _first_of_texts(self, path: FieldPath) -> Candidate:
+        def build() -> Selection:
+            longer = self._longer_field(path)
+            uncounted = note("first_of_list_counted", field=path.text, longer=longer)
+            return text_of(path.then(0), uncounted=(uncounted,))
+
+        return Candidate(partial(_has_texts, path), build)
+
+    def _one_by_one(self) -> Iterator[Candidate]:
+        """A document and questions about it: L-Eval's with as many answers, or objects with both.
+
+        Only where there is no question of the row as a whole.
+        """
+        prose = [path for leaf in self.likely if (path := parse_path(leaf.path)).key]
+        asks = [FieldPath.to(key) for key in self.keys if key.lower() in _QUESTIONS]
+        if not prose or any(map(self._mostly_text, asks)):
+            return
+        for key in self.keys:
+            listed = FieldPath.to(key)
+            by_name = [listed] if key.lower() in _ONE_BY_ONE else []
+            for path in (*by_name, *(FieldPath.to(key, name) for name in _QUESTIONS)):
+                fits = partial(_holds_questions, listed, path)
+                if self._most(fits):
+                    each = note("one_prompt_each", field=listed.text, after=prose[0].text)
+                    yield Candidate(fits, partial(each_of, [listed], text_of(prose[0], path), each))
+
+    def _headerless(self) -> Iterator[Candidate]:
+        """The longest column of a table without a header, whose columns readers call column0..."""
+        if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
+            columns = leaves(self.head)
+            chars = {key: columns[key].chars if key in columns else 0 for key in self.keys}
+            path = FieldPath.to(max(self.keys, key=lambda key: chars[key]))
+            notes = (note("no_header", field=path.text),)
+            yield Candidate(partial(_has_text, path), partial(text_of, path, notes=notes))
+
+    def _only_text(self) -> Iterator[Candidate]:
+        """The only field that holds text in most records, unless it is there to name them."""
+        texts = [path for path in map(FieldPath.to, self.keys) if self._mostly_text(path)]
+        texts = [path for path in texts if not are_identifiers(self._values(path))]
+        if len(texts) != 1 or are_labels(self._values(texts[0])):
+            return
+        name = texts[0].text
+        if not is_no_prompt(name) or _PROMPT_WORDS & {*_name_parts(name)}:
+            yield self._text(texts[0])
+
+    def _longer_field(
+        self, path: FieldPath, *, chat: bool = False, closed: Collection[str] = ()
+    ) -> str | None:
+        """The likely field with the most text, if that is more than the chosen one has.
+
+        A chat's tools are no such field, nor is what another list of steps says again.
+        """
+        chars = sum(_chars(path.find(record)) for record in self.head)
+        names = [*self.closed, *closed, *(ROW_FIELDS if chat else ())]
+        names += [path.column or ""] if chat else []
+        for leaf in self.likely:
+            if leaf.chars <= chars:
+                return None
+            if (
+                leaf.path in (path.text, f"{path.text}[]")
+                or parse_path(leaf.path).column in names
+                or (chat and "[]." in leaf.path)
+                or leaf.path.startswith(tuple(f"{name}[" for name in (*self.closed, *closed)))
+            ):
+                continue
+            return escape(_chat_around(leaf.path, self.head) or leaf.path)
+        return None
+
+
+def _holds_questions(listed: FieldPath, path: FieldPath, record: Any) -> bool:
+    """Whether a list holds questions as objects, or as texts with as many answers beside it."""
+    value = listed.find(record)
+    if not isinstance(value, list) or not value:
+        return False
+    if path is not listed:
+        return all(isinstance(q, dict) and isinstance(q.get(path.steps[1]), str) for q in value)
+    return _has_texts(listed, record) and any(
+        isinstance(answers, list) and len(answers) == len(value) and is_no_prompt(str(key))
+        for key, answers in record.items()
+    )
+
+
+def _has_text(path: FieldPath, record: Any) -> bool:
+    return isinstance(path.find(record), str)
+
+
+def _has_texts(path: FieldPath, record: Any) -> bool:
+    value = path.find(record)
+    return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+
+
+def _chars(value: Any, depth: int = 0) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if depth > 8 or not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return sum(_chars(element, depth + 1) for element in inner)
+
+
+# --- hints ----------------------------------------------------------------------------------------
+
+
+def likely_fields(head: Sequence[Any]) -> list[Leaf]:
+    """Fields of prose that no name speaks against, those with the most text first."""
+    prose = (leaf for leaf in _prose(head) if not is_no_prompt(leaf.path))
+    return sorted(prose, key=lambda leaf: -leaf.chars)
+
+
+def _prose(head: Sequence[Any]) -> list[Leaf]:
+    return [leaf for leaf in leaves(head, deepest=4).values() if leaf.prose * 2 > leaf.texts]
+
+
+def _chat_around(path: str, head: Sequence[Any]) -> str | None:
+    """`history` for `history[].content` where that is a conversation."""
+    outer, inner, _ = path.partition("[]")
+    chats = (parse_path(outer).find(record) for record in head) if inner else ()
+    return outer if any(map(looks_like_messages, chats)) else None
+
+
+def _likely_options(head: Sequence[Any]) -> str | None:
+    """What to try where the prompt was not found: the field with the most prose, or a question."""
+    likely = likely_fields(head)
+    questions = [leaf.path for leaf in likely if parse_path(leaf.path).steps[-1] in _QUESTIONS]
+    if questions and "[]" in questions[0]:
+        # `paragraphs[].qas[].question`: an --each for each list, and the longest text beside.
+        ends = [match.start() for match in re.finditer(re.escape("[]."), questions[0])]
+        lists = [questions[0][:end] for end in ends]
+        fields = dict.fromkeys((likely[0].path, questions[0]))
+        options = [("--each", name) for name in lists] + [("--field", name) for name in fields]
+        return " ".join(f"{flag} {shlex.quote(_spread(name, lists))}" for flag, name in options)
+    longest = likely[0] if likely else max(_prose(head), key=lambda leaf: leaf.chars, default=None)
+    if longest is None:
+        return None
+    return f"--field {shlex.quote(escape(_chat_around(longest.path, head) or longest.path))}"
+
+
+def _spread(name: str, lists: Sequence[str]) -> str:
+    """
+    >>> _spread("a[].b[].c", ["a", "a[].b"]), _spread("d[].e", ["a"])
+    ('a.b.c', 'd[].e')
+    """
+    for outer in reversed(lists):
+        if name.startswith(f"{outer}[]"):
+            name = outer + name.removeprefix(f"{outer}[]")
+    return name

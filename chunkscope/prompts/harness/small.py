@@ -1,0 +1,314 @@
+"""The logs of six harnesses, each a form to recognise and a mapping to requests."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from chunkscope.artefacts.note import Note, note
+from chunkscope.prompts.chat import Conversation, conversation, looks_like_messages
+from chunkscope.prompts.harness.log import (
+    HarnessLog,
+    SentRequest,
+    as_count,
+    as_dict,
+    as_list,
+    as_prompt,
+    as_text,
+    has,
+    mismatch,
+    most_have,
+    single,
+)
+from chunkscope.prompts.paths import UnusableError, json_type
+from chunkscope.sources.reader import RecordReader
+
+
+def _measured(
+    prompt: str | Conversation, tokens: Any, output_tokens: Any, answer: str | None, **more: Any
+) -> SentRequest:
+    """With the server's counts where they are logged, else with the texts."""
+    counted, output = as_count(tokens), as_count(output_tokens)
+    return SentRequest(
+        prompt=counted or prompt, output=output or (None if counted else answer), **more
+    )
+
+
+def _without_answer(messages: Any) -> tuple[Conversation, str | None]:
+    """What was sent of a conversation that ends in its answer, and the answer's text."""
+    if not isinstance(messages, list) or not messages:
+        raise UnusableError(f"messages are {json_type(messages)}, not a list of them")
+    last, answer = as_dict(messages[-1]), None
+    if last.get("role") == "assistant":
+        messages, answer = messages[:-1], as_text(last.get("content"))
+    return conversation(messages, {}), answer
+
+
+# --- HELM -----------------------------------------------------------------------------------------
+
+HELM_STATE = "scenario_state.json"
+# What HELM writes beside it: copies and scores.
+_HELM_OTHERS = {
+    *("run_spec.json", "scenario.json", "stats.json", "per_instance_stats.json", "instances.json"),
+    *("display_predictions.json", "display_requests.json"),
+}
+
+
+def is_beside_helm_state(file: Path) -> bool:
+    return file.name in _HELM_OTHERS and (file.parent / HELM_STATE).is_file()
+
+
+class HelmLog(HarnessLog):
+    """`scenario_state.json`: every request with its result, under `request_states`."""
+
+    harness = "HELM"
+    cached = 0
+
+    @classmethod
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
+        about = reader.beside
+        if len(head) == 1 and has(head[0], "adapter_spec", "request_states"):
+            about = head[0]  # beside a second list, of annotators, it is no list of rows
+        elif not most_have(head, "instance", "request") or reader.rows_at != "request_states":
+            return None
+        log = cls()
+        folder = reader.source.file.parent.name if reader.source.file else ""
+        log.task = folder if ":" in folder else None  # a run is called `mmlu:subject=...,model=...`
+        log.shots = as_count(as_dict(about.get("adapter_spec")).get("max_train_instances")) or None
+        return log
+
+    def entries(self, record: Any) -> list[Any] | None:
+        is_whole = has(record, "adapter_spec", "request_states")
+        return as_list(record["request_states"]) if is_whole else None
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        request, result = (as_dict(as_dict(record).get(key)) for key in ("request", "result"))
+        if "prompt" not in request and "messages" not in request:
+            raise UnusableError("the request has neither a prompt nor messages")
+        self.cached += result.get("cached") is True
+        echoes = request.get("echo_prompt") is True
+        answers = (as_dict(answer).get("text") for answer in as_list(result.get("completions")))
+        yield SentRequest(
+            prompt=as_prompt(request.get("messages") or request.get("prompt")),
+            kind="likelihood" if echoes else "generate",
+            special_tokens=True,
+            output_cap=None if echoes else as_count(request.get("max_tokens")) or None,
+            output=None if echoes else single(answers),
+        )
+        self.add_document(as_dict(record.get("instance")).get("id"))
+
+    def notes(self) -> Iterator[Note]:
+        if self.cached:
+            yield note("helm_cached", count=self.cached)
+
+
+# --- OpenCompass ----------------------------------------------------------------------------------
+
+_LABEL = "label: "
+_NEXT_TOKEN = {"testing input", "prompt", "choices"}  # its probabilities were compared
+_ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
+
+
+class OpenCompassLog(HarnessLog):
+    """An object of entries "0", "1", ...; a line each while it is written."""
+
+    harness = "OpenCompass"
+
+    @classmethod
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
+        log = cls()
+        log.task = reader.source.name.rpartition("/")[2]
+        rows = [row for record in head for row in (log.entries(record) or [record])]
+        return log if sum(map(_is_compass_entry, rows)) * 2 > len(rows) else None
+
+    def entries(self, record: Any) -> list[Any] | None:
+        is_numbered = isinstance(record, dict) and all(key.isdecimal() for key in record)
+        return list(record.values()) if is_numbered else None
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        if not _is_compass_entry(record):
+            raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
+        labels = [value for key, value in record.items() if key.startswith(_LABEL)]
+        labels += [record] if record.keys() >= _NEXT_TOKEN else []
+        for label in labels:
+            prompt = _compass_prompt(as_dict(label).get("prompt"))
+            yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
+        if not labels:
+            prompt, answers = record["origin_prompt"], record.get("prediction")
+            is_rounds = bool(as_list(prompt)) and all(isinstance(part, list) for part in prompt)
+            texts = as_list(answers) if is_rounds else [answers]
+            for number, sent in enumerate(prompt if is_rounds else [prompt]):
+                answer = as_text(texts[number]) if number < len(texts) else None
+                yield SentRequest(prompt=_compass_prompt(sent), special_tokens=True, output=answer)
+        self.add_document()
+
+
+def _is_compass_entry(record: Any) -> bool:
+    return isinstance(record, dict) and (
+        record.keys() >= {"origin_prompt", "prediction"}
+        or record.keys() >= _NEXT_TOKEN
+        or any(key.startswith(_LABEL) for key in record)
+    )
+
+
+def _compass_prompt(value: Any) -> str | Conversation:
+    """Its messages are {"role": "HUMAN", "prompt": ...}; an empty last one is to be filled."""
+    if not isinstance(value, list):
+        return as_prompt(value)
+    messages = [
+        {"role": _ROLES.get(str(m.get("role")), m.get("role")), "content": m.get("prompt")}
+        for m in map(as_dict, value)
+    ]
+    if messages and messages[-1]["role"] == "assistant" and not messages[-1]["content"]:
+        messages.pop()
+    return conversation(messages, {})
+
+
+# --- OpenAI Evals ---------------------------------------------------------------------------------
+
+
+class OpenAiEvalsLog(HarnessLog):
+    """A line per event; the first has the `spec`, the last the `final_report`."""
+
+    harness = "OpenAI Evals"
+
+    @classmethod
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
+        events = sum(
+            has(record, "run_id", "event_id", "sample_id", "type", "data") for record in head
+        )
+        ends = [record for record in head if has(record, "spec") or has(record, "final_report")]
+        if not events or (events + len(ends)) * 2 <= len(head):
+            return None
+        log = cls()
+        spec = next((as_dict(end["spec"]) for end in ends if "spec" in end), {})
+        log.task = as_text(spec.get("eval_name")) or as_text(spec.get("base_eval"))
+        return log
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        event = as_dict(record)
+        data, kind = as_dict(event.get("data")), event.get("type")
+        if kind not in ("sampling", "cond_logp"):
+            return
+        self.add_document(event.get("sample_id"))
+        prompt = as_prompt(data.get("prompt"))
+        if kind == "cond_logp":
+            yield SentRequest(
+                prompt=prompt,
+                continuation=as_text(data.get("completion")) or "",
+                kind="likelihood",
+                special_tokens=True,
+            )
+            return
+        usage, sampled = as_dict(data.get("usage")), data.get("sampled")
+        answer = single(sampled if isinstance(sampled, list) else [sampled])
+        tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        yield _measured(prompt, *tokens, answer, special_tokens=True)
+
+
+# --- simple-evals and evalscope -------------------------------------------------------------------
+
+
+class SimpleEvalsLog(HarnessLog):
+    """`convos`, each a conversation that ends in its answer."""
+
+    harness = "simple-evals"
+
+    @classmethod
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
+        is_log = len(head) == 1 and has(head[0], "score", "htmls", "convos")
+        return cls() if is_log and isinstance(head[0]["convos"], list) else None
+
+    def entries(self, record: Any) -> list[Any] | None:
+        return as_list(record["convos"])
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        sent, answer = _without_answer(record)
+        yield SentRequest(prompt=sent, output=answer)
+        self.add_document()
+
+
+class EvalScopeLog(HarnessLog):
+    """A line per sample, with its messages and the model's output."""
+
+    harness = "evalscope"
+    model: Any = None
+
+    @classmethod
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
+        if not most_have(head, "index", "messages", "model_output"):
+            return None
+        log = cls()
+        log.task = reader.source.name.rpartition("/")[2]
+        return log
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        row = as_dict(record)
+        if row.get("agent_trace"):
+            raise UnusableError("an agent's run, of which the log has only the sum of its requests")
+        self.model = self.model or row.get("model")
+        if row.get("model") != self.model:
+            raise UnusableError(mismatch("model", row.get("model"), self.model))
+        usage = as_dict(as_dict(row.get("model_output")).get("usage"))
+        sent, answer = _without_answer(row.get("messages"))
+        yield _measured(sent, usage.get("input_tokens"), usage.get("output_tokens"), answer)
+        self.add_document()
+
+
+# --- promptfoo ------------------------------------------------------------------------------------
+
+
+class PromptfooLog(HarnessLog):
+    """One document, or a line per result."""
+
+    harness = "promptfoo"
+    cached = 0
+
+    @classmethod
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
+        log = cls()
+        results = [row for record in head for row in (log.entries(record) or [record])]
+        if sum(map(_is_result, results)) * 2 <= len(results):
+            return None
+        log.version = as_text(as_dict(as_dict(head[0]).get("metadata")).get("promptfooVersion"))
+        return log
+
+    def entries(self, record: Any) -> list[Any] | None:
+        is_whole = has(record, "results") and not _is_result(record)
+        return as_list(as_dict(record["results"]).get("results")) if is_whole else None
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        raw = as_dict(as_dict(record).get("prompt")).get("raw")
+        if not isinstance(raw, str):
+            raise UnusableError("the result has no prompt.raw")
+        self.add_document(record.get("testIdx"))
+        response = as_dict(record.get("response"))
+        if response.get("cached") is True:
+            self.cached += 1
+            return
+        usage, answer = as_dict(response.get("tokenUsage")), as_text(response.get("output"))
+        tokens = usage.get("prompt"), usage.get("completion")
+        prompt = _promptfoo_prompt(raw, record.get("provider"))
+        yield _measured(prompt, *tokens, answer, special_tokens=True)
+
+    def notes(self) -> Iterator[Note]:
+        if self.cached:
+            yield note("promptfoo_cached", count=self.cached)
+
+
+def _is_result(record: Any) -> bool:
+    return has(record, "prompt", "vars", "provider") and "raw" in as_dict(record["prompt"])
+
+
+def _promptfoo_prompt(raw: str, provider: Any) -> str | Conversation:
+    """Messages as JSON text; a plain text is a user's message, unless it was to be completed."""
+    name = provider if isinstance(provider, str) else as_dict(provider).get("id")
+    try:
+        messages = json.loads(raw)
+    except (ValueError, RecursionError):
+        messages = None
+    if looks_like_messages(messages):
+        return conversation(messages, {})
+    return (
+        raw if "completion" in str(name) else conversation([{"role": "user", "content": raw}], {})
+    )

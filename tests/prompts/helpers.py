@@ -1,0 +1,72 @@
+"""What the tests of prompts share: records turned into prompts, logs read to their end."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chunkscope.prompts.harness.log import HarnessLog, RequestSelection, SentRequest
+from chunkscope.prompts.select import select, selected
+from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
+from chunkscope.sources.base import Chunk, Problems, ReadOptions
+from chunkscope.sources.discovery import discover
+from chunkscope.sources.readers import open_reader
+
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+def choose(*head: Any, rows_at: str | None = None, **options: Any) -> Selection:
+    return select(list(head), SelectOptions(**options), rows_at=rows_at)
+
+
+def extract(selection: Selection, *records: Any) -> tuple[Prompts, list[int]]:
+    """The prompts, and the positions of bad rows."""
+    problems = Problems()
+    prompts = selection.extract(Chunk(range(1, len(records) + 1), list(records)), problems)
+    assert problems.count == len(problems.rows)
+    assert all(row.reason for row in problems.rows)
+    return prompts, [row.position for row in problems.rows]
+
+
+def items(selection: Selection, *records: Any) -> list[Any]:
+    prompts, bad = extract(selection, *records)
+    assert not bad
+    return prompts.items
+
+
+def codes(notes: Any) -> list[str]:
+    return [note.code for note in notes]
+
+
+@dataclass
+class ReadLog:
+    """A harness's log, read to its end; `bad` are the positions of rows that could not be used."""
+
+    log: HarnessLog
+    requests: list[SentRequest] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    bad: list[int] = field(default_factory=list)
+
+
+def read_logs(path: Path) -> list[ReadLog]:
+    return [_read(source) for source in discover([str(path)], options=ReadOptions())[0]]
+
+
+def read_log(path: Path) -> ReadLog:
+    (log,) = read_logs(path)
+    return log
+
+
+def _read(source: Any) -> ReadLog:
+    problems = Problems()
+    with open_reader(source, ReadOptions(), problems) as reader:
+        selection = selected(reader, reader.head(), SelectOptions())
+        assert isinstance(selection, RequestSelection), selection.label
+        result = ReadLog(selection.log)
+        columns = None if selection.columns is None else sorted(selection.columns)
+        for chunk in reader.chunks(columns):
+            prompts = selection.extract(chunk, problems)
+            result.requests += prompts.items
+            result.positions += prompts.positions
+    assert all(row.reason for row in problems.rows)
+    result.bad = [row.position for row in problems.rows]
+    return result

@@ -1,0 +1,331 @@
+"""The prompt is what the options name, and rows that do not fit are bad rows."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chunkscope.errors import ChunkscopeError, InputError, UsageError
+from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.select import select
+from chunkscope.prompts.selection import Prompts, SelectOptions
+from chunkscope.sources.base import Chunk, Problems
+from tests.prompts.helpers import CHAT, choose, codes, extract, items
+
+NESTED = {
+    "question": "q?",
+    "context": "c",
+    "turns": ["one", "two"],
+    "ctxs": [{"text": "x"}, {"text": "y"}],
+    "meta": {"source": "s"},
+    "a.b": "dots",
+    "odd [key]": "odd",
+    "score": 3,
+    "empty": None,
+    "messages": CHAT,
+    "tools": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "label", "text"),
+    [
+        (["question"], "question", "q?"),
+        (["context", "question"], "context + question", "c\n\nq?"),
+        (["turns[-1]"], "turns[-1]", "two"),
+        (["turns"], "turns", "one\n\ntwo"),
+        (["ctxs[].text"], "ctxs[].text", "x\n\ny"),
+        (["meta.source"], "meta.source", "s"),
+        (["a.b"], "a.b", "dots"),
+        (["odd [key]"], "odd [key]", "odd"),
+        (['["odd [key]"]'], '["odd [key]"]', "odd"),
+        (["meta|json", "question"], "meta + question", '{"source": "s"}\n\nq?'),
+    ],
+)
+def test_fields_are_taken_as_named(fields: list[str], label: str, text: str) -> None:
+    selection = choose(NESTED, fields=tuple(fields))
+    assert selection.label == label
+    assert items(selection, NESTED) == [text]
+
+
+def test_columns_are_the_top_level_fields_that_are_read() -> None:
+    assert choose(NESTED, fields=("ctxs[].text", "question")).columns == {"ctxs", "question"}
+    assert choose(NESTED, template="{a.b}", output_field="meta.source").columns == {"a.b", "meta"}
+    assert choose({"a.b": {"c": "x"}}, fields=("a.b.c",)).columns == {"a.b"}
+    chat_columns = choose(NESTED, fields=("messages",)).columns
+    assert chat_columns is not None
+    assert {"messages", "tools", "chat_template_kwargs"} <= chat_columns
+    assert choose("text").columns is None
+
+
+def test_a_field_that_holds_messages_is_chat() -> None:
+    selection = choose(NESTED, fields=("messages",))
+    assert (selection.kind, selection.label) == ("chat", "messages (chat)")
+
+
+def test_a_trace_column_asked_for_by_name_is_lengths() -> None:
+    record = {"ContextTokens": "12", "GeneratedTokens": "3"}
+    selection = choose(record, fields=("ContextTokens",))
+    assert (selection.kind, selection.output_label) == ("lengths", "GeneratedTokens")
+    assert items(choose(record, fields=("GeneratedTokens",)), record) == [3]
+
+
+def test_a_path_from_the_top_of_the_file_means_the_row() -> None:
+    record = {"input": "x", "target": "y"}
+    for path in ("examples[].input", "input"):
+        selection = choose(record, fields=(path,), rows_at="examples", output_field="target")
+        assert selection.label == "input"
+        assert items(selection, record) == ["x"]
+    selection = choose(record, template="Q: {examples[].input}", rows_at="examples")
+    assert items(selection, record) == ["Q: x"]
+    assert items(choose("a", "b", fields=("lines[]",), rows_at="lines"), "a") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"fields": ("Qestion",)}, "--field question?"),
+        ({"output_field": "ctxs[].txt"}, "--output-field 'ctxs[].text'?"),
+        ({"output_field": "nowhere"}, "--output-field"),
+        ({"choices": ("turnz",)}, "--choices turns?"),
+        ({"each": ("turnz",)}, "--each turns?"),
+        ({"template": "{contxt}"}, "--template '{context}'?"),
+    ],
+)
+def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
+    options: dict[str, Any], hint: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        choose(NESTED, **options)
+    assert (caught.value.hint or "").endswith(hint)
+    assert "meta.source" in caught.value.message
+
+
+def test_text_records_have_no_fields() -> None:
+    with pytest.raises(InputError):
+        choose("a text", fields=("question",))
+
+
+def test_without_records_a_given_field_is_believed() -> None:
+    assert choose(fields=("question",)).label == "question"
+
+
+def test_a_template_is_filled_row_by_row() -> None:
+    selection = choose(NESTED, template=r"{context}\n{{Q}}: {question} ({score})", prefix="# ")
+    assert selection.label == "template"
+    assert items(selection, NESTED) == ["# c\n{Q}: q? (3)"]
+    assert extract(selection, {"context": "c", "score": 1})[1] == [1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fields": ("question",), "template": "{question}"},
+        {"template": "question"},
+        {"each": ("question",)},
+        {"prefix": "\ud800"},
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_meant_are_usage_errors(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        choose(NESTED, **options)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"question": None},
+        {"question": 3},
+        {"question": True},
+        {"question": {}},
+        {"question": "a\ud800"},
+        "text",
+        None,
+    ],
+    ids=repr,
+)
+def test_a_bad_row_is_named_and_the_others_go_on(record: Any) -> None:
+    good = {"question": "é\0"}
+    prompts, bad = extract(choose(good), good, record, {"question": ""})
+    assert prompts == Prompts([1, 3], ["é\0", ""], None)
+    assert bad == [2]
+
+
+def test_plain_fields_take_the_fast_way() -> None:
+    records = [{"question": f"{i} é", "context": "c"} for i in range(5)]
+    selection = choose(*records, fields=("context", "question"), prefix="P:")
+    assert items(selection, *records) == [f"P:c\n\n{i} é" for i in range(5)]
+    assert selection.extract(Chunk([], []), Problems()) == Prompts([], [], None)
+
+
+def test_outputs_are_kept_where_there_are_any() -> None:
+    records = [
+        {"question": "a", "answer": "x"},
+        {"question": "b", "answer": 3},
+        {"question": None, "answer": "lost"},
+        {"question": "c"},
+        {"question": "d", "answer": "\ud800"},
+    ]
+    selection = choose(*records, output_field="answer")
+    prompts, _ = extract(selection, *records)
+    assert prompts == Prompts([1, 2, 4, 5], ["a", "b", "c", "d"], ["x", "3", None, None])
+    assert selection.output_label == "answer"
+
+
+def test_bad_lengths_are_bad_rows() -> None:
+    good = {"ContextTokens": "5", "GeneratedTokens": "2"}
+    records = [
+        good,
+        {"ContextTokens": "-1", "GeneratedTokens": "2"},
+        {"ContextTokens": "0", "GeneratedTokens": ""},
+        {"GeneratedTokens": "2"},
+        {"ContextTokens": float("nan"), "GeneratedTokens": 2},
+        {"ContextTokens": 1.5, "GeneratedTokens": 2},
+        {"ContextTokens": 1, "GeneratedTokens": -2},
+    ]
+    prompts, bad = extract(choose(good), *records)
+    assert prompts == Prompts([1, 3], [5, 0], [2, None])
+    assert bad == [2, 4, 5, 6, 7]
+
+
+def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
+    rows = [{"input_length": n, "output_length": 1, "hash_ids": [n, 7]} for n in (4, 5)]
+    prompts, bad = extract(choose(*rows), *rows, {**rows[0], "hash_ids": "x"}, {"input_length": 3})
+    assert prompts == Prompts([1, 2, 4], [4, 5, 3], [1, 1, None], [[4, 7], [5, 7], []])
+    assert bad == [3]
+
+
+def test_a_request_body_brings_its_tools_along() -> None:
+    tool = {"type": "function", "function": {"name": "f"}}
+    record = {"custom_id": "1", "body": {"messages": CHAT, "tools": [tool]}}
+    (row,) = items(choose(record), record)
+    assert isinstance(row, Conversation)
+    assert row.tools is not None
+    assert row.tools[0]["function"]["name"] == "f"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"messages": [{"role": "user", "content": "\ud800"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "\ud800"}]}]},
+        {"messages": CHAT, "chat_template_kwargs": {"seed": 10**30, "note": "\ud800"}},
+        {"messages": None},
+        {},
+        {"messages": [{"role": "x"}]},
+    ],
+    ids=repr,
+)
+def test_a_conversation_that_no_server_takes_is_a_bad_row(record: Any) -> None:
+    prompts, bad = extract(choose({"messages": CHAT}), {"messages": CHAT}, record)
+    assert (prompts.positions, bad) == ([1], [2])
+
+
+def test_a_lone_surrogate_beside_the_prompt_does_no_harm() -> None:
+    odd = {"id": "\ud800", "\udfff": 1}
+    for record in ({"prompt": "good", **odd}, {"messages": CHAT, **odd}):
+        assert len(items(choose(record), record)) == 1
+    record = {"messages": CHAT, "tools": [{"function": {"name": "\ud800"}}]}
+    assert items(choose(record, chat=False), record) == ["hi"]
+
+
+def test_a_field_whose_name_is_no_text_is_shown_escaped() -> None:
+    record = {"\ud800": "the only text"}
+    selection = choose(record)
+    assert items(selection, record) == ["the only text"]
+    assert selection.label == r"\ud800"
+
+
+def test_without_a_chat_template_the_contents_are_plain_text() -> None:
+    record = {"messages": [*CHAT, {"role": "assistant", "content": "yo"}]}
+    selection = choose(record, chat=False, prefix="P: ")
+    assert (selection.kind, selection.label) == ("text", "messages (text)")
+    assert items(selection, record) == ["P: hi\nyo"]
+
+
+def test_a_prefix_that_cannot_be_used_is_noted() -> None:
+    assert codes(choose({"messages": CHAT}, prefix="P").notes) == ["prefix_unused"]
+
+
+# --- one prompt each ------------------------------------------------------------------------------
+
+
+def test_each_puts_an_element_where_its_list_was() -> None:
+    row = {"doc": "D", "qas": [{"q": "a"}, {"q": "b"}], "texts": ["x", "y"]}
+    assert items(choose(row, each=("qas",), template="{doc}: {qas.q}"), row) == ["D: a", "D: b"]
+    assert items(choose(row, each=("texts",)), row) == ["x", "y"]
+    crossed = choose(row, each=("qas", "texts"), fields=("qas.q", "texts"))
+    assert items(crossed, row) == ["a\n\nx", "a\n\ny", "b\n\nx", "b\n\ny"]
+
+
+def test_each_question_has_its_own_choices() -> None:
+    quality = {
+        "article": "A story about rivers.",
+        "questions": [{"question": f"Why {n}?", "options": ["a", f"b{n}"]} for n in range(2)],
+    }
+    selection = choose(quality, each=("questions",), fields=("questions.question",),
+                       choices=("questions.options",))  # fmt: skip
+    assert items(selection, quality) == [f"Why {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
+
+
+def test_a_row_without_the_list_is_a_bad_row() -> None:
+    row = {"q": ["a", "b"]}
+    prompts, bad = extract(choose(row, each=("q",)), row, {"q": "a"}, {})
+    assert (prompts.positions, bad) == ([1, 1], [2, 3])
+
+
+# --- anything -------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(
+    [
+        *("messages", "body", "conversations", "prompt", "question", "instruction", "input"),
+        *("turns", "ContextTokens", "GeneratedTokens", "column0", "role", "content", "from"),
+        *("value", "tools", "functions", "chat_template_kwargs", "tool_calls", "a.b", "text", ""),
+    ]
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=5)
+    | st.sampled_from(["user", "assistant", "tool", "human", "7", "[", "{}"])
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+OPTIONS = st.builds(
+    SelectOptions,
+    fields=st.lists(
+        st.sampled_from(["question", "turns[0]", "body.messages", "turns[].text", "a.b", "x["]),
+        max_size=2,
+    ).map(tuple),
+    template=st.none() | st.sampled_from(["{question}", "{body.prompt}{turns}", "{"]),
+    prefix=st.sampled_from(["", "P"]),
+    output_field=st.none() | st.sampled_from(["text", "GeneratedTokens"]),
+    chat=st.booleans(),
+)
+
+
+@given(st.lists(JSON, max_size=4), st.lists(JSON, max_size=4), OPTIONS)
+def test_no_json_and_no_options_lead_to_anything_but_our_errors(
+    head: list[Any], more: list[Any], options: SelectOptions
+) -> None:
+    try:
+        selection = select(head, options, rows_at="body")
+    except ChunkscopeError as error:
+        str(error).encode()
+        return
+    prompts, _ = extract(selection, *head, *more)
+    assert len(prompts.positions) == len(prompts.items)
+    assert prompts.outputs is None or len(prompts.outputs) == len(prompts.items)
+    if selection.kind == "text":
+        "".join(prompts.items).encode()
