@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from chunkscope.errors import InputError
-from chunkscope.prompts.harness.lm_eval import is_results_file
-from chunkscope.prompts.harness.small import HELM_STATE, is_beside_helm_state
+from chunkscope.prompts.harness import lm_eval, small
 from chunkscope.sources.archives import is_zip
 from chunkscope.sources.base import cannot_read
 from chunkscope.sources.byte_stream import FileStream
@@ -88,10 +87,8 @@ def _leave_out_what_is_no_data(found: FoundFile, told: str | None) -> None:
         raise LeftOut("binary" if is_packed or looks_binary(start) else "unknown suffix")
     if _OWN_ARTEFACT.match(start):
         raise LeftOut("written by chunkscope itself")
-    if is_beside_helm_state(found.file):
-        raise LeftOut(f"written by HELM: what it sent is in {HELM_STATE} beside it")
-    if told == "json" and b'"results"' in start and is_results_file(found.file, start):
-        raise LeftOut("lm-eval's results: what it sent is in the samples beside it")
+    if reason := small.skip_reason(found.file, start) or lm_eval.skip_reason(found.file, start):
+        raise LeftOut(reason)
 
 
 def is_about_the_data(name: str) -> bool:

@@ -75,9 +75,11 @@ class RunSettings:
         return self.max_length - (0 if numbers and numbers < [0, 4, 10] else 1)
 
 
-def is_results_file(file: Path, start: bytes) -> bool:
-    """Whether this is lm-eval's results file; only one that begins like it is read."""
-    return re.match(rb'\s*\{\s*"results":', start) is not None and _results_in(file) is not None
+def skip_reason(file: Path, start: bytes) -> str | None:
+    """Why lm-eval's results file is no data; only one that begins like it is read."""
+    if re.match(rb'\s*\{\s*"results":', start) and _results_in(file) is not None:
+        return "lm-eval's results: what it sent is in the samples beside it"
+    return None
 
 
 def _results_in(file: Path) -> dict[str, Any] | None:
