@@ -9,6 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.figures import Figures, Latencies
+from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
@@ -23,10 +26,8 @@ from chunkscope.planning.rule import decide
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
     Distribution,
-    Figures,
-    Latency,
     Machine,
-    Quantiles,
+    PromptSource,
     Run,
     Subject,
     Verification,
@@ -117,16 +118,19 @@ WORKLOAD = Workload(
 )
 
 
-def latency(p50: float) -> Latency:
-    values = Quantiles(p50=p50, p95=2 * p50, p99=3 * p50, max=4 * p50)
-    return Latency(all=values, short=values, long=None)
+def latency(p50: float) -> Percentiles:
+    return Percentiles(p50=p50, p95=2 * p50, p99=3 * p50, max=4 * p50)
 
 
 def figures(makespan_s: float = 10.0, gap_s: float | None = 0.01, **more: Any) -> Figures:
-    usual: dict[str, Any] = {
+    times = {
         "ttft_s": latency(makespan_s / 10),
         "itl_s": latency(gap_s) if gap_s is not None else None,
         "e2e_s": latency(makespan_s / 2),
+    }
+    usual: dict[str, Any] = {
+        **times,
+        "short": Latencies(**times),
         "input_tokens_per_s": 5_100 / makespan_s,
         "output_tokens_per_s": 16 / makespan_s,
         "steps": 10,
@@ -143,7 +147,7 @@ def run(setting: str = "plan", *makespans: float, gap_s: float = 0.01, **more: A
     """The first makespan is the median's; all of them are repeats."""
     repeats = tuple(figures(makespan, gap_s) for makespan in makespans or (10.0,))
     usual: dict[str, Any] = {
-        "args": {"max_num_batched_tokens": 2_048},
+        "settings": Settings(max_num_batched_tokens=2_048),
         "status": Status.OK,
         "started": CREATED,
         "took_s": 60.0,
@@ -157,11 +161,11 @@ def run(setting: str = "plan", *makespans: float, gap_s: float = 0.01, **more: A
 
 
 def failed(setting: str = "plan", status: Status = Status.OUT_OF_MEMORY) -> Run:
+    values = {"phase": "loading", "detail": "no memory", "max_num_batched_tokens": 32_768}
     return run(
         setting,
         status=status,
-        message="out of memory at 32768 tokens",
-        phase="loading",
+        failure=Note(code="engine_out_of_memory", values=values),
         repeats=(),
         figures=None,
         workers=(),
@@ -173,7 +177,7 @@ def verification(*runs: Run, **more: Any) -> Verification:
     usual: dict[str, Any] = {
         "model": Subject(name="tiny", load_format="dummy", parameters=1_000),
         "workload": WORKLOAD,
-        "source": "random token ids",
+        "source": PromptSource(),
         "repeats": 2,
         "machine": Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.24.0"),
         "created": CREATED,

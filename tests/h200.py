@@ -10,6 +10,7 @@ from chunkscope.artefacts.figures import BY_KEY
 from chunkscope.artefacts.numbers import number, seconds, spaced
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
+from chunkscope.report.words.verdicts import verdict
 from chunkscope.verification.result import Run, Verification
 
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"
@@ -36,8 +37,6 @@ def table() -> str:
 def _row(name: str, v: Verification, run: Run) -> str:
     first = run is v.runs[0]
     setting = " = ".join((run.setting, *run.same_as)).replace("max-num-batched-tokens=", "")
-    if not run.ok:
-        return f"| {name if first else ''} | {setting} | {run.message} | | | | | |"
     cells = (
         name if first else "",
         setting,
@@ -99,7 +98,7 @@ class Scenario:
 
     @property
     def sets(self) -> dict[str, object]:
-        return {n: v for n, v in self.ours.args.items() if n != "tensor_parallel_size"}
+        return {n: v for n, v in self.ours.settings.given().items() if n != "tensor_parallel_size"}
 
 
 def scenarios() -> list[Scenario]:
@@ -136,7 +135,7 @@ def _advice_row(one: Scenario) -> str:
         if set_to
         else f"the same ({seconds(one.predicted['plan'])})",
         spaced(f"{hits[0]:.1%} ({hits[1]:.1%})"),
-        one.verification.verdict.partition(": ")[0],
+        verdict(one.verification).partition(": ")[0],
     )
     return f"| {' | '.join(cells)} |"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chunkscope.artefacts.percentiles import Percentiles
-from chunkscope.artefacts.units import COUNT, MANY, NATS, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
+from chunkscope.artefacts.units import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
 
 QUANTILES = ("p50", "p95", "p99", "max")
 
@@ -70,7 +70,7 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`key` is its path in the artefact: `makespan_s`, `ttft_s.p95`, `itl_s.long.p99`."""
+    """`key` is its path in the artefact: `makespan_s`, `ttft_s.p95`, `long.itl_s.p99`."""
 
     key: str
     title: str
@@ -85,15 +85,12 @@ class Figure:
     def value(self, found: object) -> float | None:
         """Its value in `Figures`, or in a run for what is read once; None where not known."""
         for part in self.key.split("."):
-            if part in QUANTILES:
-                found = getattr(found, "all", found)  # unless short or long prompts are asked for
             found = getattr(found, part, None)
         return float(found) if isinstance(found, (int, float)) else None
 
     def among(self, prompts: str) -> "Figure":
         """The same time, of `short` or `long` prompts alone."""
-        time, _, at = self.key.partition(".")
-        return replace(self, key=f"{time}.{prompts}.{at}")
+        return replace(self, key=f"{prompts}.{self.key}")
 
 
 def _times(time: str, name: str, group: Group, **headings: str) -> Iterator[Figure]:
@@ -161,16 +158,12 @@ def _scheduled(
     return Figure(key, title, Group.SCHEDULER, label, unit, better)
 
 
-def _outputs(
-    key: str, title: str, label: str, unit: Unit = NATS, better: Better = Better.LESS
-) -> Figure:
-    return Figure(f"outputs.{key}", title, Group.OUTPUTS, label, unit, better, once=True)
+def _outputs(key: str, title: str, label: str) -> Figure:
+    """A share of equal answers, of `verify --check-outputs`."""
+    return Figure(f"outputs.{key}", title, Group.OUTPUTS, label, SHARE, Better.MORE, once=True)
 
 
-EQUAL_OUTPUTS = _outputs("beside.equal", "outputs as the reference", "equal", SHARE, Better.MORE)
-FLIPPED_CHOICES = _outputs(
-    "beside.flipped_choices", "choices unlike the reference", "flipped choices", COUNT
-)
+EQUAL_OUTPUTS = _outputs("equal", "outputs as the reference", "equal")
 GOODPUT = Figure(
     "goodput_per_s",
     "goodput, requests per second",
@@ -217,22 +210,7 @@ FIGURES = (
         once=True,
     ),
     EQUAL_OUTPUTS,
-    _outputs(
-        "again.equal", "outputs as before when sent again", "  sent again", SHARE, Better.MORE
-    ),
-    _outputs(
-        *("beside.first_difference", "first token that differs", "first difference at"),
-        *(COUNT, Better.MORE),
-    ),
-    _outputs("beside.difference_logprob", "change of log-probability there", "logprob change"),
-    _outputs("beside.mean_logprob_change", "mean change of log-probability", "mean logprob change"),
-    _outputs("again.mean_logprob_change", "mean change when sent again", "  sent again"),
-    _outputs(
-        "beside.largest_logprob_change", "largest change of log-probability", "largest change"
-    ),
-    _outputs("again.largest_logprob_change", "largest change when sent again", "  sent again"),
-    FLIPPED_CHOICES,
-    _outputs("again.flipped_choices", "choices that flip when sent again", "  sent again", COUNT),
+    _outputs("again", "outputs as before when sent again", "  sent again"),
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}

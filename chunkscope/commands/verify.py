@@ -13,9 +13,9 @@ from chunkscope.errors import EngineError, InputError
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
-    from chunkscope.verification.engine_run import Measured
+    from chunkscope.verification.engine_run import MeasuredRun
     from chunkscope.verification.result import Verification
-    from chunkscope.verification.rows import Report
+    from chunkscope.verification.run_settings import Report
     from chunkscope.verification.verify import VerifyOptions
 
 HINTS = {
@@ -125,7 +125,7 @@ def verify(
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
     from chunkscope.verification.endpoint.server import key_for
-    from chunkscope.verification.rows import Report
+    from chunkscope.verification.run_settings import Report
     from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
 
@@ -172,7 +172,9 @@ def verify(
     console.say(f"\nwrote {output}; next: chunkscope report{folder}")
     first = verification.runs[0]
     if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
-        raise EngineError(f"{first.setting}: {first.message}", hint=HINTS[first.status.value])
+        from chunkscope.report.words.verdicts import failure
+
+        raise EngineError(failure(first), hint=HINTS[first.status.value])
 
 
 def _launch(
@@ -210,9 +212,11 @@ def _tell_what_is_kept(output: Path) -> None:
         )
 
 
-def _tell_failure(measured: "Measured") -> None:
+def _tell_failure(measured: "MeasuredRun") -> None:
+    from chunkscope.report.words.verdicts import failure
+
     run = measured.run
-    console.say(f"{run.setting}: {run.message}")
+    console.say(failure(run))
     for line in measured.last_lines:
         console.say(f"  | {line}")
     if run.log:

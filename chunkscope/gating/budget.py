@@ -118,7 +118,6 @@ class OutputPromises(_Table):
 
     setting: Text = "plan"
     equal: Share | None = None
-    flipped_choices: Count | None = None
 
 
 class DoctorPromises(_Table):

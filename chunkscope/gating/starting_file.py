@@ -208,11 +208,8 @@ def _outputs(findings: Findings) -> Iterator[Promise]:
     if measured is None or run is None or run.outputs is None:
         return
     if (equal := output_figure(measured, run, "equal")) is not None:
-        why = f"as those of {run.outputs.against}; today {100 * equal:.1f} %"
+        why = f"as those of {run.outputs.reference}; today {100 * equal:.1f} %"
         yield Promise(table="outputs", key="equal", value="99%", why=why)
-    if (flipped := output_figure(measured, run, "flipped_choices")) is not None:
-        why = f"of likelihood tasks, at most; today {flipped:.0f}"
-        yield Promise(table="outputs", key="flipped_choices", value=0, why=why)
 
 
 def _freshness(findings: Findings) -> Iterator[Promise]:

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, cycle, islice
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from chunkscope.artefacts.artefact import now
-from chunkscope.artefacts.numbers import seconds
-from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import EngineError, InputError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.reference.attention import not_taken
@@ -28,10 +26,19 @@ from chunkscope.reference.engine import (
 from chunkscope.reference.libraries import load_torch
 from chunkscope.reference.models import TINY, load_model, text_tokens, tiny_model, vocabulary_of
 from chunkscope.simulation.workload import GIVEN, Workload
-from chunkscope.verification.latencies import Answer, distribution_of, figures_of
-from chunkscope.verification.result import Machine, Run, Subject, Verification, WorkerMemory
+from chunkscope.verification.latencies import distribution_of, figures_of
+from chunkscope.verification.result import (
+    EngineKind,
+    Machine,
+    PromptSource,
+    Run,
+    Subject,
+    Verification,
+    WorkerMemory,
+)
 from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import Settings
 
 LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
@@ -61,15 +68,6 @@ class Demonstration:
     measured: Verification
 
     @property
-    def long_over(self) -> int:
-        return self.measured.workload.long_over
-
-    def waits(self, setting: str) -> list[float]:
-        """Of short requests, until their first token."""
-        answers = zip(self.requests, self.runs[setting].answers, strict=True)
-        return [answer.first_s for r, answer in answers if len(r.prompt) <= self.long_over]
-
-    @property
     def same_answers(self) -> int:
         """Requests whose answers are the same with every setting, token by token."""
         by_request = zip(*(run.outputs for run in self.runs.values()), strict=True)
@@ -92,11 +90,11 @@ def demonstrate(
     torch.manual_seed(options.seed)
     model = tiny_model(options.seed) if options.model is None else load_model(options.model)
     text = _manual(model, options)
-    source = "chunkscope's manual" if text else "random tokens"
     _check_lengths(model, options)
     requests = tuple(_requests(model, text, options))
     _warm_up(model, requests[: len(EARLY)])
     runs, rows = {}, []
+    workload = _workload(requests, options)
     for name, chunk, policy in _settings(options):
         starting(name)
         args, started = engine_args(model, requests, chunk=chunk), now()
@@ -105,21 +103,17 @@ def demonstrate(
         except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
-        rows.append(_row(name, policy, runs[name], _workload(requests, options), started, model))
-    found = Demonstration(
-        requests=requests,
-        runs=runs,
-        measured=Verification(
-            model=_subject(model, options),
-            workload=_workload(requests, options),
-            source=source,
-            repeats=1,
-            runs=tuple(rows),
-            machine=_machine(model),
-            options={"engine": "chunkscope's reference engine"},
-        ),
+        rows.append(_run(name, runs[name], workload, started, model))
+    measured = Verification(
+        model=_subject(model, options),
+        measured=EngineKind.DEMO,
+        workload=workload,
+        source=PromptSource(datasets=("chunkscope's manual",) if text else ()),
+        repeats=1,
+        runs=tuple(rows),
+        machine=_machine(model),
     )
-    return replace(found, measured=replace(found.measured, verdict=waited(found)))
+    return Demonstration(requests=requests, runs=runs, measured=measured)
 
 
 def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
@@ -134,14 +128,6 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
         rounding = min(256 * torch.finfo(model.dtype).eps, MOST_APART) * expected.abs().max()
         if (logits - expected).abs().max() > rounding:
             raise not_taken(model, "alone it answers otherwise than beside another request")
-
-
-def waited(found: Demonstration) -> str:
-    """
-    Short requests waited 2.1 s without chunks, 0.2 s with chunks of 256.
-    """
-    parts = [f"{seconds(mean(found.waits(name)))} {name}" for name in found.runs]
-    return f"Short requests waited {', '.join(parts)}."
 
 
 # -- what is asked -------------------------------------------------------------------------------
@@ -204,64 +190,31 @@ def _workload(requests: Sequence[TokenRequest], options: DemoOptions) -> Workloa
     )
 
 
-def _row(
-    name: str,
-    policy: ChunkPolicy,
-    found: ReferenceRun,
-    workload: Workload,
-    started: str,
-    model: Any,
-) -> Run:
-    run, args = found.run, found.run.args
-    scheduled = {
-        "duration_s": [step.duration_s for step in run.timeline],
-        "prefill_tokens": [sum(c.end - c.start for c in step.chunks) for step in run.timeline],
-        "decode_requests": [step.decode_requests for step in run.timeline],
-        "chunks": _chunk_counts(found),
-        "preemptions": run.figures.preemptions,
-    }
-    figures = figures_of(found.answers, workload, scheduled)
+def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: Any) -> Run:
+    by_length, args = figures_of(run.answers, workload), run.run.args
+    figures = replace(run.run.figures, short=by_length.short, long=by_length.long)
+    memory = WorkerMemory(
+        rank=0,
+        activation_peak_gib=run.beyond_weights_gib,  # keys and values included
+        device_peak_gib=run.peak_gib,
+        weights_gib=_weights_gib(model),
+    )
     return Run(
         setting=name,
-        args={
-            "max_num_batched_tokens": args.max_num_batched_tokens,
-            "long_prefill_token_threshold": args.long_prefill_token_threshold,
-            "max_num_seqs": args.max_num_seqs,
-        },
+        settings=Settings(
+            max_num_batched_tokens=args.max_num_batched_tokens,
+            long_prefill_token_threshold=args.long_prefill_token_threshold,
+            max_num_seqs=args.max_num_seqs,
+        ),
         status=Status.OK,
         started=started,
-        took_s=run.figures.makespan_s,
-        workers=(
-            WorkerMemory(
-                rank=0,
-                activation_peak_gib=found.beyond_weights_gib,
-                device_peak_gib=found.peak_gib,
-                weights_gib=_weights_gib(model),
-            ),
-        ),
+        took_s=figures.makespan_s,
+        workers=(memory,),
         figures=figures,
         repeats=(figures,),
-        distribution=distribution_of(found.answers),
-        engine={
-            "policy": policy,
-            "interleaving_ratio": found.interleaving,
-            "chunk_s": found.chunk_s,
-            "requests": [_told(answer) for answer in found.answers],
-            "timeline": plain(run.timeline),
-        },
-        notes=("activation memory is all beyond the weights, keys and values included",),
+        distribution=distribution_of(run.answers),
+        notes=(Note(code="demo_memory"),),
     )
-
-
-def _chunk_counts(found: ReferenceRun) -> dict[int, int]:
-    """Of each prompt."""
-    read = [chunk.request for step in found.run.timeline for chunk in step.chunks]
-    return {request: read.count(request) for request in dict.fromkeys(read)}
-
-
-def _told(answer: Answer) -> dict[str, Any]:
-    """One request, in seconds since it was sent."""
-    return {"ttft_s": answer.first_s, "e2e_s": answer.all_s, "gaps_s": answer.gaps_s}
 
 
 def _weights_gib(model: Any) -> float:

@@ -7,7 +7,7 @@ from chunkscope.artefacts.numbers import plural
 from chunkscope.errors import InputError, MissingError
 from chunkscope.reference.libraries import load_torch
 from chunkscope.tokenizers.reference import auto_tokenizer, load_auto
-from chunkscope.verification.model_folder import WEIGHTS
+from chunkscope.verification.verify import has_weights
 
 TINY = "a random Llama"
 TINY_SHAPE = {
@@ -44,7 +44,7 @@ def load_model(name: str) -> Any:
             f"no such model: {name}",
             hint="name a folder with a config.json and weights (`hf download ID --local-dir DIR`)",
         )
-    if not any(True for pattern in WEIGHTS for _ in folder.glob(pattern)):
+    if not has_weights(folder):
         raise MissingError(
             f"{folder} holds no weights", hint="without --model a small random model is made"
         )

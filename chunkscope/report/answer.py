@@ -4,17 +4,18 @@ What was measured goes before what was planned: where another row did better, or
 well, that row is the answer, and its arguments are those to copy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.figures import MAKESPAN, Figure
-from chunkscope.artefacts.numbers import as_written, change, duration, money, plural, spaced
+from chunkscope.artefacts.numbers import as_written, change, duration, money, plural
 from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
+from chunkscope.report.words import verdicts as words
 from chunkscope.report.words.plan import advice, order
-from chunkscope.verification.outcomes import Outcome, difference, judged, ratio, shown
-from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.verdict import goal_of
+from chunkscope.report.words.verdicts import difference, shown
+from chunkscope.verification.result import Conclusion, Run, Verification
+from chunkscope.verification.verdict import Outcome, goal_of, outcomes, ratio
 from chunkscope.vllm.settings import Settings
 
 DEFAULT, PLAN = "default", "plan"
@@ -36,10 +37,12 @@ def answer(plan: Plan, verification: Verification | None) -> FinalAnswer:
     ours = verification.run(PLAN) if verification else None
     if verification is None or ours is None:
         return _predicted(plan)
-    if (best := verification.run(verification.better or "")) is not None:
+    found = verification.verdict
+    best = verification.run(found.use) if found else None
+    if found and found.conclusion is Conclusion.DROP_FLAGS:
+        return _can_go(plan, found.drop)
+    if best is not None and best is not ours:
         return _better(plan, verification, best, ours)
-    if verification.can_go:
-        return _can_go(plan, verification)
     default = verification.run(DEFAULT)
     if not ours.ok or default is None or default is ours or not default.ok:
         return _kept(plan, verification)
@@ -55,7 +58,7 @@ def answer(plan: Plan, verification: Verification | None) -> FinalAnswer:
 
 
 def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> FinalAnswer:
-    winner = replace(plan, settings=Settings.of(best.args))
+    winner = replace(plan, settings=best.settings)
     is_default = DEFAULT in (best.setting, *best.same_as)
     named = "vLLM's default" if is_default else best.setting
     if is_default:
@@ -74,10 +77,10 @@ def _better(plan: Plan, verification: Verification, best: Run, ours: Run) -> Fin
     )
 
 
-def _can_go(plan: Plan, verification: Verification) -> FinalAnswer:
-    left = {n: v for n, v in plan.settings.given().items() if n not in verification.can_go}
+def _can_go(plan: Plan, drop: Sequence[str]) -> FinalAnswer:
+    left = {n: v for n, v in plan.settings.given().items() if n not in drop}
     winner = replace(plan, settings=Settings.of(left))
-    flags = ", ".join(verification.can_go)
+    flags = ", ".join(drop)
     return FinalAnswer(
         headline=f"Set {_listed(winner.settings)}" if left else "Change nothing",
         brings="On the engine vLLM's default did as well as the plan.",
@@ -90,7 +93,7 @@ def _can_go(plan: Plan, verification: Verification) -> FinalAnswer:
 
 def _kept(plan: Plan, verification: Verification) -> FinalAnswer:
     """The plan is vLLM's default, or there is nothing to hold it against."""
-    said = spaced(verification.verdict or "") or "There is no verdict yet."
+    said = words.verdict(verification) or "There is no verdict yet."
     brings = said[:1].upper() + said[1:].split(". Against ")[0].rstrip(".") + "."
     costs = "Nothing: it is vLLM's default." if not plan.settings.given() else _hours(plan)
     return FinalAnswer(headline=verdict(plan), brings=brings, costs=costs, plan=plan)
@@ -118,11 +121,11 @@ def _instead(plan: Plan, v: Verification, run: Run, other: Run, name: str) -> st
 
 
 def _is_tie(figure: Figure, run: Run, other: Run) -> bool:
-    return (figure, Outcome.TIE) in judged(run, other)
+    return (figure, Outcome.TIE) in outcomes(run, other)
 
 
 def _worse(run: Run, other: Run) -> str:
-    found = [f for f, outcome in judged(run, other) if outcome is Outcome.WORSE]
+    found = [f for f, outcome in outcomes(run, other) if outcome is Outcome.WORSE]
     if not found:
         return "Nothing that was measured got worse."
     said = "; ".join(difference(figure, run, other) for figure in found[:MOST])

@@ -13,10 +13,10 @@ from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.runs import FATES
 from chunkscope.report.summary import measured_on
-from chunkscope.verification.outcomes import Outcome, judge, value
+from chunkscope.report.words.verdicts import STATUS
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import Outcome, judge, value
 
 SCHEMA = "chunkscope/comparison/1"
 ABSENT = "not there"
@@ -227,7 +227,7 @@ def _measured(old: Verification, new: Verification) -> Iterator[Change]:
     gone = [run for run in old.runs if new.run(run.setting) is None]
     for setting, before, after in (*pairs, *((run.setting, run, None) for run in gone)):
         statuses = (run.status if run else None for run in (before, after))
-        write = _or(NOT_MEASURED, FATES.__getitem__)
+        write = _or(NOT_MEASURED, STATUS.__getitem__)
         yield from _changed(Part.MEASURED, setting, "status", *statuses, write=write)
         if before and after and before.ok and after.ok:
             yield from _figures(before, after)

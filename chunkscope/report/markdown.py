@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from chunkscope.artefacts.figures import ITL_MAX, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import number, spaced
+from chunkscope.artefacts.numbers import number
 from chunkscope.console import printable
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import ALL, Profile
@@ -11,13 +11,13 @@ from chunkscope.report import sentences
 from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.length_columns import length_cells
 from chunkscope.report.memory_bill import Bills, bills
-from chunkscope.report.output_words import outputs_said
 from chunkscope.report.provenance import origins
 from chunkscope.report.runs import beside, fate, measured, titled
 from chunkscope.report.summary import measured_on, summarize
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
-from chunkscope.verification.outcomes import Outcome
+from chunkscope.report.words import verdicts as words
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import Outcome
 
 MOST_DATASETS = 30  # a comment is read on a screen; the longest prompts decide
 MARKUP = "\\`*_{}[]<>|#~@&!"
@@ -114,10 +114,10 @@ def _memory(found: Bills) -> Iterator[str]:
 def _measured(verification: Verification) -> Iterator[str]:
     yield f"### Measured\n\nMeasured {text(measured_on(verification))}."
     if verification.verdict:
-        yield f"**{text(spaced(verification.verdict))}**"
+        yield f"**{text(words.verdict(verification))}**"
     failed = [run for run in verification.runs if not run.ok]
     if failed:
-        yield "\n".join(f"- {text(r.setting)}: **{fate(r)}** {text(r.message)}" for r in failed)
+        yield "\n".join(f"- **{fate(r)}** {text(words.failure(r))}" for r in failed)
     running = tuple(run for run in verification.runs if run.ok)
     if running:
         rows = [
@@ -126,7 +126,7 @@ def _measured(verification: Verification) -> Iterator[str]:
         ]
         yield table(["", *(text(titled(run)) for run in running)], rows)
         yield f"Percentages against {text(running[0].setting)}; a tie is within the spread."
-        if said := list(outputs_said(verification)):
+        if said := list(words.outputs(verification)):
             yield _list(said)
 
 

@@ -11,6 +11,7 @@ from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.findings import Findings
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
+from chunkscope.report.words.verdicts import prompts_sent
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Machine, Verification
 
@@ -125,7 +126,7 @@ def _of_verification(verification: Verification) -> Iterator[Fact]:
         f"{plural(len(workload.requests), 'request')}, {workload.input_tokens:,} tokens in and "
         f"{workload.output_tokens:,} out, {arrivals}, {workload.task}, seed {workload.seed}",
     )
-    yield "prompts", verification.source
+    yield "prompts", prompts_sent(verification.source)
     yield "repeats", str(verification.repeats)
     yield "from the plan", verification.plan_digest or UNKNOWN
 

@@ -4,17 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.figures import FIGURES, Figure
 from chunkscope.artefacts.numbers import change
-from chunkscope.verification.outcomes import Outcome, judge, shown, value
+from chunkscope.report.words.verdicts import STATUS, shown
 from chunkscope.verification.result import Run
-from chunkscope.vllm.log.fate import Status
-
-FATES = {
-    Status.OK: "ok",
-    Status.OUT_OF_MEMORY: "out of memory",
-    Status.TIMEOUT: "timed out",
-    Status.REFUSED: "refused by vLLM",
-    Status.DIED: "the engine died",
-}
+from chunkscope.verification.verdict import Outcome, judge, value
 
 
 def beside(figure: Figure, run: Run, first: Run) -> tuple[str, str, Outcome]:
@@ -34,14 +26,9 @@ def measured(runs: Sequence[Run]) -> Iterator[Figure]:
 
 def fate(run: Run) -> str:
     """What became of a run, in words."""
-    return FATES[run.status]
+    return STATUS[run.status]
 
 
 def titled(run: Run) -> str:
-    """A setting by all its names: the same arguments are measured once.
-
-    >>> about = {"args": {}, "status": Status.OK, "started": "", "took_s": 9.0}
-    >>> titled(Run(setting="plan", same_as=("off",), **about))
-    'plan = off'
-    """
+    """A setting by all its names: the same arguments are measured once."""
     return " = ".join((run.setting, *run.same_as))

@@ -12,11 +12,10 @@ from chunkscope.planning.plan import Plan
 from chunkscope.report import sentences
 from chunkscope.report.answer import FinalAnswer, answer
 from chunkscope.report.diagnosis_words import answer as diagnosis_answer
-from chunkscope.report.runs import fate
 from chunkscope.report.words import sentence
+from chunkscope.report.words import verdicts as words
 from chunkscope.report.words.plan import advice
-from chunkscope.verification.outcomes import against
-from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.result import EngineKind, Run, Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +82,9 @@ def _title(findings: Findings) -> str:
 def _headline(findings: Findings) -> str:
     verification, profile = findings.verification, findings.profile
     if verification:
-        said, _, _ = (verification.verdict or "").partition(": ")
-        return said or "Measured, without a plan to judge"
+        if verification.measured is EngineKind.DEMO:
+            return words.demo(verification).rstrip(".")
+        return words.verdict(verification).partition(": ")[0] or "Measured, without a plan to judge"
     if profile:
         lengths = profile.overall
         half, longest = number(lengths.percentile(50)), number(lengths.max)
@@ -114,9 +114,9 @@ def _gains(plan: Plan | None, verification: Verification | None) -> Iterator[str
 
 def _measured_gains(verification: Verification) -> Iterator[str]:
     if verification.verdict:
-        yield verification.verdict
+        yield words.verdict(verification)
     mine = verification.run("plan") or verification.runs[0]
-    is_compared = "Against " in (verification.verdict or "")  # with vLLM's default
+    is_compared = verification.verdict is not None  # with vLLM's default
     if not mine.ok:
         yield failure(mine)
     for name in ("default", "off"):
@@ -126,20 +126,11 @@ def _measured_gains(verification: Verification) -> Iterator[str]:
         elif other is not None and not other.ok:
             yield failure(other)
         elif other is not None and mine.ok and not (is_compared and name == "default"):
-            yield against(mine, other)
+            yield words.comparison(mine, other)
 
 
 def failure(run: Run) -> str:
-    """
-    >>> from chunkscope.vllm.log.fate import Status
-    >>> failure(Run(setting="off", args={}, status=Status.TIMEOUT, started="", took_s=9.0))
-    'off: timed out.'
-    """
-    said = run.message.rstrip(".")
-    told = (
-        said if said.lower().startswith(fate(run)) else ": ".join(filter(None, (fate(run), said)))
-    )
-    return f"{run.setting}: {told}."
+    return f"{words.failure(run)}."
 
 
 def _predicted_gains(plan: Plan) -> Iterator[str]:

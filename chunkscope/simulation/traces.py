@@ -160,7 +160,7 @@ def _verified(path: Path) -> Trace:
     except InputError as error:
         raise InputError(error.message, hint=_HINT) from None
     with codec.reading(path, made_by):
-        workload = validated(Workload, Workload.fields_of(document["workload"]))
+        workload = validated(Workload, document["workload"])
     return Trace(
         requests=workload.requests,
         stretches=workload.stretches,

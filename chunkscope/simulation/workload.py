@@ -6,11 +6,10 @@ The same workload is sent to a real engine by `verify` and to the scheduler's tw
 import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from chunkscope.artefacts.schema import SchemaError
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, together
@@ -26,7 +25,7 @@ from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
 BATCH, GIVEN = "batch", "given"
-VERIFY_SCHEMA = "chunkscope/verify/2"  # the artefact that holds a workload
+VERIFY_SCHEMA = "chunkscope/verify/3"  # the artefact that holds a workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,56 +90,6 @@ class Workload:
     @property
     def longest(self) -> int:
         return max(request.prompt_tokens for request in self.requests)
-
-    def to_json(self) -> dict[str, Any]:
-        """As verify.json holds it: the requests in columns, and what they share if it is more."""
-        columns = {
-            "stretch": [r.stretch for r in self.requests],
-            "stretch_parents": [s.parent for s in self.stretches],
-            "stretch_tokens": [s.tokens for s in self.stretches],
-        }
-        return {
-            "seed": self.seed,
-            "arrivals": self.arrivals,
-            "task": self.task,
-            "requests": len(self.requests),
-            "input_tokens": self.input_tokens,
-            "output_tokens_in_all": self.output_tokens,
-            "shared_prefix": self.shared_prefix,
-            "long_over": self.long_over,
-            "left_out": self.left_out,
-            "prompt_tokens": [r.prompt_tokens for r in self.requests],
-            "output_tokens": [r.output_tokens for r in self.requests],
-            "arrival_s": [round(r.arrival_s, 6) for r in self.requests],
-            **({} if self.order is None else {"order": self.order}),
-            **({} if self.concurrency is None else {"concurrency": self.concurrency}),
-            **(columns if self.stretches and not self.shared_prefix else {}),
-        }
-
-    @classmethod
-    def fields_of(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """The reverse of `to_json`, of values that are not checked yet."""
-        shared = stored["shared_prefix"]
-        parents = stored.get("stretch_parents", [NOTHING] if shared else [])
-        tokens = stored.get("stretch_tokens", [shared] if shared else [])
-        stretch = stored.get("stretch", [0 if shared else NOTHING] * len(stored["prompt_tokens"]))
-        columns = {name: stored[name] for name in _COLUMNS} | {"stretch": stretch}
-        if {len(column) for column in columns.values()} != {stored["requests"]}:
-            raise SchemaError("the columns of the workload differ in length")
-        kept = {f.name: stored[f.name] for f in fields(cls) if f.name not in _MADE}
-        kept |= {name: stored.get(name) for name in _NOT_IN_EVERY_FILE}
-        rows = zip(*columns.values(), strict=True)
-        pairs = zip(parents, tokens, strict=True)
-        return {
-            **kept,
-            "requests": [dict(zip(columns, row, strict=True)) for row in rows],
-            "stretches": [{"parent": parent, "tokens": n} for parent, n in pairs],
-        }
-
-
-_COLUMNS = ("prompt_tokens", "output_tokens", "arrival_s")
-_NOT_IN_EVERY_FILE = ("order", "concurrency")
-_MADE = ("requests", "stretches", *_NOT_IN_EVERY_FILE)  # the first two out of columns
 
 
 def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[float]:

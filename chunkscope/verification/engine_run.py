@@ -2,55 +2,45 @@
 
 import signal
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.artefact import now
-from chunkscope.artefacts.schema import validated
+from chunkscope.artefacts.figures import Figures
+from chunkscope.artefacts.note import Note
 from chunkscope.console import VerifyProgress
-from chunkscope.errors import MissingError
-from chunkscope.hardware.gpus import GIB
+from chunkscope.errors import InputError, MissingError
+from chunkscope.hardware.gpus import GIB, driver_version
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
-from chunkscope.verification.machine import machine_of, refuse_another_machine
-from chunkscope.verification.outputs import (
-    TOPS,
-    OutputSample,
-    RunOutputs,
-    SpokenOutputs,
-    compared,
-)
-from chunkscope.verification.process import EngineProcess
-from chunkscope.verification.result import Figures, Machine, Run, WorkerMemory
-from chunkscope.verification.settings import ComparedSetting
-from chunkscope.verification.signs_of_life import LOOK_EVERY_S, SignsOfLife, workers_of
+from chunkscope.verification.outputs import TOKENS, equal_share
+from chunkscope.verification.process import LOOK_EVERY_S, EngineProcess, Liveness
+from chunkscope.verification.result import Machine, Run, RunOutputs, WorkerMemory
+from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.fate import (
-    Cause,
-    Status,
-    cause_in,
-    last_lines,
-)
+from chunkscope.vllm.log.fate import Status, cause_in, last_lines
 from chunkscope.vllm.log.reader import facts_in
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
-# It says of every answer that it is there.
-TELLING = ("measuring", "checking outputs", "calibrating")
-MEASURED = Cause(status=Status.OK, text="")
-NOT_EMPTIED = (
-    "vLLM did not empty its prefix cache before a repeat: some hits may be of earlier ones"
-)
-BATCHED_ALIKE = (
-    "sent again, the prompts were batched as before: that their outputs are equal says nothing of "
-    "the noise of batching"
-)
-TRICKLED = (
-    "this vLLM cannot hold requests back: the first steps ran while others were still being sent"
-)
+# Phases in which the engine's program reports every answer.
+REPORTING = ("measuring", "checking outputs", "calibrating")
+FAILURES = {
+    Status.OUT_OF_MEMORY: "engine_out_of_memory",
+    Status.REFUSED: "engine_refused",
+    Status.DIED: "engine_died",
+}
+# What changes a measurement, and how it is called. The number of GPUs is the setting's.
+MACHINE_FACTS = {
+    "device": "a {} build of vLLM",
+    "gpu": "{}",
+    "driver": "driver {}",
+    "vllm": "vLLM {}",
+    "torch": "torch {}",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +48,22 @@ class EngineJob:
     """What every setting of one verification has in common."""
 
     python: str
-    engine: dict[str, Any]  # keywords of the engine besides the setting's own
+    engine: dict[str, Any]  # keywords of the engine besides the row's settings
     entry: str
     workload: Workload
     warm_up: Sequence[tuple[int, int]]
     repeats: int
     timeout_s: float
     prompts: Sequence[Sequence[int]] | None = None
-    outputs: OutputSample | None = None  # to be compared
+    output_places: Sequence[int] = ()  # requests whose answers are compared
     bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
     slo: Slo = ()
     machine: Machine | None = None  # where the rows before were measured: no other will do
 
-    def task(self, setting: ComparedSetting) -> dict[str, Any]:
+    def task(self, row: SettingRow) -> dict[str, Any]:
         w = self.workload
         return {
-            "engine": {**self.engine, **setting.settings.given()},
+            "engine": {**self.engine, **row.settings.given()},
             "entry": self.entry,
             "task": w.task.value,
             "seed": w.seed,
@@ -84,17 +74,17 @@ class EngineJob:
             "warm_up": [(prompt, output, 0.0) for prompt, output in self.warm_up],
             "requests": [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in w.requests],
             "prompts": self.prompts,
-            "outputs": {**asdict(self.outputs), "tops": TOPS} if self.outputs else None,
+            "outputs": {"places": self.output_places, "tokens": TOKENS},
             "bursts": self.bursts,
         }
 
 
 @dataclass(slots=True, kw_only=True)
 class EngineRecord:
-    """What is known so far of one engine."""
+    """What one engine has told so far."""
 
     started: str = field(default_factory=now)
-    begun: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)
     phase: str = "loading"
     versions: dict[str, Any] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
@@ -105,16 +95,15 @@ class EngineRecord:
     answers: list[Answer] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     bursts: list[dict[str, Any]] = field(default_factory=list)  # steps, as above
-    outputs: list[SpokenOutputs] = field(default_factory=list)  # the sample, and again
-    batches: list[Any] = field(default_factory=list)  # what the steps of each held
-    notes: tuple[str, ...] = ()
+    outputs: list[list[list[int]]] = field(default_factory=list)  # the sample, and again
+    notes: dict[str, None] = field(default_factory=dict)  # codes, each once
     measured: bool = False  # all repeats: what comes then only helps to calibrate
     done: bool = False
-    failed: str = ""  # what its program raised
+    error: str = ""  # what its program raised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredRun:
     """A run, and what only calibration and the machine's description need."""
 
     run: Run
@@ -123,25 +112,22 @@ class Measured:
     interrupted: bool = False  # when all was measured and only calibrating was left
 
 
-def measure(
-    setting: ComparedSetting, job: EngineJob, log: Path, listener: VerifyProgress
-) -> Measured:
+def measure(row: SettingRow, job: EngineJob, log: Path, listener: VerifyProgress) -> MeasuredRun:
     """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
     record = EngineRecord()
-    if setting.impossible:
-        refused = Cause(status=Status.REFUSED, text=setting.impossible)
-        return Measured(run=_run(setting, record, refused, job.outputs), record=record)
+    if row.refused:
+        return MeasuredRun(run=_run(row, record, Status.REFUSED, row.refused), record=record)
     timed_out = interrupted = False
-    with EngineProcess(job.python, job.task(setting), log) as process:
-        signs = SignsOfLife(log, lambda: workers_of(process.group))
+    with EngineProcess(job.python, job.task(row), log) as process:
+        liveness = Liveness(log, process.cpu_seconds)
         try:
             for event in process.events():
                 if event is None:
-                    _watch(signs, record, job, listener)
+                    _watch(liveness, record, job, listener)
                 else:
-                    signs.hear()
+                    liveness.hear()
                     _follow(event, record, job, listener)
-                timed_out = signs.silent_s > job.timeout_s
+                timed_out = liveness.silent_s > job.timeout_s
                 if record.done or timed_out:
                     break
         except KeyboardInterrupt:
@@ -151,22 +137,28 @@ def measure(
         code = 0 if timed_out or record.measured else process.exit_code()
     text = process.log_text()
     if record.measured:
-        run = _run(setting, record, MEASURED, job.outputs, text, log)
-        return Measured(run=run, record=record, interrupted=interrupted)
-    cause = _cause(record, text, code, job.timeout_s if timed_out else None)
-    run = _run(setting, record, cause, job.outputs, text, log)
-    return Measured(run=run, record=record, last_lines=tuple(last_lines(text)))
+        run = _run(row, record, Status.OK, None, text, log)
+        return MeasuredRun(run=run, record=record, interrupted=interrupted)
+    if timed_out:
+        status = Status.TIMEOUT
+        failure = Note(
+            code="engine_silent", values={"seconds": job.timeout_s, "phase": record.phase}
+        )
+    else:
+        status, failure = _failure(record, text, code)
+    run = _run(row, record, status, failure, text, log)
+    return MeasuredRun(run=run, record=record, last_lines=tuple(last_lines(text)))
 
 
 def _watch(
-    signs: SignsOfLife, record: EngineRecord, job: EngineJob, listener: VerifyProgress
+    liveness: Liveness, record: EngineRecord, job: EngineJob, listener: VerifyProgress
 ) -> None:
-    """Until requests are measured an engine has a lot to do that it tells nobody."""
-    if record.phase in TELLING:
+    """Until requests are measured an engine has a lot to do that it does not report."""
+    if record.phase in REPORTING:
         return
-    signs.look(every_s=min(LOOK_EVERY_S, job.timeout_s / 4))
-    if record.start_s is None and signs.doing not in (None, record.phase):
-        record.phase = signs.doing or record.phase
+    liveness.look(every_s=min(LOOK_EVERY_S, job.timeout_s / 4))
+    if record.start_s is None and liveness.phase not in (None, record.phase):
+        record.phase = liveness.phase or record.phase
         listener.phase(record.phase)
 
 
@@ -188,103 +180,121 @@ def _follow(
         case "ready":
             record.start_s, record.engine = event["start_s"], event["engine"]
             record.workers = event["workers"]
-            here = machine_of(record.workers, record.versions)
-            if job.machine and here:
-                refuse_another_machine(job.machine, here)
+            machine = machine_of(record.workers, record.versions)
+            if job.machine and machine:
+                _refuse_another_machine(job.machine, machine)
         case "repeat":
-            _keep_repeat(event, record, job)
+            _add_repeat(event, record, job)
         case "outputs":
-            _keep_outputs(event, record)
+            record.outputs.append(event["answers"])
         case "measured":
             record.measured = True
         case "burst":
             record.bursts.append(event["steps"])
         case "failed":
-            record.failed = f"{event['kind']}: {event['message']}"
+            record.error = f"{event['kind']}: {event['message']}"
         case "done":
             record.done = True
 
 
-def _keep_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) -> None:
+def _add_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) -> None:
     answers = [Answer(**answer) for answer in event["answers"]]
     workload = job.workload
     at_once = not workload.concurrency and not any(r.arrival_s for r in workload.requests)
-    found = {TRICKLED: at_once and not event["held"], NOT_EMPTIED: not event["emptied"]}
-    noted = (note for note, is_so in found.items() if is_so)
-    record.notes = tuple(dict.fromkeys((*record.notes, *noted)))
+    if at_once and not event["held"]:
+        record.notes["requests_trickled_in"] = None
+    if not event["emptied"]:
+        record.notes["prefix_cache_not_emptied"] = None
     record.repeats.append(figures_of(answers, job.workload, event["steps"], job.slo))
     record.answers += answers
     record.steps.append(event["steps"])
     record.memory = event["memory"]
 
 
-def _keep_outputs(event: dict[str, Any], record: EngineRecord) -> None:
-    told = {name: event.get(name, ()) for name in ("answers", "scores")}
-    record.outputs.append(validated(SpokenOutputs, told))
-    if event["batches"] in record.batches:
-        record.notes = (*record.notes, BATCHED_ALIKE)
-    record.batches.append(event["batches"])
+# -- where it runs -------------------------------------------------------------------------------
+
+
+def machine_of(workers: Sequence[Mapping[str, Any]], versions: Mapping[str, Any]) -> Machine | None:
+    """None until an engine has started: only then is it known where it runs."""
+    if not workers:
+        return None
+    device, total = workers[0]["device"], workers[0].get("total_bytes")
+    return Machine(
+        device=device,
+        gpu=workers[0].get("gpu"),
+        gpus=len(workers) if device != "cpu" else 0,
+        gpu_memory_gib=total / GIB if total else None,
+        driver=driver_version() if device == "cuda" else None,
+        vllm=versions.get("vllm"),
+        torch=versions.get("torch"),
+    )
+
+
+def _refuse_another_machine(earlier: Machine, machine: Machine) -> None:
+    """What is not known of one of them does not count as a difference."""
+    pairs = {name: (getattr(earlier, name), getattr(machine, name)) for name in MACHINE_FACTS}
+    differs = {name: pair for name, pair in pairs.items() if None not in pair and len({*pair}) > 1}
+    if differs:
+        then, today = (
+            ", ".join(MACHINE_FACTS[name].format(pair[i]) for name, pair in differs.items())
+            for i in (0, 1)
+        )
+        raise another_machine(then, f"this is {today}")
+
+
+def another_machine(then: str, today: str) -> InputError:
+    return InputError(
+        f"cannot resume: the rows of the earlier run were measured with {then}, {today}",
+        hint="go on where they were measured, or name another file with --output: "
+        "rows of two machines do not stand in one",
+    )
 
 
 # -- what became of it ---------------------------------------------------------------------------
 
 
-def _cause(record: EngineRecord, log: str, code: int, timeout_s: float | None) -> Cause:
-    said = f"{log}\n{record.failed}"
-    if any(sign in said for sign in NO_VLLM):
+def _failure(record: EngineRecord, log: str, code: int) -> tuple[Status, Note]:
+    text = f"{log}\n{record.error}"
+    if any(sign in text for sign in NO_VLLM):
         raise MissingError(
             "the interpreter for the engine has no vLLM",
             hint="pip install 'chunkscope[verify]', or name the Python that has it in "
             "CHUNKSCOPE_VLLM_PYTHON",
         )
-    if not record.workers and any(sign in said for sign in NO_DEVICE):
+    if not record.workers and any(sign in text for sign in NO_DEVICE):
         raise MissingError(
             "vLLM finds no GPU on this machine",
             hint="run it where the GPU is, or install a CPU build of vLLM (see the README)",
         )
-    where = f"while {record.phase}"
-    if timeout_s is not None:
-        text = f"no sign of life for {timeout_s:,.0f} s: it was {record.phase}"
-        return Cause(status=Status.TIMEOUT, text=text)
-    found = cause_in(said, started=bool(record.workers))
-    if found is not None:
+    cause = cause_in(text, started=bool(record.workers))
+    if cause is not None:
         budget = record.engine.get("max_num_batched_tokens")
-        if found.status is Status.OUT_OF_MEMORY and budget:
-            where = f"at {budget:,} tokens per step, {where}"
-        lead = {Status.OUT_OF_MEMORY: "out of memory", Status.REFUSED: "refused"}
-        return Cause(
-            status=found.status, text=f"{lead.get(found.status, 'died')} {where}: {found.text}"
-        )
-    return Cause(status=Status.DIED, text=f"died {where}: {_ending(code)}")
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"its process ended with code {code} and said nothing"
-    name = signal.Signals(-code).name
-    also = "; the machine may have run out of memory" if name == "SIGKILL" else ""
-    return f"killed by {name}{also}"
+        values = {"phase": record.phase, "detail": cause.text, "max_num_batched_tokens": budget}
+        return cause.status, Note(code=FAILURES[cause.status], values=values)
+    if code < 0:
+        values = {"phase": record.phase, "signal": signal.Signals(-code).name}
+        return Status.DIED, Note(code="engine_killed", values=values)
+    return Status.DIED, Note(code="engine_ended", values={"phase": record.phase, "code": code})
 
 
 def _run(
-    setting: ComparedSetting,
+    row: SettingRow,
     record: EngineRecord,
-    cause: Cause,
-    asked: OutputSample | None,
+    status: Status,
+    failure: Note | None,
     log_text: str = "",
     log: Path | None = None,
 ) -> Run:
     facts = facts_in(log_text)
     blocks, size = record.engine.get("num_gpu_blocks"), record.engine.get("block_size")
     return Run(
-        setting=setting.name,
-        same_as=setting.same_as,
-        args=dict(setting.settings.given()),
-        status=cause.status,
-        message=cause.text,
-        phase=None if cause is MEASURED else record.phase,
+        setting=row.name,
+        same_as=row.same_as,
+        settings=row.settings,
+        status=status,
+        failure=failure,
         started=record.started,
-        took_s=round(time.monotonic() - record.begun, 3),
+        took_s=round(time.monotonic() - record.began, 3),
         start_s=record.start_s,
         engine=record.engine,
         workers=_workers(record, facts),
@@ -293,16 +303,17 @@ def _run(
         repeats=tuple(record.repeats),
         figures=median_of(record.repeats) if record.repeats else None,
         distribution=distribution_of(record.answers),
-        outputs=_outputs(record, asked),
+        outputs=_outputs(record),
         log=log.name if log else None,
-        notes=record.notes,
+        notes=tuple(Note(code=code) for code in record.notes),
     )
 
 
-def _outputs(record: EngineRecord, asked: OutputSample | None) -> RunOutputs | None:
-    if asked is None or len(record.outputs) < 2:
+def _outputs(record: EngineRecord) -> RunOutputs | None:
+    if len(record.outputs) < 2:
         return None
-    return RunOutputs(tokens=asked.tokens, again=compared(*record.outputs))
+    answers, again = record.outputs
+    return RunOutputs(answers=tuple(map(tuple, answers)), again=equal_share(answers, again))
 
 
 def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, ...]:

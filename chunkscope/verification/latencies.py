@@ -1,13 +1,15 @@
 """Time stamps of one repeat -> latencies and throughput; several repeats -> their median."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from statistics import median, median_low
 from typing import Any, cast
 
-from chunkscope.simulation.slo import RequestTimes, Slo, SloFound, slo_found
+from chunkscope.artefacts.figures import Figures, Latencies
+from chunkscope.artefacts.percentiles import Ranked, percentiles
+from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.result import Distribution, Figures, Latency, Quantiles
+from chunkscope.verification.result import Distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +21,6 @@ class Answer:
     counts: Sequence[int]
     cached: int | None = None  # prompt tokens that came from the prefix cache
     prompt_tokens: int | None = None  # as a server counts them, if it tells
-    whole: bytes = b""  # what was sent back, if it is to be kept
     is_counted: bool = True  # or each piece of a stream was taken for a token
 
     @property
@@ -44,34 +45,34 @@ def figures_of(
     slo: Slo = (),
 ) -> Figures:
     """`steps`: what the scheduler did in this repeat, as a worker's probe tells it."""
-    is_long = [r.prompt_tokens > workload.long_over for r in workload.requests]
+    pairs = list(zip(answers, workload.requests, strict=True))
     end = max(answer.times[-1] for answer in answers)
     makespan = end - min(answer.sent for answer in answers)
-    ttft = _latency(answers, is_long, lambda answer: [answer.first_s])
-    e2e = _latency(answers, is_long, lambda answer: [answer.all_s])
-    if ttft is None or e2e is None:
+    whole = _latencies(answers)
+    if whole is None:
         raise ValueError("a repeat without answers has no figures")
-    met = _met(answers, slo)
-    return Figures(
-        makespan_s=makespan,
-        ttft_s=ttft,
-        itl_s=_latency(answers, is_long, lambda answer: answer.gaps_s),
-        e2e_s=e2e,
-        input_tokens_per_s=workload.input_tokens / makespan,
-        output_tokens_per_s=sum(sum(answer.counts) for answer in answers) / makespan,
-        prefix_hit_rate=_hit_rate(answers, workload),
-        goodput_per_s=met.good_requests / makespan if met else None,
-        slo_use=met.use if met else None,
-        **_scheduled(steps),
-    )
-
-
-def _met(answers: Sequence[Answer], slo: Slo) -> SloFound | None:
+    cached = [answer.cached for answer in answers if answer.cached is not None]
     times = [
         RequestTimes(ttft_s=one.first_s, e2e_s=one.all_s, output_tokens=sum(one.counts))
         for one in answers
     ]
-    return slo_found(slo, times, ((gap, 1) for answer in answers for gap in answer.gaps_s))
+    met = slo_found(slo, times, ((gap, 1) for answer in answers for gap in answer.gaps_s))
+    return Figures(
+        makespan_s=makespan,
+        ttft_s=whole.ttft_s,
+        itl_s=whole.itl_s,
+        e2e_s=whole.e2e_s,
+        short=_latencies([a for a, r in pairs if r.prompt_tokens <= workload.long_over]),
+        long=_latencies([a for a, r in pairs if r.prompt_tokens > workload.long_over]),
+        input_tokens_per_s=workload.input_tokens / makespan,
+        output_tokens_per_s=sum(sum(answer.counts) for answer in answers) / makespan,
+        prefix_hit_rate=(
+            sum(cached) / workload.input_tokens if len(cached) == len(answers) else None
+        ),
+        goodput_per_s=met.good_requests / makespan if met else None,
+        slo_use=met.use if met else None,
+        **_scheduled(steps),
+    )
 
 
 def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -88,46 +89,25 @@ def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _hit_rate(answers: Sequence[Answer], workload: Workload) -> float | None:
-    known = [answer.cached for answer in answers if answer.cached is not None]
-    return sum(known) / workload.input_tokens if len(known) == len(answers) else None
-
-
-def _latency(
-    answers: Sequence[Answer], is_long: Sequence[bool], seconds: Callable[[Answer], list[float]]
-) -> Latency | None:
-    short = [s for a, long in zip(answers, is_long, strict=True) if not long for s in seconds(a)]
-    long = [s for a, long in zip(answers, is_long, strict=True) if long for s in seconds(a)]
-    everything = quantiles([*short, *long])
-    if everything is None:
-        return None
-    return Latency(all=everything, short=quantiles(short), long=quantiles(long))
-
-
-def quantiles(values: Sequence[float]) -> Quantiles | None:
-    """Linear interpolation, as everywhere; None of nothing."""
-    import numpy as np
-
-    if not values:
-        return None
-    p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
-    return Quantiles(p50=p50, p95=p95, p99=p99, max=float(max(values)))
+def _latencies(answers: Sequence[Answer]) -> Latencies | None:
+    """None of no answers."""
+    ttft = percentiles(answer.first_s for answer in answers)
+    e2e = percentiles(answer.all_s for answer in answers)
+    itl = percentiles(gap for answer in answers for gap in answer.gaps_s)
+    return Latencies(ttft_s=ttft, itl_s=itl, e2e_s=e2e) if ttft and e2e else None
 
 
 def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
     """Every percentile, of the answers of all repeats."""
-    import numpy as np
-
-    def percentiles(values: list[float]) -> tuple[float, ...]:
-        return tuple(round(float(q), 6) for q in np.percentile(values, range(101)))
-
-    gaps = [gap for answer in answers for gap in answer.gaps_s]
-    if not answers:
+    ttft = Ranked((answer.first_s, 1) for answer in answers)
+    itl = Ranked((gap, 1) for answer in answers for gap in answer.gaps_s)
+    if not ttft:
         return None
-    return Distribution(
-        ttft_s=percentiles([answer.first_s for answer in answers]),
-        itl_s=percentiles(gaps) if gaps else None,
+    first, gaps = (
+        tuple(round(ranked.percentile(percent), 6) for percent in range(101)) if ranked else None
+        for ranked in (ttft, itl)
     )
+    return Distribution(ttft_s=first or (), itl_s=gaps)
 
 
 def median_of(repeats: Sequence[Figures]) -> Figures:
@@ -137,10 +117,11 @@ def median_of(repeats: Sequence[Figures]) -> Figures:
 
 def _median(values: Sequence[Any]) -> Any:
     """Of numbers, or part by part of what holds numbers; of those that are known."""
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return None
-    kind = type(known[0])
+    kind = type(numbers[0])
     if is_dataclass(kind):
-        return kind(**{f.name: _median([getattr(v, f.name) for v in known]) for f in fields(kind)})
-    return median_low(known) if kind is int else median(known)
+        parts = {f.name: [getattr(value, f.name) for value in numbers] for f in fields(kind)}
+        return kind(**{name: _median(part) for name, part in parts.items()})
+    return median_low(numbers) if kind is int else median(numbers)

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware.gpus import Gpu, find_gpu
 from chunkscope.hardware.parallel import Parallel
@@ -23,9 +24,7 @@ SCHEDULED_BY = (
     *("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"),
     *("enable_chunked_prefill", "enable_prefix_caching", "block_size"),
 )
-AS_PLANNED = (
-    "prefix-cache hits are predicted for the plan's setting: a server does not tell its own"
-)
+AS_PLANNED = Note(code="hits_predicted_as_planned")  # a server does not tell its settings
 # What is there from the start is scheduled in the same steps however long they take.
 ANY_STEP = StepModel(
     fixed_s=1.0, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="any"
@@ -68,7 +67,6 @@ def with_prediction(
                 budget=budget, running=running, chunk=chunk, longest=workload.longest
             ),
             kv_cache_tokens=memory.kv_cache_tokens,
-            note=memory.line("activation").note,
             overhead_gib=memory.line("overhead").gib,
             cuda_graphs_gib=memory.line("cuda_graphs").gib,
             kv_cache_gib=memory.kv_cache_gib,

@@ -34,6 +34,7 @@ from chunkscope.sources.readers import open_reader
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from chunkscope.verification.result import PromptSource
 
 FEWEST_ROWS = 2_000
 ROWS_PER_REQUEST = 10
@@ -50,7 +51,7 @@ class RealPrompts:
 
     texts: tuple[str, ...]
     ids: tuple[tuple[int, ...], ...]
-    source: str
+    source: PromptSource
     complete: tuple[bool, ...] = ()
 
     def is_complete(self, index: int) -> bool:
@@ -101,7 +102,10 @@ def real_prompts(
     real = RealPrompts(
         texts=tuple(rows[row].text for row in chosen),
         ids=ids,
-        source=_said(sources, paths, again=len(chosen) - len(set(chosen))),
+        source=PromptSource(
+            datasets=tuple(source.name for source in sources),
+            repeated=len(chosen) - len(set(chosen)),
+        ),
         complete=tuple(rows[row].complete for row in chosen),
     )
     return _with_prompts(workload, ids, room), real
@@ -136,12 +140,6 @@ def _sharing(ids: Sequence[Sequence[int]]) -> Sharing:
     _, blocks = np.unique(hashes, return_inverse=True)
     tokens, reads = np.array([len(prompt) for prompt in ids]), np.ones(len(ids), bool)
     return sharing_of(PromptBlocks(tokens=tokens, full=full, reads=reads, blocks=blocks))
-
-
-def _said(sources: Sequence[Source], paths: Sequence[str], *, again: int) -> str:
-    names = [source.name for source in sources]
-    repeated = f" ({again:,} of them sent before)" if again else ""
-    return f"real prompts of {', '.join(names if len(names) <= 3 else paths)}{repeated}"
 
 
 # -- as the profile was made ---------------------------------------------------------------------

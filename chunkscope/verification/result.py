@@ -1,56 +1,29 @@
 """What was measured: one run per setting, and the artefact that holds them."""
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from statistics import median
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
-from chunkscope.artefacts.figures import QUANTILES, Group, in_group
+from chunkscope.artefacts.figures import Figures
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.notebook import html_table
-from chunkscope.artefacts.numbers import gib, seconds, spaced
-from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.numbers import gib, seconds
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
-from chunkscope.verification.outputs import RunOutputs
 from chunkscope.vllm.log.fate import Status
-from chunkscope.vllm.settings import Value
+from chunkscope.vllm.settings import Settings
+
+PLAN, DEFAULT, OFF = "plan", "default", "off"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantiles:
-    p50: float
-    p95: float
-    p99: float
-    max: float
+class EngineKind(StrEnum):
+    """What was measured: vLLM in a process of ours, a running server, or `chunkscope demo`."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """Seconds: of all requests, and of short and long prompts. None where there were none."""
-
-    all: Quantiles
-    short: Quantiles | None
-    long: Quantiles | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What one repeat showed, or the median over repeats. Not measured is None."""
-
-    makespan_s: float
-    ttft_s: Latency
-    itl_s: Latency | None
-    e2e_s: Latency
-    input_tokens_per_s: float
-    output_tokens_per_s: float
-    steps: int | None = None
-    tokens_per_step: float | None = None
-    chunked_prompts: int | None = None
-    chunks_max: int | None = None
-    preemptions: int | None = None
-    prefix_hit_rate: float | None = None
-    goodput_per_s: float | None = None  # requests that met every limit; None without limits
-    slo_use: float | None = None  # a limit's figure as a share of it, of the tightest: kept up to 1
+    VLLM = "vllm"
+    SERVER = "server"
+    DEMO = "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,26 +55,38 @@ class Predicted:
     weights_gib: float
     activation_gib: float
     kv_cache_tokens: int
-    note: str
     overhead_gib: float | None = None
     cuda_graphs_gib: float | None = None
     kv_cache_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutputs:
+    """Greedy answers to a sample of the prompts, by prompt and token, from `--check-outputs`.
+
+    Shares of equal answers: `again` when the same requests are sent to the same engine once more
+    in other batches, `equal` beside the run called `reference` (None: this is the reference).
+    """
+
+    answers: tuple[tuple[int, ...], ...]
+    again: float
+    reference: str | None = None
+    equal: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One setting. Unless its status is ok, `message` says in a sentence what happened."""
+    """One setting. Unless its status is ok, `failure` says what happened and in which phase."""
 
     setting: str
-    args: dict[str, Value | str]
+    settings: Settings
     status: Status
     started: str
     took_s: float
-    message: str = ""
-    same_as: tuple[str, ...] = ()  # other names for the same arguments
-    phase: str | None = None  # where it ended, unless it is ok
+    failure: Note | None = None
+    same_as: tuple[str, ...] = ()  # other names for the same settings
     start_s: float | None = None
-    engine: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)  # what vLLM says it runs with
     workers: tuple[WorkerMemory, ...] = ()
     kv_cache_tokens: int | None = None
     kv_concurrency: float | None = None  # requests of max_model_len at once, by vLLM's own count
@@ -110,9 +95,9 @@ class Run:
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
-    outputs: RunOutputs | None = None  # of `--check-outputs`
+    outputs: RunOutputs | None = None
     log: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -130,8 +115,11 @@ class Run:
     def weights_gib(self) -> float | None:
         return _most(worker.weights_gib for worker in self.workers)
 
+    def is_called(self, name: str) -> bool:
+        return name in (self.setting, *self.same_as)
 
-def _most(values: Any) -> float | None:
+
+def _most(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
@@ -163,6 +151,36 @@ class Subject:
         return self.load_format == "dummy"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSource:
+    """Datasets whose prompts were sent, `repeated` of them again; none: random token ids."""
+
+    datasets: tuple[str, ...] = ()
+    repeated: int = 0
+
+
+class Conclusion(StrEnum):
+    KEEP_PLAN = "keep_plan"
+    KEEP_DEFAULT = "keep_default"  # the plan is vLLM's default, and nothing beats it
+    DROP_FLAGS = "drop_flags"  # the plan does no better than vLLM's default
+    USE_ANOTHER = "use_another"  # another run beats the plan
+    PLAN_FAILED = "plan_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredVerdict:
+    """What to do after measuring.
+
+    `goal` is the key of the figure that decides, `use` the run whose settings to use (None: none
+    ran), `drop` the plan's arguments that bring nothing.
+    """
+
+    conclusion: Conclusion
+    goal: str
+    use: str | None
+    drop: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verification(Artefact):
     """All settings that were measured with one workload; the first run is the yardstick.
@@ -179,14 +197,13 @@ class Verification(Artefact):
 
     model: Subject
     workload: Workload
-    source: str  # what the prompts were made of
+    source: PromptSource
     repeats: int
     runs: tuple[Run, ...]
-    options: dict[str, Any] = field(default_factory=dict)  # what was asked of every engine
+    measured: EngineKind = EngineKind.VLLM
+    options: dict[str, Any] = field(default_factory=dict)  # arguments of every engine
     machine: Machine | None = None
-    verdict: str | None = None
-    better: str | None = None  # the setting that beats the plan, if one does
-    can_go: tuple[str, ...] = ()  # arguments of the plan that tie with vLLM's default
+    verdict: MeasuredVerdict | None = None
     plan_digest: str | None = None
     profile_digest: str | None = None
     command: tuple[str, ...] = ()
@@ -204,144 +221,21 @@ class Verification(Artefact):
 
     def _repr_html_(self) -> str:
         headings = ("setting", "", "all done", "TTFT p95", "longest gap", "activation peak")
-        rows = [[run.setting, run.status.value, *_measured(run)] for run in self.runs]
-        verdict = f": {spaced(self.verdict)}" if self.verdict else ""
-        return html_table(f"measured, {self.model.name}{verdict}", headings, rows)
+        rows = [[run.setting, run.status.value, *_notebook_cells(run)] for run in self.runs]
+        return html_table(f"measured, {self.model.name}", headings, rows)
 
-    def run(self, setting: str) -> Run | None:
-        return next((r for r in self.runs if setting in (r.setting, *r.same_as)), None)
+    def run(self, name: str | None) -> Run | None:
+        return next((run for run in self.runs if name is not None and run.is_called(name)), None)
 
     def with_run(self, run: Run) -> "Verification":
-        """One more row, or the row of that name made anew."""
-        kept = [r for r in self.runs if r.setting != run.setting]
-        return replace(self, runs=(*kept, run))
-
-    def _document(self) -> dict[str, Any]:
-        asked = {"source": self.source, "repeats": self.repeats}
-        document = {
-            "created": self.created,
-            "command": self.command,
-            "machine": self.machine,
-            "model": {**plain(self.model), "dummy_weights": self.model.dummy},
-            "options": self.options,
-            "plan_digest": self.plan_digest,
-            "profile_digest": self.profile_digest,
-            "workload": {**self.workload.to_json(), **asked},
-            "verdict": self.verdict,
-            "better": self.better,
-            "can_go": self.can_go,
-            "runs": [_run_json(run) for run in self.runs],
-        }
-        return _said(document)
-
-    @classmethod
-    def _upgraded(cls, document: dict[str, Any]) -> dict[str, Any]:
-        return _said(document | {"runs": [_said(run) for run in document["runs"]]})
-
-    @classmethod
-    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
-        model, workload = dict(document["model"]), document["workload"]
-        model.pop("dummy_weights", None)
-        return {
-            **document,
-            "model": model,
-            "workload": Workload.fields_of(workload),
-            "source": workload["source"],
-            "repeats": workload["repeats"],
-            "runs": [_run_fields(run) for run in document["runs"]],
-        }
+        """With one more run, which replaces one of the same setting."""
+        others = [other for other in self.runs if other.setting != run.setting]
+        return replace(self, runs=(*others, run))
 
 
-# -- on disk: the figures of a run stand beside its name, where people and jq look for them --------
-
-_FIGURES = tuple(f.name for f in fields(Figures))
-_LATENCIES = ("ttft_s", "itl_s", "e2e_s")
-_COMPARED = in_group(Group.THROUGHPUT, Group.TTFT, Group.ITL, Group.E2E)
-_RUN = (
-    *("setting", "same_as", "args", "status", "message", "phase", "started", "took_s", "start_s"),
-    *("activation_peak_gib", "device_peak_gib", "weights_gib", "kv_cache_tokens", "kv_concurrency"),
-    *(
-        "predicted",
-        "predicted_prefix_hit_rate",
-        *_FIGURES,
-        "spread",
-        "distribution",
-        "repeats",
-        "workers",
-        "engine",
-        "outputs",
-        "log",
-    ),
-    "notes",
-)
-
-
-def _said(written: dict[str, Any]) -> dict[str, Any]:
-    """Without what came later and says nothing: files of old are written as they were."""
-    nothing: dict[str, tuple[Any, ...]] = {
-        "can_go": ((), []),
-        "predicted_prefix_hit_rate": (None,),
-        "goodput_per_s": (None,),
-        "slo_use": (None,),
-        "outputs": (None,),
-    }
-    return {name: value for name, value in written.items() if value not in nothing.get(name, ())}
-
-
-def _run_json(run: Run) -> dict[str, Any]:
-    figures = dict.fromkeys(_FIGURES) | (_figures_json(run.figures) if run.figures else {})
-    repeats = [_figures_json(repeat) for repeat in run.repeats]
-    made = {**figures, "spread": _spread(run.repeats), "repeats": repeats}
-    return _said({name: made[name] if name in made else getattr(run, name) for name in _RUN})
-
-
-def _figures_json(figures: Figures) -> dict[str, Any]:
-    made: dict[str, Any] = plain(figures)
-    for name in _LATENCIES:
-        if made[name]:
-            made[name] = {**made[name].pop("all"), **made[name]}
-    return _said(made)
-
-
-def _spread(repeats: tuple[Figures, ...]) -> dict[str, Any]:
-    """Least and most over the repeats, for the figures that are compared."""
-    spread = {}
-    for figure in _COMPARED:
-        values = [found for r in repeats if (found := figure.value(r)) is not None]
-        if values and len(values) == len(repeats):
-            spread[figure.key] = {"min": min(values), "max": max(values), "median": median(values)}
-    return spread
-
-
-def _run_fields(run: dict[str, Any]) -> dict[str, Any]:
-    figures = {name: run[name] for name in _FIGURES if name in run}
-    kept = {f.name: run[f.name] for f in fields(Run) if f.name in run}
-    return {
-        **kept,
-        "figures": None if figures["makespan_s"] is None else _figures_fields(figures),
-        "repeats": [_figures_fields(repeat) for repeat in run["repeats"]],
-    }
-
-
-def _figures_fields(figures: dict[str, Any]) -> dict[str, Any]:
-    latencies = {name: _latency_fields(figures[name]) for name in _LATENCIES}
-    return {**figures, **latencies}
-
-
-def _latency_fields(latency: dict[str, Any] | None) -> dict[str, Any] | None:
-    if latency is None:
-        return None
-    parts = {name: value for name, value in latency.items() if name not in QUANTILES}
-    return {**parts, "all": {name: latency[name] for name in QUANTILES}}
-
-
-def _measured(run: Run) -> list[str]:
-    """The figures that a notebook shows of a run."""
+def _notebook_cells(run: Run) -> list[str]:
     figures = run.figures
-    longest = figures.itl_s.all.max if figures and figures.itl_s else None
-    return [
-        seconds(figures.makespan_s if figures else None),
-        seconds(figures.ttft_s.all.p95 if figures else None),
-        seconds(longest),
-        gib(run.activation_peak_gib),
-    ]
+    times = (
+        (figures.makespan_s, figures.ttft_s.p95, figures.longest_gap_s) if figures else (None,) * 3
+    )
+    return [*map(seconds, times), gib(run.activation_peak_gib)]

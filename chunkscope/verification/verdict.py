@@ -1,4 +1,4 @@
-"""What the measurements say of the plan: keep it, its flags can go, or another row is better.
+"""One run beside another, figure by figure, and what that means for the plan.
 
 The rule is that of `recommend`: a flag earns its place, and a tie means vLLM's default. A tie is a
 difference within the spread over repeats, or of less than WORTH of the figure that decides.
@@ -6,157 +6,161 @@ difference within the spread over repeats, or of less than WORTH of the figure t
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 
-from chunkscope.artefacts.figures import E2E_P95, MAKESPAN, TIGHTEST_LIMIT, Figure
-from chunkscope.artefacts.numbers import NOT_MEASURED, by, share, spaced
+from chunkscope.artefacts.figures import (
+    BY_KEY,
+    E2E_P95,
+    MAKESPAN,
+    TIGHTEST_LIMIT,
+    Better,
+    Figure,
+)
 from chunkscope.planning.search import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
-from chunkscope.verification.outcomes import against, is_tie, ratio, value
-from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.settings import COMMON, DEFAULT, PLAN
+from chunkscope.verification.result import (
+    DEFAULT,
+    PLAN,
+    Conclusion,
+    MeasuredVerdict,
+    Run,
+    Verification,
+)
+from chunkscope.verification.settings import COMMON
+
+TIE_OF_ONE = 0.05  # the spread of a single repeat is not known: smaller differences are ties
+NEGLIGIBLE = 0.02  # memory is read once per run, without a spread: less is no difference
+# What people ask of a setting; the other figures explain it.
+COMPARED = tuple(
+    BY_KEY[key]
+    for key in (
+        *("makespan_s", "output_tokens_per_s", "ttft_s.p50", "ttft_s.p95"),
+        *("itl_s.p50", "itl_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95"),
+        *("activation_peak_gib", "kv_cache_tokens", "preemptions"),
+    )
+)
+
+
+class Outcome(StrEnum):
+    BETTER = "better"
+    WORSE = "worse"
+    TIE = "tie"
+    UNKNOWN = "unknown"  # not measured on one side, or neither way is better
+
+
+# -- two runs ------------------------------------------------------------------------------------
+
+
+def value(run: Run, figure: Figure) -> float | None:
+    """None where it was not measured."""
+    return figure.value(run if figure.once else run.figures)
+
+
+def spread(run: Run, figure: Figure) -> tuple[float, float] | None:
+    """Least and most over the repeats."""
+    values = [v for repeat in run.repeats if (v := figure.value(repeat)) is not None]
+    return (min(values), max(values)) if values else None
+
+
+def ratio(run: Run, other: Run, figure: Figure) -> float | None:
+    ours, theirs = value(run, figure), value(other, figure)
+    return ours / theirs if ours is not None and theirs else None
+
+
+def is_tie(run: Run, other: Run, figure: Figure) -> bool:
+    """Their spreads overlap; with one repeat, they are close."""
+    ours, theirs = spread(run, figure), spread(other, figure)
+    if ours is None or theirs is None:
+        return False
+    if min(len(run.repeats), len(other.repeats)) == 1:
+        return abs(ours[0] / theirs[0] - 1) < TIE_OF_ONE if theirs[0] else True
+    return ours[0] <= theirs[1] and theirs[0] <= ours[1]
+
+
+def judge(figure: Figure, run: Run, other: Run) -> Outcome:
+    """Is `run` better? A difference within the spread over repeats is a tie."""
+    ours, theirs = value(run, figure), value(other, figure)
+    if ours is None or theirs is None or figure.better is Better.NEITHER:
+        return Outcome.UNKNOWN
+    if figure.once:
+        is_noise = abs(ours - theirs) <= NEGLIGIBLE * abs(theirs)
+    else:
+        is_noise = is_tie(run, other, figure)
+    if ours == theirs or is_noise:
+        return Outcome.TIE
+    return Outcome.BETTER if (ours < theirs) is (figure.better is Better.LESS) else Outcome.WORSE
+
+
+def outcomes(run: Run, other: Run) -> list[tuple[Figure, Outcome]]:
+    """The figures people ask for, each as `judge` says, and a tie where it is too little to act."""
+    judged = []
+    for figure in COMPARED:
+        outcome, times = judge(figure, run, other), ratio(run, other, figure)
+        is_little = times is not None and abs(times - 1) < WORTH
+        is_tied = is_little and outcome is not Outcome.UNKNOWN
+        judged.append((figure, Outcome.TIE if is_tied else outcome))
+    return judged
+
+
+# -- the plan ------------------------------------------------------------------------------------
 
 
 def goal_of(arrivals: str, slo: Slo = ()) -> Figure:
     """The figure that decides: of all figures, what the plan was made for. Less is better."""
     if slo:
         return TIGHTEST_LIMIT
-    if arrivals == BATCH:
-        return MAKESPAN
     # At a given rate the last request ends when it ends: what differs is how long each waits.
-    return E2E_P95
+    return MAKESPAN if arrivals == BATCH else E2E_P95
 
 
 def judged(v: Verification, slo: Slo = ()) -> Verification:
-    """With a verdict, the row that beats the plan if one does, and the flags that can go."""
+    """With a verdict, once the plan was run."""
     plan = v.run(PLAN)
     if plan is None:
         return v
-    default = v.run(DEFAULT) or (None if _own_args(plan) else plan)
     goal = goal_of(v.workload.arrivals, slo)
-    others = [run for run in v.runs if run is not plan]
-    best = _best(others, plan, default, goal)
-    can_go: tuple[str, ...] = ()
+    default = v.run(DEFAULT) or (None if arguments(plan) else plan)
+    best = _best([run for run in v.runs if run is not plan], plan, default, goal)
+    use = best or (plan if plan.ok else None)
+    drop: tuple[str, ...] = ()
     if not plan.ok:
-        text = _without_plan(plan, best, goal)
+        conclusion = Conclusion.PLAN_FAILED
     elif best is not None:
-        text = _advice(best, plan, goal)
+        conclusion = Conclusion.USE_ANOTHER
     elif default is plan:
-        text = _nothing_to_set(plan, others, goal)
-    elif default is not None and default.ok and not _beats(plan, default, goal):
-        can_go = tuple(_own_args(plan))
-        text = _tie(plan, default, goal)
+        conclusion = Conclusion.KEEP_DEFAULT
+    elif default is not None and default.ok and not beats(plan, default, goal):
+        conclusion, use, drop = Conclusion.DROP_FLAGS, default, tuple(arguments(plan))
     else:
-        text = f"Keep the plan: {_reason(plan, others, default, goal)}"
-    return replace(v, verdict=text, better=best.setting if best else None, can_go=can_go)
+        conclusion = Conclusion.KEEP_PLAN
+    name = use.setting if use else None
+    verdict = MeasuredVerdict(conclusion=conclusion, goal=goal.key, use=name, drop=drop)
+    return replace(v, verdict=verdict)
 
 
 def _best(others: Sequence[Run], plan: Run, default: Run | None, goal: Figure) -> Run | None:
     """The best of what beats the plan; what only ties with vLLM's default gives way to it."""
-    better = [run for run in others if run.ok and (not plan.ok or _beats(run, plan, goal))]
+    better = [run for run in others if run.ok and (not plan.ok or beats(run, plan, goal))]
     best = min(better, key=lambda run: value(run, goal) or 0, default=None)
     if best is None or best is default or default is None or not default.ok:
         return best
-    if _beats(best, default, goal):
+    if beats(best, default, goal):
         return best
     return default if default in better else None
 
 
-def _beats(run: Run, other: Run, goal: Figure) -> bool:
+def beats(run: Run, other: Run, goal: Figure) -> bool:
+    """Better by more than the spread, and by enough to set a flag for it."""
+    if is_tie(run, other, goal):
+        return False
     if goal is TIGHTEST_LIMIT:
-        ours, theirs = (value(one, goal) for one in (run, other))
-        is_more = ours is not None and theirs is not None and theirs - ours >= WORTH_ROOM
-        return is_more and not is_tie(run, other, goal)
-    found = ratio(other, run, goal)
-    return found is not None and found - 1 >= WORTH and not is_tie(run, other, goal)
+        ours, theirs = value(run, goal), value(other, goal)
+        return ours is not None and theirs is not None and theirs - ours >= WORTH_ROOM
+    times = ratio(other, run, goal)
+    return times is not None and times - 1 >= WORTH
 
 
-def _own_args(run: Run) -> dict[str, object]:
-    """What it sets beyond what all rows have in common."""
-    return {name: value for name, value in run.args.items() if name not in COMMON}
-
-
-def _named(run: Run) -> str:
-    return "vLLM's default" if DEFAULT in (run.setting, *run.same_as) else run.setting
-
-
-# -- in words ------------------------------------------------------------------------------------
-
-
-def _without_plan(plan: Run, best: Run | None, goal: Figure) -> str:
-    lead = f"The plan does not run here ({plan.message})"
-    if best is None:
-        return f"{lead}, and nothing else did."
-    took = _said(best, goal)
-    return f"{lead}; the best of what did is {_named(best)}: {goal.title} {took}. {_to_use(best)}."
-
-
-def _nothing_to_set(plan: Run, others: Sequence[Run], goal: Figure) -> str:
-    own = f"the plan is vLLM's default, {goal.title} {_said(plan, goal)}"
-    return f"Change nothing: {'; '.join([own, *(_beside(run, plan, goal) for run in others)])}."
-
-
-def _tie(plan: Run, default: Run, goal: Figure) -> str:
-    flags = list(_own_args(plan))
-    enough = f"{share(WORTH_ROOM)} of it" if goal is TIGHTEST_LIMIT else share(WORTH)
-    why = "within the spread" if is_tie(plan, default, goal) else f"less than {enough}"
-    return (
-        f"The {'flag' if len(flags) == 1 else 'flags'} can go: {goal.title} "
-        f"{_said(plan, goal)} with {', '.join(flags)} and "
-        f"{_said(default, goal)} with vLLM's default ({_change(plan, default, goal)}, "
-        f"{why}). {against(plan, default, said=goal)}"
-    )
-
-
-def _reason(plan: Run, others: Sequence[Run], default: Run | None, goal: Figure) -> str:
-    """How much it gains, beside what else was tried, and what that costs in other figures."""
-    own, more = f"{goal.title} {_said(plan, goal)}", ""
-    if default is not None and default.ok:
-        theirs, change = _said(default, goal), _change(plan, default, goal)
-        own += f" instead of {theirs} with vLLM's default ({change})"
-        more = f" {against(plan, default, said=goal)}"
-        others = [run for run in others if run is not default]
-    elif default is None:
-        own += "; vLLM's default was not measured"
-    return f"{'; '.join([own, *(_beside(run, plan, goal) for run in others)])}.{more}"
-
-
-def _beside(run: Run, plan: Run, goal: Figure) -> str:
-    found = ratio(run, plan, goal)
-    if not run.ok or found is None:
-        return f"{run.setting}: {run.status.value.replace('_', ' ')}"
-    if is_tie(run, plan, goal):
-        return f"{run.setting} is a tie ({_change(run, plan, goal)}, within the spread)"
-    if goal is TIGHTEST_LIMIT:
-        return f"{run.setting} uses {_said(run, goal)}"
-    if goal is not MAKESPAN:
-        word = "longer" if found > 1 else "shorter"
-        return f"{run.setting}: {goal.title} {share(abs(found - 1))} {word}"
-    word = "slower" if found > 1 else "faster"
-    return f"{run.setting} is {share(abs(found - 1))} {word}"
-
-
-def _advice(best: Run, plan: Run, goal: Figure) -> str:
-    theirs, ours = (_said(run, goal) for run in (best, plan))
-    return (
-        f"{_named(best)} is better than the plan: {goal.title} {theirs} instead of {ours} "
-        f"({_change(best, plan, goal)}). {_to_use(best)}. {against(best, plan, said=goal)}"
-    )
-
-
-def _to_use(run: Run) -> str:
-    words = " ".join(f"{name}={value}" for name, value in _own_args(run).items())
-    return f"Its arguments: {words}" if words else "It needs no flag"
-
-
-def _change(run: Run, other: Run, goal: Figure) -> str:
-    return by((ratio(run, other, goal) or 1) - 1)
-
-
-def _said(run: Run, goal: Figure) -> str:
-    found = value(run, goal)
-    if found is None:
-        return NOT_MEASURED
-    if goal is TIGHTEST_LIMIT:
-        return spaced(f"{found:.0%}")  # over 100 % it is broken
-    return f"{found:,.2f} s" if found >= 1 else f"{found * 1000:,.1f} ms"
+def arguments(run: Run) -> dict[str, object]:
+    """What it sets beyond what all runs have in common."""
+    return {name: v for name, v in run.settings.given().items() if name not in COMMON}

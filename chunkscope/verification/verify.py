@@ -1,27 +1,32 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
+import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chunkscope.artefacts.codec import write_atomically
+from chunkscope.artefacts.folders import cache_folder
 from chunkscope.artefacts.words import Name, one_of, several
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile, together
+from chunkscope.models import built_in_config, find_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import draw
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH, Workload
-from chunkscope.verification.calibration_steps import bursts_for
+from chunkscope.verification.calibrate import bursts_for
 from chunkscope.verification.engine_run import EngineJob
-from chunkscope.verification.model_folder import model_for_engine
-from chunkscope.verification.outputs import sample_of
+from chunkscope.verification.outputs import sample_places
 from chunkscope.verification.predicting import with_planned_hits
-from chunkscope.verification.result import Subject, Verification
-from chunkscope.verification.rows import Report, Rows, SpokenFile, resumed
-from chunkscope.verification.settings import USUALLY, settings_of
+from chunkscope.verification.result import EngineKind, PromptSource, Subject, Verification
+from chunkscope.verification.run_settings import Report, SettingRuns, resumed
+from chunkscope.verification.settings import USUALLY, rows_of
 from chunkscope.vllm.check import version_in, vllm_python
 from chunkscope.vllm.enums import SendOrder, Task
 from chunkscope.vllm.flags import OLDEST, Release, dotted, release
@@ -29,9 +34,10 @@ from chunkscope.vllm.flags import OLDEST, Release, dotted, release
 if TYPE_CHECKING:
     from chunkscope.verification.prompts import RealPrompts
 
-RANDOM = "random token ids"
 WARM_UP_REQUESTS = 2_048  # more than run at the same time
 WARM_UP_OUTPUT = 16
+DUMMY = "dummy"
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.npz")
 # Token ids go in and come out: no tokenizer is needed.
 ALWAYS = {"skip_tokenizer_init": True, "generation_config": "vllm"}
 
@@ -55,8 +61,6 @@ class VerifyOptions:
     repeats: int = 3
     timeout_s: float = 1_800
     load_format: str = "auto"
-    fixed_kv_cache: int | None = None
-    enforce_eager: bool = False
     trust_remote_code: bool = False
     engine_args: dict[str, Any] = field(default_factory=dict)
     data: Sequence[str] = ()
@@ -81,6 +85,12 @@ class VerifyOptions:
                 hint="leave one of them out: real prompts share what they share",
             )
 
+    @property
+    def for_every_engine(self) -> dict[str, Any]:
+        """Arguments of every engine; part of the artefact."""
+        trusted = {"trust_remote_code": True} if self.trust_remote_code else {}
+        return {**self.engine_args, **trusted}
+
 
 def verify(
     plan: Plan | Name,
@@ -101,7 +111,11 @@ def verify(
     >>> verify("reports/example/plan.json", "reports/example/profile.json")  # doctest: +SKIP
     """
     plan, profile = Plan.given(plan), Profile.given(profile)
-    _need_process_groups()
+    if not hasattr(os, "killpg"):
+        raise MissingError(
+            "verify starts engines in process groups, which this system does not have",
+            hint="run it on Linux, or in WSL; `--endpoint URL` measures a server from here",
+        )
     options, report = options or VerifyOptions(), report or Report()
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
@@ -109,37 +123,38 @@ def verify(
         raise UsageError("which model? The plan names none", hint="pass --model PATH_OR_ID")
     if (replicas := plan.settings.parallel.data) > 1:
         raise UsageError(
-            f"the plan is for {replicas} replicas, and an engine of its own is one",
+            f"the plan is for {replicas} replicas, and verify starts one engine",
             hint="measure a server that runs them with --endpoint, or plan without --dp",
         )
     workload, prompts = workload_for(plan, profile, options)
-    settings = settings_of(
+    rows = rows_of(
         plan,
-        profile,
         installed,
         against=options.against,
         also=options.also,
         longest=max(r.prompt_tokens + r.output_tokens for r in workload.requests),
     )
     engine_model, shape = model_for_engine(name, options.load_format)
-    _check_vocabulary(prompts, shape)
-    subject = Subject(name=name, load_format=options.load_format, parameters=shape.parameters.total)
-    asked = _engine_options(options)
-    verification = _begun(
-        plan, profile, options, workload, prompts, model=subject, runs=(), options=asked
+    if prompts is not None:
+        check_vocabulary(prompts, shape)
+    verification = Verification(
+        model=Subject(
+            name=name, load_format=options.load_format, parameters=shape.parameters.total
+        ),
+        runs=(),
+        options=options.for_every_engine,
+        **_common_fields(plan, profile, options, workload, prompts),
     )
     if resume is not None:
-        folder = report.output.parent
-        verification = resumed(
-            verification,
-            resume,
-            settings,
-            installed,
-            lambda run: not options.check_outputs or SpokenFile.of(run, folder) is not None,
-        )
+        verification = resumed(verification, resume, rows, installed)
     job = EngineJob(
         python=options.python,
-        engine={"model": engine_model, "load_format": options.load_format, **ALWAYS, **asked},
+        engine={
+            "model": engine_model,
+            "load_format": options.load_format,
+            **ALWAYS,
+            **options.for_every_engine,
+        },
         entry=plan.deployment.entry.value,
         workload=workload,
         slo=options.slo or plan.request.slo,
@@ -147,19 +162,10 @@ def verify(
         repeats=options.repeats,
         timeout_s=options.timeout_s,
         prompts=prompts.ids if prompts else None,
-        outputs=sample_of(workload) if options.check_outputs else None,
+        output_places=sample_places(workload) if options.check_outputs else (),
         bursts=bursts_for(_max_model_len(plan)),
     )
-    return Rows(verification, plan, shape, job, report).measure(settings)
-
-
-def _need_process_groups() -> None:
-    """An engine is many processes, and none of them may be left when it dies."""
-    if not hasattr(os, "killpg"):
-        raise MissingError(
-            "verify starts engines in process groups, which this system does not have",
-            hint="run it on Linux, or in WSL; `--endpoint URL` measures a server from here",
-        )
+    return SettingRuns(verification, plan, shape, job, report).measure(rows)
 
 
 def verify_endpoint(
@@ -172,11 +178,16 @@ def verify_endpoint(
     options: VerifyOptions | None = None,
     report: Report | None = None,
 ) -> Verification:
-    """One row: the server as it is. The key is sent to it and kept nowhere."""
-    from chunkscope.verification.endpoint.session import measure_endpoint
+    """One row: the server as it is, asked greedily. The key is sent to it and kept nowhere."""
+    from chunkscope.verification.endpoint.client import measure_endpoint
 
     plan, profile = Plan.given(plan), Profile.given(profile)
     options, report = options or VerifyOptions(), report or Report()
+    if options.check_outputs:
+        raise UsageError(
+            "--check-outputs compares settings, and a server has one",
+            hint="leave --endpoint out, or --check-outputs",
+        )
     workload, prompts = workload_for(plan, profile, options)
     machine, subject, run = measure_endpoint(
         url,
@@ -188,34 +199,34 @@ def verify_endpoint(
         timeout_s=options.timeout_s,
         listener=report.listener,
         slo=options.slo or plan.request.slo,
-        check_outputs=options.check_outputs,
     )
-    run = with_planned_hits(run, plan, machine, workload)
-    verification = _begun(
-        plan, profile, options, workload, prompts, model=subject, runs=(run,), machine=machine
+    verification = Verification(
+        model=subject,
+        runs=(with_planned_hits(run, plan, machine, workload),),
+        measured=EngineKind.SERVER,
+        machine=machine,
+        **_common_fields(plan, profile, options, workload, prompts),
     )
     verification.save(report.output)
     return verification
 
 
-def _begun(
+def _common_fields(
     plan: Plan,
     profile: Profile,
-    asked: VerifyOptions,
+    options: VerifyOptions,
     workload: Workload,
     prompts: "RealPrompts | None",
-    **more: Any,
-) -> Verification:
-    """The artefact, with what does not depend on where it is measured."""
-    return Verification(
-        workload=workload,
-        source=prompts.source if prompts else RANDOM,
-        repeats=asked.repeats,
-        plan_digest=plan.digest(),
-        profile_digest=profile.digest(),
-        command=tuple(asked.command),
-        **more,
-    )
+) -> dict[str, Any]:
+    """Of the artefact, what does not depend on where it is measured."""
+    return {
+        "workload": workload,
+        "source": prompts.source if prompts else PromptSource(),
+        "repeats": options.repeats,
+        "plan_digest": plan.digest(),
+        "profile_digest": profile.digest(),
+        "command": tuple(options.command),
+    }
 
 
 def _installed(python: str) -> Release:
@@ -235,6 +246,36 @@ def _installed(python: str) -> Release:
         ) from None
 
 
+# -- the model -----------------------------------------------------------------------------------
+
+
+def model_for_engine(name: str, load_format: str) -> tuple[str, ModelShape]:
+    """The engine's `model` (a folder, a hub id, or a folder made from the built-in table), and
+    the shape of it for what is predicted."""
+    shape = find_model(name)
+    path = Path(name).expanduser()
+    if path.exists():
+        folder = path if path.is_dir() else path.parent
+        if load_format != DUMMY and not has_weights(folder):
+            raise MissingError(
+                f"{folder} holds no weights",
+                hint="add `--load-format dummy` to measure memory and speed without them",
+            )
+        return str(folder.absolute()), shape
+    config = built_in_config(name) if load_format == DUMMY else None
+    if config is None:
+        return shape.hub_id or name, shape
+    # Always the same place: vLLM finds what it compiled before by the model's path.
+    slug = re.sub(r"[^A-Za-z0-9.]+", "-", name.lower())
+    file = cache_folder() / "models" / slug / "config.json"
+    write_atomically(file, json.dumps(config).encode())
+    return str(file.parent), shape
+
+
+def has_weights(folder: Path) -> bool:
+    return any(True for pattern in WEIGHTS for _ in folder.glob(pattern))
+
+
 # -- what is sent --------------------------------------------------------------------------------
 
 
@@ -247,7 +288,7 @@ def workload_for(
             "the plan was made from another profile",
             hint="make both anew: `chunkscope analyze` and then `chunkscope recommend`",
         )
-    asked = options.shared_prefix
+    prefix = options.shared_prefix
     request = replace(
         plan.request,
         requests=options.requests,
@@ -255,7 +296,7 @@ def workload_for(
         seed=options.seed,
         arrivals=options.arrivals,
         task=options.task or plan.request.task,
-        shared_prefix=plan.request.shared_prefix if asked is None else asked,
+        shared_prefix=plan.request.shared_prefix if prefix is None else prefix,
         order=options.order or plan.request.order,
         concurrency=options.concurrency or plan.request.concurrency,
     )
@@ -272,9 +313,9 @@ def workload_for(
     )
 
 
-def _check_vocabulary(prompts: "RealPrompts | None", shape: ModelShape) -> None:
+def check_vocabulary(prompts: "RealPrompts", shape: ModelShape) -> None:
     """An engine without a tokenizer does not look at ids before it uses them: it would die."""
-    highest = max((max(ids) for ids in prompts.ids if ids), default=0) if prompts else 0
+    highest = max((max(ids) for ids in prompts.ids if ids), default=0)
     if highest >= shape.vocab:
         raise InputError(
             f"token {highest:,} of these prompts is beyond the model's vocabulary of "
@@ -297,18 +338,3 @@ def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int
     lengths = together(chosen_datasets(profile, plan.request.dataset))
     longest = min(lengths.max or 1, _max_model_len(plan) - 1)
     return [(max(longest, 1), 1), *cut]
-
-
-# -- what every engine is given ------------------------------------------------------------------
-
-
-def _engine_options(options: VerifyOptions) -> dict[str, Any]:
-    """What the user asked of every engine; part of the artefact."""
-    asked: dict[str, Any] = dict(options.engine_args)
-    if options.enforce_eager:
-        asked["enforce_eager"] = True
-    if options.fixed_kv_cache is not None:
-        asked["kv_cache_memory_bytes"] = options.fixed_kv_cache
-    if options.trust_remote_code:
-        asked["trust_remote_code"] = True
-    return asked

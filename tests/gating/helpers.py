@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.figures import Figures, Latencies
+from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
@@ -15,10 +17,8 @@ from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import profile_digest, recommend
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.result import (
-    Figures,
-    Latency,
     Machine,
-    Quantiles,
+    PromptSource,
     Run,
     Subject,
     Verification,
@@ -26,6 +26,7 @@ from chunkscope.verification.result import (
 )
 from chunkscope.vllm.enums import Basis, Task
 from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, profile
 
 __all__ = ["MIXED", "profile"]
@@ -79,22 +80,29 @@ class Place:
         return found[0]
 
 
-def latency(seconds: float) -> Latency:
-    values = Quantiles(p50=seconds / 2, p95=seconds, p99=seconds * 1.5, max=seconds * 2)
-    short = Quantiles(p50=seconds / 4, p95=seconds / 2, p99=seconds, max=seconds * 2)
-    return Latency(all=values, short=short, long=None)
+def latency(seconds: float) -> Percentiles:
+    return Percentiles(p50=seconds / 2, p95=seconds, p99=seconds * 1.5, max=seconds * 2)
 
 
 def figures(
     ttft: float = 0.2, itl: float | None = 0.02, rate: float = 1000.0, **more: Any
 ) -> Figures:
+    """Short prompts take half as long."""
+    latencies = [
+        Latencies(
+            ttft_s=latency(ttft * share),
+            itl_s=latency(itl * share) if itl is not None else None,
+            e2e_s=latency(2.0 * share),
+        )
+        for share in (1, 0.5)
+    ]
+    times = {name: getattr(latencies[0], name) for name in ("ttft_s", "itl_s", "e2e_s")}
     return Figures(
         makespan_s=10.0,
-        ttft_s=latency(ttft),
-        itl_s=latency(itl) if itl is not None else None,
-        e2e_s=latency(2.0),
+        short=latencies[1],
         input_tokens_per_s=9000.0,
         output_tokens_per_s=rate,
+        **times,
         **more,
     )
 
@@ -110,7 +118,7 @@ def run(setting: str = "plan", found: Figures | None = None, **more: Any) -> Run
     }
     return Run(
         setting=setting,
-        args={},
+        settings=Settings(),
         started="2025-01-01T00:00:00+00:00",
         took_s=1.0,
         **{**usual, **more},
@@ -119,8 +127,7 @@ def run(setting: str = "plan", found: Figures | None = None, **more: Any) -> Run
 
 def out_of_memory(setting: str = "plan") -> Run:
     ended = run(setting, workers=(), kv_cache_tokens=None, repeats=())
-    message = "out of memory at 32768 tokens"
-    return replace(ended, figures=None, status=Status.OUT_OF_MEMORY, message=message)
+    return replace(ended, figures=None, status=Status.OUT_OF_MEMORY)
 
 
 def verification(*runs: Run, **more: Any) -> Verification:
@@ -133,7 +140,9 @@ def verification(*runs: Run, **more: Any) -> Verification:
         ),
         "machine": Machine(device="cuda", gpu="NVIDIA H200", gpus=1, gpu_memory_gib=139.8),
     }
-    return Verification(source="random", repeats=1, runs=runs or (run(),), **{**usual, **more})
+    return Verification(
+        source=PromptSource(), repeats=1, runs=runs or (run(),), **{**usual, **more}
+    )
 
 
 def digest_of(found: Profile) -> str:

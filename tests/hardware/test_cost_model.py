@@ -19,7 +19,7 @@ from chunkscope.hardware.step_time import (
     roofline,
 )
 from chunkscope.models import find_model
-from chunkscope.verification.calibration_steps import COLUMNS, _steps, bursts_for, joined
+from chunkscope.verification.calibrate import COLUMNS, bursts_for, joined, timed_steps
 
 TRUE = StepModel(
     fixed_s=5e-3,
@@ -299,7 +299,7 @@ def test_columns_that_differ_in_length_are_damage():
 
 def test_very_many_steps_are_thinned():
     many = {name: list(range(1, 5_001)) for name in COLUMNS}
-    kept = [row[0] for row in _steps([many, many])]
+    kept = [row[0] for row in timed_steps([many, many])]
     assert 2_000 < len(kept) <= 3_000
     assert kept[0] == 1
     assert kept[-1] > 4_990
@@ -325,7 +325,7 @@ def test_context_that_neighbours_share_counts_as_much_as_it_takes():
         "decode_context_tokens": [1_000, 2_000],
         "duration_s": [0.01, 0.02],
     }
-    rows = _steps([repeat], counts_as=0.62)
+    rows = timed_steps([repeat], context_weight=0.62)
     assert [row[COLUMNS.index("decode_context_tokens")] for row in rows] == [620, 1_240]
     assert [row[COLUMNS.index("duration_s")] for row in rows] == [0.01, 0.02]
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from chunkscope.artefacts.figures import Figures as SimulatedFigures
+from chunkscope.artefacts.figures import Figures, Latencies
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.diagnosis.doctor import doctor
@@ -36,26 +37,27 @@ from chunkscope.simulation.result import (
 )
 from chunkscope.simulation.slo import SloFound, read_slo
 from chunkscope.simulation.workload import Request, Workload
-from chunkscope.verification.outputs import ComparedOutputs, OutputDifference, RunOutputs
 from chunkscope.verification.result import (
+    Conclusion,
     Distribution,
-    Figures,
-    Latency,
     Machine,
+    MeasuredVerdict,
     Predicted,
-    Quantiles,
+    PromptSource,
     Run,
+    RunOutputs,
     Subject,
     Verification,
     WorkerMemory,
 )
 from chunkscope.vllm.enums import Basis, ChunkPolicy, Task
 from chunkscope.vllm.log.fate import Status
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import EngineArgs, Settings
 from tests.build import TOKENIZER
 
 LOGS = Path(__file__).parents[1] / "diagnosis" / "logs"
 CREATED = "2026-11-15T04:00:00+00:00"
+ANSWERS = ((5, 6),) * 6
 EVIL = '<script>window.hacked = 1</script><img src=x onerror="window.hacked=1">'
 EVIL_NAMES = (EVIL, "</script><script>window.hacked=1</script>", "a\u2028b & \"c\" 'd' {{ 7 * 7 }}")
 
@@ -121,20 +123,24 @@ def hundred() -> Profile:
 # -- verify --------------------------------------------------------------------------------------
 
 
-def quantiles(p50: float, tail: float = 4.0) -> Quantiles:
-    return Quantiles(p50=p50, p95=p50 * tail * 0.6, p99=p50 * tail * 0.8, max=p50 * tail)
+def quantiles(p50: float, tail: float = 4.0) -> Percentiles:
+    return Percentiles(p50=p50, p95=p50 * tail * 0.6, p99=p50 * tail * 0.8, max=p50 * tail)
+
+
+def latencies(ttft: float, gap: float, scale: float) -> dict[str, Percentiles]:
+    return {
+        "ttft_s": quantiles(ttft * scale),
+        "itl_s": quantiles(gap, 20),
+        "e2e_s": quantiles(12.0 * scale, 2.6),
+    }
 
 
 def figures(*, scale: float = 1.0, gap: float = 0.02, steps: int | None = 900) -> Figures:
     return Figures(
         makespan_s=41.0 * scale,
-        ttft_s=Latency(
-            all=quantiles(6.0 * scale),
-            short=quantiles(4.0 * scale),
-            long=quantiles(11.0 * scale, 2.5),
-        ),
-        itl_s=Latency(all=quantiles(gap, 20), short=quantiles(gap, 18), long=quantiles(gap, 22)),
-        e2e_s=Latency(all=quantiles(12.0 * scale, 2.6), short=None, long=None),
+        **latencies(6.0, gap, scale),
+        short=Latencies(**latencies(4.0, gap, scale)),
+        long=Latencies(**latencies(11.0, gap, scale)),
         input_tokens_per_s=52_000 / scale,
         output_tokens_per_s=3_100 / scale,
         steps=steps,
@@ -176,28 +182,8 @@ def worker(*, activation: float, kv: float = 111.0, rank: int = 0) -> WorkerMemo
     )
 
 
-def compared_outputs(*differ_at: int, largest: float = 0.0313) -> ComparedOutputs:
-    """Of six prompts, those of the first that differ, at these tokens.
-
-    Choices are of likelihood tasks alone; here every figure is shown at once.
-    """
-    return ComparedOutputs(
-        prompts=6,
-        equal=1 - len(differ_at) / 6,
-        different=tuple(
-            OutputDifference(prompt=n, at=at, logprob_change=0.0021)
-            for n, at in enumerate(differ_at)
-        ),
-        first_difference=min(differ_at, default=None),
-        difference_logprob=0.0021 if differ_at else None,
-        mean_logprob_change=0.0004,
-        largest_logprob_change=largest,
-        flipped_choices=len(differ_at),
-    )
-
-
 def run(setting: str, status: Status = Status.OK, **more: Any) -> Run:
-    about: dict[str, Any] = {"args": {}, "started": CREATED, "took_s": 120.0, **more}
+    about: dict[str, Any] = {"settings": Settings(), "started": CREATED, "took_s": 120.0, **more}
     return Run(setting=setting, status=status, **about)
 
 
@@ -206,56 +192,54 @@ def runs() -> tuple[Run, ...]:
 
     One is as an older version wrote it: no distribution, and less predicted.
     """
-    old = Predicted(
-        weights_gib=14.96, activation_gib=0.84, kv_cache_tokens=917_952, note="8,192 tokens"
-    )
+    old = Predicted(weights_gib=14.96, activation_gib=0.84, kv_cache_tokens=917_952)
     said = replace(old, overhead_gib=0.3, cuda_graphs_gib=0.46, kv_cache_gib=112.05)
     return (
         run(
             "plan",
-            args={"max_model_len": 23_552, "long_prefill_token_threshold": 2_303},
+            settings=Settings.of({"max_model_len": 23_552, "long_prefill_token_threshold": 2_303}),
             workers=(worker(activation=0.86),),
             kv_cache_tokens=911_104,
             kv_concurrency=38.7,
             predicted=said,
             predicted_prefix_hit_rate=0.25,
             distribution=distribution(),
-            outputs=RunOutputs(
-                tokens=32,
-                again=compared_outputs(9, largest=0.0207),
-                against="default",
-                beside=compared_outputs(12, 7),
-            ),
+            outputs=RunOutputs(answers=ANSWERS, again=5 / 6, reference="default", equal=4 / 6),
             **repeated(scale=1.0, gap=0.02),
         ),
         run(
             "default",
-            args={"max_model_len": 23_552},
+            settings=Settings.of({"max_model_len": 23_552}),
             workers=(worker(activation=0.87),),
             kv_cache_tokens=910_960,
             kv_concurrency=38.7,
             predicted=said,
             distribution=distribution(scale=1.004, gap=0.031),
-            outputs=RunOutputs(tokens=32, again=compared_outputs()),
+            outputs=RunOutputs(answers=ANSWERS, again=1.0),
             **repeated(scale=1.004, gap=0.031),
         ),
         run("endpoint-like", figures=figures(steps=None), repeats=(figures(steps=None),)),
         run(
             "off",
             Status.OUT_OF_MEMORY,
-            args={"enable_chunked_prefill": False},
-            message="out of memory at 32,768 tokens",
-            phase="profiling",
+            settings=Settings.of({"enable_chunked_prefill": False}),
+            failure=Note(
+                code="engine_out_of_memory",
+                values={"phase": "profiling", "detail": "no", "max_num_batched_tokens": 32_768},
+            ),
             predicted=replace(old, activation_gib=3.4, kv_cache_tokens=896_000),
         ),
         run(
             "max-num-batched-tokens=256",
             Status.TIMEOUT,
-            args={"max_num_batched_tokens": 256},
-            message="no answer within 900 s",
-            phase="measuring 11 of 200",
+            settings=Settings.of({"max_num_batched_tokens": 256}),
+            failure=Note(code="engine_silent", values={"phase": "measuring", "seconds": 900}),
         ),
-        run("refused", Status.REFUSED, message=f"unknown argument {EVIL}"),
+        run(
+            "refused",
+            Status.REFUSED,
+            failure=Note(code="engine_died", values={"phase": "loading", "detail": EVIL}),
+        ),
     )
 
 
@@ -268,7 +252,7 @@ def verification(**more: Any) -> Verification:
         "workload": Workload(
             requests=requests, seed=0, arrivals="batch", task=Task.GENERATE, long_over=2_048
         ),
-        "source": "random token ids, lengths from the profile",
+        "source": PromptSource(),
         "repeats": 3,
         "runs": runs(),
         "machine": Machine(
@@ -280,7 +264,7 @@ def verification(**more: Any) -> Verification:
             vllm="0.24.0",
             torch="2.11.0",
         ),
-        "verdict": "Keep the plan: time for all requests 41.00 s; default is a tie.",
+        "verdict": MeasuredVerdict(conclusion=Conclusion.KEEP_PLAN, goal="makespan_s", use="plan"),
         "command": ("chunkscope", "verify", "--model", "llama-3.1-8b"),
         "created": CREATED,
         "version": "0.1.0",
@@ -365,8 +349,8 @@ def simulated(
     return SimulatedRun(args=args, **{"figures": figures} | about | more)
 
 
-def simulated_figures(makespan_s: float, gaps: Percentiles | None, **more: Any) -> SimulatedFigures:
-    return SimulatedFigures(
+def simulated_figures(makespan_s: float, gaps: Percentiles | None, **more: Any) -> Figures:
+    return Figures(
         makespan_s=makespan_s,
         ttft_s=Percentiles(p50=3.0, p95=9.0, p99=11.0, max=12.0),
         itl_s=gaps,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chunkscope.findings import Findings, load_findings
 from chunkscope.report.comparison import Comparison, Part, compare
-from chunkscope.verification.outcomes import Outcome
+from chunkscope.verification.verdict import Outcome
 from chunkscope.vllm.log.fate import Status
 from tests.build import TOKENIZER
 from tests.report import examples

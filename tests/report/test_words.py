@@ -28,9 +28,11 @@ from chunkscope.report.terminal.findings import show_findings
 from chunkscope.report.terminal.plan import show_plan
 from chunkscope.report.terminal.verification import show_verification
 from chunkscope.report.tradeoff import setting_names, tradeoff
+from chunkscope.report.words.verdicts import comparison as against
+from chunkscope.report.words.verdicts import shown
 from chunkscope.simulation.result import Backlog
-from chunkscope.verification.outcomes import Outcome, against, judge, shown, spread
 from chunkscope.verification.result import Verification
+from chunkscope.verification.verdict import Outcome, judge, spread
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.log.fate import Status
 from tests.build import SHORT

@@ -35,9 +35,10 @@ def test_they_say_where_and_with_what(verification) -> None:
     assert verification.machine.vllm == "0.24.0"
     assert verification.model.dummy
     names = {name for run in verification.runs for name in (run.setting, *run.same_as)}
-    if set(verification.run("plan").args) == {"max_model_len"}:
+    planned = verification.run("plan").settings
+    if set(planned.given()) == {"max_model_len"}:
         names.add("default")  # the plan sets nothing else: it is vLLM's own
-    if verification.run("plan").args.get("enable_chunked_prefill") is False:
+    if planned.enable_chunked_prefill is False:
         names.add("off")
     assert {"plan", "default", "off"} <= names
 

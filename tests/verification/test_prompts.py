@@ -22,6 +22,7 @@ from chunkscope.simulation.workload import Drawing, Request, Workload, draw_work
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts
+from chunkscope.verification.result import PromptSource
 from chunkscope.vllm.enums import Task
 from tests.tokenizers.helpers import bpe, save
 
@@ -65,7 +66,7 @@ def jsonl(path: Path, *rows) -> Path:
 
 def test_the_sample_data_has_the_lengths_that_analyze_found():
     real = assert_as_analyzed([SAMPLE])
-    assert real.source.startswith(f"real prompts of {SAMPLE}")
+    assert len(real.source.datasets) == 6
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_rows_are_used_again_only_when_all_were_used(tmp_path):
     data = jsonl(tmp_path / "d.jsonl", {"prompt": "a"}, {"prompt": "b c d e f g"})
     real = again([data], chunkscope.analyze(data), workload(*[30] * 5))[1]
     assert sorted(Counter(real.texts).values()) == [2, 3]
-    assert real.source == "real prompts of d (3 of them sent before)"
+    assert real.source == PromptSource(datasets=("d",), repeated=3)
 
 
 def test_the_room_is_never_exceeded(tmp_path):

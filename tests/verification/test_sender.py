@@ -30,6 +30,7 @@ class Engine:
     def __init__(self, *, can_pause: bool = True, tells_tokens: bool | str = True) -> None:
         self.waiting: list[str] = []
         self.kinds: list[str] = []
+        self.likelihoods: list[int | None] = []
         self.prompts: dict[str, list[int]] = {}
         self.running = asyncio.Event()
         self.running.set()
@@ -67,24 +68,15 @@ class Engine:
                 told = SimpleNamespace(request_id=f"{name}-abc", new_token_ids=[1])
                 self.output_processor.process_outputs([told])
             if params.output_kind == "delta" or n + 1 == params.max_tokens:
-                yield self._answer(prompt["prompt_token_ids"], params, n)
+                yield self._answer(params, n)
         self.waiting.remove(name)
 
-    def _answer(self, ids: list[int], params: SimpleNamespace, n: int) -> SimpleNamespace:
-        """What is told of the tokens since the last time; token n is n, and likelier than n + 1."""
+    def _answer(self, params: SimpleNamespace, n: int) -> SimpleNamespace:
+        """What is told of the tokens since the last time; token n is n."""
         told = range(n, n + 1) if params.output_kind == "delta" else range(n + 1)
-        part = SimpleNamespace(token_ids=list(told), logprobs=None)
-        if getattr(params, "logprobs", None):
-            pairs = [{k: logprob(-0.1), k + 1: logprob(float("-inf"))} for k in told]
-            part.logprobs = pairs
-        seen = None
-        if params.prompt_logprobs is not None:
-            seen = [None, *({token: logprob(-token / 1_000)} for token in ids[1:])]
-        return SimpleNamespace(outputs=[part], num_cached_tokens=0, prompt_logprobs=seen)
-
-
-def logprob(value: float) -> SimpleNamespace:
-    return SimpleNamespace(logprob=value)
+        self.likelihoods.append(params.prompt_logprobs)
+        part = SimpleNamespace(token_ids=list(told))
+        return SimpleNamespace(outputs=[part], num_cached_tokens=0)
 
 
 def sent(engine_options: dict, requests: list, *, warm_up: bool = True, task: dict | None = None):
@@ -203,87 +195,53 @@ def test_a_warm_up_shares_as_the_workload_does_after_its_longest_prompt():
 # -- outputs to compare ---------------------------------------------------------------------------
 
 
-def spoken(engine_options: dict, task: dict) -> "tuple[Engine, list[dict]]":
-    """What the sample brings, and again."""
+def answered(engine_options: dict, task: dict, max_model_len: int = 1_000):
+    """The answers to the sample, and again; how many requests were under way at most each time."""
     from chunkscope_sender import Sender
 
     async def go():
-        engine = Engine(**engine_options)
-        whole = {**TASK, "requests": REQUESTS, **task}
-        sender = Sender(engine, whole, vocab=32_000)
-        await sender.warm_up([(5, 2, 0.0)])
-        found = [await sender.outputs(lambda: None, again=again) for again in (False, True)]
-        return engine, found
+        engine, most = Engine(**engine_options), []
+        generate = engine.generate
+
+        async def watched(*args):
+            async for answer in generate(*args):
+                most[-1] = max(most[-1], len(engine.waiting))
+                yield answer
+
+        engine.generate = watched
+        sender = Sender(engine, {**TASK, "requests": REQUESTS, **task}, vocab=32_000)
+        answers = []
+        for again in (False, True):
+            most.append(0)
+            room = {"max_model_len": max_model_len}
+            answers.append(await sender.outputs(lambda: None, **room, again=again))
+        return engine, answers, most
 
     return asyncio.run(go())
 
 
-ASKED = {"places": [0, 2], "tokens": 2, "tops": 2, "endings": None}
+SAMPLE = {"places": [0, 1, 2], "tokens": 2}
 
 
-@pytest.mark.parametrize("tells_tokens", [True, False], ids=["whole answers", "token by token"])
-def test_answers_come_with_their_log_probabilities_in_the_order_of_the_sample(tells_tokens):
-    _, (first, again) = spoken({"tells_tokens": tells_tokens}, {"outputs": ASKED})
-    token = [(0, -0.1), (1, -9999.0)]  # nothing that JSON has no word for
-    assert first == again == {"answers": [[token, [(1, -0.1), (2, -9999.0)]], [token]]}
-
-
-def test_the_sample_is_the_prompts_of_the_first_repeat_and_the_same_when_sent_again():
-    engine, _ = spoken({}, {"outputs": {**ASKED, "places": [0, 1, 2]}})
-    again = [engine.prompts[f"o.{n}"] for n in range(3)]
-    assert [len(prompt) for prompt in again] == [30, 20, 10], "in the opposite order"
+def test_the_sample_is_the_prompts_of_the_first_repeat_sent_again_in_the_opposite_order():
+    engine, (first, again), most = answered({}, {"outputs": SAMPLE})
+    assert first == again == [[0, 1]] * 3
+    assert most == [3, 2], "all at once, then half of them under way"
+    prompts = [engine.prompts[f"o.{n}"] for n in range(3)]
     repeated, _, _ = sent({}, REQUESTS)
-    assert again[::-1] == [repeated.prompts[f"0.{n}"] for n in range(3)]
+    assert prompts[::-1] == [repeated.prompts[f"0.{n}"] for n in range(3)]
 
 
-def test_sent_again_only_half_are_under_way():
-    from chunkscope_sender import Sender
-
-    most = []
-
-    async def go():
-        engine = Engine()
-        generate, under_way = engine.generate, []
-
-        async def watched(*args):
-            async for answer in generate(*args):
-                under_way.append(len(engine.waiting))
-                yield answer
-
-        engine.generate = watched
-        task = {**TASK, "ends": [-1] * 8, "requests": [(10, 3, 0.0)] * 8}
-        task["outputs"] = {**ASKED, "places": list(range(8))}
-        sender = Sender(engine, task, vocab=32_000)
-        for again in (False, True):
-            under_way.clear()
-            await sender.outputs(lambda: None, again=again)
-            most.append((max(under_way), engine.waited_at_start))
-
-    asyncio.run(go())
-    assert most == [(8, 8), (4, 8)]
+def test_answers_end_where_the_context_does():
+    _, (first, _), _ = answered({}, {"outputs": {**SAMPLE, "tokens": 32}}, max_model_len=22)
+    assert [len(tokens) for tokens in first] == [12, 2, 1]
 
 
-def test_a_likelihood_is_asked_of_several_endings():
-    asked = {"outputs": {**ASKED, "places": [0, 1, 2], "endings": 2}, "task": "loglikelihood"}
-    engine, (first, again) = spoken({}, asked)
-    assert first == again
-    assert [len(scores) for scores in first["scores"]] == [2, 2, 2]
-    prompts = [engine.prompts[f"o.{n}"] for n in range(6)][::-1]
-    assert prompts[0][:-2] == prompts[1][:-2]
-    assert prompts[0][-2:] != prompts[1][-2:]
-    sums = [sum(-token / 1_000 for token in prompt[-2:]) for prompt in prompts]
-    assert [score for scores in first["scores"] for score in scores] == pytest.approx(sums)
-
-
-def test_endings_that_are_the_same_are_one():
-    from chunkscope_prompts import with_endings
-
-    prompts = [[1, 2, 3, 4], [5, 6, 3, 4], [1, 2, 7, 8]]
-    assert with_endings(prompts, 4, 2) == [
-        [[1, 2, 3, 4], [1, 2, 7, 8]],
-        [[5, 6, 7, 8], [5, 6, 3, 4]],
-        [[1, 2, 3, 4], [1, 2, 7, 8]],
-    ]
+def test_of_likelihood_tasks_the_greedy_answer_is_asked_without_the_prompts():
+    engine, _, _ = answered({}, {"outputs": SAMPLE, "task": "loglikelihood"})
+    assert set(engine.likelihoods) == {None}
+    engine, _, _ = sent({}, REQUESTS, task={"task": "loglikelihood"})
+    assert set(engine.likelihoods) == {1}
 
 
 # -- what prompts share ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.verification.endpoint.server import RequestFailed
-from chunkscope.verification.endpoint.stream import Events, Received, ServerError, spread
+from chunkscope.verification.endpoint.stream import Events, Received, spread
 
 
 def event(text="", finish=None, **more) -> bytes:
@@ -74,12 +74,6 @@ def test_fewer_tokens_than_pieces_keep_the_first_and_the_end():
     assert made.gaps_s == []
 
 
-def test_text_that_is_never_shown_is_timed_by_its_events():
-    end = json.dumps({"choices": [], **counted(4, 2)}).encode()
-    made = answer_of((1.0, event()), (2.0, event("", "length")), (3.0, end))
-    assert (made.times, made.counts) == ((1.0, 2.0), (1, 1))
-
-
 def test_an_answer_of_nothing_ends_when_it_ends():
     role = b'{"choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]}'
     made = answer_of((1.0, role), (1.2, b"[DONE]"), end=1.5)
@@ -105,17 +99,3 @@ def test_a_stream_without_an_end():
     received.take(event("a", **counted(4, 1)), 1.0)
     with pytest.raises(RequestFailed, match="in the middle"):
         received.answer(0.0, 2.0)
-
-
-@pytest.mark.parametrize(
-    ("error", "message", "code"),
-    [
-        ({"message": "no", "code": 400}, "no", 400),
-        ({"message": "no", "code": "bad_request"}, "no", None),
-        ("no", "no", None),
-    ],
-)
-def test_an_error_inside_the_stream(error, message, code):
-    with pytest.raises(ServerError) as raised:
-        Received().take(json.dumps({"error": error}).encode(), 0.0)
-    assert (raised.value.message, raised.value.code) == (message, code)

@@ -1,4 +1,4 @@
-"""What is checked before an engine is started, and what a resumed run keeps."""
+"""What is checked before an engine is started, what a resumed run keeps, and the artefact."""
 
 import json
 from dataclasses import replace
@@ -9,175 +9,168 @@ import pytest
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.verification import machine
-from chunkscope.verification.model_folder import model_for_engine
+from chunkscope.verification import run_settings
 from chunkscope.verification.prompts import RealPrompts
-from chunkscope.verification.rows import resumed
-from chunkscope.verification.settings import ComparedSetting
-from chunkscope.verification.verify import VerifyOptions, _check_vocabulary, workload_for
+from chunkscope.verification.result import Predicted, PromptSource, Verification
+from chunkscope.verification.run_settings import resumed
+from chunkscope.verification.settings import SettingRow
+from chunkscope.verification.verify import (
+    VerifyOptions,
+    check_vocabulary,
+    model_for_engine,
+    verify_endpoint,
+    workload_for,
+)
 from chunkscope.vllm.check import config_of
 from chunkscope.vllm.flags import release
+from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification
 
 SHAPE = find_model("llama-3.1-8b")
-ARGS = {"max_num_batched_tokens": 2_048}
-HERE = release("0.24.0")
-SETTINGS = [ComparedSetting(name=name, settings=Settings.of(ARGS)) for name in ("plan", "off")]
+V24 = release("0.24.0")
+SET = Settings(max_num_batched_tokens=2_048)
+ROWS = [SettingRow(name=name, settings=SET) for name in ("plan", "off")]
 
 
-def prompts(*ids):
-    return RealPrompts(texts=("",), ids=(ids,), source="data")
-
-
-@pytest.mark.parametrize("found", [None, prompts(0, SHAPE.vocab - 1), prompts()])
-def test_ids_within_the_vocabulary_are_fine(found) -> None:
-    _check_vocabulary(found, SHAPE)
+# -- the workload and the model ------------------------------------------------------------------
 
 
 def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() -> None:
-    with pytest.raises(InputError, match="belongs to another model"):
-        _check_vocabulary(prompts(SHAPE.vocab), SHAPE)
+    def prompts(*ids):
+        return RealPrompts(texts=("",), ids=(ids,), source=PromptSource(), complete=(False,))
+
+    check_vocabulary(prompts(0, SHAPE.vocab - 1), SHAPE)
+    check_vocabulary(prompts(), SHAPE)
+    with pytest.raises(InputError, match=f"{SHAPE.vocab:,}"):
+        check_vocabulary(prompts(SHAPE.vocab), SHAPE)
 
 
 def test_the_workload_leaves_room_for_the_plans_max_model_len() -> None:
-    made = plan(MIXED)
-    workload, _ = workload_for(made, profile(data=MIXED), VerifyOptions(requests=500))
-    room = made.argument("max_model_len").value
+    planned = plan(MIXED)
+    workload, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(requests=500))
+    room = planned.effective.max_model_len
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
+    assert workload.long_over == planned.decision.threshold
 
 
 def test_as_many_are_under_way_as_asked_or_as_the_plan_was_made_for() -> None:
-    found, aim = profile(data=MIXED), {"concurrency": 9}
-    for options, made, expected in (
+    for options, planned, expected in (
         ({}, plan(MIXED), None),
-        ({}, plan(MIXED, **aim), 9),
-        ({"concurrency": 3}, plan(MIXED, **aim), 3),
+        ({}, plan(MIXED, concurrency=9), 9),
+        ({"concurrency": 3}, plan(MIXED, concurrency=9), 3),
     ):
-        workload, _ = workload_for(made, found, VerifyOptions(**options))
+        workload, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(**options))
         assert workload.concurrency == expected
-        assert ("concurrency" in workload.to_json()) is (expected is not None)
 
 
-def test_real_prompts_and_a_shared_prefix_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="--shared-prefix and --data exclude each other"):
-        VerifyOptions(data=["rows.jsonl"], shared_prefix=0)
+@pytest.mark.parametrize(
+    "options",
+    [{"data": ["rows.jsonl"], "shared_prefix": 0}, {"repeats": 0}, {"timeout_s": 0}],
+)
+def test_options_that_make_no_sense_are_refused(options) -> None:
+    with pytest.raises(UsageError):
+        VerifyOptions(**options)
 
 
-def test_prompts_over_the_plans_threshold_count_as_long() -> None:
-    made = plan(MIXED)
-    workload, _ = workload_for(made, profile(data=MIXED), VerifyOptions())
-    assert workload.long_over == made.threshold == 2_048
+def test_a_server_has_one_setting_so_its_outputs_are_not_compared() -> None:
+    options = VerifyOptions(check_outputs=True)
+    with pytest.raises(UsageError, match="--check-outputs"):
+        verify_endpoint("http://host", plan(MIXED), profile(data=MIXED), options=options)
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config_of("qwen2.5-1.5b")))
-    with pytest.raises(MissingError, match="holds no weights"):
+    with pytest.raises(MissingError, match=str(tmp_path)):
         model_for_engine(str(tmp_path), "auto")
     assert model_for_engine(str(tmp_path), "dummy")[0] == str(tmp_path)
     (tmp_path / "model.safetensors").touch()
     assert model_for_engine(str(tmp_path), "auto")[0] == str(tmp_path)
 
 
-def test_a_built_in_model_has_the_same_folder_every_time() -> None:
+def test_a_built_in_model_has_the_same_folder_every_time_whatever_its_capitals() -> None:
     """vLLM looks up what it compiled before by the model's path."""
     first, second = (model_for_engine("qwen2.5-1.5b", "dummy")[0] for _ in range(2))
     assert first == second
-
-
-@pytest.mark.parametrize("name", ["Qwen2.5-1.5B", "qwen/qwen2.5-1.5B", "Qwen/Qwen2.5-1.5B"])
-def test_a_built_in_model_is_found_whatever_its_capitals(name) -> None:
-    """Only the table can answer here: the tests do not reach the hub."""
-    folder, shape = model_for_engine(name, "dummy")
-    assert json.loads((Path(folder) / "config.json").read_text()) == config_of(name)
+    folder, shape = model_for_engine("Qwen/Qwen2.5-1.5B", "dummy")
+    assert json.loads((Path(folder) / "config.json").read_text()) == config_of("qwen2.5-1.5b")
     assert shape.hub_id == "Qwen/Qwen2.5-1.5B"
 
 
-def test_a_resumed_run_keeps_the_rows_that_are_final() -> None:
+# -- resumed -------------------------------------------------------------------------------------
+
+
+def resume(old: Verification, rows=ROWS, installed=V24, **fresh) -> Verification:
+    return resumed(replace(old, runs=(), **fresh), old, rows, installed)
+
+
+def test_a_resumed_run_keeps_the_rows_that_are_final_under_the_names_of_today() -> None:
     old = verification(run("plan", 1.0), failed("off"), failed("gone"))
-    kept = resumed(replace(old, runs=()), old, SETTINGS, HERE)
-    assert [r.setting for r in kept.runs] == ["plan", "off"]
+    named = [replace(ROWS[0], same_as=("length-policy",)), ROWS[1]]
+    kept = resume(old, named)
+    assert [(r.setting, r.same_as) for r in kept.runs] == [
+        ("plan", ("length-policy",)),
+        ("off", ()),
+    ]
+    assert kept.machine == old.machine
+    assert {s for s in Status if s.is_final} == {Status.OK, Status.OUT_OF_MEMORY, Status.REFUSED}
 
 
-def test_a_row_that_is_kept_has_the_names_of_today() -> None:
-    old = verification(run("plan", 1.0))
-    named = [replace(SETTINGS[0], same_as=("length-policy",))]
-    (kept,) = resumed(replace(old, runs=()), old, named, HERE).runs
-    assert kept.same_as == ("length-policy",)
-
-
-def test_a_row_with_other_arguments_is_measured_again() -> None:
-    old = verification(run("plan", 1.0))
-    changed = [ComparedSetting(name="plan", settings=Settings(max_num_batched_tokens=4_096))]
-    assert resumed(replace(old, runs=()), old, changed, HERE).runs == ()
+def test_a_row_with_other_settings_is_measured_again() -> None:
+    changed = [SettingRow(name="plan", settings=Settings(max_num_batched_tokens=4_096))]
+    assert resume(verification(run("plan", 1.0)), changed).runs == ()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "what"),
     [
         ({"repeats": 9}, "number of repeats"),
-        ({"source": "real prompts"}, "workload"),
+        ({"source": PromptSource(datasets=("gsm8k",))}, "workload"),
         ({"workload": replace(WORKLOAD, stretches=(Stretch(parent=-1, tokens=32),))}, "workload"),
         ({"options": {"enforce_eager": True}}, "engine options"),
     ],
 )
-def test_another_verification_cannot_beresumed(change, said) -> None:
-    old = verification(run("plan", 1.0))
-    with pytest.raises(InputError, match=f"cannot resume: the {said} differs"):
-        resumed(replace(old, runs=(), **change), old, SETTINGS, HERE)
-
-
-# -- one artefact, one machine -------------------------------------------------------------------
+def test_another_verification_cannot_be_resumed(change, what) -> None:
+    with pytest.raises(InputError, match=what):
+        resume(verification(run("plan", 1.0)), **change)
 
 
 @pytest.mark.parametrize(
-    ("named", "vllm", "said"),
+    ("gpus", "vllm", "differs"),
     [
-        (["NVIDIA H200"], "0.28.0", "measured with vLLM 0.24.0, this is vLLM 0.28.0"),
-        (["NVIDIA L4", "NVIDIA L4"], "0.24.0", "NVIDIA H200, this machine has NVIDIA L4"),
+        (["NVIDIA H200"], "0.28.0", r"0\.24\.0.*0\.28\.0"),
+        (["NVIDIA L4", "NVIDIA L4"], "0.24.0", "NVIDIA H200.*NVIDIA L4"),
+        ([], "0.24.0", None),
+        (["NVIDIA L4", "NVIDIA H200"], "0.24.0+cu129", None),
     ],
 )
-def test_rows_of_another_machine_are_not_resumed(monkeypatch, named, vllm, said) -> None:
-    monkeypatch.setattr(machine, "local_gpu_names", lambda: named)
+def test_rows_of_another_machine_are_not_resumed(monkeypatch, gpus, vllm, differs) -> None:
+    monkeypatch.setattr(run_settings, "local_gpu_names", lambda: gpus)
     old = verification(run("plan", 1.0))
-    with pytest.raises(InputError, match=said) as refused:
-        resumed(replace(old, runs=()), old, SETTINGS, release(vllm))
+    if differs is None:
+        assert resume(old, installed=release(vllm)).runs == old.runs
+        return
+    with pytest.raises(InputError, match=differs) as refused:
+        resume(old, installed=release(vllm))
     assert "--output" in refused.value.hint
 
 
-@pytest.mark.parametrize(
-    ("named", "vllm"),
-    [
-        pytest.param([], "0.24.0", id="nvidia-smi does not say"),
-        pytest.param(["NVIDIA L4", "NVIDIA H200"], "0.24.0+cu129", id="one of several GPUs"),
-    ],
-)
-def test_rows_of_this_machine_are(monkeypatch, named, vllm) -> None:
-    monkeypatch.setattr(machine, "local_gpu_names", lambda: named)
-    old = verification(run("plan", 1.0))
-    kept = resumed(replace(old, runs=()), old, SETTINGS, release(vllm))
-    assert kept.runs == old.runs
-    assert kept.machine == old.machine
-
-
 def test_without_a_row_to_keep_the_machine_is_asked_anew() -> None:
-    gone = verification(run("gone", 1.0))
-    unknown = verification(failed("plan"), machine=None)
-    for old in (gone, unknown):
-        fresh = replace(old, runs=(), machine=None)
-        assert resumed(fresh, old, SETTINGS, release("0.28.0")) == fresh
+    for old in (verification(run("gone", 1.0)), verification(failed("plan"), machine=None)):
+        kept = resume(old, installed=release("0.28.0"), machine=None)
+        assert (kept.runs, kept.machine) == ((), None)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"gpu": "NVIDIA L4"}, "measured with NVIDIA H200, this is NVIDIA L4"),
-        ({"vllm": "0.24.1"}, "measured with vLLM 0.24.0, this is vLLM 0.24.1"),
-        ({"device": "cpu", "gpu": None}, "a cuda build of vLLM, this is a cpu build"),
-    ],
-)
-def test_another_machine_is_refused_once_the_engine_tells(change, said) -> None:
-    kept = verification().machine
-    machine.refuse_another_machine(kept, replace(kept, gpus=2, driver="570.1"))
-    with pytest.raises(InputError, match=said):
-        machine.refuse_another_machine(kept, replace(kept, **change))
+# -- the artefact --------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_back_equal(tmp_path) -> None:
+    predicted = Predicted(weights_gib=1, activation_gib=0.5, kv_cache_tokens=900)
+    first = run("plan", 10.0, 9.0, same_as=("default",), predicted=predicted)
+    measured = verification(first, failed("off"), options={"enforce_eager": True})
+    measured.save(tmp_path / "verify.json")
+    assert Verification.load(tmp_path / "verify.json") == measured
+    assert measured.run("default") is first
+    assert measured.run("nothing") is None
+    again = measured.with_run(run("off", 5.0))
+    assert [(r.setting, r.ok) for r in again.runs] == [("plan", True), ("off", True)]

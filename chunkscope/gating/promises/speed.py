@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from chunkscope.artefacts.figures import BY_PROMISE, Better, Figure
+from chunkscope.artefacts.figures import BY_PROMISE, Better, Figure, Figures
 from chunkscope.artefacts.units import SHARE
 from chunkscope.errors import InputError
 from chunkscope.gating.budget import SPEED, LatencyPromises, SpeedPromises
 from chunkscope.gating.evidence import Evidence, run_of
 from chunkscope.gating.verdict import Verdict, limited
-from chunkscope.verification.result import Figures, Verification
+from chunkscope.verification.result import Verification
 
 
 def check_speed(limits: SpeedPromises, evidence: Evidence) -> Iterator[Verdict]:

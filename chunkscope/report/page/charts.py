@@ -5,7 +5,14 @@ from itertools import pairwise
 from math import ceil, floor, log2
 from typing import Any
 
-from chunkscope.artefacts.figures import INPUT_RATE, KV_TOKENS, MAKESPAN, OUTPUT_RATE, QUANTILES
+from chunkscope.artefacts.figures import (
+    INPUT_RATE,
+    KV_TOKENS,
+    MAKESPAN,
+    OUTPUT_RATE,
+    QUANTILES,
+    Figures,
+)
 from chunkscope.findings import Findings
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
@@ -15,8 +22,9 @@ from chunkscope.report.page.engines import engine_charts
 from chunkscope.report.page.reuse import reuse_chart
 from chunkscope.report.runs import fate, titled
 from chunkscope.report.tradeoff import Tradeoff
-from chunkscope.verification.outcomes import shown, spread, value
-from chunkscope.verification.result import Figures, Latency, Run
+from chunkscope.report.words.verdicts import shown
+from chunkscope.verification.result import Run
+from chunkscope.verification.verdict import spread, value
 
 BINS_PER_DOUBLING = 4
 # Where the cumulative curve is exact: every percent, and closer where the long prompts are.
@@ -182,8 +190,8 @@ def _latencies(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
 
 
 def _quantiles(figures: Figures | None, name: str, group: str) -> dict[str, float] | None:
-    latency: Latency | None = getattr(figures, name) if figures else None
-    found = getattr(latency, group) if latency else None
+    latencies = figures if group == "all" else getattr(figures, group, None)
+    found = getattr(latencies, name, None)
     return {at: getattr(found, at) for at in QUANTILES} if found else None
 
 

@@ -17,7 +17,6 @@ from chunkscope.report.comparison import Comparison, Part
 from chunkscope.report.diagnosis_words import answer as diagnosis_answer
 from chunkscope.report.length_columns import length, written
 from chunkscope.report.memory_bill import Bills, bills
-from chunkscope.report.output_words import outputs_said
 from chunkscope.report.page.charts import curves, drawn
 from chunkscope.report.page.engines import engine_views
 from chunkscope.report.page.reuse import reuse_chart, reuse_view
@@ -26,8 +25,9 @@ from chunkscope.report.runs import beside, fate, measured, titled
 from chunkscope.report.summary import measured_on, measurements, summarize
 from chunkscope.report.tradeoff import Tradeoff
 from chunkscope.report.words import sentence
-from chunkscope.verification.outcomes import Outcome, spread, value
+from chunkscope.report.words import verdicts as words
 from chunkscope.verification.result import Run
+from chunkscope.verification.verdict import Outcome, spread, value
 from chunkscope.vllm.enums import Target
 
 
@@ -81,8 +81,10 @@ def view(
         "run_rows": list(_run_rows(running)),
         "running": running,
         "failed": [run for run in runs if not run.ok],
-        "outputs": list(outputs_said(verification)) if verification else [],
+        "outputs": list(words.outputs(verification)) if verification else [],
         "fate": fate,
+        "failure": words.failure,
+        "sentence": sentence,
         "titled": titled,
         "curves": curves(runs),
         "tradeoff": tradeoff,
@@ -90,7 +92,6 @@ def view(
         "diagnosed": diagnosis_answer(findings.diagnosis) if findings.diagnosis else "",
         "comparison": comparison,
         "sentences": sentences,
-        "sentence": sentence,
         "parts": list(Part),
         "origins": origins(findings),
     }

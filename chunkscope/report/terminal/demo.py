@@ -13,6 +13,7 @@ from chunkscope.reference.demo import Demonstration
 from chunkscope.reference.engine import ReferenceRun
 from chunkscope.report.terminal.simulation import TIMELINE_KEY, timeline_table
 from chunkscope.report.terminal.tables import figure_table
+from chunkscope.report.words import verdicts as words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,7 @@ def show_demo(found: Demonstration, console: "Console", steps: int = 3) -> None:
     console.print(_summary(found))
     console.print(Text(KEY))
     console.print()
-    for line in (found.measured.verdict or "", _answers(found)):
+    for line in (words.demo(found.measured), _answers(found)):
         console.print(Text(line))
 
 
@@ -58,7 +59,9 @@ def _headline(found: Demonstration) -> str:
 
 
 def _asked(found: Demonstration) -> str:
-    long = [len(r.prompt) for r in found.requests if len(r.prompt) > found.long_over]
+    long = [
+        len(r.prompt) for r in found.requests if len(r.prompt) > found.measured.workload.long_over
+    ]
     early = sum(r.arrival_s == 0 for r in found.requests)
     rest = len(found.requests) - len(long) - early
     return (
@@ -72,7 +75,7 @@ def _requests(found: Demonstration, names: Sequence[str]) -> Table:
     table = figure_table("request", ("tokens", *(f"first, end {name}" for name in names)))
     answers = zip(*(found.runs[name].answers for name in names), strict=True)
     for place, (request, of_one) in enumerate(zip(found.requests, answers, strict=True), start=1):
-        size = "long" if len(request.prompt) > found.long_over else "short"
+        size = "long" if len(request.prompt) > found.measured.workload.long_over else "short"
         cells = [f"{seconds(a.first_s):>7}  {seconds(a.all_s):>7}" for a in of_one]
         table.add_row(f"{place} {size}", f"{len(request.prompt):,}", *cells)
     return table
@@ -83,13 +86,18 @@ def _summary(found: Demonstration) -> Table:
     for name, run in found.runs.items():
         table.add_row(
             name,
-            seconds(mean(found.waits(name))),
+            seconds(_short_wait(found, name)),
             seconds(run.run.figures.longest_gap_s),
             seconds(run.run.figures.makespan_s),
             seconds(mean(run.chunk_s)),
             _memory(run.beyond_weights_gib),
         )
     return table
+
+
+def _short_wait(found: Demonstration, name: str) -> float | None:
+    run = found.measured.run(name)
+    return run.figures.short.ttft_s.mean if run and run.figures and run.figures.short else None
 
 
 def _ratio(run: ReferenceRun) -> str:

@@ -17,8 +17,8 @@ from chunkscope.report.runs import beside, titled
 from chunkscope.report.summary import Summary, failure, summarize
 from chunkscope.report.terminal.tables import add_figures, bare_table, figure_table
 from chunkscope.report.tradeoff import Tradeoff, tradeoff
-from chunkscope.verification.outcomes import Outcome
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import Outcome
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,14 +18,15 @@ from chunkscope.artefacts.figures import (
     Group,
     in_group,
 )
-from chunkscope.artefacts.numbers import plural, spaced
+from chunkscope.artefacts.numbers import plural
 from chunkscope.artefacts.units import SIZE
-from chunkscope.report.output_words import outputs_said
 from chunkscope.report.runs import titled
 from chunkscope.report.terminal.tables import bare_table
+from chunkscope.report.words import sentence
+from chunkscope.report.words import verdicts as words
 from chunkscope.simulation.workload import BATCH, arrivals_in_words
-from chunkscope.verification.outcomes import is_tie, spread, value
 from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.verdict import is_tie, spread, value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +49,7 @@ def show_verification(v: Verification, console: "Console") -> None:
         console.print(note)
     if v.verdict:
         console.print()
-        console.print(Text(spaced(v.verdict), style="bold"))
+        console.print(Text(words.verdict(v), style="bold"))
 
 
 def _headline(v: Verification) -> Text:
@@ -71,7 +72,7 @@ def _about(v: Verification) -> Iterator[str]:
         sent = under_way if w.arrivals == BATCH else f"{sent}, {under_way}"
     yield (
         f"{plural(len(w.requests), 'request')} {sent}: {w.input_tokens:,} tokens in, "
-        f"{w.output_tokens:,} out; {escape(v.source)}, seed {w.seed}; "
+        f"{w.output_tokens:,} out; {escape(words.prompts_sent(v.source))}, seed {w.seed}; "
         f"{plural(v.repeats, 'repeat')}, the median shown."
     )
     if w.stretches:
@@ -199,11 +200,11 @@ def _footnotes(v: Verification) -> Iterator[Text]:
         yield Text(f"1.05x is against {v.runs[0].setting}{same if v.repeats > 1 else ''}.")
     yield Text(f"Prompts over {v.workload.long_over:,} tokens count as long.")
     yield Text(_which_memory(v))
-    yield from map(Text, outputs_said(v))
+    yield from map(Text, words.outputs(v))
     for run in v.runs:
         if not run.ok:
-            yield Text(f"{run.setting}: {run.message}")
-        yield from (Text(f"{run.setting}: {note}") for note in run.notes)
+            yield Text(words.failure(run))
+        yield from (Text(f"{run.setting}: {sentence(note)}") for note in run.notes)
 
 
 def _which_memory(v: Verification) -> str:

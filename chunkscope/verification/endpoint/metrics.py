@@ -5,7 +5,7 @@ Counters are of the whole server since its start, so a repeat is the difference 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import orjson
 
 _SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
-_ESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 
 # Names by release: the first that is there counts. Up to 0.11 some begin with gpu_.
 PREEMPTIONS = ("vllm:num_preemptions",)
@@ -23,8 +22,8 @@ BY_SOURCE = ("vllm:prompt_tokens_by_source",)  # since 0.16
 QUERIES = ("vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries")
 HITS = ("vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits")
 CACHE = "vllm:cache_config_info"
-MOST = 1 << 53
 FACTS = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
+MOST = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +46,10 @@ class Metrics:
     def total(self, names: tuple[str, ...], **labels: str) -> float | None:
         """The sum over all engines, of the first of these names that is there."""
         for name in names:
-            spelled = {name, f"{name}_total"}
-            named = [s for s in self.samples if s.name in spelled]
-            found = [s.value for s in named if labels.items() <= s.labels.items()]
-            if found:
-                return sum(found)
+            named = [s for s in self.samples if s.name in (name, f"{name}_total")]
+            values = [s.value for s in named if labels.items() <= s.labels.items()]
+            if values:
+                return sum(values)
         return None
 
 
@@ -61,26 +59,18 @@ def parse(text: str) -> Metrics:
     >>> parse('vllm:num_preemptions_total{engine="0"} 3.0').total(PREEMPTIONS)
     3.0
     """
-    return Metrics(samples=tuple(filter(None, map(_sample, text.splitlines()))))
-
-
-def _sample(line: str) -> MetricSample | None:
-    found = _SAMPLE.fullmatch(line)
-    if line.startswith("#") or found is None:
-        return None
-    name, labels, value = found.groups()
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    if not abs(number) <= MOST:  # infinite, or no number: nothing was counted that far
-        return None
-    pairs = {key: _unescaped(text) for key, text in _LABEL.findall(labels or "")}
-    return MetricSample(name=name, labels=pairs, value=number)
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[0]), text)
+    samples = []
+    for line in text.splitlines():
+        match = _SAMPLE.fullmatch(line)
+        try:
+            value = float(match[3]) if match else None
+        except ValueError:
+            continue
+        # Infinite, or no number: nothing was counted that far.
+        if match and value is not None and abs(value) <= MOST:
+            labels = dict(_LABEL.findall(match[2] or ""))
+            samples.append(MetricSample(name=match[1], labels=labels, value=value))
+    return Metrics(samples=tuple(samples))
 
 
 # -- a repeat: the difference of two readings ----------------------------------------------------
@@ -88,11 +78,9 @@ def _unescaped(text: str) -> str:
 
 def counted(before: Metrics, after: Metrics, names: tuple[str, ...], **labels: str) -> float | None:
     """How far a counter went. None when it is not there, or the server was started anew."""
-    start, end = before.total(names, **labels), after.total(names, **labels)
-    if end is None:
-        return None
     # A series with labels of its own appears with its first event.
-    return end - (start or 0) if end >= (start or 0) else None
+    start, end = before.total(names, **labels) or 0, after.total(names, **labels)
+    return end - start if end is not None and end >= start else None
 
 
 def preemptions(before: Metrics, after: Metrics) -> int | None:
@@ -127,8 +115,8 @@ class ServerKvCache:
 
 
 def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
-    said = [sample.labels for sample in metrics.samples if sample.name == CACHE]  # by engine
-    caches = [{name: _value(text) for name, text in labels.items()} for labels in said]
+    infos = [sample.labels for sample in metrics.samples if sample.name == CACHE]  # by engine
+    caches = [{name: _value(text) for name, text in labels.items()} for labels in infos]
     if not caches:
         return ServerKvCache(engine={})
     facts = {**{name: caches[0].get(name) for name in FACTS}, "engines": len(caches)}
@@ -146,15 +134,15 @@ def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
     )
 
 
-def _sum(values: Iterator[float | None]) -> float | None:
-    known = list(values)
-    return sum(v for v in known if v is not None) if known and None not in known else None
+def _sum(values: Iterable[float | None]) -> float | None:
+    numbers = list(values)
+    return sum(n for n in numbers if n is not None) if numbers and None not in numbers else None
 
 
 def _value(text: str) -> int | float | bool | None:
     """Python writes True where JSON has true. None for what is no number and no switch."""
     try:
-        found = orjson.loads(text.lower())
+        value = orjson.loads(text.lower())
     except ValueError:
         return None
-    return found if isinstance(found, int | float) and 0 <= found <= MOST else None
+    return value if isinstance(value, int | float) and 0 <= value <= MOST else None

@@ -1,14 +1,13 @@
 """HTTP to a server that runs already, and what it tells about itself.
 
 The key is sent to the host that was named and to no other: redirects are not followed, and
-nothing of the environment (proxies, .netrc) is used. No message holds the key: what a server says
-is not quoted at all when one was sent, since it may come back in parts, reversed or encoded.
+nothing of the environment (proxies, .netrc) is used. Where a server quotes the key, it is shown
+as ***.
 """
 
 import asyncio
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import socket
@@ -36,7 +35,7 @@ IDLE_S = 1.0
 KEY_VARIABLES = "CHUNKSCOPE_API_KEY (over https also OPENAI_API_KEY)"
 _MOST_BYTES = 64 << 20
 _QUOTED = 300
-_RELEASE = re.compile(r"\d{1,3}(\.\d{1,4}){1,3}((a|b|rc|\.dev|\.post)\d{1,4})?")
+_MOST_NAMED = 8
 _ENDPOINT = re.compile(r"(/v1(/(chat/)?completions|/models)?)?/*$")
 
 
@@ -66,10 +65,9 @@ def parse_address(url: str) -> str:
 
 def key_for(address: str) -> str | None:
     """Everybody's key for OpenAI is not sent to whatever host is named, and never in the clear."""
-    own = os.environ.get("CHUNKSCOPE_API_KEY")
-    if own or not address.startswith("https://"):
-        return own
-    return os.environ.get("OPENAI_API_KEY")
+    key = os.environ.get("CHUNKSCOPE_API_KEY")
+    is_safe = address.startswith("https://")
+    return key or (os.environ.get("OPENAI_API_KEY") if is_safe else None)
 
 
 def _without_secrets(url: str) -> str:
@@ -78,7 +76,7 @@ def _without_secrets(url: str) -> str:
 
 
 class RequestFailed(Exception):  # noqa: N818  (it is what happened)
-    """A request came to nothing; the message is a sentence about the server, without the key.
+    """A request came to nothing; the message continues "the server ...".
 
     `code` is the HTTP status, None where there was no answer.
     """
@@ -93,12 +91,10 @@ class RequestFailed(Exception):  # noqa: N818  (it is what happened)
         return Status.REFUSED if self.code and 300 <= self.code < 500 else Status.DIED
 
     @property
-    def is_redirect(self) -> bool:
-        return self.code is not None and 300 <= self.code < 400
-
-    @property
-    def is_about_the_key(self) -> bool:
-        return self.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    def is_final(self) -> bool:
+        """No other request would fare better: the key is not taken, or the server is elsewhere."""
+        is_redirect = self.code is not None and 300 <= self.code < 400
+        return is_redirect or self.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,32 +209,24 @@ class Connection:
             title = f"{reply.status} {HTTPStatus(reply.status).phrase}"
         except ValueError:
             title = str(reply.status)
-        said = self.safe(_message_in(reply))
-        return RequestFailed(f"answered {title}{f': {said}' if said else ''}", reply.status)
+        message = self.safe(_message_in(reply))
+        return RequestFailed(f"answered {title}{f': {message}' if message else ''}", reply.status)
 
     def safe(self, text: str) -> str:
-        """Text of a stranger as it can be shown: on one line, not too long.
-
-        Where a key was sent, only a digest of it: enough to tell two answers apart.
-        """
-        if self._key:
-            return f"(not shown, for a key was sent; sha256 {_short_digest(text)})" if text else ""
+        """Text of a stranger as it can be shown: on one line, not too long, without the key."""
+        text = text.replace(self._key, "***") if self._key else text
         text = printable(" ".join(text.split())).rstrip(".")
         return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
 
 
-def _short_digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-
-
 def _message_in(reply: Reply) -> str:
     """The message of an error in any of the usual shapes, else the text itself."""
-    found = reply.json()
+    content = reply.json()
     for name in ("error", "message", "detail"):
-        if isinstance(found, dict) and found.get(name):
-            found = found[name]
-    if isinstance(found, str):
-        return found
+        if isinstance(content, dict) and content.get(name):
+            content = content[name]
+    if isinstance(content, str):
+        return content
     text = reply.body.decode("utf-8", "replace")
     return "" if "<html" in text.lower() else text
 
@@ -257,12 +245,8 @@ def _in_words(error: Exception) -> str:
         return "cannot be trusted: there is no valid TLS at this address"
     if number == errno.ECONNREFUSED:
         return "cannot be reached: nothing listens there"
-    if isinstance(error, aiohttp.ClientConnectorError):
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
         return f"cannot be reached: {getattr(system, 'strerror', None) or 'no connection'}"
-    if isinstance(error, aiohttp.ServerTimeoutError):
-        return f"cannot be reached within {PATIENCE_S:.0f} s"
-    if isinstance(error, aiohttp.InvalidURL):
-        return "cannot be reached: the address is not valid"
     if isinstance(error, aiohttp.ClientResponseError):
         return "does not answer in HTTP"
     return "broke the connection off"
@@ -280,22 +264,15 @@ class Server:
     version: str | None = None
     max_model_len: int | None = None
     metrics: Metrics | None = None
-    has_tokenizer: bool = False  # by its own word: it checks token ids then
 
 
 async def meet(connection: Connection, model: str | None) -> Server:
     """Find out who answers; an error of ours when that is nobody."""
     server = _choose(await _models(connection, model), model, connection)
-    read = await scrape(connection)
-    if read is not None and read.is_vllm:
-        server = replace(server, is_vllm=True, metrics=read)
-    if not server.is_vllm:
-        return server
-    return replace(
-        server,
-        version=await _version(connection),
-        has_tokenizer=await _has_tokenizer(connection, server.model),
-    )
+    reading = await scrape(connection)
+    if reading is not None and reading.is_vllm:
+        server = replace(server, is_vllm=True, metrics=reading)
+    return replace(server, version=await _version(connection)) if server.is_vllm else server
 
 
 async def _models(connection: Connection, model: str | None) -> list[Server]:
@@ -307,8 +284,8 @@ async def _models(connection: Connection, model: str | None) -> list[Server]:
         return []  # some servers have only the one thing they are there for
     if reply.status != HTTPStatus.OK:
         raise unusable(connection, connection.refusal(reply))
-    found = reply.json()
-    listed = found.get("data") if isinstance(found, dict) else None
+    content = reply.json()
+    listed = content.get("data") if isinstance(content, dict) else None
     if not isinstance(listed, list):
         raise MissingError(
             f"{connection.address} answers, but not as an OpenAI-compatible server does",
@@ -319,37 +296,28 @@ async def _models(connection: Connection, model: str | None) -> list[Server]:
 
 def _served(entry: dict[str, Any]) -> Server:
     longest = entry.get("max_model_len")
+    is_length = type(longest) is int and 0 < longest <= metrics.MOST
     return Server(
         model=str(entry["id"]),
         is_vllm=entry.get("owned_by") == "vllm",
-        max_model_len=longest if _is_length(longest) else None,
+        max_model_len=longest if is_length else None,
     )
 
 
-def _is_length(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= metrics.MOST
-
-
 def _choose(models: Sequence[Server], name: str | None, connection: Connection) -> Server:
-    address, has_key = connection.address, connection.has_key
-    by_name = {server.model: server for server in models}
+    address = connection.address
+    names = [connection.safe(server.model) for server in models]
+    hint = f"name one with --model: {', '.join(names[:_MOST_NAMED])}"
+    hint += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     if name is not None:
-        if models and name not in by_name:
-            raise UsageError(f"{address} does not serve {name}", hint=_listing(models, has_key))
-        return by_name.get(name) or Server(model=name)
+        if models and name not in (server.model for server in models):
+            raise UsageError(f"{address} does not serve {name}", hint=hint)
+        return next((s for s in models if s.model == name), Server(model=name))
     if not models:
         raise MissingError(f"{address} serves no model", hint="is it still loading one?")
     if len(models) > 1:
-        raise UsageError(f"{address} serves several models", hint=_listing(models, has_key))
+        raise UsageError(f"{address} serves several models", hint=hint)
     return models[0]
-
-
-def _listing(models: Sequence[Server], has_key: bool, most: int = 8) -> str:
-    if has_key:
-        return f"name one of its {len(models):,} models with --model"
-    names = [printable(server.model) for server in models[:most]]
-    more = f" and {len(models) - most} more" if len(models) > most else ""
-    return f"name one with --model: {', '.join(names)}{more}"
 
 
 async def scrape(connection: Connection) -> Metrics | None:
@@ -363,32 +331,23 @@ async def scrape(connection: Connection) -> Metrics | None:
 
 async def _version(connection: Connection) -> str | None:
     with contextlib.suppress(RequestFailed):
-        found = (await connection.ask("/version")).json()
-        if isinstance(found, dict) and isinstance(found.get("version"), str):
-            said = found["version"]
-            return said if _RELEASE.fullmatch(said) else connection.safe(said)
+        content = (await connection.ask("/version")).json()
+        if isinstance(content, dict) and isinstance(content.get("version"), str):
+            return connection.safe(content["version"])
     return None
-
-
-async def _has_tokenizer(connection: Connection, model: str) -> bool:
-    """vLLM without one does not look at token ids: one beyond the vocabulary kills its engine."""
-    body = orjson.dumps({"model": model, "prompt": "a"})
-    with contextlib.suppress(RequestFailed):
-        return (await connection.ask("/tokenize", body)).status == HTTPStatus.OK
-    return False
 
 
 def unusable(connection: Connection, failure: RequestFailed) -> MissingError:
     """A server that cannot be measured at all."""
-    key, says = f"the environment variable {KEY_VARIABLES}", failure.message
-    if failure.is_about_the_key and connection.has_key:
-        says = f"does not take the API key ({failure.code})"
-        hint = f"is the key in {key} the right one?"
-    elif failure.is_about_the_key:
-        says, hint = f"wants an API key ({failure.code})", f"put it into {key}"
-    elif failure.is_redirect:
-        see = "see where to by `curl -I`, and " if connection.has_key else ""
-        hint = f"{see}name that address if you trust it: the API key goes to no other host"
+    key, message = f"the environment variable {KEY_VARIABLES}", failure.message
+    if failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        if connection.has_key:
+            message = f"does not take the API key ({failure.code})"
+            hint = f"is the key in {key} the right one?"
+        else:
+            message, hint = f"wants an API key ({failure.code})", f"put it into {key}"
+    elif failure.is_final:
+        hint = "name that address if you trust it: the API key goes to no other host"
     else:
         hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
-    return MissingError(f"{connection.address} {says}", hint=hint)
+    return MissingError(f"{connection.address} {message}", hint=hint)

@@ -5,6 +5,7 @@ What the server counts (`usage`) wins over what can be seen of it.
 """
 
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import Any
 
@@ -14,11 +15,8 @@ from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.latencies import Answer
 
 DONE = b"[DONE]"
-_MOST_TOKENS = 1 << 31  # of one prompt or answer; no model reads a thousandth of it
-
-
-class ServerError(RequestFailed):
-    """An error inside the stream, which began with 200 OK; the message is the server's own."""
+PIECES = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
+MOST_TOKENS = 1 << 31  # of one prompt or answer; no model reads a thousandth of it
 
 
 class Events:
@@ -35,19 +33,18 @@ class Events:
         [b'1', b'2']
         """
         *lines, self._rest = (self._rest + some).split(b"\n")
-        return [event for line in lines if (event := self._line(line.rstrip(b"\r"))) is not None]
+        events = []
+        for line in (line.rstrip(b"\r") for line in lines):
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data = []
+        return events
 
     def end(self) -> list[bytes]:
         """What is left when the connection closes: some servers save the last blank line."""
         return [event for event in self.feed(b"\n\n") if event]
-
-    def _line(self, line: bytes) -> bytes | None:
-        if line.startswith(b"data:"):
-            self._data.append(line[5:].removeprefix(b" "))
-        elif not line and self._data:
-            event, self._data = b"\n".join(self._data), []
-            return event
-        return None
 
 
 @dataclass(slots=True)
@@ -59,48 +56,64 @@ class Received:
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached: int | None = None
-    whole: bytes = b""  # an answer in one piece, if it is to be kept
     ended: bool = False
-    _seen: bool = False  # a choice of any kind
-    _blank: list[float] = field(default_factory=list)  # events without anything to see in them
+    _has_choice: bool = False
     _counts_along: bool | None = None  # vLLM can say at every event how many it is by now
-
-    @property
-    def is_counted(self) -> bool:
-        return self.output_tokens is not None
 
     def take(self, event: bytes, now: float) -> None:
         """One event, at this many seconds."""
         if event.strip() == DONE:
             self.ended = True
             return
-        content = _content(event)
-        choices = _choices(content)
-        self._seen = self._seen or bool(choices)
         before = self.output_tokens or 0
-        self._use(content.get("usage"))
+        choices = self._read(event)
         if not choices:  # usage by itself, or the settings that some servers begin with
-            self.ended = self.ended or self.is_counted
+            self.ended = self.ended or self.output_tokens is not None
             return
         if self._counts_along is None:
-            self._counts_along = self.is_counted
+            self._counts_along = self.output_tokens is not None
         if self._counts_along:
             self._add(now, (self.output_tokens or 0) - before)
-        elif any(map(_piece, choices)):
+        elif any(map(_has_piece, choices)):
             self._add(now, 1)
-        elif not any(_delta(choice).get("role") for choice in choices):
-            self._blank.append(now)
         self.ended = self.ended or any(choice.get("finish_reason") for choice in choices)
 
     def take_whole(self, body: bytes, now: float) -> None:
         """An answer that was not streamed."""
-        content = _content(body)
-        if not _choices(content):
+        if not self._read(body):
             raise RequestFailed("sent an answer without choices")
-        self._seen = True
-        self._use(content.get("usage"))
         self._add(now, self.output_tokens if self.output_tokens is not None else 1)
         self.ended = True
+
+    def _read(self, event: bytes) -> list[dict[str, Any]]:
+        """Note what the server counts; the choices."""
+        try:
+            content = orjson.loads(event)
+        except ValueError:
+            raise RequestFailed("sent an event that is not JSON") from None
+        if not isinstance(content, dict):
+            raise RequestFailed("sent an event that is not a JSON object")
+        if error := content.get("error"):
+            details = error if isinstance(error, dict) else {}
+            code = details.get("code")
+            raise RequestFailed(
+                f"sent an error in its stream: {details.get('message') or error}",
+                code if isinstance(code, int) else None,
+            )
+        usage = content.get("usage")
+        if isinstance(usage, dict):
+            self.prompt_tokens = _tokens(usage.get("prompt_tokens"), self.prompt_tokens)
+            self.output_tokens = _tokens(usage.get("completion_tokens"), self.output_tokens)
+            prompt = usage.get("prompt_tokens_details")
+            if isinstance(prompt, dict):
+                self.cached = _tokens(prompt.get("cached_tokens"), self.cached)
+            if (self.cached or 0) > (self.prompt_tokens or MOST_TOKENS):
+                raise RequestFailed("counts more cached tokens than the prompt has")
+        choices = content.get("choices") or []
+        if not isinstance(choices, list) or not all(isinstance(one, dict) for one in choices):
+            raise RequestFailed("sent choices that are no list of objects")
+        self._has_choice = self._has_choice or bool(choices)
+        return choices
 
     def _add(self, now: float, tokens: int) -> None:
         if tokens <= 0:
@@ -111,43 +124,24 @@ class Received:
             self.times.append(now)
             self.counts.append(tokens)
 
-    def _use(self, usage: Any) -> None:
-        if not isinstance(usage, dict):
-            return
-        self.prompt_tokens = _tokens(usage.get("prompt_tokens"), self.prompt_tokens, "a prompt")
-        self.output_tokens = _tokens(
-            usage.get("completion_tokens"), self.output_tokens, "an answer"
-        )
-        details = usage.get("prompt_tokens_details")
-        if isinstance(details, dict):
-            self.cached = _tokens(details.get("cached_tokens"), self.cached, "a cached prompt")
-        if self.cached and self.prompt_tokens is not None and self.cached > self.prompt_tokens:
-            raise RequestFailed(
-                f"says that {self.cached:,} of {self.prompt_tokens:,} prompt tokens were cached"
-            )
-
     def answer(self, sent: float, now: float) -> Answer:
-        """Settled: as many tokens as the server says, at the times they were seen at."""
+        """As many tokens as the server says, at the times they were seen at."""
         if not self.ended:
             raise RequestFailed("ended its answer in the middle")
-        if not self._seen:
+        if not self._has_choice:
             raise RequestFailed("ended its answer without having begun it")
-        times, counts = self.times, self.counts
-        if not times:
-            times = self._blank or [now]
-            counts = [0] * len(times)
+        times, counts = self.times or [now], self.counts or [0]
         total = sum(counts) if self.output_tokens is None else self.output_tokens
         pairs = list(zip(times, spread(counts, total), strict=True))
         # The end is the end, even if nothing came with it.
-        kept = [pair for pair in pairs[:-1] if pair[1]] + pairs[-1:]
+        pairs = [pair for pair in pairs[:-1] if pair[1]] + pairs[-1:]
         return Answer(
             sent=sent,
-            times=tuple(time for time, _ in kept),
-            counts=tuple(count for _, count in kept),
+            times=tuple(time for time, _ in pairs),
+            counts=tuple(count for _, count in pairs),
             cached=self.cached,
             prompt_tokens=self.prompt_tokens,
-            whole=self.whole,
-            is_counted=self.is_counted,
+            is_counted=self.output_tokens is not None,
         )
 
 
@@ -160,56 +154,22 @@ def spread(counts: list[int], total: int) -> list[int]:
     if sum(counts) == total:
         return counts
     weights = counts if any(counts) else [1] * len(counts)
-    whole, made, seen, given = sum(weights), [], 0, 0
-    for weight in weights:
-        seen += weight
-        upto = ceil(total * seen / whole)
-        made.append(upto - given)
-        given = upto
-    return made
+    ends = [ceil(total * end / sum(weights)) for end in accumulate(weights)]
+    return [end - begin for begin, end in pairwise([0, *ends])]
 
 
-def _content(event: bytes) -> dict[str, Any]:
-    try:
-        content = orjson.loads(event)
-    except ValueError:
-        raise RequestFailed("sent an event that is not JSON") from None
-    if not isinstance(content, dict):
-        raise RequestFailed("sent an event that is not a JSON object")
-    if error := content.get("error"):
-        said = error if isinstance(error, dict) else {}
-        raise ServerError(str(said.get("message") or error), _count(said.get("code"), None))
-    return content
-
-
-def _choices(content: dict[str, Any]) -> list[dict[str, Any]]:
-    choices = content.get("choices") or []
-    if not isinstance(choices, list):
-        raise RequestFailed("sent choices that are no list")
-    return [choice for choice in choices if isinstance(choice, dict)]
-
-
-def _delta(choice: dict[str, Any]) -> dict[str, Any]:
-    delta = choice.get("delta") or {}
-    if not isinstance(delta, dict):
-        raise RequestFailed("sent a delta that is no object")
-    return delta
-
-
-def _piece(choice: dict[str, Any]) -> bool:
+def _has_piece(choice: dict[str, Any]) -> bool:
     """Whether a choice of an event holds some of the answer: text, thoughts or a call."""
-    if not (delta := _delta(choice)):
-        return bool(choice.get("text"))
-    names = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
-    return any(delta.get(name) for name in names)
+    delta = choice.get("delta")
+    if isinstance(delta, dict) and delta:
+        return any(delta.get(name) for name in PIECES)
+    return bool(choice.get("text"))
 
 
-def _tokens(value: Any, known: int | None, of: str) -> int | None:
-    count = _count(value, known)
-    if count is not None and not 0 <= count <= _MOST_TOKENS:
-        raise RequestFailed(f"says that {of} has {count:,} tokens, which cannot be")
-    return count
-
-
-def _count(value: Any, known: int | None) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else known
+def _tokens(value: Any, before: int | None) -> int | None:
+    """A count of the server's; what it does not tell stays as it was."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return before
+    if not 0 <= value <= MOST_TOKENS:
+        raise RequestFailed(f"counts {value:,} tokens in one request, which cannot be")
+    return value

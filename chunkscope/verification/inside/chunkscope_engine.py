@@ -92,26 +92,21 @@ class Measurement:
             answers = await sender.send(requests, str(repeat), progress.one_more)
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
-            found = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
-            self._events.tell("repeat", repeat=repeat, emptied=emptied, **found)
+            facts = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
+            self._events.tell("repeat", repeat=repeat, emptied=emptied, **facts)
             emptied = await self._forget()
-        await self._check_outputs(sender)
+        await self._check_outputs(sender, config.model_config.max_model_len)
         self._events.tell("measured")
         await self._sweep(sender, _facts(config))
 
-    async def _check_outputs(self, sender: Sender) -> None:
+    async def _check_outputs(self, sender: Sender, max_model_len: int) -> None:
         """The same prompts twice, batched otherwise: what differs then is no matter of settings."""
-        asked = self._task.get("outputs")
-        if not asked:
-            return
-        of = len(asked["places"]) * (asked["endings"] or 1)
-        for again in (False, True):
+        of = len(self._task["outputs"]["places"])
+        for again in (False, True) if of else ():
             self._events.tell("phase", phase="checking outputs")
-            progress = AnswerCount(self._events, of)
-            found = await sender.outputs(progress.one_more, again=again)
-            steps = await self._steps()
-            batches = list(zip(steps["prefill_tokens"], steps["decode_requests"]))
-            self._events.tell("outputs", batches=batches, **found)
+            count = AnswerCount(self._events, of).one_more
+            answers = await sender.outputs(count, max_model_len=max_model_len, again=again)
+            self._events.tell("outputs", answers=answers)
             await self._forget()
 
     async def _sweep(self, sender: Sender, facts: "dict[str, Any]") -> None:

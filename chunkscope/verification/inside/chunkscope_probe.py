@@ -55,11 +55,9 @@ def profiled(worker: Any) -> "dict[str, Any]":
         "cuda_graphs_bytes": "cudagraph_memory_estimate",
         "kv_cache_bytes": "available_kv_cache_memory_bytes",
     }
-    found = {ours: getattr(worker, theirs, None) for ours, theirs in names.items()}
-    found["weights_bytes"] = getattr(worker.model_runner, "model_memory_usage", None)
-    if torch.cuda.is_available():
-        found["held_bytes"] = torch.cuda.memory_allocated()
-    return {name: int(value) for name, value in found.items() if isinstance(value, (int, float))}
+    sizes = {ours: getattr(worker, theirs, None) for ours, theirs in names.items()}
+    sizes["weights_bytes"] = getattr(worker.model_runner, "model_memory_usage", None)
+    return {name: int(size) for name, size in sizes.items() if isinstance(size, (int, float))}
 
 
 class _Memory:

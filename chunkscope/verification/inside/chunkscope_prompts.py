@@ -54,17 +54,3 @@ def _next(turns: "Counter[int]", after: int) -> int:
 
 def random_ids(seed: str, length: int, ids: "tuple[int, int]") -> "list[int]":
     return random.Random(seed).choices(range(*ids), k=length)
-
-
-def with_endings(prompts: "list[list[int]]", ways: int, tokens: int) -> "list[list[list[int]]]":
-    """Each prompt with several endings instead of its own, for a model to choose between.
-
-    They are taken from the middle of the prompts: many end alike. Fewer where there are no more.
-    """
-    middles = (tuple(p[len(p) // 2 :][:tokens]) for p in prompts)
-    endings = [list(ending) for ending in dict.fromkeys(middles)]
-    return [
-        [prompt[:-tokens] + endings[(place + way) % len(endings)]
-         for way in range(min(ways, len(endings)))]
-        for place, prompt in enumerate(prompts)
-    ]  # fmt: skip

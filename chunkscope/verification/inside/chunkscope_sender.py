@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chunkscope_outputs import Sampled
 from chunkscope_prompts import SharingIds, random_ids
 
 WARM_UP, OUTPUTS = "w", "o"
@@ -20,8 +19,6 @@ class Sender:
         self._ids = PromptIds(task, vocab=vocab)
         self._tokens = Tokens(engine.output_processor)
         self._streams = False
-        self._heard: list[list[Any]] = []  # by request, what the engine said; empty: not kept
-        self._asks: dict[str, Any] = {}  # beside the usual
         self.held = False  # whether all requests of the last time waited before the clock started
         self.tokens_per_s = 0.0  # the most that it came to
 
@@ -40,24 +37,25 @@ class Sender:
         """The answers in the order of the requests, in seconds since all of this began."""
         prompts = [self._ids.prompt(name, i, request[0]) for i, request in enumerate(requests)]
         most = self._task.get("concurrency") if name.isdigit() else None
-        return await self._send(requests, prompts, name, tell, most)
+        answers = await self._send(requests, prompts, name, tell, most)
+        for answer in answers:
+            del answer["tokens"]
+        return answers
 
-    async def outputs(self, tell: "Callable[[], None]", *, again: bool) -> "dict[str, Any]":
-        """What is answered to the sample: all at once, or in the opposite order, half under way.
+    async def outputs(
+        self, tell: "Callable[[], None]", *, max_model_len: int, again: bool
+    ) -> "list[Any]":
+        """The tokens answered to the sample: all at once, or in the opposite order, half under way.
 
         The second way makes other batches of the same prompts.
         """
-        sampled = Sampled(self._task, self._ids)
-        turned = slice(None, None, -1 if again else 1)
-        requests, prompts = sampled.requests[turned], sampled.prompts[turned]
+        sample, turned = self._task["outputs"], slice(None, None, -1 if again else 1)
+        lengths = [self._task["requests"][place][0] for place in sample["places"]]
+        prompts = [self._ids.prompt("0", p, n) for p, n in zip(sample["places"], lengths)]
+        requests = [(n, max(1, min(sample["tokens"], max_model_len - n)), 0.0) for n in lengths]
         most = (len(prompts) + 1) // 2 if again else None
-        self._heard = [[] for _ in prompts]
-        self._asks = sampled.params
-        await self._send(requests, prompts, OUTPUTS, tell, most)
-        self._asks, heard = {}, self._heard[turned]
-        self._heard = []
-        told: dict[str, Any] = sampled.told(heard)
-        return told
+        answers = await self._send(requests[turned], prompts[turned], OUTPUTS, tell, most)
+        return [answer["tokens"] for answer in answers][turned]
 
     async def _send(
         self,
@@ -124,30 +122,29 @@ class Sender:
         if (wait := when - time.perf_counter()) > 0:
             await asyncio.sleep(wait)
         async with places:
-            sent, cached = time.perf_counter(), None
-            prompt = {"prompt_token_ids": ids}
-            async for answer in self._engine.generate(prompt, self._params(output), name):
-                if self._heard:
-                    self._heard[int(name.partition(".")[2])].append(answer)
+            sent, cached, tokens = time.perf_counter(), None, []
+            params = self._params(output, likelihood=not name.startswith(OUTPUTS))
+            async for answer in self._engine.generate({"prompt_token_ids": ids}, params, name):
+                tokens += answer.outputs[0].token_ids
                 if self._streams:
                     self._tokens.note(name, len(answer.outputs[0].token_ids))
                 cached = getattr(answer, "num_cached_tokens", None)
         tell()
         times, counts = self._tokens.take(name)
-        return {"sent": sent, "times": times, "counts": counts, "cached": cached}
+        return {"sent": sent, "times": times, "counts": counts, "cached": cached, "tokens": tokens}
 
-    def _params(self, output: int) -> Any:
+    def _params(self, output: int, *, likelihood: bool) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind as Kind
 
+        asks_prompt = likelihood and self._task["task"] == "loglikelihood"
         return SamplingParams(
             temperature=0.0,
             max_tokens=output,
             ignore_eos=True,
             detokenize=False,
-            prompt_logprobs=1 if self._task["task"] == "loglikelihood" else None,
+            prompt_logprobs=1 if asks_prompt else None,
             output_kind=Kind.DELTA if self._streams else Kind.FINAL_ONLY,
-            **self._asks,
         )
 
 
@@ -203,7 +200,3 @@ class PromptIds:
         if place < 0 or not (measured or name == WARM_UP):
             return random_ids(f"{seed}/{index}", length, self._range)
         return self._sharing.prompt(seed, place, length)
-
-    def sampled(self, place: int, length: int) -> "list[int]":
-        """The same for every engine, however often it is sent."""
-        return list(self.prompt("0", place, length))

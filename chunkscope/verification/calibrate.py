@@ -11,12 +11,11 @@ from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.step_time import READ_AGAIN, model_work
 from chunkscope.models.shape import ModelShape
 from chunkscope.simulation.workload import Workload, read_together
-from chunkscope.verification.engine_run import Measured
+from chunkscope.verification.engine_run import MeasuredRun
 from chunkscope.vllm.enums import Task
 
 COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
-# Enough to fit a dozen numbers, and small enough to commit.
-STEPS_PER_RUN = 3_000
+STEPS_PER_RUN = 3_000  # enough to fit a dozen numbers, and small enough to commit
 BURSTS = "bursts"  # in place of a setting's name
 # Many requests with short prompts, few with long ones: (requests, prompt tokens, output tokens).
 # The cheapest come first: those that would take too long are left out.
@@ -46,16 +45,16 @@ def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
 
 
 def calibration_of(
-    measured: Sequence[Measured], shape: ModelShape, tp: int, workload: Workload
+    measured: Sequence[MeasuredRun], shape: ModelShape, tp: int, workload: Workload
 ) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
     good = [m for m in measured if m.run.ok and m.record.workers]
     rows = [
         (m.run.setting, row)
         for m in good
-        for row in _steps(m.record.steps, counts_as=_context_counts_as(m, workload))
+        for row in timed_steps(m.record.steps, context_weight=_context_weight(m, workload))
     ]
-    rows += [(BURSTS, row) for m in good for row in _steps(m.record.bursts)]
+    rows += [(BURSTS, row) for m in good for row in timed_steps(m.record.bursts)]
     if not rows:
         return None
     record = good[0].record
@@ -83,7 +82,7 @@ def joined(earlier: Calibration, later: Calibration) -> Calibration:
     return replace(later, steps=StepSamples.concatenated([earlier.steps, later.steps]))
 
 
-def _context_counts_as(measured: Measured, workload: Workload) -> float:
+def _context_weight(measured: MeasuredRun, workload: Workload) -> float:
     """How much of the context would take as long, if no request read what its neighbour does."""
     is_shared = measured.record.engine.get("enable_prefix_caching", True)
     if workload.task is Task.LOGLIKELIHOOD or not is_shared:
@@ -91,23 +90,24 @@ def _context_counts_as(measured: Measured, workload: Workload) -> float:
     return 1 - (1 - READ_AGAIN) * read_together(workload.requests, workload.stretches)
 
 
-def _steps(repeats: Sequence[dict[str, Any]], *, counts_as: float = 1.0) -> list[tuple[Any, ...]]:
+def timed_steps(
+    repeats: Sequence[dict[str, Any]], *, context_weight: float = 1.0
+) -> list[tuple[Any, ...]]:
     """Every step with a known duration, thinned when there are very many."""
-    found = [
+    timed = [
         row
         for repeat in repeats
         for row in zip(*(repeat[name] for name in COLUMNS), strict=True)
         if row[-1] is not None and row[-1] > 0
     ]
-    every = -(-len(found) // STEPS_PER_RUN) if found else 1
-    return [(*row[:-2], round(row[-2] * counts_as), round(row[-1], 7)) for row in found[::every]]
+    every = -(-len(timed) // STEPS_PER_RUN) if timed else 1
+    return [
+        (*row[:-2], round(row[-2] * context_weight), round(row[-1], 7)) for row in timed[::every]
+    ]
 
 
 def calibration_path(folder: Path, calibration: Calibration) -> Path:
     """`calibration-nvidia-h200-llama-3.1-8b.json`"""
     names = (calibration.gpu, Path(calibration.model.name).name)
-    return folder / f"calibration-{'-'.join(_slug(name) for name in names)}.json"
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "model"
+    slugs = (re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "model" for name in names)
+    return folder / f"calibration-{'-'.join(slugs)}.json"

@@ -1,0 +1,380 @@
+"""Measure a server that runs already: any OpenAI-compatible one, and vLLM in more detail.
+
+Requests ask for greedy answers (temperature 0): that is what settings are compared by.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from chunkscope.artefacts.artefact import now
+from chunkscope.artefacts.figures import Figures
+from chunkscope.artefacts.note import Fact, Note
+from chunkscope.console import VerifyProgress
+from chunkscope.errors import InputError
+from chunkscope.simulation.slo import Slo
+from chunkscope.simulation.workload import Request, Workload
+from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.metrics import Metrics
+from chunkscope.verification.endpoint.server import (
+    Connection,
+    RequestFailed,
+    Server,
+    meet,
+    parse_address,
+    scrape,
+    unusable,
+)
+from chunkscope.verification.endpoint.stream import Events, Received
+from chunkscope.verification.inside.chunkscope_prompts import SharingIds
+from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
+from chunkscope.verification.prompts import RealPrompts
+from chunkscope.verification.result import Machine, Run, Subject
+from chunkscope.vllm.enums import Task
+from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import Settings
+
+SETTING = "endpoint"
+WARM_UP_REQUESTS = 8
+WARM_UP_TOKENS = 16
+SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
+# In every vocabulary, however small: a vLLM without a tokenizer dies of ids beyond its own.
+RANDOM_IDS = (100, 250)
+
+
+class Route(StrEnum):
+    COMPLETIONS = "/v1/completions"
+    CHAT = "/v1/chat/completions"
+
+
+def measure_endpoint(
+    url: str,
+    workload: Workload,
+    *,
+    repeats: int,
+    model: str | None,
+    key: str | None,
+    prompts: RealPrompts | None,
+    timeout_s: float,
+    listener: VerifyProgress,
+    slo: Slo = (),
+) -> tuple[Machine, Subject, Run]:
+    """Send the workload to the server at `url`, `repeats` times.
+
+    An error is raised for what makes no sense to send; what happens once it is sent is a result.
+    """
+    connection = Connection(parse_address(url), key)
+    _allow_files(len(workload.requests))
+    listener.setting(SETTING, 1, 1)
+
+    async def measure() -> tuple[Machine, Subject, Run]:
+        listener.phase("connecting")
+        async with connection:
+            server = await meet(connection, model)
+            _refuse_what_does_not_fit(workload, server)
+            run = await _Client(connection, server, workload, prompts, listener, slo).run(
+                repeats, timeout_s
+            )
+        machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
+        name = connection.safe(server.model)
+        return machine, Subject(name=name, load_format="endpoint"), run
+
+    return asyncio.run(measure())
+
+
+def _allow_files(requests: int) -> None:
+    """Every request on its way is an open file; most systems allow 1024 unless asked."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = requests + 256
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
+    room = server.max_model_len
+    sizes = [r.prompt_tokens + r.output_tokens for r in workload.requests]
+    if room is not None and max(sizes) > room:
+        raise InputError(
+            f"{sum(size > room for size in sizes):,} of {len(sizes):,} requests do not fit: the "
+            f"longest takes {max(sizes):,} tokens with its answer, the server has room for "
+            f"{room:,}",
+            hint="serve it with a larger max_model_len, or lower --max-output",
+        )
+
+
+@dataclass(slots=True)
+class _Client:
+    """From the first question to the last repeat."""
+
+    connection: Connection
+    server: Server
+    workload: Workload
+    real: RealPrompts | None
+    listener: VerifyProgress
+    slo: Slo
+    route: Route = Route.COMPLETIONS
+    phase: str = "connecting"
+    sent: int = 0  # requests of this phase, and those of them that are answered
+    answered: int = 0
+    repeats: list[Figures] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    notes: dict[str, Note] = field(default_factory=dict)  # by code, the latest
+    salt: str = field(default_factory=lambda: uuid4().hex)  # no other run's prefixes are shared
+
+    async def run(self, repeats: int, timeout_s: float) -> Run:
+        started, begin = now(), time.perf_counter()
+        status, failure = Status.OK, None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._try_out()
+                await self._warm_up()
+                for repeat in range(repeats):
+                    self._begin("measuring", f"repeat {repeat + 1} of {repeats}")
+                    self.repeats.append(await self._repeat(repeat))
+        except TimeoutError:
+            status, failure = Status.TIMEOUT, self._failure("server_timeout", seconds=timeout_s)
+        except RequestFailed as error:
+            detail = self.connection.safe(error.message)
+            status, failure = error.status, self._failure("server_failed", detail=detail)
+        cache = metrics.kv_cache(self.server.metrics or Metrics(), self.server.max_model_len)
+        if cache.is_upper_bound:
+            self._note("kv_tokens_are_blocks")
+        return Run(
+            setting=SETTING,
+            settings=Settings(),
+            status=status,
+            failure=failure,
+            started=started,
+            took_s=time.perf_counter() - begin,
+            engine={**cache.engine, "max_model_len": self.server.max_model_len},
+            kv_cache_tokens=cache.tokens,
+            kv_concurrency=cache.concurrency,
+            repeats=tuple(self.repeats),
+            figures=median_of(self.repeats) if status is Status.OK and self.repeats else None,
+            distribution=distribution_of(self.answers),
+            notes=tuple(self.notes.values()),
+        )
+
+    def _begin(self, phase: str, detail: str = "") -> None:
+        self.phase, self.sent = phase, 0
+        self.listener.phase(phase, detail)
+
+    def _failure(self, code: str, **values: Fact) -> Note:
+        progress: dict[str, Fact] = {"answered": self.answered, "sent": self.sent}
+        return Note(code=code, values={**values, "phase": self.phase, **progress})
+
+    def _note(self, code: str, **values: Fact) -> None:
+        self.notes[code] = Note(code=code, values=dict(values))
+
+    # -- before anything is measured -------------------------------------------------------------
+
+    async def _try_out(self) -> None:
+        """Which path, and which kind of prompt, does this server take?"""
+        prompt = min(self.real.texts, key=len) if self.real else [RANDOM_IDS[0], RANDOM_IDS[1] - 1]
+        try:
+            await self._exchange(self._body(prompt, 1, "probe"), time.perf_counter())
+        except RequestFailed as failure:
+            if failure.is_final:
+                raise unusable(self.connection, failure) from None
+            if self.real is None and self._may_refuse_ids(failure):
+                raise InputError(
+                    f"{self.connection.address} takes no prompts of token ids: it "
+                    f"{failure.message}",
+                    hint="send real texts: name the datasets with --data",
+                ) from None
+            if failure.code != HTTPStatus.NOT_FOUND:
+                raise
+            if not self._streams:
+                raise InputError(
+                    f"{self.connection.address} has no {Route.COMPLETIONS}, and chats give no "
+                    "log-probabilities of a prompt",
+                    hint="measure it with --task generate",
+                ) from None
+            self.route = Route.CHAT
+            await self._exchange(self._body(prompt, 1, "probe"), time.perf_counter())
+            self._note("sent_as_chats")
+
+    def _may_refuse_ids(self, failure: RequestFailed) -> bool:
+        """vLLM says 400; others have no such prompts, and some of them break on it."""
+        if self.server.is_vllm:
+            return failure.code == HTTPStatus.BAD_REQUEST
+        return failure.code is not None and failure.code != HTTPStatus.TOO_MANY_REQUESTS
+
+    async def _warm_up(self) -> None:
+        """The longest prompt and a few others: what is slow the first time is slow here."""
+        self._begin("warming up")
+        ranked = sorted(enumerate(self.workload.requests), key=lambda pair: -pair[1].prompt_tokens)
+        some = ranked[:: max(1, len(ranked) // WARM_UP_REQUESTS)][:WARM_UP_REQUESTS]
+        short = [
+            (i, replace(r, arrival_s=0.0, output_tokens=min(r.output_tokens, WARM_UP_TOKENS)))
+            for i, r in some
+        ]
+        await self._send(short, repeat=-1)
+        # With the one that was sent to try it out, lest they count as the first repeat's.
+        await self._settled(self.server.metrics, len(short) + 1)
+
+    # -- what is sent ----------------------------------------------------------------------------
+
+    @property
+    def _streams(self) -> bool:
+        """Log-probabilities of a prompt come in one piece."""
+        return self.workload.task is not Task.LOGLIKELIHOOD
+
+    def _body(
+        self, prompt: str | list[int], tokens: int, salt: str, *, is_complete: bool = False
+    ) -> bytes:
+        """What only vLLM understands is sent to vLLM only.
+
+        `is_complete`: a text has its special tokens in it already.
+        """
+        is_vllm, is_chat = self.server.is_vllm, self.route is Route.CHAT
+        body: dict[str, Any] = {
+            "model": self.server.model,
+            **({"messages": [{"role": "user", "content": prompt}]} if is_chat else {}),
+            **({} if is_chat else {"prompt": prompt}),
+            "max_tokens": tokens,
+            "temperature": 0,
+        }
+        if self._streams:
+            usage = {"include_usage": True} | ({"continuous_usage_stats": True} if is_vllm else {})
+            body |= {"stream": True, "stream_options": usage}
+        else:
+            body |= {"prompt_logprobs": 1} if is_vllm else {"echo": True, "logprobs": 1}
+        if is_vllm:
+            # Prompts with another salt share no prefix with this one.
+            body |= {"min_tokens": tokens, "ignore_eos": True, "cache_salt": f"{self.salt}/{salt}"}
+            if is_complete and not is_chat and isinstance(prompt, str):
+                body["add_special_tokens"] = False
+        return orjson.dumps(body)
+
+    def _bodies(self, requests: Sequence[tuple[int, Request]], repeat: int) -> list[bytes]:
+        if (real := self.real) is not None:
+            return [
+                self._body(
+                    real.texts[i], r.output_tokens, f"{repeat}", is_complete=real.complete[i]
+                )
+                for i, r in requests
+            ]
+        w = self.workload
+        stretches = [(stretch.parent, stretch.tokens) for stretch in w.stretches]
+        ids = SharingIds(stretches, [request.stretch for request in w.requests], RANDOM_IDS)
+        seed = f"{w.seed}/{self.salt}/{repeat}"
+        prompts = [(ids.prompt(seed, i, w.requests[i].prompt_tokens), r) for i, r in requests]
+        return [self._body(prompt, r.output_tokens, f"{repeat}") for prompt, r in prompts]
+
+    async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Answer]:
+        """All at their times, at most so many under way; the first failure ends it."""
+        # Made before the clock starts: a long prompt of token ids takes a while to write down.
+        bodies = self._bodies(requests, repeat)
+        self.sent, self.answered = len(requests), 0
+        places = asyncio.Semaphore(self.workload.concurrency or len(requests))
+        begin = time.perf_counter()
+
+        async def one(body: bytes, request: Request) -> Answer:
+            await asyncio.sleep(max(0.0, begin + request.arrival_s - time.perf_counter()))
+            async with places:
+                answer = await self._exchange(body, begin)
+            if (tokens := sum(answer.counts)) > request.output_tokens:
+                raise RequestFailed(
+                    f"answers with {tokens:,} tokens where {request.output_tokens:,} were asked for"
+                )
+            self.answered += 1
+            self.listener.progress(self.answered, self.sent)
+            return answer
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                pairs = zip(bodies, requests, strict=True)
+                tasks = [group.create_task(one(body, request)) for body, (_, request) in pairs]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _exchange(self, body: bytes, begin: float) -> Answer:
+        """One request and its answer; seconds count from `begin`."""
+        received, events, came = Received(), Events(), False
+        sent = time.perf_counter() - begin
+        if not self._streams:
+            whole = await self.connection.post(self.route, body)
+            received.take_whole(whole, time.perf_counter() - begin)
+            return received.answer(sent, time.perf_counter() - begin)
+        async with self.connection.stream(self.route, body) as parts:
+            async for part in parts:
+                seconds = time.perf_counter() - begin
+                for event in events.feed(part):
+                    received.take(event, seconds)
+                    came = True
+        for event in events.end():
+            received.take(event, time.perf_counter() - begin)
+            came = True
+        if not came:
+            raise RequestFailed("does not stream its answers")
+        return received.answer(sent, time.perf_counter() - begin)
+
+    # -- one repeat ------------------------------------------------------------------------------
+
+    async def _repeat(self, repeat: int) -> Figures:
+        before = await self._scrape()
+        answers = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
+        after = await self._settled(before, len(answers))
+        self.answers += answers
+        figures = figures_of(answers, self._as_counted(answers), slo=self.slo)
+        if uncounted := sum(not answer.is_counted for answer in answers):
+            self._note("answers_not_counted", answers=uncounted)
+        pairs = zip(answers, self.workload.requests, strict=True)
+        if short := sum(sum(answer.counts) < request.output_tokens for answer, request in pairs):
+            self._note("answers_ended_early", answers=short, of=len(answers))
+        if self.real and not self.server.is_vllm:
+            self._note("texts_sent_again")
+        if before is None or after is None:
+            return figures
+        finished = metrics.counted(before, after, metrics.FINISHED)
+        if finished is not None and finished != len(answers):
+            self._note("server_is_shared", finished=round(finished), sent=len(answers))
+            return figures
+        rate = figures.prefix_hit_rate
+        return replace(
+            figures,
+            preemptions=metrics.preemptions(before, after),
+            prefix_hit_rate=rate if rate is not None else metrics.prefix_hit_rate(before, after),
+        )
+
+    def _as_counted(self, answers: Sequence[Answer]) -> Workload:
+        """The workload with the prompt lengths that the server found, if it tells them all."""
+        requests, lengths = self.workload.requests, [answer.prompt_tokens for answer in answers]
+        if not all(lengths) or lengths == [request.prompt_tokens for request in requests]:
+            return self.workload
+        counted = sum(length or 0 for length in lengths)
+        self._note("prompts_counted_otherwise", counted=counted, sent=self.workload.input_tokens)
+        pairs = zip(requests, lengths, strict=True)
+        return replace(
+            self.workload,
+            requests=tuple(replace(request, prompt_tokens=n or 1) for request, n in pairs),
+        )
+
+    async def _scrape(self) -> Metrics | None:
+        return await scrape(self.connection) if self.server.metrics is not None else None
+
+    async def _settled(self, before: Metrics | None, sent: int) -> Metrics | None:
+        """The metrics once all answers are in them."""
+        deadline = time.monotonic() + SETTLE_S
+        after = await self._scrape()
+        while before and after and time.monotonic() < deadline:
+            finished = metrics.counted(before, after, metrics.FINISHED)
+            if finished is None or finished >= sent:
+                break
+            await asyncio.sleep(0.1)
+            after = await self._scrape()
+        return after
