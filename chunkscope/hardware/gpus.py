@@ -27,6 +27,7 @@ class Gpu:
     memory_gib: float
     bandwidth_gb_s: float | None = None
     dense_tflops: float | None = None
+    nvlink: bool = False  # or AMD's Infinity Fabric: else several GPUs talk over PCIe
     source: str = ""
 
     @property
@@ -44,7 +45,8 @@ def _rows(file: Path) -> list[dict[str, str]]:
     """Memory: what torch reports as total (its out-of-memory messages quote it), a little under
     the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. The source
     names the vendor's sheet to look in; the sheets themselves were not at hand when this was
-    written. Speeds were compared with public tables and memory with quoted messages, except what
+    written. `nvlink`: all GPUs of a machine have it; where only a bridge can be bought, no. Speeds
+    were compared with public tables and memory with quoted messages, except what
     is `unchecked`: written from memory and found nowhere to compare with. `aliases` are other ways
     to say the name: as nvidia-smi prints it, or with the memory in it.
     """
@@ -60,6 +62,7 @@ CARDS = tuple(
         memory_gib=float(row["memory_gib"]),
         bandwidth_gb_s=float(row["bandwidth_gb_s"]),
         dense_tflops=float(row["dense_tflops"]),
+        nvlink=row["nvlink"] == "yes",
         source=row["source"],
     )
     for row in _ROWS

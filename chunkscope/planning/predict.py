@@ -154,10 +154,8 @@ def _cost(there: Deployment, settings: Settings, calibration: Calibration | None
         target = CostTarget(
             work=model_work(shape, parallel.tensor, settings.kv_element_bytes),
             gpu=gpu,
-            tp=parallel.tensor,
             vllm=there.release.text,
             parallel=parallel,
-            exchange_s=parallel.exchange_s(shape, gpu),
         )
     cost = cost_model(target, calibration)
     return replace(cost, kind=kind_of(shape)) if shape is not None else cost
