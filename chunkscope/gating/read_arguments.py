@@ -1,7 +1,7 @@
 """Engine arguments as people commit them: words for a shell, vLLM's YAML, lm-eval's model_args.
 
 Each is read as its reader reads it, odd habits included: what vLLM would refuse, or silently drop,
-is kept as a fault beside the values. Nothing is passed over.
+is a fault beside the values. Nothing is passed over.
 """
 
 import itertools
@@ -15,18 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.codec import read_text
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Entry
+<<<<<<< HEAD:chunkscope/gating/committed.py
 from chunkscope.vllm.flags import Version, spelled
 from chunkscope.vllm.serve_flags import Effect, ServeFlag, find_flag
+=======
+from chunkscope.vllm.flags import Version
+from chunkscope.vllm.serve_flags import Effect, ServeFlag, find_flag, spelled
+>>>>>>> 18bf3cf (wip gating):chunkscope/gating/read_arguments.py
 from chunkscope.vllm.settings import NAMES, Settings
 
-STARTS = (
-    ("vllm", "serve"),
-    *((p, "-m", "vllm.entrypoints.openai.api_server") for p in ("python", "python3")),
-)
-HARNESS_COMMANDS = ("lm_eval", "lm-eval")
+SERVE = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b")
+ENDS = re.compile(r"[|;&<>]|\d?>")  # a shell's word after which the arguments are over
+HARNESS_COMMAND = re.compile(r"\blm[_-]eval\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +40,13 @@ class Fault:
     `unknown`: as far as is known here; a vLLM of that version may know better.
     """
 
-    what: str
-    why: str
+    argument: str
+    why: Note
     unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedArguments:
     """`others` are arguments that no setting here stands for, each as it is written.
 
     `defaults` are those of who starts vLLM; `words` or `keywords` are what vLLM would be given.
@@ -59,7 +63,7 @@ class Committed:
     keywords: Mapping[str, Any] | None = None
 
 
-def read_committed(path: Path, version: Version, form: str | None = None) -> Committed:
+def read_arguments(path: Path, version: Version, form: str | None = None) -> CommittedArguments:
     hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
     text = read_text(path, "settings file", hint=hint)
     chosen = form or _form_of(path, text)
@@ -74,13 +78,15 @@ def read_committed(path: Path, version: Version, form: str | None = None) -> Com
 
 
 def _form_of(path: Path, text: str) -> str:
-    """By its name, else by how its first word looks."""
+    """By its name, else by what it starts, else by how its first word looks."""
     if path.suffix.lower() in (".yaml", ".yml"):
         return "vllm-yaml"
-    first = next(iter(_uncommented(text).split()), "")
-    if first.startswith("{") or re.match(r"[A-Za-z_]+=", first) or first in HARNESS_COMMANDS:
-        return "lm-eval"
-    return "vllm-args"
+    text = _uncommented(text)
+    if SERVE.search(text):
+        return "vllm-args"
+    first = next(iter(text.split()), "")
+    is_harness = HARNESS_COMMAND.search(text) or re.match(r"\{|[a-z_]+=", first)
+    return "lm-eval" if is_harness else "vllm-args"
 
 
 def _uncommented(text: str) -> str:
@@ -90,15 +96,22 @@ def _uncommented(text: str) -> str:
 # -- words ---------------------------------------------------------------------------------------
 
 
-def from_words(text: str, version: Version) -> Committed:
-    """Flags and values, with or without `vllm serve MODEL`, comments and line ends."""
-    # shlex takes a line end after a backslash for a letter; a shell does not.
-    joined = re.sub(r"\\\r?\n", " ", text)
-    return _Words(shlex.split(joined, comments=True), version).read()
+def from_words(text: str, version: Version) -> CommittedArguments:
+    """Flags and values; or a script, of which the command that starts vLLM is read."""
+    lines = re.sub(r"\\\r?\n", " ", text).splitlines()
+    started = [line for line in lines if SERVE.search(line) and not line.lstrip().startswith("#")]
+    if len(started) > 1:
+        raise ValueError("it starts vLLM more than once")
+    words = shlex.split(started[0] if started else "\n".join(lines), comments=True)
+    if started:
+        is_start = (n for n, w in enumerate(words) if w == "serve" or w.endswith("api_server"))
+        words = words[next(is_start) + 1 :]
+        words = list(itertools.takewhile(lambda word: not ENDS.match(word), words))
+    return _Words(words, version).read()
 
 
-class _Found:
-    """What was found so far: values, how they are written, and what is wrong with them."""
+class _Reader:
+    """What was read so far: values, how they are written, and what is wrong with them."""
 
     def __init__(self, version: Version, faults: Iterable[Fault] = ()) -> None:
         self.version = version
@@ -107,13 +120,14 @@ class _Found:
         self.written: dict[str, str] = {}
         self.faults = list(faults)
 
-    def fault(self, what: str, why: str, *, unknown: bool = False) -> None:
-        self.faults.append(Fault(what=what, why=why, unknown=unknown))
+    def fault(self, argument: str, why: str, *, unknown: bool = False) -> None:
+        note = Note(code="argument_refused", values={"why": why})
+        self.faults.append(Fault(argument=argument, why=note, unknown=unknown))
 
-    def committed(self, **more: Any) -> Committed:
+    def result(self, **more: Any) -> CommittedArguments:
         names = [name for name in self.written if name not in (*NAMES, "model")]
         harmless = [name for name in names if self._is_harmless(name)]
-        return Committed(
+        return CommittedArguments(
             settings=Settings.of(self.values),
             others={name: self.written[name] for name in names if name not in harmless},
             harmless=tuple(harmless),
@@ -129,23 +143,20 @@ class _Found:
         return flag.effect is Effect.NONE or self.written[name].lower() == (flag.default or None)
 
 
-class _Words(_Found):
+class _Words(_Reader):
     """One pass over the words, as argparse goes over them."""
 
     def __init__(self, words: list[str], version: Version, faults: Iterable[Fault] = ()) -> None:
         super().__init__(version, faults)
-        for start in STARTS:
-            if tuple(words[: len(start)]) == start:
-                words = words[len(start) :]
         # The model is the one word that may stand without a flag.
         self.model = words.pop(0) if words and not words[0].startswith("-") else None
         self.words, self.left = tuple(words), deque(words)
 
-    def read(self) -> Committed:
+    def read(self) -> CommittedArguments:
         while self.left:
             word, equals, value = self.left.popleft().partition("=")
             self._one(word, value if equals else None)
-        return self.committed(model=self.values.get("model", self.model), words=self.words)
+        return self.result(model=self.values.get("model", self.model), words=self.words)
 
     def _one(self, word: str, value: str | None) -> None:
         if not word.startswith("-"):
@@ -160,16 +171,12 @@ class _Words(_Found):
         if dot:
             self.written[flag.name] = f"{word} {self._next_value() if value is None else value}"
         elif flag.is_switch:
-            self._switch(flag, value, on=on)
+            self.written[flag.name], self.values[flag.name] = str(on).lower(), on
+            if value is not None:
+                self.fault(flag.name, f"a switch takes no value, and here it has {value!r}")
         else:
             self._valued(flag, value)
         return None
-
-    def _switch(self, flag: ServeFlag, value: str | None, *, on: bool) -> None:
-        self.written[flag.name] = str(on).lower()
-        self.values[flag.name] = on
-        if value is not None:
-            self.fault(flag.name, f"a switch takes no value, and here it has {value!r}")
 
     def _valued(self, flag: ServeFlag, value: str | None) -> None:
         words = [value] if value is not None else list(self._next_values(flag))
@@ -195,8 +202,8 @@ class _Words(_Found):
         """Nobody knows how many words it takes: all that are not flags."""
         name = word.lstrip("-").replace("-", "_")
         words = [value] if value is not None else []
-        while value is None and (more := self._next_value()) is not None:
-            words.append(more)
+        while value is None and (following := self._next_value()) is not None:
+            words.append(following)
         self.written[name] = " ".join(words)
         self.fault(name, why, unknown=True)
 
@@ -210,21 +217,19 @@ class _Words(_Found):
 # -- YAML ----------------------------------------------------------------------------------------
 
 
-def from_yaml(text: str, version: Version) -> Committed:
+def from_yaml(text: str, version: Version) -> CommittedArguments:
     """`key: value`. vLLM makes words of it: `key: true` is a switch, `key: false` is dropped."""
     import yaml
 
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError("it holds no `key: value` lines")  # noqa: TRY004
     words: list[str] = []
-    dropped = []
-    for key, value in found.items():
+    dropped: list[Fault] = []
+    for key, value in document.items():
         if value is False:
             dropped += _dropped(str(key), version)
         elif value != []:
@@ -248,30 +253,28 @@ def _dropped(key: str, version: Version) -> list[Fault]:
         return []
     if flag.effect is not Effect.JUDGED and flag.default != "true":
         return []
-    why = f"vLLM drops `{key}: false` without a word; write `no-{key.removeprefix('no-')}: true`"
-    return [Fault(what=flag.name, why=why)]
+    note = Note(code="argument_dropped", values={"key": key, "instead": key.removeprefix("no-")})
+    return [Fault(argument=flag.name, why=note)]
 
 
 # -- lm-eval -------------------------------------------------------------------------------------
 
 
-def _own(name: str, default: str | None = None) -> tuple[str, ServeFlag]:
+def _harness_key(name: str, default: str | None = None) -> tuple[str, ServeFlag]:
     """A key of lm-eval's own, with what it is unless given; None: of no effect here."""
-    return name, ServeFlag(
-        name=name,
-        takes="text",
-        default=default or "",
-        effect=Effect.NONE if default is None else Effect.ANY,
-    )
+    effect = Effect.NONE if default is None else Effect.ANY
+    return name, ServeFlag(name=name, takes="text", default=default or "", effect=effect)
 
 
 # As read in 0.4.9 and 0.4.13, as is what it calls some of vLLM's, and what it sets unasked.
-HARNESS_OWN = dict(
+HARNESS_KEYS = dict(
     [
-        *(_own(name) for name in ("device", "swap_space", "think_end_token", "prefix_token_id")),
-        *(_own("batch_size", "auto"), _own("max_gen_toks", "256"), _own("truncation_side", "left")),
-        *(_own(name, "") for name in ("add_bos_token", "lora_local_path", "enable_thinking")),
-        _own("chat_template_args", ""),
+        *map(_harness_key, ("device", "swap_space", "think_end_token", "prefix_token_id")),
+        _harness_key("batch_size", "auto"),
+        _harness_key("max_gen_toks", "256"),
+        _harness_key("truncation_side", "left"),
+        *(_harness_key(name, "") for name in ("add_bos_token", "lora_local_path")),
+        *(_harness_key(name, "") for name in ("enable_thinking", "chat_template_args")),
     ]
 )
 HARNESS_NAMES = {
@@ -282,33 +285,33 @@ HARNESS_NAMES = {
 HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
 
 
-def from_model_args(text: str, version: Version) -> Committed:
+def from_model_args(text: str, version: Version) -> CommittedArguments:
     """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it."""
     text = _model_args(_uncommented(text).strip())
     pairs = json.loads(text) if text.startswith("{") else _pairs(text)
-    found = _Keywords(version)
+    reader = _Keywords(version)
     if "max_length" in pairs and "max_model_len" in pairs:
-        found.fault("max_length", "lm-eval takes it or max_model_len, not both")
+        reader.fault("max_length", "lm-eval takes it or max_model_len, not both")
     for key, given in pairs.items():
         name = HARNESS_NAMES.get(key, key)
         if name == key or name not in pairs:
-            found.one(name, given)
-    engine = {n: v for n, v in found.values.items() if n not in (*HARNESS_OWN, "model")}
-    return found.committed(
-        model=found.values.get("model"),
+            reader.one(name, given)
+    engine = {n: v for n, v in reader.values.items() if n not in (*HARNESS_KEYS, "model")}
+    return reader.result(
+        model=reader.values.get("model"),
         entry=Entry.LLM,
         defaults=HARNESS_DEFAULTS,
         keywords=engine,
     )
 
 
-class _Keywords(_Found):
+class _Keywords(_Reader):
     """lm-eval's own arguments, and those that it hands on to vLLM's `LLM` class."""
 
     def one(self, name: str, given: Any) -> None:
         self.written[name] = str(given)
         try:
-            flag = self.flags[name] = HARNESS_OWN.get(name) or self._engine_flag(name)
+            flag = self.flags[name] = HARNESS_KEYS.get(name) or self._engine_flag(name)
         except ValueError as error:
             return self.fault(name, str(error), unknown=True)
         try:
@@ -326,24 +329,23 @@ class _Keywords(_Found):
 
 
 def _model_args(text: str) -> str:
-    if not text.startswith(HARNESS_COMMANDS):
+    if not HARNESS_COMMAND.search(text.split("=", 1)[0]):
         return text
     words = shlex.split(text.replace("\\\n", " "))
     at = next((i for i, w in enumerate(words) if w in ("--model_args", "-a")), None)
     if at is None:
         raise ValueError("the command has no --model_args")
-    given = itertools.takewhile(lambda word: not word.startswith("-"), words[at + 1 :])
-    return ",".join(given)
+    return ",".join(itertools.takewhile(lambda word: not word.startswith("-"), words[at + 1 :]))
 
 
 def _pairs(text: str) -> dict[str, str]:
-    found = {}
+    pairs = {}
     for part in " ".join(text.split()).split(","):
         key, equals, value = part.strip().partition("=")
         if not equals or not key.strip():
             raise ValueError(f"{part.strip()!r} is no key=value")
-        found[key.strip()] = value.strip()
-    return found
+        pairs[key.strip()] = value.strip()
+    return pairs
 
 
 def _keyword(flag: ServeFlag, given: Any) -> Any:
