@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
+from chunkscope.commands import options as shared
 from chunkscope.commands.options import REPORTS
 from chunkscope.errors import ChunkscopeError, GateBroken, UsageError
 
 if TYPE_CHECKING:
-    from chunkscope.gating.verdict import GateResult
+    from chunkscope.gating.check import GateResult
 
 BUDGET = Path("chunkscope.toml")
 
@@ -51,9 +52,9 @@ def gate(
         GateFormat,
         typer.Option("--format", help="junit: XML; github: annotations and a job summary."),
     ] = GateFormat.TEXT,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
 ) -> None:
-    """Exit 1 when a promise of the budget file is broken.
+    """Exit 1 when a check of the budget file fails.
 
     Example: chunkscope gate --init && chunkscope gate
     """
@@ -67,7 +68,7 @@ def gate(
     if update:
         _update(reports, config)
         return
-    from chunkscope.gating.check import gate as run
+    from chunkscope.gating.gate import gate as run
 
     try:
         result = run(reports, config=config)
@@ -75,17 +76,15 @@ def gate(
         if output_format is GateFormat.GITHUB:
             _annotate_error(error, config)
         raise
-    for note in result.notes:
-        console.say(f"note: {note}")
     _print(result, output_format, as_json=as_json)
-    if not result.kept:
+    if not result.passed:
         raise GateBroken(_sentence(result))
-    console.say(f"\nall promises of {result.budget} are kept; next: the evaluation")
+    console.say("\nnext: the evaluation")
 
 
 def _annotate_error(error: ChunkscopeError, config: Path | None) -> None:
     """What cannot be judged must not be a red cross without a word."""
-    from chunkscope.report.github import error_annotation
+    from chunkscope.report.ci import error_annotation
 
     budget = config or BUDGET
     console.emit(error_annotation(error, budget if budget.exists() else None).encode())
@@ -105,7 +104,7 @@ def _refuse_contradictions(
 def _init(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.starting_file import starting_text
+    from chunkscope.gating.init import BASELINE, starting_text
 
     if path.name == "pyproject.toml":
         raise UsageError(
@@ -115,7 +114,12 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     if path.exists() and not force:
         hint = "`chunkscope gate --update` keeps comments and edits; --force starts anew"
         raise UsageError(f"{path} is there already", hint=hint)
-    text = starting_text(load_findings(reports), path)
+    findings = load_findings(reports)
+    baseline = path.parent / BASELINE
+    if findings.profile is not None and not baseline.exists():
+        findings.profile.save(baseline)
+        console.say(f"wrote {baseline}: what later data is compared with; commit it")
+    text = starting_text(findings, path)
     if path.exists():
         console.say(f"the old {path} is now {_set_aside(path)}")
     write_atomically(path, text.encode())
@@ -133,14 +137,13 @@ def _update(reports: Path, config: Path | None) -> None:
     """What changes is shown, and nothing is asked: version control knows the file as it was."""
     from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.budget_file import find_budget, parse_file
-    from chunkscope.gating.check import judge
-    from chunkscope.gating.refreshed_file import refreshed_text
-    from chunkscope.report.terminal.gate import show_broken
+    from chunkscope.gating.budget import find_budget, parse_budget
+    from chunkscope.gating.gate import judge
+    from chunkscope.gating.init import updated_text
 
     file, findings = find_budget(config), load_findings(reports)
-    text = refreshed_text(file, findings)
-    result = judge(parse_file(text, file.path), findings)
+    text = updated_text(file, findings)
+    result = judge(parse_budget(text, file.path), findings)
     if text == file.text:
         console.say(f"there is nothing to move in {file.path}")
     else:
@@ -149,37 +152,31 @@ def _update(reports: Path, config: Path | None) -> None:
         console.emit("".join(diff).encode("utf-8", "replace"))
         write_atomically(file.path, text.encode())
         console.say(f"wrote {file.path}; next: look at it, and commit it")
-    if not result.kept:
-        console.show(lambda out: show_broken(result, out))
+    if not result.passed:
+        shared.show(result)
         raise GateBroken(f"no limit could be moved for that: {_sentence(result)}")
 
 
 def _print(result: "GateResult", output_format: GateFormat, *, as_json: bool) -> None:
-    if as_json:
-        from chunkscope.artefacts.codec import dump
-
-        return console.emit(dump(result.to_json()))
     if output_format is GateFormat.JUNIT:
-        from chunkscope.report.junit import as_junit
+        from chunkscope.report.ci import as_junit
 
-        return console.emit(as_junit(result))
-    if output_format is GateFormat.GITHUB:
-        from chunkscope.report.github import annotations, append_summary
+        console.emit(as_junit(result))
+    elif output_format is GateFormat.GITHUB:
+        from chunkscope.report.ci import annotations, append_summary
 
         console.emit(annotations(result).encode("utf-8", "replace"))
         if problem := append_summary(result):
             console.say(f"note: {problem}")
-        return None
-    from chunkscope.report.terminal.gate import show_gate
-
-    return console.show(lambda out: show_gate(result, out))
+    else:
+        shared.show(result, as_json=as_json)
 
 
 def _sentence(result: "GateResult", most: int = 3) -> str:
+    from chunkscope.artefacts.numbers import plural
     from chunkscope.sources.base import printable
 
-    broken = result.broken
-    named = ", ".join(printable(v.title) for v in broken[:most])
-    more = f" and {len(broken) - most:,} more" if len(broken) > most else ""
-    are = "promise is" if len(broken) == 1 else "promises are"
-    return f"{len(broken):,} {are} broken: {named}{more}"
+    failed = result.failed
+    names = ", ".join(printable(check.title) for check in failed[:most])
+    more = f" and {len(failed) - most:,} more" if len(failed) > most else ""
+    return f"{plural(len(failed), 'check')} failed: {names}{more}"

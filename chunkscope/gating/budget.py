@@ -25,7 +25,7 @@ from pydantic import (
 from chunkscope.artefacts import units
 from chunkscope.artefacts.codec import read_text
 from chunkscope.artefacts.figures import Figure, Group, in_group
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.gating.check import Key
 
@@ -99,7 +99,9 @@ SPEED = (*TIMES, *(figure for figure in in_group(Group.THROUGHPUT) if figure.pro
 PEAKS = tuple(figure for figure in in_group(Group.MEMORY) if figure.promise)
 
 if TYPE_CHECKING:  # their keys are the figures', which a type checker cannot know
-    Peaks = TimeLimits = Speeds = _Table
+    Peaks = _Table
+    TimeLimits = _Table
+    Speeds = _Table
 else:
 
     def _limits(name: str, figures: tuple[Figure, ...]) -> type:
@@ -209,8 +211,8 @@ def find_budget(config: Path | None = None) -> BudgetFile:
         return read_budget(config)
     in_project = _is_in_project()
     if BUDGET.exists():
-        note = Note(code="gate_two_budgets", values={"taken": str(BUDGET), "other": str(PROJECT)})
-        return read_budget(BUDGET, notes=(note,) if in_project else ())
+        both = note("gate_two_budgets", taken=str(BUDGET), other=str(PROJECT))
+        return read_budget(BUDGET, notes=(both,) if in_project else ())
     if in_project:
         return read_budget(PROJECT)
     raise InputError(f"there is no {BUDGET}, and no [tool.chunkscope.gate] in {PROJECT}", hint=HINT)

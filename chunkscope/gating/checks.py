@@ -1,4 +1,4 @@
-"""The checks, table by table: limits x evidence -> passed or failed. Settings have their own file."""
+"""The checks, table by table: limits x evidence -> passed or failed."""
 
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better, Figure, Figures
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better, Figure
+from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.units import COUNT, SHARE, TOKENS, Unit, exceeds
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.gating.budget import (
@@ -37,7 +37,7 @@ from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.reuse_together import reuse_together
 from chunkscope.sources.discovery import discover
-from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.result import Figures, Run, Verification
 
 AT_LEAST = {"min_rows", "prefix_hit_rate", "shared_prefix_tokens"}  # the others: at most
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
@@ -112,14 +112,12 @@ def _served(max_model_len: int, output: int, datasets: Sequence[DatasetProfile])
         limit=0,
         value=refused,
         unit="count",
-        reason=Note(
-            code="gate_refused_prompts",
-            values={
-                "context": max_model_len,
-                "output": output,
-                "of": lengths.count,
-                "longest": lengths.max,
-            },
+        reason=note(
+            "gate_refused_prompts",
+            context=max_model_len,
+            output=output,
+            of=lengths.count,
+            longest=lengths.max,
         ),
     )
 
@@ -133,7 +131,7 @@ def _present(name: str, datasets: Sequence[DatasetProfile], key: tuple[str, ...]
         passed=rows.get(name, 0) > 0,
         relation=Relation.PRESENT,
         value=rows.get(name),
-        reason=Note(code="gate_did_you_mean", values={"name": near[0]}) if near else None,
+        reason=note("gate_did_you_mean", name=near[0]) if near else None,
         key=key,
     )
 
@@ -175,14 +173,15 @@ def _filled(profile: Profile) -> dict[str, DatasetProfile]:
 
 def _same_rows(now: DatasetProfile, before: DatasetProfile) -> Check:
     """Whole rows, answers included, whatever their order or file format."""
-    known = now.content is not None and before.content is not None
+    new, old = (getattr(dataset, "content", None) for dataset in (now, before))
+    known = new is not None and old is not None
     return Check(
         name="drift.content",
         subject=now.name,
-        passed=known and now.content == before.content,
+        passed=known and new == old,
         relation=Relation.UNCHANGED,
-        value=None if not known else "same" if now.content == before.content else "changed",
-        reason=Note(code="gate_rows", values={"before": before.rows, "now": now.rows}),
+        value=None if not known else "same" if new == old else "changed",
+        reason=note("gate_rows", before=before.rows, now=now.rows),
         key=("drift", "content"),
     )
 
@@ -226,7 +225,7 @@ def _moved(
                 limit=limit,
                 value=change,
                 unit="share",
-                reason=Note(code="gate_moved", values={"before": old, "now": new}),
+                reason=note("gate_moved", before=old, now=new),
             )
 
 
@@ -241,14 +240,14 @@ def check_memory(limits: MemoryLimits, evidence: Evidence) -> Iterator[Check]:
         if plan.memory is not None:
             values = {**predicted_peaks(plan.memory)}
             values["kv_requests_of_p95"] = plan.capacity.p95 if plan.capacity else None
-        why = Note(code="gate_no_memory_model" if plan.memory is None else "gate_plan_silent")
+        why = note("gate_no_memory_model" if plan.memory is None else "gate_plan_silent")
         yield from _peaks(limits.predicted, values, "predicted", "plan", why)
     if limits.measured:
         run, why_not = run_of(evidence.verification, limits.setting)
         values = measured_peaks(run) if run else {}
         if run and limits.measured.kv_requests_of_p95 is not None:
             values["kv_requests_of_p95"] = _requests_of_p95(run.kv_cache_tokens, evidence)
-        why = why_not or Note(code="gate_not_measured")
+        why = why_not or note("gate_not_measured")
         yield from _peaks(limits.measured, values, "measured", limits.setting, why)
 
 
@@ -295,14 +294,14 @@ def check_slo(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted of the plan, against limits."""
     run = evidence.plan.run
     figures = run.figures if run else None
-    yield from _speeds(limits, figures, "slo", "plan, predicted", Note(code="gate_not_simulated"))
+    yield from _speeds(limits, figures, "slo", "plan, predicted", note("gate_not_simulated"))
 
 
 def check_speed(limits: SpeedLimits, evidence: Evidence) -> Iterator[Check]:
     """What was measured, against limits or against a committed verify.json."""
     verification, setting = evidence.verification, limits.setting
     run, why_not = run_of(verification, setting)
-    figures, why = run.figures if run else None, why_not or Note(code="gate_not_measured")
+    figures, why = run.figures if run else None, why_not or note("gate_not_measured")
     yield from _speeds(limits, figures, "speed", setting, why)
     for part in ("short", "long"):
         if (own := getattr(limits, part)) is not None:
@@ -315,7 +314,7 @@ def check_speed(limits: SpeedLimits, evidence: Evidence) -> Iterator[Check]:
 
 
 def _speeds(
-    limits: Any, figures: Figures | None, table: str, subject: str, why: Note, part: str = ""
+    limits: Any, figures: object, table: str, subject: str, why: Note, part: str = ""
 ) -> Iterator[Check]:
     for figure in SPEED:
         if (limit := getattr(limits, figure.promise, None)) is not None:
@@ -375,7 +374,7 @@ def _compared(
         figure.unit,
         better=figure.better,
         subject=limits.setting,
-        reason=why if new is None else Note(code="gate_baseline", values=values),
+        reason=why if new is None else note("gate_baseline", **values),
         key=("speed", "baseline"),
     )
 
@@ -393,7 +392,7 @@ def check_outputs(limits: OutputLimits, evidence: Evidence) -> Iterator[Check]:
     if value is None and why is None:
         outputs = run.outputs if run else None
         code = "gate_random_weights" if outputs else "gate_outputs_not_compared"
-        why = Note(code=code)
+        why = note(code)
     about: dict[str, Any] = {"subject": limits.setting, "reason": why}
     yield limited("outputs.equal", limits.equal, value, SHARE, better=Better.MORE, **about)
 
@@ -416,9 +415,9 @@ def check_doctor(limits: DoctorLimits, evidence: Evidence) -> Iterator[Check]:
         ("prefix_hit_rate", min(rates, default=None), SHARE, Better.MORE),
     ):
         if (limit := getattr(limits, key)) is not None:
-            reason = Note(code="gate_log_silent") if value is None else None
+            reason = note("gate_log_silent") if value is None else None
             if key == "findings" and rules:
-                reason = Note(code="gate_rules", values={"rules": rules})
+                reason = note("gate_rules", rules=rules)
             about: dict[str, Any] = {"subject": "the log", "reason": reason}
             yield limited(f"doctor.{key}", limit, value, unit, better=better, **about)
 
@@ -468,7 +467,7 @@ def _there_today(profile: Profile) -> tuple[dict[str, str], Note | None]:
     """The names of all datasets that the same paths lead to now, by their paths."""
     paths = profile.options.get("paths")
     if not paths or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
-        return {}, Note(code="gate_paths_unknown")
+        return {}, note("gate_paths_unknown")
     on_disk = [path for path in paths if os.path.lexists(path) or has_magic(path)]
     if not on_disk:
         return {}, None
@@ -478,30 +477,29 @@ def _there_today(profile: Profile) -> tuple[dict[str, str], Note | None]:
             on_disk, include=options.include, exclude=options.exclude, options=options.read
         )
     except ChunkscopeError as error:
-        return {}, Note(code="gate_cannot_look", values={"why": error.message})
+        return {}, note("gate_cannot_look", why=error.message)
     return {source.path: source.name for source in sources}, None
 
 
 def _unchanged(
     dataset: DatasetProfile, memo: DigestMemo, there: Container[str], problem: Note | None
 ) -> Check:
-    path = {"path": dataset.path}
     file = file_of(dataset.path)
     if dataset.sha256 is None:
-        return _file_check(dataset.name, None, Note(code="gate_no_file", values={}))
+        return _file_check(dataset.name, None, note("gate_no_file"))
     if file is None:
-        return _file_check(dataset.name, None, Note(code="gate_file_gone", values=path))
+        return _file_check(dataset.name, None, note("gate_file_gone", path=dataset.path))
     try:
         digest = memo.sha256(file)
     except OSError as error:
-        why = {"why": f"{file}: {error.strerror}"}
-        return _file_check(dataset.name, None, Note(code="gate_cannot_look", values=why))
+        why = note("gate_cannot_look", why=f"{file}: {error.strerror}")
+        return _file_check(dataset.name, None, why)
     if problem is None and dataset.path not in there:
-        problem = Note(code="gate_not_led_to", values=path)
+        problem = note("gate_not_led_to", path=dataset.path)
     if problem is not None:
         return _file_check(dataset.name, None, problem)
     same = digest == dataset.sha256
-    reason = None if same else Note(code="gate_file", values=path)
+    reason = None if same else note("gate_file", path=dataset.path)
     return _file_check(dataset.name, "same" if same else "changed", reason)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
@@ -77,12 +77,10 @@ def run_of(verification: Verification, setting: str) -> tuple[Run | None, Note |
     rows = [run for run in verification.runs if setting in (run.setting, *run.same_as)]
     if len(rows) != 1:
         names = ", ".join(run.setting for run in verification.runs)
-        values = {"count": len(rows), "setting": setting, "names": names}
-        return None, Note(code="gate_no_such_run", values=values)
+        return None, note("gate_no_such_run", count=len(rows), setting=setting, names=names)
     (run,) = rows
     if not run.ok:
-        values = {"status": str(run.status), "message": run.message}
-        return None, Note(code="gate_run_failed", values=values)
+        return None, note("gate_run_failed", status=str(run.status), message=run.message)
     return run, None
 
 
@@ -90,12 +88,8 @@ def doubt_of(datasets: Iterable[DatasetProfile], *, allow_sample: bool) -> Note 
     """Why their figures are not about all prompts; None when they are."""
     for dataset in datasets:
         if dataset.failure:
-            return Note(code="gate_unread_dataset", values={"dataset": dataset.name})
+            return note("gate_unread_dataset", dataset=dataset.name)
         if dataset.sample and not allow_sample:
-            values = {
-                "dataset": dataset.name,
-                "rows": dataset.sample.rows,
-                "out_of": dataset.sample.out_of,
-            }
-            return Note(code="gate_sample_only", values=values)
+            rows, out_of = dataset.sample.rows, dataset.sample.out_of
+            return note("gate_sample_only", dataset=dataset.name, rows=rows, out_of=out_of)
     return None

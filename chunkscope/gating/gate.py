@@ -1,4 +1,4 @@
-"""`gate`: artefacts x budget -> checks, passed or failed, and what to do about those that failed."""
+"""`gate`: artefacts x budget -> checks, passed or failed, and what to do about the latter."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.findings import DEFAULT_FOLDER, Findings, load_findings
 from chunkscope.gating.budget import BUDGET, HINT, BudgetFile, find_budget
@@ -79,7 +79,9 @@ def judge(file: BudgetFile, findings: Findings) -> GateResult:
 
 def _nothing(what: str) -> InputError:
     """A gate that checks nothing must not look like one that found nothing wrong."""
-    return InputError(f"{what} asks for nothing", hint=f"{HINT}; the tables are {', '.join(CHECKS)}")
+    return InputError(
+        f"{what} asks for nothing", hint=f"{HINT}; the tables are {', '.join(CHECKS)}"
+    )
 
 
 # -- what to do about a check that failed ----------------------------------------------------------
@@ -117,16 +119,14 @@ def _staleness(
     paths = {name: str(findings.folder / f"{name}.json") for name in ("profile", "plan", "verify")}
     changed = [c.subject for c in checks if c.name == "freshness.data" and not c.passed]
     if changed:
-        values = {"profile": paths["profile"], "names": list[Any](changed)}
         yield Staleness(
-            cause=Note(code="gate_data_changed", values=values),
+            cause=note("gate_data_changed", profile=paths["profile"], names=changed),
             remedy=commands.analyze(),
             names=("freshness.data", "data.", "drift."),
         )
     if findings.plan_is_of_this_profile is False:
-        values = {"plan": paths["plan"], "profile": paths["profile"]}
         yield Staleness(
-            cause=Note(code="gate_other_profile", values=values),
+            cause=note("gate_other_profile", plan=paths["plan"], profile=paths["profile"]),
             remedy=commands.recommend(),
             names=(
                 *("freshness.plan", "memory.predicted.", "slo."),
@@ -135,9 +135,8 @@ def _staleness(
         )
     measured = findings.verification
     if findings.verification_is_of_this_plan is False and measured and measured.plan_digest:
-        values = {"verify": paths["verify"], "plan": paths["plan"]}
         yield Staleness(
-            cause=Note(code="gate_other_plan", values=values),
+            cause=note("gate_other_plan", verify=paths["verify"], plan=paths["plan"]),
             remedy=commands.verify(),
             names=("freshness.verification", "memory.measured.", "speed.", "outputs."),
         )

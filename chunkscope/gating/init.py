@@ -137,7 +137,9 @@ class BudgetLine:
         value = toml(self.value)
         if self.today is not None:
             value = f"{{ limit = {value}, today = {round(self.today, 6):g} }}"
-            value = value.replace(f"{self.today:g}", toml(self.today)) if self.today >= 1e6 else value
+            value = (
+                value.replace(f"{self.today:g}", toml(self.today)) if self.today >= 1e6 else value
+            )
         pair = f"{self.key} = {value}  # {self.why}"
         off = "".join(c if c.isprintable() else " " for c in self.off)  # a comment is one line
         return f"# {pair}; fails today: {off}" if off else pair

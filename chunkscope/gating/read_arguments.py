@@ -15,17 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.codec import read_text
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Entry
-<<<<<<< HEAD:chunkscope/gating/committed.py
 from chunkscope.vllm.flags import Version, spelled
 from chunkscope.vllm.serve_flags import Effect, ServeFlag, find_flag
-=======
-from chunkscope.vllm.flags import Version
-from chunkscope.vllm.serve_flags import Effect, ServeFlag, find_flag, spelled
->>>>>>> 18bf3cf (wip gating):chunkscope/gating/read_arguments.py
 from chunkscope.vllm.settings import NAMES, Settings
 
 SERVE = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b")
@@ -121,8 +116,8 @@ class _Reader:
         self.faults = list(faults)
 
     def fault(self, argument: str, why: str, *, unknown: bool = False) -> None:
-        note = Note(code="argument_refused", values={"why": why})
-        self.faults.append(Fault(argument=argument, why=note, unknown=unknown))
+        refused = note("argument_refused", why=why)
+        self.faults.append(Fault(argument=argument, why=refused, unknown=unknown))
 
     def result(self, **more: Any) -> CommittedArguments:
         names = [name for name in self.written if name not in (*NAMES, "model")]
@@ -253,8 +248,8 @@ def _dropped(key: str, version: Version) -> list[Fault]:
         return []
     if flag.effect is not Effect.JUDGED and flag.default != "true":
         return []
-    note = Note(code="argument_dropped", values={"key": key, "instead": key.removeprefix("no-")})
-    return [Fault(argument=flag.name, why=note)]
+    dropped = note("argument_dropped", key=key, instead=key.removeprefix("no-"))
+    return [Fault(argument=flag.name, why=dropped)]
 
 
 # -- lm-eval -------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import note
 from chunkscope.artefacts.units import exceeds
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.budget import SettingsLimits
@@ -30,14 +30,13 @@ from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.models.find import built_in, find_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.problem import WORTH
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.planning.search import limits_used
+from chunkscope.planning.search import WORTH, limits_used
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.check import read_by_vllm
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.flags import BY_NAME, Release, release
+from chunkscope.vllm.flags import NEVER_WORKED, Release, release
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 MUST_BE = ("settings", "must_be")
@@ -96,7 +95,7 @@ def _accepted(
     if not faults:
         checked = len(committed.settings.given()) + len(committed.others)
         values = {"checked": checked, "harmless": len(committed.harmless)}
-        reason = Note(code="gate_arguments_checked", values=values)
+        reason = note("gate_arguments_checked", **values)
         yield Check(subject=file, passed=True, value=checked, reason=reason, **about)
 
 
@@ -107,13 +106,13 @@ def _faults(committed: CommittedArguments, running: Release) -> Iterator[Fault]:
         if answer is None or not fault.unknown:
             yield fault
     if answer is not None and not answer.accepted:
-        why = Note(code="argument_refused", values={"why": answer.message})
+        why = note("argument_refused", why=answer.message)
         yield Fault(argument="vLLM's own parser", why=why)
     for name, value in committed.others.items():
-        if name in BY_NAME and value != "1":
-            yield Fault(argument=name, why=Note(code="argument_partial_prefills"))
+        if name in NEVER_WORKED and value != "1":
+            yield Fault(argument=name, why=note("argument_partial_prefills"))
         if name == "config":
-            yield Fault(argument=name, why=Note(code="argument_other_file"))
+            yield Fault(argument=name, why=note("argument_other_file"))
 
 
 # -- is there something that nobody judges? --------------------------------------------------------
@@ -134,16 +133,16 @@ def _unjudged(
     if committed.model and not (plan.model and _is_model(committed.model, plan.model)):
         others = {"model": committed.model, **others}
     for name, value in others.items():
-        planned = plan.model.load_name if name == "model" and plan.model else None
+        planned = plan.model.load_name if plan.model else "no model"
         code = "gate_other_model" if name == "model" else "gate_unjudged"
-        note = Note(code=code, values={"name": name, "planned": planned})
+        reason = note(code, name=name, planned=planned)
         yield Check(
             name="settings.allow",
             subject=name,
             passed=name in allowed,
             relation=Relation.ALLOWED,
             value=value[:80],
-            reason=None if name in allowed else note,
+            reason=None if name in allowed else reason,
             key=("settings", "allow"),
         )
 
@@ -182,7 +181,7 @@ def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -
             passed=passed,
             limit=limit,
             value=value,
-            reason=Note(code="gate_default_unknown") if unknown else None,
+            reason=note("gate_default_unknown") if unknown else None,
             key=MUST_BE,
         )
 
@@ -199,7 +198,7 @@ def _near(planned: Settings, actual: Settings, tolerance: float) -> Check:
         limit=tolerance,
         value=change,
         unit="share",
-        reason=Note(code="gate_moved", values={"before": old, "now": new}),
+        reason=note("gate_moved", before=old, now=new),
     )
 
 
@@ -214,7 +213,7 @@ def _as_good(
     plan: Plan, profile: Profile, there: Deployment, planned: Settings, actual: Settings
 ) -> Iterator[Check]:
     gpus = planned.parallel.gpus, actual.parallel.gpus
-    split = Note(code="gate_split_otherwise") if gpus[0] == gpus[1] else None
+    split = note("gate_split_otherwise") if gpus[0] == gpus[1] else None
     same_split = planned.parallel == actual.parallel
     reason = None if same_split else split
     yield _good("tensor_parallel_size", same_split, limit=gpus[0], value=gpus[1], reason=reason)
@@ -226,7 +225,7 @@ def _as_good(
     yield _serves(plan, datasets, planned, actual)
     yield _held(plan, there, planned, actual)
     if planned == actual or plan.run is None:
-        unknown = None if planned == actual else Note(code="gate_not_simulated")
+        unknown = None if planned == actual else note("gate_not_simulated")
         yield _good("simulation", planned == actual, relation=Relation.ACCEPTED, reason=unknown)
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
@@ -270,7 +269,7 @@ def _serves(
         limit=refused(planned),
         value=None if unknown else refused(actual),
         unit="count",
-        reason=Note(code="gate_refused_prompts", values=values),
+        reason=note("gate_refused_prompts", **values),
     )
 
 
@@ -278,7 +277,7 @@ def _held(plan: Plan, there: Deployment, planned: Settings, actual: Settings) ->
     """Larger steps and more requests cost KV cache: one request of full length must still fit."""
     memory, context = there.memory(actual, longest=plan.decision.longest), actual.max_model_len
     if memory is None or context is None:
-        reason = None if planned == actual else Note(code="gate_no_memory_model")
+        reason = None if planned == actual else note("gate_no_memory_model")
         return _good("memory", planned == actual, relation=Relation.HELD, reason=reason)
     code = "" if memory.starts else "gate_would_not_start"
     code = code if memory.survives_logprobs else "gate_logprobs_do_not_fit"
@@ -289,7 +288,7 @@ def _held(plan: Plan, there: Deployment, planned: Settings, actual: Settings) ->
         limit=context,
         value=memory.kv_cache_tokens,
         unit="tokens",
-        reason=Note(code=code) if code else None,
+        reason=note(code) if code else None,
     )
 
 
@@ -303,14 +302,12 @@ def _simulated(
 ) -> Check:
     """On the host that likes it least, as `recommend` weighs settings."""
     hosts = (None,) if simulator.request.is_open else (None, NO_HOST)
-    pairs = [
-        (simulator.attempt(planned, host=h), simulator.attempt(actual, host=h)) for h in hosts
-    ]
+    pairs = [(simulator.attempt(planned, host=h), simulator.attempt(actual, host=h)) for h in hosts]
     both = [(figure(one), figure(other)) for one, other in pairs if one and other]
     unit = "share" if subject == "limits" else "seconds"
     about: dict[str, Any] = {"relation": Relation.AT_MOST, "unit": unit}
     if len(both) < len(pairs):
-        return _good(f"simulation, {subject}", False, reason=Note(code="gate_cannot_run"), **about)
+        return _good(f"simulation, {subject}", False, reason=note("gate_cannot_run"), **about)
     one, other = max(both, key=lambda pair: pair[1] / pair[0] if pair[0] else 0.0)
     limit = one * (1 + WORTH)
     if most is not None:  # a limit that the plan keeps may not break
@@ -321,6 +318,6 @@ def _simulated(
         not exceeds(other, limit),
         limit=limit,
         value=other,
-        reason=Note(code="gate_within_plan", values=values),
+        reason=note("gate_within_plan", **values),
         **about,
     )

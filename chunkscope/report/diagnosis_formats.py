@@ -2,7 +2,7 @@
 
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
 from chunkscope.report import diagnosis_words as words
-from chunkscope.report.github import escaped
+from chunkscope.report.ci import escaped
 from chunkscope.report.markdown import table, text
 
 

@@ -10,7 +10,12 @@ from importlib import import_module
 from typing import Any
 
 # Where each artefact's layout is: loaded when it is needed, `analyze` has no use for plans.
-LAYOUTS = {"Profile": "profile", "PrefixSummary": "prefixes", "Footprint": "memory"}
+LAYOUTS = {
+    "Profile": "profile",
+    "PrefixSummary": "prefixes",
+    "Footprint": "memory",
+    "GateResult": "gate",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

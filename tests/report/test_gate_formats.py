@@ -6,14 +6,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
-
 from chunkscope.gating.verdict import GateResult, Verdict
 from chunkscope.report.github import MOST_ROWS, annotations, append_summary, summary
 from chunkscope.report.junit import as_junit
 from chunkscope.report.terminal.gate import show_gate
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 
 EVIL = "a:b,c%d\r\n::error::[/b]<script>|`x`\x1b[31m"
 
