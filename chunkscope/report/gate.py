@@ -23,17 +23,15 @@ def notes(result: GateResult) -> tuple[str, ...]:
 
 
 def checks_table(result: GateResult) -> Table:
+    """What failed, each; what passed, where a name has several subjects, in one row."""
     columns = tuple(Column(heading=h, right=False) for h in ("", "check", "asked for", "found"))
-    rows: list[Sequence[Cell | str]] = []
-    for table in dict.fromkeys(check.table for check in result.checks):
-        checks = [check for check in result.checks if check.table == table]
-        passed = [check for check in checks if check.passed]
-        hidden = set(map(id, passed[MOST_PASSED:]))
-        rows += [_row(check) for check in checks if id(check) not in hidden]
-        if hidden:
-            rows.append(
-                (Cell(text="passed", look="good"), f"{table}: {len(hidden):,} more", "", "")
-            )
+    rows: list[Sequence[Cell | str]] = [_row(check) for check in result.failed]
+    passed = [check for check in result.checks if check.passed]
+    for name in dict.fromkeys(check.name for check in passed):
+        checks = [check for check in passed if check.name == name]
+        limit, count = words.limit_text(checks[0]), plural(len(checks), "subject")
+        mark = Cell(text="passed", look="good")
+        rows.append(_row(checks[0]) if len(checks) == 1 else (mark, name, limit, count))
     return Table(columns=columns, rows=tuple(rows))
 
 
