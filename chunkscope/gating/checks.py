@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better, Figure
+from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better, Figure, Figures
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.units import COUNT, SHARE, TOKENS, Unit, exceeds
 from chunkscope.errors import ChunkscopeError, InputError
@@ -37,7 +37,7 @@ from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.reuse_together import reuse_together
 from chunkscope.sources.discovery import discover
-from chunkscope.verification.result import Figures, Run, Verification
+from chunkscope.verification.result import Run, Verification
 
 AT_LEAST = {"min_rows", "prefix_hit_rate", "shared_prefix_tokens"}  # the others: at most
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}

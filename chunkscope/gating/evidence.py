@@ -80,7 +80,7 @@ def run_of(verification: Verification, setting: str) -> tuple[Run | None, Note |
         return None, note("gate_no_such_run", count=len(rows), setting=setting, names=names)
     (run,) = rows
     if not run.ok:
-        return None, note("gate_run_failed", status=str(run.status), message=run.message)
+        return None, run.failure or note("gate_run_failed", status=str(run.status))
     return run, None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from chunkscope.artefacts.numbers import plural
 from chunkscope.gating.check import Check, GateResult
 from chunkscope.lengths.profile import ALL
 from chunkscope.report.section import Cell, Column, Section, Table

@@ -142,7 +142,7 @@ SENTENCES: dict[str, Template] = {
     "argument_other_file": "another file is not looked at: name that one in settings.file",
     "gate_two_budgets": "{other} has a [tool.chunkscope.gate], too: not read, {taken} comes first",
     "gate_no_such_run": _no_such_run,
-    "gate_run_failed": "the run ended as {status}: {message}",
+    "gate_run_failed": "the run ended as {status}",
     "gate_unread_dataset": "{dataset} could not be read to its end",
     "gate_sample_only": (
         "only {rows:,} of {out_of:,} rows of {dataset} were counted; "
