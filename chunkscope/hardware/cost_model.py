@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import Gpu, card_titled
@@ -53,7 +54,7 @@ class CostModel:
     samples: int | None = None
     error: float | None = None
     assumed: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     kind: str | None = None  # of the model, in words
 
 
@@ -80,7 +81,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         model=target.work.name,
         vllm=None,
         assumed=tuple(f"host.{field.name}" for field in fields(Host)),
-        warnings=(f"step times are a roofline's, fitted on {FITTED_ON}: not measured here",),
+        notes=(Note(code="roofline_steps", values={"fitted_on": FITTED_ON}),),
     )
 
 
@@ -96,8 +97,8 @@ def _from_calibration(target: CostTarget | None, calibration: Calibration) -> Co
         error=fit.error,
         assumed=fit.assumed,
     )
-    others = _differences(target, calibration) if target else []
-    return _scaled(model, target, calibration, others) if target and others else model
+    differing = _differences(target, calibration) if target else {}
+    return _scaled(model, target, calibration, differing) if target and differing else model
 
 
 def _fit(calibration: Calibration) -> "StepFit":
@@ -121,20 +122,23 @@ def calibration_origin(calibration: Calibration) -> str:
     )
 
 
-def _differences(target: CostTarget, calibration: Calibration) -> list[str]:
+def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list[Fact]]:
+    """What was measured there, and what is asked for here."""
     names = {calibration.model.name, calibration.model.hub_id}
     figures = (replace(work, name="", hub_id=None) for work in (calibration.model, target.work))
     same_model = target.work.name in names or len(set(figures)) == 1
-    gpus = target.parallel.gpus
+    there, here = calibration.vllm, target.vllm
     differing = {
-        f"of {calibration.model.name}, not {target.work.name}": not same_model,
-        f"of {calibration.gpu}, not {target.gpu.title}": calibration.gpu != target.gpu.title,
-        f"of {calibration.tp} GPUs, not {gpus}": target.parallel != Parallel(tensor=calibration.tp),
-        f"of vLLM {calibration.vllm}, not {target.vllm}": (
-            _minor(calibration.vllm) != _minor(target.vllm)
+        "model": (not same_model, calibration.model.name, target.work.name),
+        "gpu": (calibration.gpu != target.gpu.title, calibration.gpu, target.gpu.title),
+        "gpus": (
+            target.parallel != Parallel(tensor=calibration.tp),
+            f"{calibration.tp} GPUs",
+            f"{target.parallel.gpus}",
         ),
+        "vllm": (_minor(there) != _minor(here), f"vLLM {there}", here),
     }
-    return [text for text, differs in differing.items() if differs]
+    return {name: [one, two] for name, (differs, one, two) in differing.items() if differs}
 
 
 def _minor(version: str) -> list[str]:
@@ -143,7 +147,7 @@ def _minor(version: str) -> list[str]:
 
 
 def _scaled(
-    model: CostModel, target: CostTarget, calibration: Calibration, others: list[str]
+    model: CostModel, target: CostTarget, calibration: Calibration, differing: dict[str, list[Fact]]
 ) -> CostModel:
     """By bytes and FLOPs; communication is taken out of the measured times and put in anew."""
     bytes_per_s, flops_per_s = _faster(calibration.gpu, target.gpu)
@@ -180,7 +184,7 @@ def _scaled(
         gpu=target.gpu.title,
         model=target.work.name,
         step=with_exchange(scaled, new, target.gpu, target.parallel),
-        warnings=(f"the calibration is {', '.join(others)}: its step times are scaled",),
+        notes=(Note(code="scaled_steps", values=dict(differing)),),
     )
 
 

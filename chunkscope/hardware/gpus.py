@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import MissingError, UsageError
 
 GIB = 2**30
@@ -29,6 +30,7 @@ class Gpu:
     dense_tflops: float | None = None
     nvlink: bool = False  # or AMD's Infinity Fabric: else several GPUs talk over PCIe
     source: str = ""
+    memory_given: bool = False  # by --gpu-memory
 
     @property
     def memory_bytes(self) -> int:
@@ -85,16 +87,15 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     gpu = local_gpu() if _slug(name) == LOCAL else _by_name(name)
     if size is None:
         return gpu
-    return replace(gpu, memory_gib=size, source=f"--gpu-memory; speed: {gpu.source}")
+    return replace(gpu, memory_gib=size, memory_given=True)
 
 
-def doubts(gpu: Gpu) -> tuple[str, ...]:
+def doubts(gpu: Gpu) -> tuple[Note, ...]:
     """Which figures of a card nobody has compared with anything."""
-    given = gpu.source.startswith("--gpu-memory")
     return tuple(
-        f"the {kind} of {gpu.title} is assumed: not compared with a source"
-        for kind in UNCHECKED.get(gpu.name, ())
-        if not (given and kind == "memory")
+        Note(code="gpu_unchecked", values={"figure": figure, "gpu": gpu.title})
+        for figure in UNCHECKED.get(gpu.name, ())
+        if not (gpu.memory_given and figure == "memory")
     )
 
 

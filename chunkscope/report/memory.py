@@ -51,7 +51,12 @@ def memory_notes(memory: Memory) -> Table:
         Column(heading="from", right=False),
     )
     rows = tuple(
-        (words.MEMORY_PARTS.get(line.name, line.name), f"{line.gib:.2f}", line.label, line.note)
+        (
+            words.MEMORY_PARTS.get(line.name, line.name),
+            f"{line.gib:.2f}",
+            line.label,
+            sentence(line.note),
+        )
         for line in memory.lines
     )
     return Table(columns=columns, rows=rows)

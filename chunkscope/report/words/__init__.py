@@ -11,7 +11,7 @@ from importlib import import_module
 from chunkscope.artefacts.note import Note
 
 Template = str | Callable[..., str]
-MODULES = ("data", "plan", "measured", "doctor", "gate")
+MODULES = ("data", "plan", "hardware", "measured", "doctor", "gate")
 
 
 def sentence(note: Note) -> str:
