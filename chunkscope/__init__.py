@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import doctor
     from chunkscope.errors import ChunkscopeError
-    from chunkscope.gating.check import GateResult
-    from chunkscope.gating.gate import gate
+    from chunkscope.gating.check import gate
+    from chunkscope.gating.verdict import GateResult
     from chunkscope.lengths.analyze import analyze
     from chunkscope.lengths.histogram import LengthHistogram
     from chunkscope.lengths.options import AnalyzeOptions
@@ -63,7 +63,7 @@ _HOMES = {
     "Decision": "planning.rule",
     "Diagnosis": "diagnosis.diagnosis",
     "Footprint": "engine.footprint",
-    "GateResult": "gating.check",
+    "GateResult": "gating.verdict",
     "LengthHistogram": "lengths.histogram",
     "Plan": "planning.plan",
     "Profile": "lengths.profile",
@@ -74,7 +74,7 @@ _HOMES = {
     "analyze": "lengths.analyze",
     "chunked": "reference.wrapper",
     "doctor": "diagnosis.doctor",
-    "gate": "gating.gate",
+    "gate": "gating.check",
     "memory": "engine.footprint",
     "recommend": "planning.recommend",
     "simulate": "simulation.simulate",

@@ -76,7 +76,8 @@ def show(render: "Callable[[Console], None]") -> None:
     console.push_render_hook(Cleaning())
     with console.capture() as shown:
         render(console)
-    sys.stdout.write(shown.get().replace(NO_BREAK, " "))
+    lines = shown.get().replace(NO_BREAK, " ").split("\n")
+    sys.stdout.write("\n".join(line.rstrip(" ") for line in lines))
 
 
 def err() -> "Console":

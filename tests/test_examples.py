@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from chunkscope.report.provenance import origins
 
 import chunkscope
 from chunkscope.findings import load_findings
 from chunkscope.report.page import render
-from chunkscope.report.provenance import origins
 from tests.conftest import REPOSITORY
 
 EXAMPLE = REPOSITORY / "reports" / "example"

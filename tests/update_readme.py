@@ -20,7 +20,7 @@ DOCUMENTS = (
     REPOSITORY / "README.md",
     *(GUIDE / f"{name}.md" for name in ("analyze", "formats", "prefixes", "recommend", "memory")),
     *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "doctor", "report", "gate")),
-    *(GUIDE / f"{name}.md" for name in ("merge", "python", "demo", "security")),
+    *(GUIDE / f"{name}.md" for name in ("config", "cluster", "python", "demo", "security")),
 )
 FIRST = "chunkscope analyze sample_data/"  # what a newcomer runs, with a cache that is empty
 MEASURED = "chunkscope demo"  # its times differ each time, and it needs torch

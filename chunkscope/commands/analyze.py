@@ -17,8 +17,8 @@ from chunkscope.commands.options import (
     Json,
     Output,
     Quiet,
-    model_option,
-    option,
+    argument,
+    options,
     quoted,
     settled,
     show,
@@ -41,163 +41,72 @@ class ProfileFormat(StrEnum):
 _ADDRESS = re.compile(r"auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
 
 
+OPTIONS = options("""
+Input:
+  --field -f PATH            Where the prompt is: question, turns[0], ctxs[].text, tools|json.
+                             Repeat to join several. [default: found]
+  --template TEXT            Prompt from fields: '{context}\\n\\nQ: {question}'.
+  --choices PATH             Choices written after the question, as MMLU's are: a list, or A,B,C,D.
+  --each PATH                A list in each row: one prompt for each element.
+  --prefix-file [NAME=]FILE  Text before each prompt, such as few-shot examples; for all or one
+                             dataset.
+  --output-field PATH        Reference answers, counted as outputs.
+  --exclude GLOB             Skip files that match.
+  --sample N                 Count N random rows of each dataset.
+  --skip-bad-rows            Exit 0 in spite of bad rows.
+Tokenizer:
+  --model -m NAME            Count with this model's tokenizer.
+  --tokenizer -t NAME        Folder, tokenizer file, hub id or tiktoken encoding.
+                             [default: Mistral's tekken]
+  --chat-template FILE       Instead of the tokenizer's own.
+  --apply-chat-template      Send each text as a user message.
+  --trust-remote-code        Run code that a tokenizer brings.
+Harness:
+  --shots N                  Few-shot examples per lm-eval task.
+  --limit COUNT              Only the first COUNT samples of each task.
+Speed:
+  --ray [ADDRESS]            Count on a Ray cluster: host:port or ray://host:port.
+                             [default: this machine]
+  --no-cache                 Neither read nor write the cache.
+Output:
+  --format                   How the result is shown.
+  --export-trace FILE        Also write the requests as a Mooncake trace, for `vllm bench serve`.
+""")
+
+
 def analyze(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PATH...",
-            help="Files, folders, globs, archives, - for stdin; s3://, gs://, az://, hf://, "
-            "https://; hf:org/name[:config][@split]; or tasks, whose code is run: "
-            "lm-eval:gsm8k,mmlu, inspect:file.py@task.",
-            show_default=False,
+        argument(
+            "PATH...",
+            "Files, folders, globs, archives, - for stdin; s3://, gs://, az://, hf://, https://; "
+            "hf:org/name[:config][@split]; or tasks, whose code is run: lm-eval:gsm8k,mmlu, "
+            "inspect:file.py@task.",
         ),
     ],
-    field: Annotated[
-        list[str] | None,
-        option(
-            *("--field", "-f"),
-            group="Input",
-            metavar="PATH",
-            help="Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to "
-            "join several. [default: found]",
-        ),
-    ] = None,
-    template: Annotated[
-        str | None,
-        option(
-            "--template",
-            group="Input",
-            metavar="TEXT",
-            help="Prompt from fields: '{context}\\n\\nQ: {question}'.",
-        ),
-    ] = None,
-    choices: Annotated[
-        list[str] | None,
-        option(
-            "--choices",
-            group="Input",
-            metavar="PATH",
-            help="Choices written after the question, as MMLU's are: a list, or A,B,C,D.",
-        ),
-    ] = None,
-    each: Annotated[
-        list[str] | None,
-        option(
-            "--each",
-            group="Input",
-            metavar="PATH",
-            help="A list in each row: one prompt for each element.",
-        ),
-    ] = None,
-    prefix_file: Annotated[
-        list[str] | None,
-        option(
-            "--prefix-file",
-            group="Input",
-            metavar="[NAME=]FILE",
-            help="Text before each prompt, such as few-shot examples; for all or one dataset.",
-        ),
-    ] = None,
-    output_field: Annotated[
-        str | None,
-        option(
-            "--output-field",
-            group="Input",
-            metavar="PATH",
-            help="Reference answers, counted as outputs.",
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        option("--exclude", group="Input", metavar="GLOB", help="Skip files that match."),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        option(
-            "--sample",
-            group="Input",
-            min=1,
-            metavar="N",
-            help="Count N random rows of each dataset.",
-        ),
-    ] = None,
-    skip_bad_rows: Annotated[
-        bool, option("--skip-bad-rows", group="Input", help="Exit 0 in spite of bad rows.")
-    ] = False,
-    model: Annotated[
-        str | None, model_option("Count with this model's tokenizer.", group="Tokenizer")
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        option(
-            *("--tokenizer", "-t"),
-            group="Tokenizer",
-            metavar="NAME",
-            help="Folder, tokenizer file, hub id or tiktoken encoding. [default: Mistral's tekken]",
-        ),
-    ] = None,
-    chat_template: Annotated[
-        Path | None,
-        option(
-            "--chat-template",
-            group="Tokenizer",
-            metavar="FILE",
-            help="Instead of the tokenizer's own.",
-        ),
-    ] = None,
-    apply_chat_template: Annotated[
-        bool,
-        option(
-            "--apply-chat-template", group="Tokenizer", help="Send each text as a user message."
-        ),
-    ] = False,
-    trust_remote_code: Annotated[
-        bool,
-        option("--trust-remote-code", group="Tokenizer", help="Run code that a tokenizer brings."),
-    ] = False,
-    shots: Annotated[
-        int | None,
-        option(
-            "--shots",
-            group="Harness",
-            min=0,
-            metavar="N",
-            help="Few-shot examples per lm-eval task.",
-        ),
-    ] = None,
-    limit: Annotated[
-        float | None,
-        option(
-            "--limit", group="Harness", metavar="N", help="Only the first N samples of each task."
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        option(
-            "--ray",
-            group="Speed",
-            metavar="[ADDRESS]",
-            help="Count on a Ray cluster: host:port or ray://host:port. [default: this machine]",
-        ),
-    ] = None,
-    no_cache: Annotated[
-        bool, option("--no-cache", group="Speed", help="Neither read nor write the cache.")
-    ] = False,
+    field: Annotated[list[str] | None, OPTIONS["field"]] = None,
+    template: Annotated[str | None, OPTIONS["template"]] = None,
+    choices: Annotated[list[str] | None, OPTIONS["choices"]] = None,
+    each: Annotated[list[str] | None, OPTIONS["each"]] = None,
+    prefix_file: Annotated[list[str] | None, OPTIONS["prefix_file"]] = None,
+    output_field: Annotated[str | None, OPTIONS["output_field"]] = None,
+    exclude: Annotated[list[str] | None, OPTIONS["exclude"]] = None,
+    sample: Annotated[int | None, OPTIONS["sample"]] = None,
+    skip_bad_rows: Annotated[bool, OPTIONS["skip_bad_rows"]] = False,
+    model: Annotated[str | None, OPTIONS["model"]] = None,
+    tokenizer: Annotated[str | None, OPTIONS["tokenizer"]] = None,
+    chat_template: Annotated[Path | None, OPTIONS["chat_template"]] = None,
+    apply_chat_template: Annotated[bool, OPTIONS["apply_chat_template"]] = False,
+    trust_remote_code: Annotated[bool, OPTIONS["trust_remote_code"]] = False,
+    shots: Annotated[int | None, OPTIONS["shots"]] = None,
+    limit: Annotated[float | None, OPTIONS["limit"]] = None,
+    ray: Annotated[str | None, OPTIONS["ray"]] = None,
+    no_cache: Annotated[bool, OPTIONS["no_cache"]] = False,
     details: Details = False,
-    output_format: Annotated[
-        ProfileFormat, option("--format", group="Output", help="How the result is shown.")
-    ] = ProfileFormat.TEXT,
+    output_format: Annotated[ProfileFormat, OPTIONS["format"]] = ProfileFormat.TEXT,
     as_json: Json = False,
     output: Output = PROFILE,
-    export_trace: Annotated[
-        Path | None,
-        option(
-            "--export-trace",
-            group="Output",
-            metavar="FILE",
-            help="Also write the requests as a Mooncake trace, for `vllm bench serve`.",
-        ),
-    ] = None,
+    export_trace: Annotated[Path | None, OPTIONS["export_trace"]] = None,
     quiet: Quiet = False,
 ) -> None:
     """Measure how long the prompts are, in the model's own tokens.
@@ -228,17 +137,17 @@ def analyze(
         "shots": shots,
         "limit": limit,
     }
-    options = settled(AnalyzeOptions, "analyze", given)
-    options = replace(options, use_cache=options.use_cache and not no_cache)
-    export = _export(export_trace, paths, options.prefixes) if export_trace else None
+    chosen = settled(AnalyzeOptions, "analyze", given)
+    chosen = replace(chosen, use_cache=chosen.use_cache and not no_cache)
+    export = _export(export_trace, paths, chosen.prefixes) if export_trace else None
     with console.scan_progress(quiet=quiet) as progress:
         if ray is not None:
             from chunkscope.lengths.on_ray import analyze_on_ray
 
             listener = _listener(progress)
-            profile = analyze_on_ray(paths, ray or None, options=options, listener=listener)
+            profile = analyze_on_ray(paths, ray or None, options=chosen, listener=listener)
         else:
-            profile = run(paths, options=options, listener=_listener(progress), export=export)
+            profile = run(paths, options=chosen, listener=_listener(progress), export=export)
     profile = replace(profile, options={**profile.options, "command": _command()})
     profile.save(output)
     _show(profile, output_format, as_json=as_json, details=details)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.commands.options import option
+from chunkscope.commands.options import options
 from chunkscope.errors import UsageError
 from chunkscope.vllm.enums import ChunkPolicy
 
@@ -13,38 +13,23 @@ DEMO = shared.REPORTS / "demo" / "verify.json"
 MOST_DIGITS = 9  # of a chunk: no prompt is longer
 
 
+OPTIONS = options("""
+Input:
+  --model -m NAME  Folder of a transformers model. [default: a small random one]
+  --long N         Tokens of the two long prompts. [default: 3072]
+  --seed SEED      Random seed. [default: 0]
+Setting:
+  --chunk SIZES    Tokens of one prompt per step, such as 32,512,none. [default: none,256]
+  --policy         How prompts are cut into chunks.
+""")
+
+
 def demo(
-    model: Annotated[
-        str | None,
-        shared.model_option(
-            "Folder of a transformers model. [default: a small random one]", "Input"
-        ),
-    ] = None,
-    chunk: Annotated[
-        str,
-        option(
-            "--chunk",
-            group="Setting",
-            metavar="SIZES",
-            help="Tokens of one prompt per step, such as 32,512,none. [default: none,256]",
-        ),
-    ] = "none,256",
-    policy: Annotated[
-        ChunkPolicy, option("--policy", group="Setting", help="How prompts are cut into chunks.")
-    ] = ChunkPolicy.VLLM,
-    long: Annotated[
-        int,
-        option(
-            "--long",
-            group="Input",
-            metavar="N",
-            min=1,
-            help="Tokens of the two long prompts. [default: 3072]",
-        ),
-    ] = 3_072,
-    seed: Annotated[
-        int, option("--seed", group="Input", metavar="N", help="Random seed. [default: 0]")
-    ] = 0,
+    model: Annotated[str | None, OPTIONS["model"]] = None,
+    chunk: Annotated[str, OPTIONS["chunk"]] = "none,256",
+    policy: Annotated[ChunkPolicy, OPTIONS["policy"]] = ChunkPolicy.VLLM,
+    long: Annotated[int, OPTIONS["long"]] = 3_072,
+    seed: Annotated[int, OPTIONS["seed"]] = 0,
     details: shared.Details = False,
     as_json: shared.Json = False,
     quiet: shared.Quiet = False,
@@ -58,11 +43,11 @@ def demo(
     """
     from chunkscope.reference.demo import DemoOptions, demonstrate
 
-    options = DemoOptions(
+    chosen = DemoOptions(
         model=model, chunks=_sizes(chunk), policy=policy, long_tokens=long, seed=seed
     )
     demonstration = demonstrate(
-        options, lambda name: None if quiet else console.say(f"answering {name}")
+        chosen, lambda name: None if quiet else console.say(f"answering {name}")
     )
     measured = replace(demonstration.measured, command=console.command())
     measured.save(output)

@@ -4,11 +4,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.commands.options import option
+from chunkscope.commands.options import argument, options
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -22,49 +20,31 @@ class DoctorFormat(StrEnum):
     GITHUB = "github"
 
 
+OPTIONS = options("""
+Input:
+  --plan FILE      A plan to compare with. [default: reports/plan.json]
+  --profile FILE   The data that was sent. [default: reports/profile.json]
+  --for TIME       How long to watch a server. [default: 10s]
+  --follow         Follow a growing log until Ctrl-C.
+Machine:
+  --model -m NAME  [default: as the log says]
+Output:
+  --format         github: annotations.
+""")
+
+
 def doctor(
     sources: Annotated[
-        list[str],
-        typer.Argument(metavar="LOG|URL...", help="vLLM logs (- for stdin), or running servers."),
+        list[str], argument("LOG|URL...", "vLLM logs (- for stdin), or running servers.")
     ],
-    plan: Annotated[
-        Path | None,
-        option(
-            "--plan",
-            group="Input",
-            metavar="FILE",
-            help="A plan to compare with. [default: reports/plan.json]",
-        ),
-    ] = None,
-    profile: Annotated[
-        Path | None,
-        option(
-            "--profile",
-            group="Input",
-            metavar="FILE",
-            help="The data that was sent. [default: reports/profile.json]",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, shared.model_option("[default: as the log says]", "Machine")
-    ] = None,
+    plan: Annotated[Path | None, OPTIONS["plan"]] = None,
+    profile: Annotated[Path | None, OPTIONS["profile"]] = None,
+    seconds: Annotated[str, OPTIONS["for"]] = "10s",
+    follow: Annotated[bool, OPTIONS["follow"]] = False,
+    model: Annotated[str | None, OPTIONS["model"]] = None,
     gpu: shared.GpuName = None,
-    seconds: Annotated[
-        str,
-        option(
-            "--for",
-            group="Input",
-            metavar="TIME",
-            help="How long to watch a server. [default: 10s]",
-        ),
-    ] = "10s",
-    follow: Annotated[
-        bool, option("--follow", group="Input", help="Follow a growing log until Ctrl-C.")
-    ] = False,
     details: shared.Details = False,
-    output_format: Annotated[
-        DoctorFormat, option("--format", group="Output", help="github: annotations.")
-    ] = DoctorFormat.TEXT,
+    output_format: Annotated[DoctorFormat, OPTIONS["format"]] = DoctorFormat.TEXT,
     as_json: shared.Json = False,
     output: shared.Output = shared.DOCTOR,
 ) -> None:
@@ -88,16 +68,10 @@ def doctor(
     else:
         diagnosis = examined(sources, beside, _seconds(seconds))
     if output_format is DoctorFormat.GITHUB:
-        from chunkscope.report.diagnosis_formats import annotations
+        from chunkscope.report.ci import doctor_annotations
 
         diagnosis.save(output)
-        console.emit(annotations(diagnosis).encode())
-        return
-    if output_format is DoctorFormat.MD:
-        from chunkscope.report.diagnosis_formats import as_markdown
-
-        diagnosis.save(output)
-        console.emit(as_markdown(diagnosis).encode())
+        console.emit(doctor_annotations(diagnosis).encode())
         return
     shared.finish(
         diagnosis, output=output, as_json=as_json, form=output_format.value, details=details
@@ -126,7 +100,7 @@ def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis"
 
     from chunkscope.diagnosis.doctor import put_together, reports_of
     from chunkscope.planning.log_files import growing
-    from chunkscope.report.terminal.diagnosis import live_view
+    from chunkscope.report.diagnosis import live_view
     from chunkscope.vllm.log.reader import LogReader
 
     if len(sources) != 1 or not Path(sources[0]).is_file():

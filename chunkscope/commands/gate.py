@@ -6,55 +6,46 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from chunkscope import console
-from chunkscope.commands import options as shared
-from chunkscope.commands.options import REPORTS
+from chunkscope.commands.options import REPORTS, Details, Json, argument, options, show
 from chunkscope.errors import ChunkscopeError, GateBroken, UsageError
 
 if TYPE_CHECKING:
-    from chunkscope.gating.check import GateResult
+    from chunkscope.gating.verdict import GateResult
 
 BUDGET = Path("chunkscope.toml")
 
 
 class GateFormat(StrEnum):
     TEXT = "text"
+    MD = "md"
     JUNIT = "junit"
     GITHUB = "github"
 
 
+OPTIONS = options("""
+Input:
+  --config -c FILE  The budget. [default: chunkscope.toml, else pyproject.toml]
+Budget:
+  --init            Write a budget from today's results.
+  --force           With --init: replace it; keep the old file.
+  --update          Move limits to today's figures; keep the rest.
+Output:
+  --format          github: annotations and a job summary.
+""")
+
+
 def gate(
-    reports: Annotated[
-        Path, typer.Argument(metavar="[REPORTS]", help="Folder with the artefacts.")
-    ] = REPORTS,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            "-c",
-            metavar="FILE",
-            help="The budget. [default: chunkscope.toml, else pyproject.toml]",
-        ),
-    ] = None,
-    init: Annotated[
-        bool, typer.Option("--init", help="Write a starting budget from the artefacts.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="With --init: start anew; the old file is kept aside.")
-    ] = False,
-    update: Annotated[
-        bool,
-        typer.Option("--update", help="Move limits to today's figures; keep comments and edits."),
-    ] = False,
-    output_format: Annotated[
-        GateFormat,
-        typer.Option("--format", help="junit: XML; github: annotations and a job summary."),
-    ] = GateFormat.TEXT,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+    reports: Annotated[Path, argument("[REPORTS]", "Folder with the results.")] = REPORTS,
+    config: Annotated[Path | None, OPTIONS["config"]] = None,
+    init: Annotated[bool, OPTIONS["init"]] = False,
+    force: Annotated[bool, OPTIONS["force"]] = False,
+    update: Annotated[bool, OPTIONS["update"]] = False,
+    details: Details = False,
+    output_format: Annotated[GateFormat, OPTIONS["format"]] = GateFormat.TEXT,
+    as_json: Json = False,
 ) -> None:
-    """Exit 1 when a check of the budget file fails.
+    """Exit 1 when data or settings have drifted out of budget.
 
     Example: chunkscope gate --init && chunkscope gate
     """
@@ -68,7 +59,7 @@ def gate(
     if update:
         _update(reports, config)
         return
-    from chunkscope.gating.gate import gate as run
+    from chunkscope.gating.check import gate as run
 
     try:
         result = run(reports, config=config)
@@ -76,9 +67,11 @@ def gate(
         if output_format is GateFormat.GITHUB:
             _annotate_error(error, config)
         raise
-    _print(result, output_format, as_json=as_json)
-    if not result.passed:
-        raise GateBroken(_sentence(result))
+    _print(result, output_format, as_json=as_json, details=details)
+    if not result.kept:
+        from chunkscope.report.words import gate as words
+
+        raise GateBroken(words.failure(result))
     console.say("\nnext: the evaluation")
 
 
@@ -104,7 +97,7 @@ def _refuse_contradictions(
 def _init(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.init import BASELINE, starting_text
+    from chunkscope.gating.starting_file import starting_text
 
     if path.name == "pyproject.toml":
         raise UsageError(
@@ -114,12 +107,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     if path.exists() and not force:
         hint = "`chunkscope gate --update` keeps comments and edits; --force starts anew"
         raise UsageError(f"{path} is there already", hint=hint)
-    findings = load_findings(reports)
-    baseline = path.parent / BASELINE
-    if findings.profile is not None and not baseline.exists():
-        findings.profile.save(baseline)
-        console.say(f"wrote {baseline}: what later data is compared with; commit it")
-    text = starting_text(findings, path)
+    text = starting_text(load_findings(reports), path)
     if path.exists():
         console.say(f"the old {path} is now {_set_aside(path)}")
     write_atomically(path, text.encode())
@@ -137,13 +125,16 @@ def _update(reports: Path, config: Path | None) -> None:
     """What changes is shown, and nothing is asked: version control knows the file as it was."""
     from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.budget import find_budget, parse_budget
-    from chunkscope.gating.gate import judge
-    from chunkscope.gating.init import updated_text
+    from chunkscope.gating.budget_file import find_budget, parse_file
+    from chunkscope.gating.check import judge
+    from chunkscope.gating.refreshed_file import refreshed_text
+    from chunkscope.report import terminal
+    from chunkscope.report.gate import remedies
+    from chunkscope.report.words import gate as words
 
     file, findings = find_budget(config), load_findings(reports)
-    text = updated_text(file, findings)
-    result = judge(parse_budget(text, file.path), findings)
+    text = refreshed_text(file, findings)
+    result = judge(parse_file(text, file.path), findings)
     if text == file.text:
         console.say(f"there is nothing to move in {file.path}")
     else:
@@ -152,31 +143,19 @@ def _update(reports: Path, config: Path | None) -> None:
         console.emit("".join(diff).encode("utf-8", "replace"))
         write_atomically(file.path, text.encode())
         console.say(f"wrote {file.path}; next: look at it, and commit it")
-    if not result.passed:
-        shared.show(result)
-        raise GateBroken(f"no limit could be moved for that: {_sentence(result)}")
+    if not result.kept:
+        console.show(lambda out: terminal.draw(remedies(result), out))
+        raise GateBroken(f"no limit could be moved for that: {words.failure(result)}")
 
 
-def _print(result: "GateResult", output_format: GateFormat, *, as_json: bool) -> None:
-    if output_format is GateFormat.JUNIT:
-        from chunkscope.report.ci import as_junit
+def _print(result: "GateResult", form: GateFormat, *, as_json: bool, details: bool) -> None:
+    from chunkscope.report import ci
 
-        console.emit(as_junit(result))
-    elif output_format is GateFormat.GITHUB:
-        from chunkscope.report.ci import annotations, append_summary
-
-        console.emit(annotations(result).encode("utf-8", "replace"))
-        if problem := append_summary(result):
+    if form is GateFormat.JUNIT:
+        return console.emit(ci.junit(result))
+    if form is GateFormat.GITHUB:
+        console.emit(ci.gate_annotations(result).encode("utf-8", "replace"))
+        if problem := ci.job_summary(result):
             console.say(f"note: {problem}")
-    else:
-        shared.show(result, as_json=as_json)
-
-
-def _sentence(result: "GateResult", most: int = 3) -> str:
-    from chunkscope.artefacts.numbers import plural
-    from chunkscope.sources.base import printable
-
-    failed = result.failed
-    names = ", ".join(printable(check.title) for check in failed[:most])
-    more = f" and {len(failed) - most:,} more" if len(failed) > most else ""
-    return f"{plural(len(failed), 'check')} failed: {names}{more}"
+        return None
+    return show(result, as_json=as_json, form=form.value, details=details)

@@ -1,18 +1,23 @@
 """`chunkscope memory`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from chunkscope.commands import options as shared
-from chunkscope.commands.options import option
+from chunkscope.commands.options import options
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
-
-def _setting(name: str, text: str) -> Any:
-    return option(name, group="Setting", metavar="N", min=0, help=f"[default: {text}]")
+OPTIONS = options("""
+Setting:
+  --max-num-batched-tokens N        [default: vLLM's]
+  --max-num-seqs N                  [default: vLLM's]
+  --max-model-len N                 [default: the model's context]
+  --long-prefill-token-threshold N  [default: none]
+  --gpu-memory-utilization SHARE    [default: vLLM's]
+""")
 
 
 def memory(
-    model: Annotated[str, shared.model_option(shared.MODEL_HELP)],
+    model: Annotated[str, shared.SHARED["model"]],
     gpu: shared.GpuName = None,
     tp: shared.TensorParallel = 1,
     dp: shared.DataParallel = 1,
@@ -20,20 +25,13 @@ def memory(
     kv_cache_dtype: shared.KvCacheDtype = KvCacheType.AUTO,
     vllm_version: shared.VllmVersion = None,
     entry: shared.EntryPoint = Entry.SERVE,
-    max_num_batched_tokens: Annotated[
-        int | None, _setting("--max-num-batched-tokens", "vLLM's")
-    ] = None,
-    max_num_seqs: Annotated[int | None, _setting("--max-num-seqs", "vLLM's")] = None,
-    max_model_len: Annotated[int | None, _setting("--max-model-len", "the model's context")] = None,
+    max_num_batched_tokens: Annotated[int | None, OPTIONS["max_num_batched_tokens"]] = None,
+    max_num_seqs: Annotated[int | None, OPTIONS["max_num_seqs"]] = None,
+    max_model_len: Annotated[int | None, OPTIONS["max_model_len"]] = None,
     long_prefill_token_threshold: Annotated[
-        int | None, _setting("--long-prefill-token-threshold", "none")
+        int | None, OPTIONS["long_prefill_token_threshold"]
     ] = None,
-    gpu_memory_utilization: Annotated[
-        float | None,
-        option(
-            "--gpu-memory-utilization", group="Setting", metavar="SHARE", help="[default: vLLM's]"
-        ),
-    ] = None,
+    gpu_memory_utilization: Annotated[float | None, OPTIONS["gpu_memory_utilization"]] = None,
     task: shared.TaskKind = Task.GENERATE,
     details: shared.Details = False,
     as_json: shared.Json = False,

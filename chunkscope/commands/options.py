@@ -4,6 +4,7 @@ A command's options are the fields of one options model. The command line has th
 use; `chunkscope.toml` sets any of them: `[analyze]` with `delimiter = ";"`.
 """
 
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable
@@ -48,10 +49,6 @@ class GroupedCommand(TyperCommand):
                 formatter.write_dl(records)
 
 
-def option(*names: str, group: str, **settings: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=group, show_default=False, **settings)
-
-
 def complete_gpu(part: str) -> list[str]:
     from chunkscope.hardware.gpus import CARDS
 
@@ -64,113 +61,92 @@ def complete_model(part: str) -> list[str]:
     return [name for name in MODELS if name.startswith(part.lower())]
 
 
-def model_option(text: str, group: str = "Machine") -> Any:
-    return option(
-        *("--model", "-m"), group=group, metavar="NAME", help=text, autocompletion=complete_model
-    )
+_COMPLETED = {"--gpu": complete_gpu, "--model": complete_model}
+_FROM_ZERO = ("--shots", "--timeline", "--long-prefill-token-threshold")
+_LINE = re.compile(r"  (-\S+(?: -\S+)*)(?: ((?!-)\S+))?(?:  +(.*))?")
+
+
+def options(table: str) -> dict[str, Any]:
+    """Options by parameter, from a table that reads as --help does: groups, options, their help.
+
+    >>> field = options("Input:\\n  --field -f PATH  Where the prompt is.")["field"]
+    >>> field.param_decls, field.metavar, field.rich_help_panel
+    (('--field', '-f'), 'PATH', 'Input')
+    """
+    made: dict[str, Any] = {}
+    group, name = "", ""
+    for line in filter(str.strip, table.splitlines()):
+        if (match := _LINE.fullmatch(line)) is not None:
+            names = match[1].split()
+            name = names[0].removeprefix("--").replace("-", "_")
+            least = (0 if names[0] in _FROM_ZERO else 1) if match[2] == "N" else None
+            made[name] = typer.Option(
+                *names,
+                metavar=match[2],
+                help=match[3] or "",
+                rich_help_panel=group,
+                show_default=False,
+                autocompletion=_COMPLETED.get(names[0]),
+                min=least,
+            )
+        elif line.startswith(" "):
+            made[name].help = f"{made[name].help} {line.strip()}".strip()
+        else:
+            group = line.rstrip(":")
+    return made
+
+
+def argument(metavar: str, text: str, **more: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=text, show_default=False, **more)
 
 
 # -- shared --------------------------------------------------------------------------------------
 
-MODEL_HELP = "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."
-PlanFile = Annotated[
-    Path, typer.Argument(metavar="[PLAN]", help="From `chunkscope recommend`.", show_default=False)
-]
-ProfileFiles = Annotated[
-    list[Path] | None,
-    option(
-        "--profile",
-        group="Input",
-        metavar="FILE",
-        help="From `chunkscope analyze`; repeatable. [default: the plan's]",
-    ),
-]
-GpuName = Annotated[
-    str | None,
-    option(
-        "--gpu",
-        group="Machine",
-        metavar="NAME",
-        help="h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]",
-        autocompletion=complete_gpu,
-    ),
-]
-TensorParallel = Annotated[
-    int, option("--tp", group="Machine", metavar="N", min=1, help="GPUs in tensor parallel.")
-]
-DataParallel = Annotated[
-    int, option("--dp", group="Machine", metavar="N", min=1, help="Replicas, each of --tp GPUs.")
-]
-ExpertParallel = Annotated[
-    bool, option("--ep", group="Machine", help="Expert parallel: whole experts on each GPU.")
-]
-KvCacheDtype = Annotated[
-    KvCacheType,
-    option("--kv-cache-dtype", group="Machine", help="fp8 holds twice as many tokens."),
-]
-VllmVersion = Annotated[
-    str | None,
-    option(
-        "--vllm-version",
-        group="Machine",
-        metavar="X.Y",
-        help="[default: the installed one, else the newest known]",
-    ),
-]
-EntryPoint = Annotated[
-    Entry,
-    option("--entry", group="Machine", help="How vLLM is started: its defaults differ."),
-]
-TaskKind = Annotated[
-    Task, option("--task", group="Workload", help="What the evaluation asks of the model.")
-]
-MaxOutput = Annotated[
-    int | None,
-    option(
-        "--max-output",
-        group="Workload",
-        metavar="N",
-        min=1,
-        help="Tokens per answer. [default: from the data, else 256]",
-    ),
-]
-Arrivals = Annotated[
-    str | None,
-    option(
-        "--arrivals",
-        group="Workload",
-        metavar="WHEN",
-        help="batch (all at once), or a rate such as 4/s.",
-    ),
-]
-Concurrency = Annotated[
-    int | None,
-    option(
-        "--concurrency",
-        group="Workload",
-        metavar="N",
-        min=1,
-        help="The client keeps at most N requests in flight.",
-    ),
-]
-Slo = Annotated[
-    str | None,
-    option(
-        "--slo",
-        group="Limits",
-        metavar="LIMITS",
-        help="Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e; p50 to p99, "
-        "max, mean).",
-    ),
-]
-Details = Annotated[
-    bool, option("--details", group="Output", help="Show everything, not only the answer.")
-]
-Json = Annotated[bool, option("--json", group="Output", help="Print the result as JSON.")]
-Quiet = Annotated[bool, option("--quiet", "-q", group="Output", help="No progress.")]
-Output = Annotated[
-    Path, option("--output", "-o", group="Output", metavar="FILE", help="Where to write it.")
-]
+SHARED = options("""
+Input:
+  --profile FILE         From `chunkscope analyze`; repeatable. [default: the plan's]
+Machine:
+  --model -m NAME        Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b.
+  --gpu NAME             h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]
+  --tp N                 GPUs in tensor parallel.
+  --dp N                 Replicas, each of --tp GPUs.
+  --ep                   Expert parallel: whole experts on each GPU.
+  --kv-cache-dtype       fp8 holds twice as many tokens.
+  --vllm-version X.Y     [default: the installed one, else the newest known]
+  --entry                How vLLM is started: its defaults differ.
+Workload:
+  --task                 What the evaluation asks of the model.
+  --max-output N         Tokens per answer. [default: from the data, else 256]
+  --arrivals WHEN        batch (all at once), or a rate such as 4/s.
+  --concurrency N        The client keeps at most N requests in flight.
+Limits:
+  --slo LIMITS           Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e;
+                         p50 to p99, max, mean).
+Output:
+  --details              Show everything, not only the answer.
+  --json                 Print the result as JSON.
+  --quiet -q             No progress.
+  --output -o FILE       Where to write it.
+""")
+PlanFile = Annotated[Path, argument("[PLAN]", "From `chunkscope recommend`.")]
+ProfileFiles = Annotated[list[Path] | None, SHARED["profile"]]
+ModelName = Annotated[str | None, SHARED["model"]]
+GpuName = Annotated[str | None, SHARED["gpu"]]
+TensorParallel = Annotated[int, SHARED["tp"]]
+DataParallel = Annotated[int, SHARED["dp"]]
+ExpertParallel = Annotated[bool, SHARED["ep"]]
+KvCacheDtype = Annotated[KvCacheType, SHARED["kv_cache_dtype"]]
+VllmVersion = Annotated[str | None, SHARED["vllm_version"]]
+EntryPoint = Annotated[Entry, SHARED["entry"]]
+TaskKind = Annotated[Task, SHARED["task"]]
+MaxOutput = Annotated[int | None, SHARED["max_output"]]
+Arrivals = Annotated[str | None, SHARED["arrivals"]]
+Concurrency = Annotated[int | None, SHARED["concurrency"]]
+Slo = Annotated[str | None, SHARED["slo"]]
+Details = Annotated[bool, SHARED["details"]]
+Json = Annotated[bool, SHARED["json"]]
+Quiet = Annotated[bool, SHARED["quiet"]]
+Output = Annotated[Path, SHARED["output"]]
 
 
 def gpu_and_memory(gpu: str | None) -> dict[str, str | None]:
@@ -286,36 +262,13 @@ def show(
 
         console.emit(dump(artefact.to_json()))
     elif form == "md":
-        from chunkscope.report.section_markdown import markdown
+        from chunkscope.report.markdown import markdown
 
         console.emit(markdown(artefact).encode())
-    elif draw := _not_sections_yet(artefact):
-        console.show(lambda out: draw(artefact, out))
-        for note in getattr(artefact, "notes", ()):
-            from chunkscope.report.words import sentence
-
-            console.say(f"note: {note if isinstance(note, str) else sentence(note)}")
     else:
         from chunkscope.report import terminal
 
         console.show(lambda out: terminal.show(artefact, out, details=details))
-
-
-def _not_sections_yet(artefact: Any) -> Any:
-    """What is still laid out for the terminal alone."""
-    from importlib import import_module
-
-    names = {
-        "Plan": "plan.show_plan",
-        "Simulation": "simulation.show_simulation",
-        "Verification": "verification.show_verification",
-        "Diagnosis": "diagnosis.show_diagnosis",
-        "Demonstration": "demo.show_demo",
-    }
-    if (name := names.get(type(artefact).__name__)) is None:
-        return None
-    module, function = name.split(".")
-    return getattr(import_module(f"chunkscope.report.terminal.{module}"), function)
 
 
 def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:

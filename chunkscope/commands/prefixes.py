@@ -3,26 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from chunkscope.commands import options as shared
-from chunkscope.commands.options import PROFILE, option
+from chunkscope.commands.options import PROFILE, argument, options
+
+OPTIONS = options("""
+Input:
+  --plan FILE  From `chunkscope recommend`: its KV cache. [default: beside the profile]
+""")
 
 
 def prefixes(
-    profile: Annotated[
-        Path,
-        typer.Argument(metavar="[PROFILE]", help="From `chunkscope analyze`.", show_default=False),
-    ] = PROFILE,
-    plan: Annotated[
-        Path | None,
-        option(
-            "--plan",
-            group="Input",
-            metavar="FILE",
-            help="From `chunkscope recommend`: its KV cache. [default: beside the profile]",
-        ),
-    ] = None,
+    profile: Annotated[Path, argument("[PROFILE]", "From `chunkscope analyze`.")] = PROFILE,
+    plan: Annotated[Path | None, OPTIONS["plan"]] = None,
     details: shared.Details = False,
     as_json: shared.Json = False,
 ) -> None:
@@ -31,9 +23,8 @@ def prefixes(
     Example: chunkscope prefixes
     """
     from chunkscope.planning.plan import Plan
-    from chunkscope.report.prefixes import plan_for
-    from chunkscope.report.prefixes import prefixes as run
+    from chunkscope.report import prefixes as report
 
     shared.refuse_data((profile,), "profile", "chunkscope prefixes")
-    planned = Plan.load(plan) if plan else plan_for(profile)
-    shared.show(run(profile, planned), as_json=as_json, details=details)
+    planned = Plan.load(plan) if plan else report.plan_for(profile)
+    shared.show(report.prefixes(profile, planned), as_json=as_json, details=details)

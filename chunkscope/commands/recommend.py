@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.commands.options import PLAN, PROFILE, option
+from chunkscope.commands.options import PLAN, PROFILE, argument, options
 from chunkscope.errors import EngineError, MissingError, UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Mode, Target, Task
 
@@ -18,84 +16,50 @@ if TYPE_CHECKING:
     from chunkscope.hardware.gpus import Gpu
     from chunkscope.planning.plan import Plan, ProfileFile
 
-RULE = (
-    "off_below",
-    "conservative_threshold",
-    "aggressive_factor",
-)  # of lengths, by chunkscope.toml
+OPTIONS = options(f"""
+Machine:
+  --max-model-len N  [default: the model's, if it fits]
+  --entry            How vLLM is started: its defaults differ. [default: as --emit needs]
+Workload:
+  --dataset NAME     Plan for this dataset alone.
+Limits:
+  --mode             Force a mode of the length rule.
+  --log FILE         vLLM's log on this machine: measured memory instead of predicted.
+Output:
+  --emit FORM        Print only the arguments, as: {", ".join(Target)}.
+  --anyway           Emit though no setting keeps the limits.
+  --check            Ask the installed vLLM to check the arguments.
+""")
 
 
 def recommend(
     profiles: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[PROFILE]...",
-            help=f"From `chunkscope analyze`; several are sent together. [default: {PROFILE}]",
+        argument(
+            "[PROFILE]...",
+            f"From `chunkscope analyze`; several are sent together. [default: {PROFILE}]",
         ),
     ] = None,
-    model: Annotated[str | None, shared.model_option(shared.MODEL_HELP)] = None,
+    model: shared.ModelName = None,
     gpu: shared.GpuName = None,
     tp: shared.TensorParallel = 1,
     dp: shared.DataParallel = 1,
     ep: shared.ExpertParallel = False,
     kv_cache_dtype: shared.KvCacheDtype = KvCacheType.AUTO,
-    max_model_len: Annotated[
-        int | None,
-        option(
-            "--max-model-len",
-            group="Machine",
-            metavar="N",
-            min=1,
-            help="[default: the model's, if it fits]",
-        ),
-    ] = None,
+    max_model_len: Annotated[int | None, OPTIONS["max_model_len"]] = None,
     vllm_version: shared.VllmVersion = None,
-    entry: Annotated[
-        Entry | None,
-        option(
-            "--entry",
-            group="Machine",
-            help="How vLLM is started: its defaults differ. [default: as --emit needs]",
-        ),
-    ] = None,
+    entry: Annotated[Entry | None, OPTIONS["entry"]] = None,
     task: shared.TaskKind = Task.GENERATE,
     max_output: shared.MaxOutput = None,
     arrivals: shared.Arrivals = None,
     concurrency: shared.Concurrency = None,
-    dataset: Annotated[
-        str | None,
-        option("--dataset", group="Workload", metavar="NAME", help="Plan for this dataset alone."),
-    ] = None,
+    dataset: Annotated[str | None, OPTIONS["dataset"]] = None,
     slo: shared.Slo = None,
-    mode: Annotated[
-        Mode | None, option("--mode", group="Limits", help="Force a mode of the length rule.")
-    ] = None,
-    log: Annotated[
-        Path | None,
-        option(
-            "--log",
-            group="Limits",
-            metavar="FILE",
-            help="vLLM's log on this machine: measured memory instead of predicted.",
-        ),
-    ] = None,
-    emit: Annotated[
-        Target | None,
-        option(
-            "--emit",
-            group="Output",
-            metavar="FORM",
-            help=f"Print only the arguments, as: {', '.join(Target)}.",
-        ),
-    ] = None,
-    anyway: Annotated[
-        bool,
-        option("--anyway", group="Output", help="Emit though no setting keeps the limits."),
-    ] = False,
-    check: Annotated[
-        bool,
-        option("--check", group="Output", help="Ask the installed vLLM to check the arguments."),
-    ] = False,
+    mode: Annotated[Mode | None, OPTIONS["mode"]] = None,
+    log: Annotated[Path | None, OPTIONS["log"]] = None,
+    emit: Annotated[Target | None, OPTIONS["emit"]] = None,
+    anyway: Annotated[bool, OPTIONS["anyway"]] = False,
+    check: Annotated[bool, OPTIONS["check"]] = False,
     details: shared.Details = False,
     as_json: shared.Json = False,
     output: shared.Output = PLAN,
@@ -138,7 +102,8 @@ def recommend(
         "ep": ep,
     }
     table = shared.configured("recommend")
-    rule = {name: table.pop(name) for name in RULE if name in table}
+    cuts = ("off_below", "conservative_threshold", "aggressive_factor")
+    rule = {name: table.pop(name) for name in cuts if name in table}
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
     try:
         plan = run(
@@ -208,6 +173,14 @@ def _emit(plan: "Plan", target: Target, output: Path, *, anyway: bool) -> None:
 
 
 def _next(plan: "Plan") -> str:
+    from chunkscope.planning.plan import AdviceKind
+
+    if plan.advice.kind is AdviceKind.NO_SETTING:
+        return "chunkscope simulate --find-rate, with the same --slo"
+    if plan.deployment.entry is not Entry.SERVE:
+        return "chunkscope verify, or --emit python or lm-eval"
     named = plan.model.load_name if plan.model else "MODEL"
+    if not plan.settings.given():
+        return f"vllm serve{shared.quoted(named)}"
     same = shared.quoted(*(word for word in sys.argv[2:] if word not in ("--check", "--details")))
     return f"vllm serve{shared.quoted(named)} $(chunkscope recommend{same} --emit vllm-args)"

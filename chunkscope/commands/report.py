@@ -1,57 +1,45 @@
 """`chunkscope report`."""
 
-import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from chunkscope import console
-from chunkscope.commands.options import REPORTS
+from chunkscope.commands import options as shared
+from chunkscope.commands.options import REPORTS, argument, options
 from chunkscope.errors import UsageError
 
 if TYPE_CHECKING:
     from chunkscope.findings import Findings
-    from chunkscope.report.comparison import Comparison
-
-PAGE = "report.html"
+    from chunkscope.report.comparison import ReportComparison
 
 
 class ReportFormat(StrEnum):
     HTML = "html"
     MD = "md"
-    JSON = "json"
-    TABLE = "table"  # on the terminal, and nothing else
+    TEXT = "text"
+
+
+OPTIONS = options("""
+Input:
+  --compare OLD     Show what changed since OLD.
+Output:
+  --format          [default: html; with --compare: text; or as --output's name ends]
+  --output -o FILE  [default: report.html in FOLDER; md and JSON go to stdout]
+""")
 
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="Where the artefacts are.")
+        Path, argument("[FOLDER]", "Where the results are. [default: reports]")
     ] = REPORTS,
-    compare: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OLD", help="Show what changed from the artefacts in OLD to FOLDER's."
-        ),
-    ] = None,
-    form: Annotated[
-        ReportFormat | None,
-        typer.Option(
-            "--format", help="[default: html; with --compare: table; or as --output's name ends]"
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="[default: report.html in FOLDER; md and json go to stdout]",
-        ),
-    ] = None,
+    compare: Annotated[Path | None, OPTIONS["compare"]] = None,
+    form: Annotated[ReportFormat | None, OPTIONS["format"]] = None,
+    as_json: shared.Json = False,
+    output: Annotated[Path | None, OPTIONS["output"]] = None,
+    details: shared.Details = False,
 ) -> None:
-    """Make one HTML page of all results, or compare two runs.
+    """Make one HTML page of all results, or compare two folders.
 
     Example: chunkscope report reports/
     """
@@ -60,59 +48,42 @@ def report(
 
     findings = load_findings(folder)
     comparison = changes(load_findings(compare), findings) if compare is not None else None
-    form = form or _form_of(output) or _usual(comparison)
-    if form is ReportFormat.TABLE and output is not None:
-        raise UsageError("--format table goes to the terminal", hint="leave --output out")
-    if form in (ReportFormat.HTML, ReportFormat.TABLE):
-        _show(findings, comparison)
-    if form is ReportFormat.TABLE:
-        return
-    if form is ReportFormat.HTML:
-        output = output or folder / PAGE
-    _deliver(_made(form, findings, comparison), output, form, folder)
-
-
-def _form_of(output: Path | None) -> ReportFormat | None:
-    """By how the file's name ends: `-o report.md` needs no --format."""
     suffix = output.suffix.removeprefix(".").lower() if output else ""
-    return ReportFormat(suffix) if suffix in ("html", "md", "json") else None
+    if as_json or (form is None and suffix == "json"):
+        if form is not None:
+            raise UsageError("--json and --format exclude each other", hint="use one of them")
+        from chunkscope.artefacts.codec import dump
+
+        return _deliver(dump((comparison or findings).to_json()), output)
+    named = ReportFormat(suffix) if suffix in ("html", "md") else None
+    form = form or named or (ReportFormat.TEXT if comparison else ReportFormat.HTML)
+    if form is ReportFormat.TEXT and output is not None:
+        raise UsageError("--format text goes to the terminal", hint="leave --output out")
+    if form is not ReportFormat.MD:
+        shared.show(comparison or findings, details=details)
+    if form is ReportFormat.TEXT:
+        return None
+    output = output or (folder / "report.html" if form is ReportFormat.HTML else None)
+    return _deliver(_rendered(form, findings, comparison), output)
 
 
-def _usual(comparison: "Comparison | None") -> ReportFormat:
-    return ReportFormat.HTML if comparison is None else ReportFormat.TABLE
-
-
-def _made(form: ReportFormat, findings: "Findings", comparison: "Comparison | None") -> bytes:
+def _rendered(
+    form: ReportFormat, findings: "Findings", comparison: "ReportComparison | None"
+) -> bytes:
     if form is ReportFormat.HTML:
         from chunkscope.report.page import render
 
         return render(findings, comparison)
-    if form is ReportFormat.JSON:
-        from chunkscope.artefacts.codec import dump
+    from chunkscope.report.markdown import markdown
 
-        return dump((comparison or findings).to_json())
-    from chunkscope.report.markdown import as_markdown, comparison_as_markdown
-
-    shown = as_markdown(findings) if comparison is None else comparison_as_markdown(comparison)
-    return shown.encode()
+    return markdown(comparison or findings).encode()
 
 
-def _show(findings: "Findings", comparison: "Comparison | None") -> None:
-    from chunkscope.report.terminal.findings import show_comparison, show_findings
-
-    if comparison is not None:
-        console.show(lambda out: show_comparison(comparison, out))
-    else:
-        console.show(lambda out: show_findings(findings, out))
-
-
-def _deliver(data: bytes, output: Path | None, form: ReportFormat, folder: Path) -> None:
+def _deliver(data: bytes, output: Path | None) -> None:
     from chunkscope.artefacts.codec import write_atomically
 
     if output is None:
-        console.emit(data)
-        return
+        return console.emit(data)
     write_atomically(output, data)
-    gate = "chunkscope gate" if folder == REPORTS else f"chunkscope gate {shlex.quote(str(folder))}"
-    after = "open it in a browser" if form is ReportFormat.HTML else gate
-    console.say(f"\nwrote {output} ({len(data) / 1e6:.1f} MB); next: {after}")
+    after = "; next: open it in a browser" if output.suffix == ".html" else ""
+    return console.say(f"\nwrote {output} ({len(data) / 1e6:.1f} MB){after}")

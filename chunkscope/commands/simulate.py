@@ -6,87 +6,42 @@ from typing import Annotated
 
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.commands.options import option
+from chunkscope.commands.options import options
 from chunkscope.vllm.enums import KvCacheType
+
+OPTIONS = options("""
+Input:
+  --trace FILE                      Requests of a trace (Mooncake jsonl, Azure csv), a verify.json.
+  --calibration FILE                Step times that `chunkscope verify` measured; repeatable.
+Setting (instead of the plan's):
+  --max-num-batched-tokens N        Tokens per step.
+  --long-prefill-token-threshold N  Tokens of one prompt per step; 0 is no limit.
+  --max-num-seqs N                  Requests at once.
+  --kv-cache-dtype                  fp8 holds twice as many tokens.
+What to find:
+  --sweep                           Compare budgets from 256 to 65,536 tokens.
+  --find-rate                       The highest request rate at which each setting keeps --slo.
+  --timeline N                      Show the first N steps.
+Workload:
+  --requests N                      [default: all]
+""")
 
 
 def simulate(
     plan: shared.PlanFile = shared.PLAN,
     profile: shared.ProfileFiles = None,
-    trace: Annotated[
-        Path | None,
-        option(
-            "--trace",
-            group="Input",
-            metavar="FILE",
-            help="Requests of a trace (Mooncake jsonl, Azure csv) or of a verify.json, instead.",
-        ),
-    ] = None,
-    calibration: Annotated[
-        list[Path] | None,
-        option(
-            "--calibration",
-            group="Input",
-            metavar="FILE",
-            help="Step times that `chunkscope verify` measured; repeatable.",
-        ),
-    ] = None,
-    max_num_batched_tokens: Annotated[
-        int | None,
-        option(
-            "--max-num-batched-tokens",
-            group="Setting (instead of the plan's)",
-            metavar="N",
-            min=1,
-            help="Tokens per step.",
-        ),
-    ] = None,
+    trace: Annotated[Path | None, OPTIONS["trace"]] = None,
+    calibration: Annotated[list[Path] | None, OPTIONS["calibration"]] = None,
+    max_num_batched_tokens: Annotated[int | None, OPTIONS["max_num_batched_tokens"]] = None,
     long_prefill_token_threshold: Annotated[
-        int | None,
-        option(
-            "--long-prefill-token-threshold",
-            group="Setting (instead of the plan's)",
-            metavar="N",
-            min=0,
-            help="Tokens of one prompt per step; 0 is no limit.",
-        ),
+        int | None, OPTIONS["long_prefill_token_threshold"]
     ] = None,
-    max_num_seqs: Annotated[
-        int | None,
-        option(
-            "--max-num-seqs",
-            group="Setting (instead of the plan's)",
-            metavar="N",
-            min=1,
-            help="Requests at once.",
-        ),
-    ] = None,
-    kv_cache_dtype: Annotated[
-        KvCacheType | None,
-        option("--kv-cache-dtype", group="Setting (instead of the plan's)"),
-    ] = None,
-    sweep: Annotated[
-        bool,
-        option("--sweep", group="What to find", help="Compare budgets from 256 to 65,536 tokens."),
-    ] = False,
-    find_rate: Annotated[
-        bool,
-        option(
-            "--find-rate",
-            group="What to find",
-            help="The highest request rate at which each setting keeps --slo.",
-        ),
-    ] = False,
-    timeline: Annotated[
-        int,
-        option(
-            "--timeline", group="What to find", metavar="N", min=0, help="Show the first N steps."
-        ),
-    ] = 0,
-    requests: Annotated[
-        int | None,
-        option("--requests", group="Workload", metavar="N", min=1, help="[default: all]"),
-    ] = None,
+    max_num_seqs: Annotated[int | None, OPTIONS["max_num_seqs"]] = None,
+    kv_cache_dtype: Annotated[KvCacheType | None, OPTIONS["kv_cache_dtype"]] = None,
+    sweep: Annotated[bool, OPTIONS["sweep"]] = False,
+    find_rate: Annotated[bool, OPTIONS["find_rate"]] = False,
+    timeline: Annotated[int, OPTIONS["timeline"]] = 0,
+    requests: Annotated[int | None, OPTIONS["requests"]] = None,
     arrivals: shared.Arrivals = None,
     concurrency: shared.Concurrency = None,
     max_output: shared.MaxOutput = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from chunkscope import console
 from chunkscope.commands import options as shared
-from chunkscope.commands.options import option
+from chunkscope.commands.options import options
 from chunkscope.errors import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -26,90 +26,46 @@ HINTS = {
 }
 
 
+OPTIONS = options("""
+Engine:
+  --model -m NAME          Folder, hub id or built-in name. [default: the plan's]
+  --endpoint URL           Measure a running server.
+  --load-format NAME       dummy: random weights; a config.json is enough.
+  --engine-arg NAME=VALUE  For every engine, such as dtype=float32; repeatable.
+  --trust-remote-code      Let vLLM run the model's own code.
+What to compare:
+  --against LIST           Of default, off, length-policy, conservative, aggressive; none: only the
+                           plan. [default: default,off,length-policy]
+  --also ARG=N             One more setting, such as max-num-batched-tokens=4096; repeatable.
+  --check-outputs          Compare the answers of all settings, too.
+Workload:
+  --requests N             Per repeat. [default: 200]
+  --repeats N              [default: 3]
+  --data PATH              Send this data's prompts. [default: random tokens of the same lengths]
+Output:
+  --resume                 Keep what was measured already.
+""")
+
+
 def verify(
     plan: shared.PlanFile = shared.PLAN,
     profile: shared.ProfileFiles = None,
-    model: Annotated[
-        str | None,
-        shared.model_option("Folder, hub id or built-in name. [default: the plan's]", "Engine"),
-    ] = None,
-    endpoint: Annotated[
-        str | None,
-        option("--endpoint", group="Engine", metavar="URL", help="Measure a running server."),
-    ] = None,
-    load_format: Annotated[
-        str | None,
-        option(
-            "--load-format",
-            group="Engine",
-            metavar="NAME",
-            help="dummy: random weights; a config.json is enough.",
-        ),
-    ] = None,
-    engine_arg: Annotated[
-        list[str] | None,
-        option(
-            "--engine-arg",
-            group="Engine",
-            metavar="NAME=VALUE",
-            help="For every engine, such as dtype=float32; repeatable.",
-        ),
-    ] = None,
-    trust_remote_code: Annotated[
-        bool,
-        option("--trust-remote-code", group="Engine", help="Let vLLM run the model's own code."),
-    ] = False,
-    against: Annotated[
-        str,
-        option(
-            "--against",
-            group="What to compare",
-            metavar="LIST",
-            help="Of default, off, length-policy, conservative, aggressive; none: only the plan. "
-            "[default: default,off,length-policy]",
-        ),
-    ] = "default,off,length-policy",
-    also: Annotated[
-        list[str] | None,
-        option(
-            "--also",
-            group="What to compare",
-            metavar="ARG=N",
-            help="One more setting, such as max-num-batched-tokens=4096; repeatable.",
-        ),
-    ] = None,
-    check_outputs: Annotated[
-        bool,
-        option(
-            "--check-outputs",
-            group="What to compare",
-            help="Compare the answers of all settings, too.",
-        ),
-    ] = False,
-    requests: Annotated[
-        int | None,
-        option("--requests", group="Workload", metavar="N", help="Per repeat. [default: 200]"),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        option("--repeats", group="Workload", metavar="N", help="[default: 3]"),
-    ] = None,
+    model: Annotated[str | None, OPTIONS["model"]] = None,
+    endpoint: Annotated[str | None, OPTIONS["endpoint"]] = None,
+    load_format: Annotated[str | None, OPTIONS["load_format"]] = None,
+    engine_arg: Annotated[list[str] | None, OPTIONS["engine_arg"]] = None,
+    trust_remote_code: Annotated[bool, OPTIONS["trust_remote_code"]] = False,
+    against: Annotated[str, OPTIONS["against"]] = "default,off,length-policy",
+    also: Annotated[list[str] | None, OPTIONS["also"]] = None,
+    check_outputs: Annotated[bool, OPTIONS["check_outputs"]] = False,
+    requests: Annotated[int | None, OPTIONS["requests"]] = None,
+    repeats: Annotated[int | None, OPTIONS["repeats"]] = None,
     arrivals: shared.Arrivals = None,
     concurrency: shared.Concurrency = None,
     max_output: shared.MaxOutput = None,
-    data: Annotated[
-        list[str] | None,
-        option(
-            "--data",
-            group="Workload",
-            metavar="PATH",
-            help="Send this data's prompts. [default: random tokens of the same lengths]",
-        ),
-    ] = None,
+    data: Annotated[list[str] | None, OPTIONS["data"]] = None,
     slo: shared.Slo = None,
-    resume: Annotated[
-        bool, option("--resume", group="Output", help="Keep what was measured already.")
-    ] = False,
+    resume: Annotated[bool, OPTIONS["resume"]] = False,
     details: shared.Details = False,
     as_json: shared.Json = False,
     output: shared.Output = shared.VERIFY,
@@ -147,7 +103,7 @@ def verify(
         "data": data,
         "command": console.command(),
     }
-    options = shared.settled(VerifyOptions, "verify", given)
+    chosen = shared.settled(VerifyOptions, "verify", given)
     shared.refuse_data((plan,), "plan", "chunkscope recommend")
     planned = Plan.load(plan)
     counted = load_profiles(shared.profiles_for(plan, planned, profile))
@@ -160,11 +116,11 @@ def verify(
                 counted,
                 model=model,
                 key=key_for(endpoint),
-                options=options,
+                options=chosen,
                 report=report,
             )
         else:
-            verification = _launch(planned, counted, model, options, report, resume=resume)
+            verification = _launch(planned, counted, model, chosen, report, resume=resume)
     shared.show(verification, as_json=as_json, details=details)
     for note in _doubts(planned, counted, verification, model):
         console.say(f"note: {note}")

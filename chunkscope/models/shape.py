@@ -2,7 +2,6 @@
 
 from dataclasses import astuple, dataclass
 
-from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.models.quantization import LINEAR, Quantization
 
@@ -104,7 +103,7 @@ class ModelShape:
     limit: int | None = None
     hub_id: str | None = None
     file_bytes: int | None = None
-    notes: tuple[Note, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def load_name(self) -> str:

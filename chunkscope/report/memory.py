@@ -45,18 +45,17 @@ def memory_table(memory: Memory) -> Table:
 
 
 def memory_notes(memory: Memory) -> Table:
+    """Each line with where it comes from."""
     columns = (
         *figures("part", "GiB"),
-        Column(heading="known", right=False),
+        Column(heading="known", right=False, fixed=True),
         Column(heading="from", right=False),
     )
-    rows = tuple(
-        (
-            words.MEMORY_PARTS.get(line.name, line.name),
-            f"{line.gib:.2f}",
-            line.label,
-            sentence(line.note),
-        )
+    rows = [
+        (words.MEMORY_PARTS.get(line.name, line.name), f"{line.gib:.2f}", line.label, line.note)
         for line in memory.lines
-    )
-    return Table(columns=columns, rows=rows)
+    ]
+    label = memory.kv_cache_label or Label.PREDICTED
+    tokens = f"what is left: {memory.kv_cache_tokens:,} tokens"
+    rows.append(("KV cache", f"{memory.kv_cache_gib:.2f}", label, tokens))
+    return Table(columns=columns, rows=tuple(rows))

@@ -14,7 +14,14 @@ LAYOUTS = {
     "Profile": "profile",
     "PrefixSummary": "prefixes",
     "Footprint": "memory",
+    "Plan": "plan",
+    "Simulation": "simulation",
+    "Verification": "verification",
+    "Demonstration": "demo",
+    "Diagnosis": "diagnosis",
     "GateResult": "gate",
+    "Findings": "findings",
+    "ReportComparison": "comparison",
 }
 
 
@@ -39,6 +46,7 @@ class Column:
     heading: str
     right: bool = True
     wide: bool = False
+    fixed: bool = False  # short words that stay on one line
     meaning: str = ""
 
 

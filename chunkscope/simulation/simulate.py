@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import one_of
 from chunkscope.hardware.cost_model import CostModel, CostSource
 from chunkscope.hardware.step_time import StepModel
@@ -81,7 +82,7 @@ def simulate(
         vllm=running.text,
         workload=info,
         runs=(run,),
-        notes=model.notes,
+        notes=tuple(Note(code="text", values={"text": text}) for text in model.warnings),
     )
 
 

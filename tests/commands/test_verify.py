@@ -6,11 +6,11 @@ import sys
 from dataclasses import replace
 
 import pytest
+from chunkscope.report.terminal.verification import show_verification
 from rich.console import Console
 
 from chunkscope.commands.verify import _doubts
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.report.terminal.verification import show_verification
 from chunkscope.verification.result import Machine
 from chunkscope.vllm.log.fate import Status
 from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification

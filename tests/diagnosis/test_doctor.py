@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chunkscope.report.diagnosis_formats import as_markdown
+from chunkscope.report.terminal.diagnosis import live_view
 
 import chunkscope
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
@@ -21,8 +23,6 @@ from chunkscope.diagnosis.rules import RULES
 from chunkscope.diagnosis.servers import ServerReading
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.log_files import growing, read_log
-from chunkscope.report.diagnosis_formats import as_markdown
-from chunkscope.report.terminal.diagnosis import live_view
 from chunkscope.verification.endpoint import metrics
 from chunkscope.vllm.log.reader import LogReader
 from tests.build import plan

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunkscope.gating.committed import read_committed
 from hypothesis import strategies as st
 
+from chunkscope.gating.committed import read_committed
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan

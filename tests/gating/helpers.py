@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.gating.budget_file import parse_file
-from chunkscope.gating.verdict import GateResult, Verdict
-
 from chunkscope.artefacts.figures import Figures, Latencies
 from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.findings import load_findings
+from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
+from chunkscope.gating.verdict import GateResult, Verdict
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up

@@ -5,11 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from chunkscope.gating.budget_file import find_budget, parse_file, read_budget
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError
+from chunkscope.gating.budget_file import find_budget, parse_file, read_budget
 
 OWN = "[gate.data]\np95 = 1000\n"
 PROJECT = '[project]\nname = "x"\n\n[tool.chunkscope.gate.data]\np95 = 2000\n'

@@ -4,9 +4,9 @@ What vLLM makes of these words was asked of 0.28's own parser.
 """
 
 import pytest
-from chunkscope.gating.committed import from_model_args, from_words, from_yaml, read_committed
 
 from chunkscope.errors import InputError
+from chunkscope.gating.committed import from_model_args, from_words, from_yaml, read_committed
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.enums import Entry, Target
 from chunkscope.vllm.flags import BY_NAME

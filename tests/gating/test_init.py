@@ -4,15 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from chunkscope.gating.budget_file import parse_file
-from chunkscope.gating.limits import roomy
-from chunkscope.gating.starting_file import starting_text, toml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings, load_findings
+from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
+from chunkscope.gating.limits import roomy
+from chunkscope.gating.starting_file import starting_text, toml
 from chunkscope.lengths.profile import Profile, Sample
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.enums import Target

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunkscope.gating.budget_file import read_budget
-from chunkscope.gating.verdict import GateResult
 
 from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
+from chunkscope.gating.budget_file import read_budget
 from chunkscope.gating.check import judge
+from chunkscope.gating.verdict import GateResult
 from chunkscope.lengths.profile import Profile, Sample
 from chunkscope.planning import search
 from chunkscope.planning.plan import Plan

@@ -4,8 +4,8 @@ import csv
 import os
 
 import pytest
-from chunkscope.gating.committed import from_model_args, from_words
 
+from chunkscope.gating.committed import from_model_args, from_words
 from chunkscope.vllm.check import Case, check_many, known_flags, read_by_vllm
 from chunkscope.vllm.flags import release
 from tests.vllm.serve_flag_rows import TABLE, rows_of

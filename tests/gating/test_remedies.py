@@ -4,12 +4,12 @@ import io
 from dataclasses import replace
 
 import pytest
-from chunkscope.gating.remedies import _OF_OUTPUT, _without
 from chunkscope.report.github import annotations, summary
 from chunkscope.report.terminal.gate import show_gate
 from rich.console import Console
 
 import chunkscope
+from chunkscope.gating.remedies import _OF_OUTPUT, _without
 from chunkscope.lengths.profile import Sample
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.enums import Target

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from chunkscope.gating.verdict import Verdict
 
 from chunkscope.errors import InputError
 from chunkscope.gating.promises import as_good, settings
+from chunkscope.gating.verdict import Verdict
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.emit import emit
 from chunkscope.planning.recommend import recommend

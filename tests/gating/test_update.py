@@ -5,13 +5,13 @@ import sys
 from dataclasses import replace
 
 import pytest
-from chunkscope.gating.budget_file import parse_file
-from chunkscope.gating.refreshed_file import refreshed_text
-from chunkscope.gating.starting_file import starting_text
 
 from chunkscope.errors import MissingError
 from chunkscope.findings import load_findings
+from chunkscope.gating.budget_file import parse_file
 from chunkscope.gating.check import judge
+from chunkscope.gating.refreshed_file import refreshed_text
+from chunkscope.gating.starting_file import starting_text
 from chunkscope.lengths.profile import Sample
 from tests.build import MIXED, profile
 from tests.gating.helpers import figures, run

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from chunkscope.planning.policy import Rate, Tier
+from chunkscope.report.sentences import RULE_WORDS, preemptions
+from chunkscope.report.terminal.plan import show_plan
 from rich.console import Console
 
 import chunkscope
@@ -13,8 +15,6 @@ from chunkscope.artefacts.numbers import by
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.recommend import recommend
-from chunkscope.report.sentences import RULE_WORDS, preemptions
-from chunkscope.report.terminal.plan import show_plan
 from chunkscope.vllm.enums import Basis, Task
 from tests.build import advised
 from tests.conftest import REPOSITORY

@@ -4,6 +4,7 @@ from io import StringIO
 from types import SimpleNamespace
 
 import pytest
+from chunkscope.report.terminal.plan import show_plan
 from rich.console import Console
 
 from chunkscope.errors import UsageError
@@ -11,7 +12,6 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan, TriedSetting
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Trials, search
-from chunkscope.report.terminal.plan import show_plan
 from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.enums import Basis, Mode, Objective
 from chunkscope.vllm.flags import release

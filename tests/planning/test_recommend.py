@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from chunkscope.planning.policy import Cuts, Rate
+from chunkscope.report.sentences import refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from chunkscope.planning.problem import WORTH
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
-from chunkscope.report.sentences import refused
 from chunkscope.vllm.enums import Entry, Mode, Objective, SendOrder, Task
 from chunkscope.vllm.flags import NEWEST, command_line, dotted
 from tests.build import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile

@@ -2,20 +2,19 @@
 
 import base64
 import hashlib
-import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from chunkscope.artefacts.numbers import as_written, number, per_second, seconds, spaced
+from chunkscope._version import __version__
+from chunkscope.console import NO_BREAK
 from chunkscope.findings import Findings
-from chunkscope.report.comparison import Comparison
-from chunkscope.report.page.charts import charts
-from chunkscope.report.page.view import view
-from chunkscope.report.tradeoff import tradeoff
-from chunkscope.vllm.settings import Value
+from chunkscope.report.comparison import ReportComparison
+from chunkscope.report.findings import chapters, hero
+from chunkscope.report.terminal import unbroken
+from chunkscope.report.words.answer import GLOSSARY
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,19 +32,24 @@ OWN = (
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
-def render(findings: Findings, comparison: Comparison | None = None) -> bytes:
+def render(findings: Findings, comparison: ReportComparison | None = None) -> bytes:
     """The same artefacts give the same bytes."""
-    found = tradeoff(findings)
-    before = comparison.comparable_profile if comparison else None
-    data = embedded(charts(findings, found, before=before))
+    parts = chapters(findings, comparison)
+    charts = [section.chart for chapter in parts for section in chapter.sections if section.chart]
     scripts = _scripts()
-    page = _templates().get_template("page.html.j2")
-    html = page.render(
-        **view(findings, found, comparison),
-        csp=_policy(scripts),
-        css=(HERE / "report.css").read_text(encoding="utf-8"),
-        data=data,
-        scripts=scripts,
+    html = (
+        _templates()
+        .get_template("page.html.j2")
+        .render(
+            hero=hero(findings),
+            chapters=parts,
+            glossary=GLOSSARY,
+            version=__version__,
+            csp=_policy(scripts),
+            css=(HERE / "report.css").read_text(encoding="utf-8"),
+            data=embedded({chart.name: chart.data for chart in charts}),
+            scripts=scripts,
+        )
     )
     return html.encode()
 
@@ -73,15 +77,12 @@ def _scripts() -> tuple[str, ...]:
 
 def _policy(scripts: tuple[str, ...]) -> str:
     """Nothing may be loaded, and only these very scripts may run."""
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    digests = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 @cache
@@ -95,19 +96,14 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "setting": _setting, "nobreak": nobreak}
-    made.globals |= {"number": number, "per_second": per_second, "seconds": seconds}
+    made.filters["nobreak"] = nobreak
     return made
 
 
 def nobreak(words: str) -> str:
-    """A number and its unit stay on one line.
+    """A number and its unit stay on one line; backticks are for terminals.
 
     >>> nobreak("takes 1.04 s (-67 %)")
     'takes 1.04\\xa0s (-67\\xa0%)'
     """
-    return re.sub(r"(?<=\d) (?=(?:%|m?s|GiB)(?!\w))", "\xa0", spaced(words))
-
-
-def _setting(value: Value | None) -> str:
-    return "not known" if value is None else as_written(value)
+    return unbroken(words).replace(NO_BREAK, "\xa0").replace("`", "")

@@ -11,7 +11,13 @@ from importlib import import_module
 from chunkscope.artefacts.note import Note
 
 Template = str | Callable[..., str]
-MODULES = ("data", "plan", "hardware", "measured", "doctor", "gate")
+MODULES = (
+    "data",
+    "plan",
+    "measured",
+    "doctor",
+    "gate",
+)  # answer and simulation have functions only
 
 
 def sentence(note: Note) -> str:

@@ -1,8 +1,18 @@
 """What is said of a plan and of a simulated run: advice, reasons, warnings."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import as_written, by, number, plural, seconds, share
+from chunkscope.artefacts.numbers import (
+    as_written,
+    by,
+    duration,
+    money,
+    number,
+    plural,
+    seconds,
+    share,
+)
 from chunkscope.artefacts.units import SECONDS
 from chunkscope.report.words import Template, sentence
 
@@ -26,18 +36,19 @@ MEMORY_PARTS = {
 
 def where(model: str, gpu: str | None, gpus: int = 1) -> str:
     """
-    >>> where("Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("Qwen3-8B", "NVIDIA A100", 2)
-    ('Qwen3-8B on one H100 80GB HBM3', 'Qwen3-8B on 2 x A100')
+    >>> where("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("Qwen3-8B", "NVIDIA A100", 2)
+    ('Qwen3-8B on one H100 80GB', 'Qwen3-8B on 2 x A100')
     """
+    name = model.rstrip("/").rpartition("/")[2]
     if gpu is None:
-        return model
+        return name
     many = f"{gpus} x" if gpus > 1 else "one"
-    return f"{model} on {many} {gpu.removeprefix('NVIDIA ')}"
+    return f"{name} on {many} {gpu.removeprefix('NVIDIA ').partition(' HBM')[0]}"
 
 
 def fits(footprint: "Footprint") -> str:
     settings = footprint.settings
-    place = where(footprint.shape.name, footprint.gpu.title, settings.parallel.gpus)
+    place = where(footprint.shape.load_name, footprint.gpu.title, settings.parallel.gpus)
     if footprint.refusals:
         return f"{place} does not run: {'; '.join(map(sentence, footprint.refusals))}."
     longest, most = footprint.requests_of(footprint.context), settings.max_num_seqs or 0
@@ -93,10 +104,10 @@ def advice(plan: "Plan") -> str:
     """The answer in one sentence or two: what to set, what it brings, what that rests on."""
     if plan.advice.basis == "simulated":
         return f"{order(plan)}{_needed(plan)}. {_because(plan)}"
-    text = f"{order(plan)}{_needed(plan)}."
+    text = f"{order(plan)}{_needed(plan)}"
     if plan.advice.basis == "mode":
-        return f"{text} As --mode {plan.request.mode} asks; whether it pays was not weighed."
-    return f"{text} By prompt lengths alone: nothing was simulated. {_lacks(plan)}"
+        return f"{text}, as --mode {plan.request.mode} asks. Whether it pays was not simulated."
+    return f"{_lacks(plan)} By prompt lengths alone: {text[0].lower()}{text[1:]}."
 
 
 def order(plan: "Plan") -> str:
@@ -122,8 +133,8 @@ def _needed(plan: "Plan") -> str:
 def _lacks(plan: "Plan") -> str:
     lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
     if not lacking:
-        return "The speed of this GPU is not known."
-    return f"Name {' and '.join(lacking)} to see what pays."
+        return "The speed of this GPU is not known, so nothing was simulated."
+    return f"Without {' and '.join(lacking)} it cannot be said which settings pay."
 
 
 def _when(plan: "Plan") -> str:
@@ -141,8 +152,8 @@ def _because(plan: "Plan") -> str:
         return "vLLM's default does not fit this GPU."
     if said.kind == "set":
         worst = f", at least {by(said.least_gain)} with {_doubt(plan)}" if said.doubt else ""
-        return f"{by(said.gain)} throughput over vLLM's default{worst} (simulated)."
-    if said.alternative is None or said.gain is None or said.gain <= 0:
+        return f"{by(said.gain)} throughput over vLLM's default{worst} (simulated).{_price(plan)}"
+    if said.alternative is None or said.gain is None or said.gain < 0.001:
         return "No other setting is faster (simulated)."
     best = f"{listed(said.alternative)}, {by(said.gain)}"
     if said.doubt:
@@ -151,6 +162,15 @@ def _because(plan: "Plan") -> str:
             f"{_doubt(plan)} (simulated)."
         )
     return f"No other setting is more than 3 % faster (best: {best}, simulated)."
+
+
+def _price(plan: "Plan") -> str:
+    """What the gain costs: longer gaps between tokens."""
+    gaps = [run.figures.longest_gap_s if run else None for run in (plan.run, plan.default_run)]
+    ours, default = gaps
+    if not ours or not default or ours < 1.5 * default:
+        return ""
+    return f" The longest gap between tokens grows from {seconds(default)} to {seconds(ours)}."
 
 
 def _doubt(plan: "Plan") -> str:
@@ -192,13 +212,164 @@ def _limit_state(run: "SimulatedRun | None") -> str:
     return f"{limit.name} breaks at {measured}, limit {SECONDS.write(limit.seconds)}"
 
 
+def setup(plan: "Plan") -> str:
+    """What it was planned for: model, machine, version, requests."""
+    model = plan.model.load_name if plan.model else "Any model"
+    gpu = plan.gpu.title if plan.gpu else None
+    place = where(model, gpu, plan.effective.parallel.gpus)
+    started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
+    outputs = f"{plural(plan.output.tokens, 'output token')} each"
+    if plan.output.assumed:
+        outputs += " (assumed)"
+    prompts = plural(plan.refused.of, "prompt")
+    return f"{place}, vLLM {plan.release.text}{started}, {prompts}, {outputs}"
+
+
+def facts(plan: "Plan") -> dict[str, str | None]:
+    """What the run takes, by label; what is not known is left out."""
+    return {
+        "time": _time(plan),
+        "memory": _memory(plan),
+        "requests": _requests(plan),
+        "long prompts": _long_prompts(plan),
+        "too long": _refused(plan),
+        "preempted": _preempted(plan),
+    }
+
+
+def _time(plan: "Plan") -> str | None:
+    cost = plan.cost
+    if cost is None or plan.request.is_open:
+        return None
+    varied = [name for name in dict.fromkeys(map(_assumption, cost.varied)) if name]
+    why = f", depending on {_and(varied)}" if varied else ""
+    text = (
+        f"{duration(cost.hours)} ({duration(cost.least_hours)} to {duration(cost.most_hours)}"
+        f"{why}), simulated, without loading the model"
+    )
+    if cost.price_per_hour is None:
+        return text
+    usual, least, most = (
+        money(hours * cost.gpus * cost.price_per_hour)
+        for hours in (cost.hours, cost.least_hours, cost.most_hours)
+    )
+    return f"{text}; price {usual} ({least} to {most})"
+
+
+def _assumption(code: str) -> str:
+    """What a variation varies."""
+    return {
+        "no_cpu_time": "CPU overhead",
+        "longer_prompts": "prompt length",
+        "shorter_prompts": "prompt length",
+        "longer_outputs": "output length",
+        "shorter_outputs": "output length",
+        "second_draw": "the sample",
+        "third_draw": "the sample",
+    }.get(code, "")
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
+
+
+def _memory(plan: "Plan") -> str | None:
+    memory = plan.memory
+    if memory is None:
+        return None
+    weights, activation = (memory.line(name).gib for name in ("weights", "activation"))
+    return (
+        f"{memory.requested_gib:.1f} of {memory.total_gib:.1f} GiB: weights {weights:.1f}, "
+        f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens), activations "
+        f"{activation:.1f}"
+    )
+
+
+def _requests(plan: "Plan") -> str | None:
+    many = plan.requests_in_flight
+    if many is None or plan.request.is_open or plan.request.concurrency:
+        return None
+    peak = " (the simulated peak)" if plan.run is not None else ""
+    return f"send at least {many:,} at once{peak}"
+
+
+def _long_prompts(plan: "Plan") -> str | None:
+    chunks = plan.chunks
+    if not chunks.prompts or chunks.size is None or chunks.longest is None:
+        return None
+    times = f"2 to {chunks.longest}" if chunks.longest > 2 else "2"
+    return (
+        f"{share(chunks.share)} are longer than {number(chunks.size)} tokens and are computed in "
+        f"{times} chunks"
+    )
+
+
+def _refused(plan: "Plan") -> str | None:
+    """What a context that is too short does to scores."""
+    refused = plan.refused
+    if not refused.prompts or (plan.model is None and plan.settings.max_model_len is None):
+        return None
+    context = refused.room_tokens + plan.output.tokens
+    parts = []
+    if refused.too_long:
+        parts.append(
+            f"{refused.too_long:,} of {refused.of:,} prompts fill the context of {context:,} "
+            "tokens: vLLM refuses them"
+        )
+    if (rest := refused.prompts - refused.too_long) > 0:
+        parts.append(
+            f"{rest:,} of {refused.of:,} prompts are over {refused.room_tokens:,} tokens and leave "
+            f"no room for {plan.output.tokens:,} output tokens: a server refuses them, lm-eval "
+            "cuts them, the LLM class cuts their answers"
+        )
+    return "; ".join(parts)
+
+
+def _preempted(plan: "Plan") -> str | None:
+    times = plan.run.figures.preemptions if plan.run else None
+    if not times:
+        return None
+    return (
+        f"{plural(times, 'time')}: the KV cache is full. Fewer requests at once or "
+        "--kv-cache-dtype fp8 would help"
+    )
+
+
+def capacity(plan: "Plan") -> Iterator[str]:
+    fits_now = plan.capacity
+    if fits_now is not None:
+        yield (
+            f"The KV cache holds {fits_now.p50:,} requests of median length at once, "
+            f"{fits_now.p95:,} of p95 length or {fits_now.longest:,} of the longest, each with "
+            f"{plan.output.tokens:,} output tokens and nothing shared."
+        )
+
+
+def arguments(plan: "Plan") -> Iterator[str]:
+    """The flags, on a line of their own."""
+    if words := plan.cli_args():
+        yield " ".join(words)
+
+
+def length_rule(plan: "Plan") -> str:
+    """What the rule by lengths says of the data; it decides only where nothing was simulated."""
+    decision = plan.decision
+    rule = "switch chunking off"
+    if decision.threshold:
+        rule = f"cap chunks at {decision.threshold:,} tokens ({decision.mode.value})"
+    return (
+        f"By lengths alone the rule would {rule}. Benefit by longest prompt: skip under 1K tokens, "
+        "optional under 2K, consider under 4K, recommended under 8K, then required."
+    )
+
+
 def row_name(row: "TriedRow") -> str:
     names = {
         "default": "vLLM's default",
         "length-rule": "length rule",
         "best": "best found",
     }
-    budget = f"{number(row.settings.max_num_batched_tokens)} tokens a step"
+    budget = f"{number(row.settings.max_num_batched_tokens)} tokens per step"
     mark = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
     return names.get(row.role, budget) + mark.get(row.standing, "")
 
@@ -263,6 +434,7 @@ def _started(entry: str, budget: int | None, seqs: int | None, **_: object) -> s
 
 
 SENTENCES: dict[str, Template] = {
+    "text": "{text}",
     # arguments
     "why_default": "default",
     "why_default_unknown": "left to vLLM; its default is not known without --model and --gpu",

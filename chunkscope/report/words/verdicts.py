@@ -1,29 +1,31 @@
 """Sentences about measured runs: the verdict, one run beside another, outputs, the demo."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.figures import BY_KEY, MAKESPAN, TIGHTEST_LIMIT, Figure, Group
-from chunkscope.artefacts.numbers import NOT_MEASURED, by, change, plural, seconds, share
-from chunkscope.planning.search import WORTH, WORTH_ROOM
+from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure, Group
+from chunkscope.artefacts.numbers import NOT_MEASURED, change, plural, seconds, share
 from chunkscope.report.words import sentence
+from chunkscope.report.words.plan import listed, where
+from chunkscope.simulation.workload import BATCH, arrivals_in_words
 from chunkscope.verification.outputs import TOKENS, is_noise, reference_run
 from chunkscope.verification.result import (
     DEFAULT,
     PLAN,
     Conclusion,
+    MeasuredVerdict,
     PromptSource,
     Run,
     Verification,
 )
-from chunkscope.verification.verdict import (
-    Outcome,
-    arguments,
-    is_tie,
-    outcomes,
-    ratio,
-    value,
-)
+from chunkscope.verification.verdict import Outcome, arguments, outcomes, value
 from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.settings import Settings
+
+if TYPE_CHECKING:
+    from chunkscope.findings import Findings
+    from chunkscope.reference.demo import Demonstration
+    from chunkscope.report.comparison import ReportComparison
 
 STATUS = {
     Status.OK: "ok",
@@ -32,6 +34,11 @@ STATUS = {
     Status.REFUSED: "refused by vLLM",
     Status.DIED: "the engine died",
 }
+MOST_WORSE = 3  # figures that got worse, in a sentence
+DEMO_KEY = (
+    "short wait: mean time to the first token of a short prompt; prompt step: mean time of a step "
+    "that reads prompts; memory: peak beyond the weights"
+)
 
 
 def failure(run: Run) -> str:
@@ -41,13 +48,10 @@ def failure(run: Run) -> str:
 
 def prompts_sent(source: PromptSource) -> str:
     if not source.datasets:
-        return "random token ids"
+        return "random tokens"
     names, more = ", ".join(source.datasets[:3]), len(source.datasets) - 3
     again = f" ({source.repeated:,} of them sent before)" if source.repeated else ""
     return f"real prompts of {names}{f' and {more} more' if more > 0 else ''}{again}"
-
-
-# -- figures -------------------------------------------------------------------------------------
 
 
 def shown(figure: Figure, run: Run) -> str:
@@ -57,84 +61,62 @@ def shown(figure: Figure, run: Run) -> str:
     return NOT_MEASURED if number is None else figure.unit.brief(number)
 
 
-def difference(figure: Figure, run: Run, other: Run) -> str:
-    """`longest gap between tokens 52.1 ms instead of 301 ms (-83 %)`"""
-    by_how_much = change(value(other, figure), value(run, figure))
-    part = f" ({by_how_much})" if by_how_much else ""
-    return f"{figure.title} {shown(figure, run)} instead of {shown(figure, other)}{part}"
-
-
-def comparison(run: Run, other: Run, *, without: Figure | None = None) -> str:
-    """What is better, what is worse, and what makes no difference."""
-    judged = [pair for pair in outcomes(run, other) if pair[0] is not without]
-    parts = [
-        f"{word}: {', '.join(difference(figure, run, other) for figure in figures)}"
-        for word in (Outcome.BETTER, Outcome.WORSE)
-        if (figures := [figure for figure, outcome in judged if outcome is word])
-    ]
-    if any(outcome is Outcome.TIE for _, outcome in judged):
-        parts.append("a tie in all else" if parts or without else "a tie in every figure")
-    return f"Against {other.setting}, {'; '.join(parts) or 'nothing to compare'}."
-
-
 # -- the verdict ---------------------------------------------------------------------------------
 
 
 def verdict(v: Verification) -> str:
-    """What to do after measuring, and why; empty without a plan to judge."""
-    plan, found = v.run(PLAN), v.verdict
-    if plan is None or found is None:
+    """What to do after measuring, and what it costs; empty without a plan to judge."""
+    if v.run(PLAN) is None or v.verdict is None:
         return ""
-    goal, use = BY_KEY[found.goal], v.run(found.use)
-    default = v.run(DEFAULT)
-    others = [run for run in v.runs if run is not plan]
-    ours = f"{goal.title} {_goal(plan, goal)}"
-    match found.conclusion:
-        case Conclusion.PLAN_FAILED:
-            lead = f"The plan does not run here ({failure(plan).partition(': ')[2]})"
-            if use is None:
-                return f"{lead}, and nothing else did."
-            best = f"the best of what did is {_name(use)}: {goal.title} {_goal(use, goal)}"
-            return f"{lead}; {best}. {_arguments(use)}."
-        case Conclusion.USE_ANOTHER if use is not None:
-            times = f"{_goal(use, goal)} instead of {_goal(plan, goal)} ({_by(use, plan, goal)})"
-            return (
-                f"{_name(use)} is better than the plan: {goal.title} {times}. {_arguments(use)}. "
-                f"{comparison(use, plan, without=goal)}"
-            )
-        case Conclusion.DROP_FLAGS if use is not None:
-            lead = f"The {'flag' if len(found.drop) == 1 else 'flags'} can go: {ours}"
-            theirs = f"{_goal(use, goal)} with vLLM's default ({_by(plan, use, goal)}, "
-            return (
-                f"{lead} with {', '.join(found.drop)} and {theirs}{_why_tie(plan, use, goal)}). "
-                f"{comparison(plan, use, without=goal)}"
-            )
-        case Conclusion.KEEP_DEFAULT:
-            lead = f"Keep vLLM's defaults: they are the plan, {ours}"
-            return f"{'; '.join([lead, *(_against_plan(run, plan, goal) for run in others)])}."
-    more = ""
-    if default is None:
-        ours += "; vLLM's default was not measured"
-    elif default.ok:
-        change_to = f"({_by(plan, default, goal)})"
-        ours += f" instead of {_goal(default, goal)} with vLLM's default {change_to}"
-        more = f" {comparison(plan, default, without=goal)}"
-        others = [run for run in others if run is not default]
-    parts = [f"Keep the plan: {ours}", *(_against_plan(run, plan, goal) for run in others)]
-    return f"{'; '.join(parts)}.{more}"
+    text = short_verdict(v, v.verdict)
+    use, other = v.run(v.verdict.use), v.run(DEFAULT) or v.run(PLAN)
+    worse = _worse(use, other) if use and other and use is not other else ""
+    return f"{text[0].upper()}{text[1:]}.{worse}"
+
+
+def short_verdict(v: Verification, found: MeasuredVerdict) -> str:
+    """The same without a full stop, to go on with."""
+    plan, default, use = v.run(PLAN), v.run(DEFAULT), v.run(found.use)
+    goal = BY_KEY[found.goal]
+    assert plan is not None  # noqa: S101  (there is a verdict)
+    if found.conclusion is Conclusion.PLAN_FAILED:
+        best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ", nor does anything else"
+        return f"the plan does not run ({failure(plan).partition(': ')[2]}){best}"
+    if found.conclusion is Conclusion.USE_ANOTHER and use is not None:
+        change_to = _beside(use, plan, goal, "the plan")
+        sets = listed(Settings.of(arguments(use)))
+        return f"{_name(use)} is better than the plan: {change_to}; {sets or 'it sets nothing'}"
+    if found.conclusion is Conclusion.DROP_FLAGS and use is not None:
+        both = f"{_goal(use, goal)}, and {_goal(plan, goal)} with them"
+        return f"leave out {' and '.join(found.drop)}: without, {both} (a tie, measured)"
+    if found.conclusion is Conclusion.KEEP_DEFAULT:
+        others = " and no other setting is better" if len(v.runs) > 1 else ""
+        return f"keep vLLM's defaults: {_goal(plan, goal)}{others} (measured)"
+    if default is not None and default.ok:
+        return f"keep the plan: {_beside(plan, default, goal, 'vLLM' + chr(39) + 's default')}"
+    return f"keep the plan: {_goal(plan, goal)} (measured; vLLM's default was not)"
+
+
+def _beside(run: Run, other: Run, goal: Figure, name: str) -> str:
+    by = change(value(other, goal), value(run, goal))
+    part = f" ({by}, measured)" if by else " (measured)"
+    return f"{_goal(run, goal)} instead of {_goal(other, goal)} with {name}{part}"
+
+
+def _worse(run: Run, other: Run) -> str:
+    figures = [figure for figure, outcome in outcomes(run, other) if outcome is Outcome.WORSE]
+    if not figures:
+        return ""
+    parts = [
+        f"{figure.title} {shown(figure, run)} instead of {shown(figure, other)}"
+        for figure in figures[:MOST_WORSE]
+    ]
+    more = f" and {len(figures) - MOST_WORSE} more" if len(figures) > MOST_WORSE else ""
+    return f" Worse: {', '.join(parts)}{more}."
 
 
 def _name(run: Run) -> str:
     return "vLLM's default" if run.is_called(DEFAULT) else run.setting
-
-
-def _arguments(run: Run) -> str:
-    words = " ".join(f"{name}={given}" for name, given in arguments(run).items())
-    return f"Its arguments: {words}" if words else "It needs no flag"
-
-
-def _by(run: Run, other: Run, goal: Figure) -> str:
-    return by((ratio(run, other, goal) or 1) - 1)
 
 
 def _goal(run: Run, goal: Figure) -> str:
@@ -142,35 +124,71 @@ def _goal(run: Run, goal: Figure) -> str:
     if number is None:
         return NOT_MEASURED
     if goal is TIGHTEST_LIMIT:
-        return f"{number:.0%}".replace("%", " %")  # over 100 % it is broken
-    return f"{number:,.2f} s" if number >= 1 else f"{number * 1000:,.1f} ms"
+        return f"{share(number)} of the tightest limit"  # over 100 % it is broken
+    return f"{goal.title} {goal.unit.brief(number)}"
 
 
-def _why_tie(plan: Run, default: Run, goal: Figure) -> str:
-    if is_tie(plan, default, goal):
-        return "within the spread"
+def without_plan(v: Verification) -> str:
+    return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
+
+
+# -- where and how -------------------------------------------------------------------------------
+
+
+def where_measured(v: Verification) -> str:
+    machine = v.machine
+    if machine is None:
+        return v.model.name
+    if machine.gpu is None:
+        return f"{v.model.name} on {'a CPU' if machine.device == 'cpu' else 'a server'}"
+    return where(v.model.name, machine.gpu, max(1, machine.gpus))
+
+
+def measured_on(v: Verification) -> str:
+    machine, workload = v.machine, v.workload
+    engine = f", vLLM {machine.vllm}" if machine and machine.vllm else ""
+    dummy = " (random weights: times and memory are real, answers are not)" if v.model.dummy else ""
+    sent = arrivals_in_words(workload.arrivals)
+    sent = sent if workload.arrivals == BATCH else f"arriving {sent}"
+    if workload.concurrency is not None:
+        sent = f"{sent}, at most {workload.concurrency:,} in flight"
+    repeats = f", median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
     return (
-        f"less than {share(WORTH_ROOM)} of it"
-        if goal is TIGHTEST_LIMIT
-        else f"under {share(WORTH)}"
+        f"Measured: {where_measured(v)}{engine}{dummy}; "
+        f"{plural(len(workload.requests), 'request')} {sent}{repeats}."
     )
 
 
-def _against_plan(run: Run, plan: Run, goal: Figure) -> str:
-    times = ratio(run, plan, goal)
-    if not run.ok or times is None:
-        return f"{run.setting}: {STATUS[run.status]}"
-    if is_tie(run, plan, goal):
-        return f"{run.setting} is a tie ({_by(run, plan, goal)}, within the spread)"
-    if goal is TIGHTEST_LIMIT:
-        return f"{run.setting} uses {_goal(run, goal)}"
-    if goal is not MAKESPAN:
-        word = "longer" if times > 1 else "shorter"
-        return f"{run.setting}: {goal.title} {share(abs(times - 1))} {word}"
-    return f"{run.setting} is {share(abs(times - 1))} {'slower' if times > 1 else 'faster'}"
+def method(v: Verification) -> Iterator[str]:
+    """For those who check it."""
+    workload, machine = v.workload, v.machine
+    yield (
+        f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out, greedy; "
+        f"{prompts_sent(v.source)}, seed {workload.seed}. Prompts over {workload.long_over:,} "
+        "tokens count as long."
+    )
+    if workload.left_out:
+        yield f"{plural(workload.left_out, 'prompt')} of the profile would not fit."
+    if v.repeats > 1:
+        yield "A difference within the spread of the repeats is a tie."
+    if machine is not None and machine.device == "cuda":
+        yield (
+            "Activations: torch's peak in the worker beyond what it held when it was ready. The "
+            "device's peak hardly moves, because vLLM fills what is free with KV cache."
+        )
 
 
-# -- outputs, and the demo -----------------------------------------------------------------------
+def memory_lead(findings: "Findings") -> str:
+    v, plan = findings.verification, findings.plan
+    on_cpu = v is not None and v.machine is not None and v.machine.device == "cpu"
+    if on_cpu:
+        return "Memory of the process by setting, beyond the weights."
+    gpu = plan.gpu.title if plan and plan.gpu else v.machine.gpu if v and v.machine else None
+    one = f"One GPU ({gpu})" if gpu else "One GPU"
+    return (
+        f"{one}, by setting. vLLM gives what is left to the KV cache. Faint bars are predicted, "
+        "full ones measured."
+    )
 
 
 def outputs(v: Verification) -> Iterator[str]:
@@ -180,9 +198,9 @@ def outputs(v: Verification) -> Iterator[str]:
         return
     prompts = len(reference.outputs.answers)
     yield (
-        f"Outputs: greedy answers of up to {TOKENS} tokens to {plural(prompts, 'prompt')} "
-        f"({prompts_sent(v.source)}), compared with {reference.setting}'s, and with the same "
-        "requests sent again in other batches: what differs then is noise of batching."
+        f"Answers of up to {TOKENS} tokens to {plural(prompts, 'prompt')} were compared with "
+        f"{reference.setting}'s, and with the same requests sent again: what differs then is noise "
+        "of batching."
     )
     if v.model.dummy:
         yield (
@@ -199,6 +217,37 @@ def outputs(v: Verification) -> Iterator[str]:
         yield f"{run.setting}: {equal} of the answers equal {run.outputs.reference}'s, {why}."
 
 
+# -- two folders ---------------------------------------------------------------------------------
+
+
+def changed(comparison: "ReportComparison") -> str:
+    names = f"from {comparison.old.folder} to {comparison.new.folder}"
+    if not comparison.changes:
+        return f"Nothing changed {names}."
+    ties = f"; {comparison.ties:,} more differ within the spread" if comparison.ties else ""
+    return f"{plural(len(comparison.changes), 'figure')} changed {names}{ties}."
+
+
+def not_comparable(old: "Findings", new: "Findings") -> Iterator[str]:
+    for name in ("profile", "plan", "verification", "simulation"):
+        before, after = getattr(old, name), getattr(new, name)
+        if (before is None) != (after is None):
+            yield f"only {new.folder if before is None else old.folder} has a {name}"
+    if old.profile and new.profile:
+        names = [profile.tokenizer.name for profile in (old.profile, new.profile)]
+        if old.profile.tokenizer.digest != new.profile.tokenizer.digest:
+            yield f"lengths are of different tokenizers ({' and '.join(names)}): not compared"
+    if old.verification and new.verification:
+        before, after = measured_on(old.verification), measured_on(new.verification)
+        if before != after:
+            yield f"measured differently. Before: {before} Now: {after}"
+        elif old.verification.workload.requests != new.verification.workload.requests:
+            yield "different requests were sent"
+
+
+# -- the demo ------------------------------------------------------------------------------------
+
+
 def demo(v: Verification) -> str:
     """`Short prompts waited 2.1 s without chunks, 0.2 s with chunks of 256 (mean).`"""
     means = {
@@ -208,3 +257,30 @@ def demo(v: Verification) -> str:
     }
     parts = [f"{seconds(mean)} {setting}" for setting, mean in means.items()]
     return f"Short prompts waited {', '.join(parts)} for their first token (mean)."
+
+
+def demo_setup(found: "Demonstration") -> str:
+    model, machine, over = found.measured.model, found.measured.machine, _long_over(found)
+    long = [len(request.prompt) for request in found.requests if len(request.prompt) > over]
+    early = sum(request.arrival_s == 0 for request in found.requests)
+    late = len(found.requests) - len(long) - early
+    place = machine.gpu if machine and machine.gpu else "a CPU"
+    size = f"{(model.parameters or 0) / 1e6:,.1f} M parameters"
+    return (
+        f"{model.name} ({size}) on {place}. {early} short requests are being answered when "
+        f"{len(long)} prompts of {long[0]:,} tokens arrive, with {late} short ones behind them."
+    )
+
+
+def _long_over(found: "Demonstration") -> int:
+    return found.measured.workload.long_over
+
+
+def demo_answers(found: "Demonstration") -> str:
+    same, total = found.same_answers, len(found.requests)
+    if same == total:
+        return f"All {total} answers are the same, token by token."
+    return (
+        f"{same} of {total} answers are the same; logits differ by up to {found.logits_apart:.2g}, "
+        "by rounding."
+    )

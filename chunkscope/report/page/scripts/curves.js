@@ -11,7 +11,7 @@ const LOOKS = [
   { stroke: "var(--c6)", strokeWidth: 1.8 },
   { stroke: "var(--c4)", strokeWidth: 1.8, strokeDasharray: "7,3" },
 ];
-const lookOf = (setting) => LOOKS[Math.max(0, data.settings.indexOf(setting)) % LOOKS.length];
+const lookOf = (setting) => LOOKS[Math.max(0, data.measured.settings.indexOf(setting)) % LOOKS.length];
 
 function curvePoints(spreads) {
   const values = spreads.flatMap((spread) => spread.at.map(([, value]) => value));
@@ -23,7 +23,7 @@ function curvePoints(spreads) {
 }
 
 function curves(figure, words) {
-  const spreads = data.curves[figure];
+  const spreads = data.measured.curves[figure];
   const points = curvePoints(spreads);
   const log = Math.max(...points.map((p) => p.value)) > 0;
   const at = (percent) =>
@@ -92,10 +92,6 @@ function curves(figure, words) {
         r: { type: "identity" },
       }),
     );
-    chart.addEventListener("input", () => {
-      const p = chart.value;
-      byId(`${figure}-at`).textContent = p ? `p${+p.percent.toFixed(1)}: ${at(p.percent).join(", ")}` : "";
-    });
     const key = spreads.map(({ setting, whole }) => [
       whole ? setting : `${setting} (four quantiles only)`,
       lookOf(setting).stroke,

@@ -18,11 +18,30 @@ const squeeze = (text, room) =>
 
 const drawn = new Map();
 
-function draw(id, make) {
-  const place = byId(id);
-  if (!place) return;
+/* Each chart's function, by the name that the page gives its place. */
+const CHARTS = {};
+
+/* A figure inside a chart's place, redrawn at every width. */
+function draw(holder, make, id) {
+  const place = element("figure", "", "chart");
+  if (id) place.id = id;
+  holder.append(place);
   drawn.set(place, make);
   redraw(place);
+  return place;
+}
+
+/* A list to choose from, above a chart; none where there is no choice. */
+function chooser(holder, names, chosen) {
+  if (names.length < 2) return;
+  const controls = element("div", "", "controls"),
+    label = element("label", "Show "),
+    list = element("select");
+  names.forEach((name, i) => list.append(new Option(name, String(i))));
+  list.addEventListener("change", () => chosen(Number(list.value)));
+  label.append(list);
+  controls.append(label);
+  holder.append(controls);
 }
 
 function redraw(place) {

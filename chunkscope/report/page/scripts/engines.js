@@ -100,8 +100,4 @@ function engineTimeline({ windows, phases }) {
   };
 }
 
-function engines() {
-  data.engines.forEach((engine, place) => {
-    if (engine.windows.length) draw(`engine-${place}`, engineTimeline(engine));
-  });
-}
+CHARTS.engine = (place, name) => draw(place, engineTimeline(data[name]), name);

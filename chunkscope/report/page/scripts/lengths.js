@@ -10,7 +10,7 @@ let shown = 0;
 
 function lengthAxis(width) {
   const { edges, sets, before } = data.lengths;
-  const marks = data.marks.map((mark) => mark.tokens);
+  const marks = data.lengths.marks.map((mark) => mark.tokens);
   const low = Math.max(1, edges[0]);
   const high = Math.max(edges[edges.length - 1], ...marks, ...(before || []).slice(-1));
   const ticks = [];
@@ -23,7 +23,7 @@ const tokensAt = (tick) => (tick >= 1024 ? `${+(tick / 1024).toFixed(1)}K` : `${
 
 function markRules(withLabels) {
   const high = lengthAxis(1000).domain[1];
-  return data.marks.flatMap((mark, row) => {
+  return data.lengths.marks.flatMap((mark, row) => {
     const colour = MARK_COLOURS[mark.kind];
     const right = Math.log2(mark.tokens) > Math.log2(high) * 0.6;
     const rule = Plot.ruleX([mark.tokens], {
@@ -37,7 +37,7 @@ function markRules(withLabels) {
       frameAnchor: "top",
       textAnchor: right ? "end" : "start",
       dx: right ? -4 : 4,
-      dy: -14 * (data.marks.length - row),
+      dy: -14 * (data.lengths.marks.length - row),
       lineAnchor: "top",
       fill: MARK_INKS[mark.kind] || colour,
       stroke: "var(--card)",
@@ -55,8 +55,8 @@ function histogram(width) {
   const visible = 0.012 * Math.max(...bins.map((bin) => bin.count));
   return Plot.plot(
     base(width, {
-      height: 190 + 14 * data.marks.length,
-      marginTop: 10 + 14 * data.marks.length,
+      height: 190 + 14 * data.lengths.marks.length,
+      marginTop: 10 + 14 * data.lengths.marks.length,
       marginLeft: 48,
       ariaLabel: "histogram of prompt lengths",
       x: lengthAxis(width),
@@ -123,7 +123,7 @@ function cumulative(width) {
           labelAnchor: "center",
           labelArrow: "none",
         }),
-        Plot.axisY({ ticks: [0, 25, 50, 75, 95], label: null, tickFormat: (p) => `${p} %`, tickSize: 0 }),
+        Plot.axisY({ ticks: [0, 25, 50, 75, 95, 100], label: null, tickFormat: (p) => `${p} %`, tickSize: 0 }),
         Plot.gridY({ ticks: [25, 50, 75, 95], stroke: LINE, strokeOpacity: 1 }),
         Plot.lineY(others, {
           ...line,
@@ -156,12 +156,6 @@ function cumulative(width) {
       ],
     }),
   );
-  chart.addEventListener("input", () => {
-    const d = chart.value;
-    byId("percentile").textContent = d
-      ? `${d.percent} % of ${d.name}: at most ${whole.format(d.exact)} tokens.`
-      : "";
-  });
   const key = [[sets[shown].name, "var(--c1)"]];
   if (shown) key.push([sets[0].name, INK]);
   if (others.length) key.push(["each other dataset", FAINT]);
@@ -169,31 +163,15 @@ function cumulative(width) {
   return [legend(key), chart];
 }
 
-function showLengths(index) {
-  shown = index;
-  byId("shown").value = String(index);
-  const name = data.lengths.sets[index].name;
-  for (const row of document.querySelectorAll("#datasets tbody tr")) {
-    row.classList.toggle("picked", index > 0 && row.dataset.name === name);
-  }
-  redraw(byId("histogram"));
-  redraw(byId("cumulative"));
-}
-
-function lengths() {
-  if (!data.lengths) return;
-  const chooser = byId("shown");
-  data.lengths.sets.forEach((set, i) => chooser.append(new Option(set.name, String(i))));
-  if (data.lengths.sets.length < 2) chooser.closest(".controls").hidden = true;
-  draw("histogram", histogram);
-  draw("cumulative", cumulative);
-  chooser.addEventListener("change", () => showLengths(Number(chooser.value)));
-  byId("datasets").addEventListener("click", (event) => {
-    const row = event.target.closest(".pick") && event.target.closest("tr");
-    const index = row ? data.lengths.sets.findIndex((set, i) => i && set.name === row.dataset.name) : -1;
-    if (index > 0) {
-      showLengths(index);
-      byId("lengths").scrollIntoView({ behavior: "smooth" });
-    }
-  });
-}
+CHARTS.lengths = (place) => {
+  const figures = [];
+  chooser(
+    place,
+    data.lengths.sets.map((set) => set.name),
+    (index) => {
+      shown = index;
+      figures.forEach(redraw);
+    },
+  );
+  figures.push(draw(place, histogram, "histogram"), draw(place, cumulative, "cumulative"));
+};

@@ -21,13 +21,13 @@ function logTicks(low, high, room) {
 }
 
 function latency(figure) {
-  const rows = data.latency.filter((row) => row.figure === figure);
+  const rows = data.measured.latency.filter((row) => row.figure === figure);
   return (width) => {
     if (!rows.length) return element("p", "not measured", "none");
     const values = rows.flatMap((row) => [row.p50, row.max, ...row.spread.map((s) => s.min)]);
     const log = spansDecades(values, 30);
     const groups = Object.keys(GROUPS).filter((group) => rows.some((row) => row.group === group));
-    const settings = data.settings.filter((name) => rows.some((row) => row.setting === name));
+    const settings = data.measured.settings.filter((name) => rows.some((row) => row.setting === name));
     const room = width < 440 ? 15 : 28;
     const longest = Math.min(room, Math.max(...settings.map((name) => name.length)));
     const left = longest * 7 + 22;
@@ -123,22 +123,6 @@ function latency(figure) {
   };
 }
 
-function bars() {
-  const place = byId("bars");
-  if (!place) return;
-  const figures = [...new Set(data.bars.map((bar) => bar.figure))];
-  for (const figure of figures) {
-    const rows = data.bars.filter((bar) => bar.figure === figure);
-    if (rows.every((row) => row.value === null)) continue;
-    const holder = element("div");
-    const chart = element("figure", "", "chart");
-    chart.id = `bar-${figure}`;
-    holder.append(element("h3", `${rows[0].title}: ${rows[0].better} is better`), chart);
-    place.append(holder);
-    draw(chart.id, (width) => barChart(width, rows));
-  }
-}
-
 function barChart(width, rows) {
   const room = width < 440 ? 15 : 28;
   const longest = Math.min(room, Math.max(...rows.map((row) => row.setting.length)));
@@ -192,10 +176,25 @@ function barChart(width, rows) {
   );
 }
 
-function measured() {
-  if (data.curves.ttft_s) draw("ttft-curve", curves("ttft_s", "time to first token"));
-  if (data.curves.itl_s) draw("itl-curve", curves("itl_s", "gap between tokens"));
-  draw("ttft", latency("ttft_s"));
-  draw("itl", latency("itl_s"));
-  bars();
-}
+CHARTS.measured = (place) => {
+  const grid = element("div", "", "grid");
+  place.append(grid);
+  for (const [figure, title] of [
+    ["ttft_s", "Time to first token"],
+    ["itl_s", "Gap between tokens"],
+  ]) {
+    const holder = element("div");
+    holder.append(element("h3", title));
+    grid.append(holder);
+    if (data.measured.curves[figure]) draw(holder, curves(figure, title.toLowerCase()), `${figure}-curve`);
+    draw(holder, latency(figure), figure);
+  }
+  for (const figure of new Set(data.measured.bars.map((bar) => bar.figure))) {
+    const rows = data.measured.bars.filter((bar) => bar.figure === figure);
+    if (rows.every((row) => row.value === null)) continue;
+    const holder = element("div");
+    holder.append(element("h3", `${rows[0].title} (${rows[0].better} is better)`));
+    grid.append(holder);
+    draw(holder, (width) => barChart(width, rows), `bar-${figure}`);
+  }
+};

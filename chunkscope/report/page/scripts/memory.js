@@ -159,10 +159,8 @@ function memoryBars(width, keep, limits) {
   ];
 }
 
-function memory() {
-  if (!data.memory) return;
-  draw("memory-all", (width) => memoryBars(width, () => true, true));
-  draw("memory-rest", (width) =>
-    memoryBars(width, (part) => part !== "weights" && part !== "KV cache", false),
-  );
-}
+CHARTS.memory = (place) => {
+  draw(place, (width) => memoryBars(width, () => true, true), "memory-all");
+  place.append(element("h3", "Without weights and KV cache: what the setting changes"));
+  draw(place, (width) => memoryBars(width, (part) => part !== "weights" && part !== "KV cache", false), "memory-rest");
+};

@@ -80,14 +80,15 @@ function reuseCurve(width) {
   ];
 }
 
-function reuse() {
-  if (!data.reuse) return;
-  const chooser = byId("reuse-shown");
-  data.reuse.sets.forEach(({ name }, i) => chooser.append(new Option(name, i)));
-  chooser.closest(".controls").hidden = data.reuse.sets.length < 2;
-  chooser.addEventListener("change", () => {
-    reused = Number(chooser.value);
-    redraw(byId("reuse-curve"));
-  });
-  draw("reuse-curve", reuseCurve);
-}
+CHARTS.reuse = (place) => {
+  let figure;
+  chooser(
+    place,
+    data.reuse.sets.map(({ name }) => name),
+    (index) => {
+      reused = index;
+      redraw(figure);
+    },
+  );
+  figure = draw(place, reuseCurve, "reuse-curve");
+};

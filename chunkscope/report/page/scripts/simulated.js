@@ -1,7 +1,7 @@
 /* The trade-off between settings, and the first steps of one. */
 
 function tradeoff(width) {
-  const points = data.tradeoff;
+  const points = data.tradeoff.points;
   const bare = tradeoffPlot(width, points, []);
   return tradeoffPlot(width, points, readable(points, bare.scale("x"), bare.scale("y"), width));
 }
@@ -40,7 +40,7 @@ function tradeoffPlot(width, points, named) {
       marginRight: 20,
       marginTop: 24,
       marginBottom: 40,
-      ariaLabel: `${data.axes.x} against ${data.axes.y}`,
+      ariaLabel: `${data.tradeoff.axes.x} against ${data.tradeoff.axes.y}`,
       x: {
         type: spansDecades(
           points.map((p) => p.x),
@@ -53,7 +53,7 @@ function tradeoffPlot(width, points, named) {
       y: { type: log ? "log" : "linear", inset: 12 },
       marks: [
         Plot.axisX({
-          label: `${data.axes.x}, seconds`,
+          label: `${data.tradeoff.axes.x}, seconds`,
           labelAnchor: "center",
           labelArrow: "none",
           ticks: width < 500 ? 4 : 6,
@@ -61,7 +61,7 @@ function tradeoffPlot(width, points, named) {
           tickFormat: shortTick,
         }),
         Plot.axisY({
-          label: data.axes.y,
+          label: data.tradeoff.axes.y,
           labelArrow: "none",
           ticks,
           tickSize: 0,
@@ -104,7 +104,7 @@ function tradeoffPlot(width, points, named) {
           Plot.pointer({
             ...place,
             title: (p) =>
-              `${p.setting}${p.named ? ` (${p.details})` : ""}\n${data.axes.x}: ${seconds(p.x)}\n${data.axes.y}: ${seconds(p.y)}`,
+              `${p.setting}${p.named ? ` (${p.details})` : ""}\n${data.tradeoff.axes.x}: ${seconds(p.x)}\n${data.tradeoff.axes.y}: ${seconds(p.y)}`,
           }),
         ),
       ],
@@ -233,11 +233,9 @@ function timeline(width) {
   ];
 }
 
-function simulated() {
-  if (data.rates) {
-    draw("rates-ttft", ratesChart("ttft_p95_s", "ttft_p95", "p95 time to first token"));
-    draw("rates-gap", ratesChart("itl_p99_s", "itl_p99", "p99 gap between tokens"));
-  }
-  if (data.tradeoff.length) draw("tradeoff", tradeoff);
-  if (data.timeline.length) draw("timeline", timeline);
-}
+CHARTS.rates = (place) => {
+  draw(place, ratesChart("ttft_p95_s", "ttft_p95", "p95 time to first token"), "rates-ttft");
+  draw(place, ratesChart("itl_p99_s", "itl_p99", "p99 gap between tokens"), "rates-gap");
+};
+CHARTS.tradeoff = (place) => draw(place, tradeoff, "tradeoff");
+CHARTS.timeline = (place) => draw(place, timeline, "timeline");

@@ -2,15 +2,15 @@
 
 theming();
 copying();
-if (byId("datasets")) {
-  sortable(byId("datasets"));
-  filterable(byId("datasets"));
+document.querySelectorAll("table.sortable").forEach(sortable);
+document.querySelectorAll("input.filter").forEach(filterable);
+for (const place of document.querySelectorAll("[data-chart]")) {
+  const name = place.dataset.chart;
+  CHARTS[name.replace(/-\d+$/, "")](place, name);
 }
-lengths();
-reuse();
-memory();
-measured();
-simulated();
-engines();
+// A chart in folded details has no width until it is opened.
+for (const folded of document.querySelectorAll("details")) {
+  folded.addEventListener("toggle", () => folded.querySelectorAll("figure.chart").forEach(redraw));
+}
 for (const place of drawn.keys()) watcher.observe(place);
 document.documentElement.dataset.ready = "yes";

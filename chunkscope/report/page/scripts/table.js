@@ -16,7 +16,7 @@ function sortable(table) {
 }
 
 function byColumn(column, numeric, down) {
-  const key = (row) => row.cells[column].dataset.sort;
+  const key = (row) => row.cells[column].dataset.sort ?? row.cells[column].textContent.trim().toLowerCase();
   return (a, b) => {
     const [left, right] = [key(a), key(b)];
     // What is not known comes last, whichever way.
@@ -26,11 +26,10 @@ function byColumn(column, numeric, down) {
   };
 }
 
-function filterable(table) {
-  const box = byId("filter"),
-    told = byId("matching"),
-    rows = [...table.tBodies[0].rows];
-  if (rows.length < 2) box.closest(".controls").hidden = true;
+function filterable(box) {
+  const controls = box.closest(".controls"),
+    told = controls.querySelector(".matching"),
+    rows = [...controls.nextElementSibling.querySelector("table").tBodies[0].rows];
   box.addEventListener("input", () => {
     const wanted = box.value.trim().toLowerCase();
     rows.forEach((row) => {

@@ -1,0 +1,107 @@
+"""Sections on a terminal: wrapped sentences, aligned figures, bars. Reads well without colour."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table as Grid
+from rich.text import Text
+
+from chunkscope.console import NO_BREAK
+from chunkscope.report.section import Chart, Section, Table, sections, text_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 112  # columns of a terminal that has room for every column of a table
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_LOOKS = {"good": "green", "worse": "red", "bad": "bold red", "none": "dim"}
+
+
+def show(artefact: object, console: "Console", *, details: bool = False) -> None:
+    """The short answer, or all of it."""
+    found = sections(artefact)
+    draw([section for section in found if details or not section.details], console)
+    if not details and any(section.details for section in found):
+        console.print()
+        console.print(Text("More: --details"))
+
+
+def draw(shown: Sequence[Section], console: "Console") -> None:
+    for place, section in enumerate(shown):
+        if place:
+            console.print()
+        if section.title:
+            console.print(Text(section.title, style="bold"))
+        for number, sentence in enumerate(section.sentences):
+            is_answer = not (place or number or section.title)
+            style = "bold" if is_answer else ""
+            console.print(Text(unbroken(sentence), style=style, overflow="fold"))
+        chart = section.chart if section.chart and section.chart.bars else None
+        parts = [part for part in (section.table, chart) if part is not None]
+        for number, part in enumerate(parts):
+            is_facts = isinstance(part, Table) and not part.has_headings
+            if number or (section.sentences and not is_facts):
+                console.print()
+            if isinstance(part, Table):
+                console.print(grid(part, console.width))
+                if part.caption:
+                    console.print(Text(part.caption, style="dim"))
+            else:
+                for line in bars(part, min(console.width, 100), console.encoding):
+                    console.print(line)
+        for note in section.notes:
+            console.print(Text(unbroken(f"note: {note}"), overflow="fold"))
+
+
+def unbroken(text: str) -> str:
+    """A number and its unit stay on one line; `console.show` writes plain blanks.
+
+    >>> unbroken("takes 1.04 s (-67 %)").split()
+    ['takes', '1.04\\ue000s', '(-67\\ue000%)']
+    """
+    return re.sub(r"(?<=\d) (?=(?:%|m?s|min|h|GiB|KiB)(?!\w))", NO_BREAK, text)
+
+
+def grid(table: Table, width: int) -> Grid:
+    """Figures keep their line, words are wrapped."""
+    shown = [at for at, column in enumerate(table.columns) if width >= WIDE or not column.wide]
+    made = Grid(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        show_header=table.has_headings,
+        header_style="bold",
+    )
+    for at in shown:
+        column = table.columns[at]
+        is_label = not table.has_headings and not at
+        made.add_column(
+            Text(column.heading),
+            justify="right" if column.right else "left",
+            no_wrap=column.right or column.fixed or is_label,
+            overflow="fold",
+        )
+    for place, row in enumerate(table.rows):
+        cells = [row[at] if at < len(row) else "" for at in shown]
+        looks = ["" if isinstance(cell, str) else _LOOKS.get(cell.look, "") for cell in cells]
+        made.add_row(
+            *(Text(text_of(cell), style=look) for cell, look in zip(cells, looks, strict=True)),
+            style="bold" if place in table.strong else None,
+        )
+    return made
+
+
+def bars(chart: Chart, width: int, encoding: str) -> Iterator[Text]:
+    """A line for each bar; what is there at all is visible."""
+    if not chart.bars:
+        return
+    labels = max(len(label) for label, _, _ in chart.bars)
+    room = max(10, width - labels - 24)
+    largest = max(value for _, value, _ in chart.bars) or 1
+    for label, value, figure in chart.bars:
+        eighths = max(1, round(value / largest * room * 8)) if value else 0
+        drawn = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+        if not encoding.startswith("utf"):
+            drawn = "#" * -(-eighths // 8)
+        yield Text(f"{label:>{labels}}  {drawn} {figure}", no_wrap=True)
