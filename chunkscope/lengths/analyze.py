@@ -17,12 +17,13 @@ from chunkscope.lengths.parts import Checks, CountedPiece, ProfilePart, refuse_n
 from chunkscope.lengths.profile import Profile, TokenizerInfo
 from chunkscope.lengths.row_order import check_order, write_order
 from chunkscope.lengths.scan import Listener, scan
+from chunkscope.lengths.shards import Shard, digest
 from chunkscope.lengths.tally import Counted
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.prefix_files import assigned
 from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.pieces import Piece, Shard, digest, pieces_of
+from chunkscope.sources.readers import Part, split
 from chunkscope.sources.remote import without_secrets
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
@@ -89,8 +90,9 @@ class Work:
     options: AnalyzeOptions
 
     @cached_property
-    def pieces(self) -> list[Piece]:
-        return [p for s in self.sources for p in pieces_of(s, self.options.divided_into)]
+    def pieces(self) -> list[Part]:
+        size = self.options.divided_into
+        return [p for s in self.sources for p in (split(s, size) if size else [Part(source=s)])]
 
     @cached_property
     def _digest(self) -> str:
@@ -146,7 +148,7 @@ def found(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Iterator
             include=options.include,
             exclude=options.exclude,
             options=options.read,
-            rendering=rendering,
+            tasks=rendering,
         )
         listener.skipped(skipped)
         files = assigned(options.prefix_files, [source.name for source in sources])
@@ -171,7 +173,7 @@ class CountingRun:
         self._tokenizer: Tokenizer | None = None
 
     def count(
-        self, work: Sequence[Source] | Sequence[Piece], *, export: TraceExport | None = None
+        self, work: Sequence[Source] | Sequence[Part], *, export: TraceExport | None = None
     ) -> list[Counted]:
         total_bytes = sum(one.bytes or 0 for one in work)
         options, memo, listener = self._options, self._memo, self._listener

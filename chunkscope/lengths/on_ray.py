@@ -24,9 +24,10 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.parts import ProfilePart, merged
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Listener
+from chunkscope.lengths.shards import Shard
 from chunkscope.lengths.tally import Counted
 from chunkscope.sources.base import first_line
-from chunkscope.sources.pieces import Piece, Shard
+from chunkscope.sources.readers import Part
 from chunkscope.tokenizers.resolve import resolve
 
 RETRIES = 3  # of a task whose worker or node died
@@ -265,7 +266,7 @@ class _Tasks:
         return self._work.part(Shard(number=1, of=1), [place], [counted], run)
 
 
-def _failed(piece: Piece, why: str) -> Counted:
+def _failed(piece: Part, why: str) -> Counted:
     source = piece.source
     return Counted(
         profile=DatasetProfile(

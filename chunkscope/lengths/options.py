@@ -16,11 +16,11 @@ from typing import Any
 from chunkscope.artefacts.schema import SchemaError, validated
 from chunkscope.artefacts.words import day, path_of, several
 from chunkscope.errors import InputError
+from chunkscope.lengths.shards import PIECE_BYTES
 from chunkscope.prompts.harness.rendering import Rendering, RenderOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import ReadOptions, printable
-from chunkscope.sources.pieces import PIECE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 from chunkscope.artefacts import codec
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.row_bytes import rows_in_order
 from chunkscope.lengths.tally import Counted
 from chunkscope.sources.base import Source
-from chunkscope.sources.compression import compression_of
-from chunkscope.sources.row_bytes import rows_in_order
+from chunkscope.sources.streams import compression_of
 
 _TABLE = "csv"
 _LINES = ("jsonl", _TABLE, "text")

@@ -31,11 +31,10 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSelection
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import LengthsSelection, Selection
-from chunkscope.sources.archives import close_idle
+from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
-from chunkscope.sources.pieces import Piece, is_divisible, pieces_of
 from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.readers import open_piece, open_reader
+from chunkscope.sources.readers import Part, open_part, open_reader, split
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 
@@ -51,7 +50,7 @@ class Listener:
 
 
 def scan(
-    work: Sequence[Source] | Sequence[Piece],
+    work: Sequence[Source] | Sequence[Part],
     tokenizer: Tokenizer,
     options: AnalyzeOptions,
     *,
@@ -131,12 +130,12 @@ class _Pass:
         self._done = _Totals()
         self._open: list[_Dataset] = []
 
-    def all(self, work: Sequence[Source] | Sequence[Piece]) -> list[Counted]:
+    def all(self, work: Sequence[Source] | Sequence[Part]) -> list[Counted]:
         readers = ThreadPoolExecutor(min(self._threads, max(len(work), 1)), "read")
         try:
             waiting = [
                 readers.submit(self._alone, one)
-                if isinstance(one, Piece)
+                if isinstance(one, Part)
                 else readers.submit(self._dataset, one)
                 for one in work
             ]
@@ -150,19 +149,19 @@ class _Pass:
             raise
         finally:
             self._end(readers, wait=not self._stop.is_set())
-            close_idle()
+            close_archives()
 
     def _end(self, readers: ThreadPoolExecutor, *, wait: bool) -> None:
         self._stop.set()
         for pool in (readers, self._pool):
             pool.shutdown(wait=wait, cancel_futures=True)
 
-    def _alone(self, piece: Piece) -> Counted:
+    def _alone(self, piece: Part) -> Counted:
         """One piece, others of whose source may be counted elsewhere; the first has its digest."""
         self.go_on()
         file = piece.source.file
         try:
-            sha256 = self._memo.sha256(file) if file and piece.is_first else None
+            sha256 = self._memo.sha256(file) if file and piece.start == 0 else None
         except OSError as error:
             return _Dataset(self, piece, None).result(cannot_read(piece.source.path, error))
         return self._piece(piece, sha256)
@@ -174,7 +173,7 @@ class _Pass:
             before = cache.stamp(source)
             sha256 = self._memo.sha256(source.file) if source.file and before else None
         except OSError as error:
-            failed = _Dataset(self, Piece(source=source), None)
+            failed = _Dataset(self, Part(source=source), None)
             return failed.result(cannot_read(source.path, error))
         if sha256 is None or not self.options.use_cache:
             return self._counted(source, sha256)
@@ -208,13 +207,13 @@ class _Pass:
     def _counted(self, source: Source, sha256: str | None) -> Counted:
         """Its pieces, one after the other: after one that failed nothing is read."""
         counted: list[Counted] = []
-        for piece in pieces_of(source, None if self.export else self.options.divided_into):
+        for piece in _parts(source, None if self.export else self.options.divided_into):
             counted.append(self._piece(piece, sha256))
             if counted[-1].error:
                 break
         return joined(counted, self.options.keep_longest)
 
-    def _piece(self, piece: Piece, sha256: str | None) -> Counted:
+    def _piece(self, piece: Part, sha256: str | None) -> Counted:
         dataset = _Dataset(self, piece, sha256)
         with self._lock:
             self._open.append(dataset)
@@ -243,7 +242,7 @@ class _Pass:
 class _Dataset:
     """A piece of a source while it is read."""
 
-    def __init__(self, run: _Pass, piece: Piece, sha256: str | None) -> None:
+    def __init__(self, run: _Pass, piece: Part, sha256: str | None) -> None:
         self.run = run
         self.piece = piece
         self.source = piece.source
@@ -269,7 +268,7 @@ class _Dataset:
                     self.selection = selected(reader, head, options.select)
                     if self.piece.is_whole or not is_divisible(reader, self.selection):
                         # What cannot be divided is all in its first piece.
-                        if self.piece.is_first:
+                        if self.piece.start == 0:
                             self._count(reader, self.selection)
                     else:
                         self._count_piece(self.selection)
@@ -282,7 +281,7 @@ class _Dataset:
     def _count_piece(self, selection: Selection) -> None:
         """The rows of a piece, which are what the first rows of the whole source are."""
         self.problems = Problems()
-        with open_piece(self.piece, self.problems) as reader:
+        with open_part(self.piece, self.run.options.read, self.problems) as reader:
             self.reader = reader
             self._count(reader, selection)
 
@@ -298,7 +297,7 @@ class _Dataset:
 
     def _count(self, reader: RecordReader, selection: Selection) -> None:
         chunks = self._chunks(reader, selection)
-        by = self.run.counted_by if self.piece.is_first else self.run.only_counted_by
+        by = self.run.counted_by if self.piece.start == 0 else self.run.only_counted_by
         counter = counter_for(selection.kind, by, self.tally, self.problems)
         try:
             for chunk in chunks:
@@ -424,6 +423,22 @@ class _Dataset:
             yield note("tools_ignored", count=ignored)
         if media := self.tally.media_rows:
             yield note("media_rows", count=media)
+
+
+def _parts(source: Source, target_bytes: int | None) -> list[Part]:
+    return split(source, target_bytes) if target_bytes else [Part(source=source)]
+
+
+def is_divisible(reader: RecordReader, selection: Selection) -> bool:
+    """Whether the parts can be read one without the others; if not, the first one is all.
+
+    A log's requests belong together, as do the blocks that a trace's prompts name.
+    """
+    if selection.kind == "requests" or (
+        isinstance(selection, LengthsSelection) and selection.blocks is not None
+    ):
+        return False
+    return reader.is_divisible
 
 
 def _sentence(error: ChunkscopeError) -> str:

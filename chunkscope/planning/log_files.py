@@ -8,11 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from chunkscope.errors import InputError
-from chunkscope.sources.byte_stream import ByteStream, FileStream
-from chunkscope.sources.compression import decompressed
-from chunkscope.sources.encodings import as_utf8
-from chunkscope.sources.formats import stdin_bytes
-from chunkscope.sources.opening import open_raw
+from chunkscope.sources.streams import Stream, as_utf8, decompressed, open_path, open_stdin
 from chunkscope.vllm.log.lines import CUT, blocks
 from chunkscope.vllm.log.reader import LogReader
 
@@ -35,8 +31,8 @@ def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
         raise InputError(
             f"no such log: {name}", hint="give what `vllm serve` wrote, such as vllm.log"
         )
-    raw = FileStream(stdin_bytes(), shown, keep_open=True) if name == STDIN else None
-    plain = decompressed(raw or open_raw(Path(name), shown), shown)
+    raw = open_stdin() if name == STDIN else open_path(Path(name), shown)
+    plain = decompressed(raw, shown)
     wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
     with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:
         start = stream.peek(1 << 16)
@@ -46,7 +42,7 @@ def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
     return notes
 
 
-def _fed(stream: ByteStream, reader: LogReader) -> tuple[str, ...]:
+def _fed(stream: Stream, reader: LogReader) -> tuple[str, ...]:
     cut: list[str] = []
 
     def pieces() -> Iterator[bytes]:

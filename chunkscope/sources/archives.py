@@ -1,31 +1,59 @@
-"""Members of .zip and .tar archives, listed and read in place: nothing is ever unpacked to disk."""
+"""Members of .zip and .tar archives, listed and read in place, here or on another machine.
+
+An archive is opened once for all threads that read its members. A zip is read at any place. A tar
+is one stream, mostly compressed, which goes on from where the member before ended.
+"""
 
 import atexit
 import os
+import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from importlib import import_module
+from typing import IO, TYPE_CHECKING, Any
 
 from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, Source, cannot_read
-from chunkscope.sources.byte_stream import ByteStream
-from chunkscope.sources.opening import open_bytes, unwrapped
+from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, first_line, too_long
+from chunkscope.sources.streams import Stream, decompressed, file_stream
 
 if TYPE_CHECKING:  # at run time they are imported where an archive is met: most runs meet none
     import tarfile
-    import zipfile
+    from zipfile import ZipInfo
 
+SUFFIXES = (
+    ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst", ".zip",
+)  # fmt: skip
 _HINT = "fetch or pack the archive again"
+_KNOWS_ZSTD = sys.version_info >= (3, 14)
+_ENCRYPTED = 1
+_LINK, _KIND = 0o120000, 0o170000  # of a file, in the upper half of its attributes
+# Text is packed to a hundredth, at most: what unpacks to a thousand times its size is a bomb.
+_MOST_RATIO = 1000
+_RATIO_FROM_BYTES = 16 << 20
+_MEMORY_BYTES = 16 << 20  # larger members of a tar go to a temporary file while they are read
+_RECENT_BLOCKS = 32  # of a tar are kept: threads ask for neighbours in any order
+_MOST_OPEN = max(8, os.cpu_count() or 1)  # no thread loses the one that it reads
+
+Opener = Callable[[], IO[bytes]]  # opens the archive's bytes, from their start
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
+    """A file in an archive; `offset` is where its data starts in the (decompressed) tar."""
+
     name: str
     size: int
     offset: int | None
     problem: str | None = None
+
+
+def archive_suffix(name: str) -> str | None:
+    """ "packs.tar.gz" -> ".tar.gz"; None for a file that is no archive."""
+    fits = [suffix for suffix in SUFFIXES if name.lower().endswith(suffix)]
+    return max(fits, key=len, default=None)
 
 
 def is_zip(start: bytes) -> bool:
@@ -36,51 +64,152 @@ def is_tar(start: bytes) -> bool:
     return start[257:262] == b"ustar"
 
 
-def members(archive: Path, shown: str) -> list[Member]:
-    """The files in an archive, in the order in which they lie there."""
-    stream = open_bytes(archive, shown=shown, text=False)
-    try:
-        if is_zip(stream.peek(4)):
-            return _replaced_named(list(_zip_members(archive, shown)))
-        return _replaced_named(list(_tar_members(stream, shown)))
-    finally:
-        stream.close()
+def members(open_file: Opener, shown: str) -> list[Member]:
+    """The files in an archive, in the order in which they lie there.
 
-
-def _replaced_named(found: list[Member]) -> list[Member]:
-    """A name that comes again replaces what was there, as it does when an archive is unpacked."""
-    last = {member.name: place for place, member in enumerate(found)}
-    problem = "a later file of the archive has the same name"
+    A name that comes again replaces what was there, as it does when an archive is unpacked.
+    """
+    with decompressed(file_stream(open_file(), shown), shown) as stream:
+        is_tape = not is_zip(stream.peek(4))
+        listed = list(_tar_members(stream, shown)) if is_tape else []
+    if not is_tape:
+        with Zip(open_file(), shown) as archive:
+            listed = [
+                Member(info.filename, info.file_size, None, _problem(info))
+                for info in archive.infos
+            ]
+    last = {member.name: place for place, member in enumerate(listed)}
+    replaced = "a later file of the archive has the same name"
     return [
-        member if last[member.name] == place else replace(member, problem=problem)
-        for place, member in enumerate(found)
+        member if last[member.name] == place else replace(member, problem=replaced)
+        for place, member in enumerate(listed)
     ]
 
 
-def _zip_members(archive: Path, shown: str) -> Iterator[Member]:
-    import zipfile
-
-    try:
-        with zipfile.ZipFile(archive) as zipped:
-            infos = zipped.infolist()
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-        raise InputError(f"{shown} is not a readable zip archive ({error})", hint=_HINT) from error
-    for info in infos:
-        if not info.filename.endswith("/") and not _is_link(info):  # it may have no name at all
-            problem = "encrypted" if info.flag_bits & 1 else None
-            yield Member(info.filename, info.file_size, None, problem)
-
-
-def _is_link(info: "zipfile.ZipInfo") -> bool:
-    return (info.external_attr >> 16) & 0o170000 == 0o120000
+def open_member(
+    key: Hashable, open_file: Opener, name: str, offset: int | None, size: int, shown: str
+) -> Stream:
+    """A member's bytes; `key` names the archive, which stays open for its other members."""
+    kind = Zip if offset is None else Tape
+    with _open_lock:
+        archive = _open_archives.pop(key, None) or kind(open_file(), shown, open_file)
+        _open_archives[key] = archive
+        stale = [_open_archives.pop(k) for k in list(_open_archives)[:-_MOST_OPEN]]
+    for one in stale:
+        one.close()
+    if isinstance(archive, Zip):
+        return archive.stream(archive.info(name, shown), shown)
+    return file_stream(archive.member(offset or 0, size, shown), shown)
 
 
-def _tar_members(stream: ByteStream, shown: str) -> Iterator[Member]:
+def close_archives() -> None:
+    """To be called when all members are read."""
+    with _open_lock:
+        archives = list(_open_archives.values())
+        _open_archives.clear()
+    for archive in archives:
+        archive.close()
+
+
+_open_lock = threading.Lock()
+_open_archives: dict[Hashable, "Zip | Tape"] = {}
+atexit.register(close_archives)
+
+
+# --- zip -------------------------------------------------------------------------------------
+
+
+class Zip:
+    """A zip that was opened; `infos` are its files, as its directory lists them."""
+
+    def __init__(self, file: IO[bytes], shown: str, _: Opener | None = None) -> None:
+        zipfile: Any = import_module("zipfile" if _KNOWS_ZSTD else "backports.zstd.zipfile")
+        self._file = file
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+            file.close()
+            raise InputError(
+                f"{shown} is not a readable zip archive: cut off or damaged ({first_line(error)})",
+                hint=_HINT,
+            ) from error
+        self.infos: list[ZipInfo] = [
+            info
+            for info in self._zip.infolist()
+            if not info.filename.endswith("/") and (info.external_attr >> 16) & _KIND != _LINK
+        ]
+
+    def __enter__(self) -> "Zip":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def info(self, name: str, shown: str) -> "ZipInfo":
+        try:
+            info: ZipInfo = self._zip.getinfo(name)
+        except KeyError as error:
+            raise InputError(f"{shown} is gone from its archive", hint=_HINT) from error
+        return info
+
+    def read(self, info: "ZipInfo", shown: str) -> bytes:
+        """What one file holds, as a whole: at most as much as one row may be."""
+        with self.stream(info, shown) as stream:
+            data = stream.read(MOST_ROW_BYTES + 1)
+            if stream.peek(1) or len(data) > MOST_ROW_BYTES:  # peek: also the error it ends in
+                raise too_long(shown, "what it holds")
+        return data
+
+    def stream(self, info: "ZipInfo", shown: str) -> Stream:
+        """A file's bytes. That it is damaged, or a bomb, is said after what came before."""
+        if problem := _problem(info):
+            raise InputError(f"{shown} is {problem}, which cannot be read", hint=_HINT)
+        try:
+            file = self._zip.open(info)
+        except Exception as error:  # zipfile raises all sorts
+            raise _damaged(shown, error) from error
+        return Stream(_limited(file, info, shown), file)
+
+
+def _limited(file: IO[bytes], info: "ZipInfo", shown: str) -> Iterator[bytes]:
+    size = 0
+    while True:
+        try:
+            block = file.read(CHUNK_BYTES)
+        except Exception as error:  # each compression has an error class of its own
+            raise _damaged(shown, error) from error
+        if not block:
+            return
+        size += len(block)
+        if size > max(_RATIO_FROM_BYTES, _MOST_RATIO * info.compress_size):
+            raise InputError(
+                f"{shown} unpacks to more than {_MOST_RATIO:,} times its size: a zip bomb?",
+                hint="no evaluation writes such a file: where does it come from?",
+            )
+        yield block
+
+
+def _problem(info: "ZipInfo") -> str | None:
+    return "encrypted" if info.flag_bits & _ENCRYPTED else None
+
+
+def _damaged(shown: str, error: Exception) -> InputError:
+    words = first_line(error).strip("'\"")
+    return InputError(f"cannot read {shown}: {words}", hint=_HINT)
+
+
+# --- tar -------------------------------------------------------------------------------------
+
+
+def _tar_members(stream: Stream, shown: str) -> Iterator[Member]:
     import tarfile
 
-    raw = cast("IO[bytes]", stream)
     try:
-        with tarfile.open(fileobj=raw, mode="r|", tarinfo=_strict_headers()) as tar:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_strict_headers()) as tar:
             for info in tar:
                 if info.isreg():
                     problem = "a sparse file" if info.issparse() else None
@@ -107,162 +236,40 @@ def _strict_headers() -> "type[tarfile.TarInfo]":
     return StrictInfo
 
 
-def open_member(source: Source, *, encoding: str, text: bool) -> ByteStream:
-    """A member's data, decompressed once more where the member itself is compressed."""
-    if source.file is None or source.member is None:
-        raise InputError(f"{source.path} is no member of an archive", hint=_HINT)
-    raw = (
-        _ZipMember(source.file, source.member, source.path)
-        if source.offset is None
-        else _TarMember(source.file, source.offset, source.bytes or 0, source.path)
-    )
-    return unwrapped(raw, source.path, encoding=encoding, text=text)
+class Tape:
+    """A tar's bytes, decompressed, from which threads copy members one after the other."""
 
-
-# --- open archives ---------------------------------------------------------------------------
-
-
-class _OpenArchive:
-    """An archive that was opened: a ZipFile, or a decompressed tar that was read up to `at`."""
-
-    def __init__(self, archive: Path, content: Any) -> None:
-        self.key = _identity(archive)
-        self.content = content
-        self.at = 0
-
-    def read_on(self, size: int) -> bytes:
-        data: bytes = self.content.read(size)
-        self.at += len(data)
-        return data
-
-
-class _Idle:
-    """Archives that were opened and are not in use: one per reading thread is enough.
-
-    Opening one again for each of its members would list a zip, or decompress a tar, from the
-    start as many times as it has members. These are mostly read in the order in which they lie,
-    so the next one goes on from where an earlier one ended.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._archives: list[_OpenArchive] = []
+    def __init__(self, file: IO[bytes], shown: str, open_file: Opener) -> None:
+        self._open_file = open_file
+        self._stream = decompressed(file_stream(file, shown), "")
+        self._recent: deque[tuple[int, bytes]] = deque(maxlen=_RECENT_BLOCKS)
         self._lock = threading.Lock()
 
-    def take(self, archive: Path, before: int) -> _OpenArchive | None:
-        """One that has been read up to `before` or less far, but as far as any."""
-        key = _identity(archive)
-        with self._lock:
-            fits = [found for found in self._archives if found.key == key and found.at <= before]
-            if not fits:
-                return None
-            found = max(fits, key=lambda fitting: fitting.at)
-            self._archives.remove(found)
-            return found
-
-    def give(self, archive: _OpenArchive) -> None:
-        with self._lock:
-            self._archives.append(archive)
-            unused = self._archives[: -self._most]
-            del self._archives[: -self._most]
-        for old in unused:
-            old.content.close()
-
     def close(self) -> None:
+        self._stream.close()
+
+    def member(self, offset: int, size: int, shown: str) -> IO[bytes]:
+        file: Any = tempfile.SpooledTemporaryFile(_MEMORY_BYTES, prefix="chunkscope-")  # noqa: SIM115
         with self._lock:
-            unused, self._archives = self._archives, []
-        for archive in unused:
-            archive.content.close()
+            if self._recent and offset < self._recent[0][0]:  # it is gone by: back to the start
+                self._stream.close()
+                self._stream = decompressed(file_stream(self._open_file(), shown), "")
+                self._recent.clear()
+            for start, block in self._blocks():
+                file.write(block[max(0, offset - start) : max(0, offset + size - start)])
+                if start + len(block) >= offset + size:
+                    break
+            else:
+                file.close()
+                raise InputError(f"{shown} ends early: the archive is truncated", hint=_HINT)
+        file.seek(0)
+        return file  # type: ignore[no-any-return]
 
-
-def _identity(archive: Path) -> tuple[int, ...]:
-    status = archive.stat()
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def close_idle() -> None:
-    """To be called when all members are read."""
-    _idle.close()
-
-
-class _ZipMember(ByteStream):
-    def __init__(self, archive: Path, member: str, shown: str) -> None:
-        import zipfile
-
-        super().__init__()
-        self._shown = shown
-        try:
-            self._zip = _idle.take(archive, before=0) or _OpenArchive(
-                archive, zipfile.ZipFile(archive)
-            )
-        except OSError as error:
-            raise cannot_read(shown, error) from error
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise self._damaged(error) from error
-        try:
-            self._file = self._zip.content.open(member)
-        except (KeyError, RuntimeError, zipfile.BadZipFile, OSError, ValueError) as error:
-            self._zip.content.close()
-            raise self._damaged(error) from error
-
-    def _more(self, size: int) -> bytes:
-        try:
-            data: bytes = self._file.read(size)
-        except Exception as error:  # each compression in a zip has an error class of its own
-            raise self._damaged(error) from error
-        return data
-
-    def _damaged(self, error: Exception) -> InputError:
-        said = str(error).strip("'\"") or type(error).__name__
-        return InputError(f"cannot read {self._shown}: {said}", hint=_HINT)
-
-    def close(self) -> None:
-        if not self._file.closed:
-            self._file.close()
-            _idle.give(self._zip)
-
-
-class _TarMember(ByteStream):
-    def __init__(self, archive: Path, offset: int, size: int, shown: str) -> None:
-        super().__init__()
-        self._left = size
-        self._shown = shown
-        self._tar: _OpenArchive | None = None
-        try:
-            tar = _idle.take(archive, before=offset) or _OpenArchive(
-                archive, open_bytes(archive, shown=archive.name, text=False)
-            )
-        except OSError as error:
-            raise cannot_read(shown, error) from error
-        try:
-            self._go_to(tar, offset)
-        except BaseException:
-            tar.content.close()
-            raise
-        self._tar = tar
-
-    def _go_to(self, tar: _OpenArchive, offset: int) -> None:
-        while tar.at < offset:
-            if not tar.read_on(min(CHUNK_BYTES, offset - tar.at)):
-                raise self._short()
-
-    def _more(self, size: int) -> bytes:
-        if self._tar is None or not self._left:
-            return b""
-        data = self._tar.read_on(min(size, self._left))
-        if not data:
-            raise self._short()
-        self._left -= len(data)
-        return data
-
-    def _short(self) -> InputError:
-        return InputError(f"{self._shown} ends early: the archive is truncated", hint=_HINT)
-
-    def close(self) -> None:
-        if self._tar is not None:
-            _idle.give(self._tar)
-            self._tar = None
-
-
-_idle = _Idle(os.cpu_count() or 1)
-atexit.register(close_idle)
+    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+        """The blocks that are still known, then those that follow, each with its place."""
+        yield from tuple(self._recent)
+        at = self._recent[-1][0] + len(self._recent[-1][1]) if self._recent else 0
+        while block := self._stream.read(CHUNK_BYTES):
+            self._recent.append((at, block))
+            yield at, block
+            at += len(block)

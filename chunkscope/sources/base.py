@@ -107,7 +107,7 @@ def unique_names(names: Iterable[str], mark: str) -> list[str]:
     return list(taken)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The start of what a library says, as part of a sentence of ours."""
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 

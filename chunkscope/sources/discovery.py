@@ -5,51 +5,91 @@ links lead to it. What is left out of a folder is said, never silently dropped.
 """
 
 import glob
+import io
 import os
+import re
+import stat
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
-from chunkscope.prompts.harness import inspect_log, lm_eval
-from chunkscope.prompts.harness.rendering import Rendering, is_task
-from chunkscope.sources.archives import Member, members
+from chunkscope.sources import recognisers
+from chunkscope.sources.archives import Member, archive_suffix, members
 from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
-from chunkscope.sources.columnar import saved_files, saved_splits
-from chunkscope.sources.file_kind import (
-    START_BYTES,
-    FoundFile,
-    LeftOut,
-    format_of,
-    is_about_the_data,
-    kind_of_packed,
-    why,
-)
 from chunkscope.sources.formats import (
-    FORMATS,
-    archive_suffix,
+    START_BYTES,
     format_of_name,
+    formats,
+    kind_of_bytes,
     known_suffix,
-    peek_stdin,
 )
 from chunkscope.sources.hub import hub_source
-from chunkscope.sources.patterns import fitting, fixed_part, identity, is_folder, matches
+from chunkscope.sources.names import named_sources
 from chunkscope.sources.remote import (
-    RemoteFile,
     is_remote,
+    open_remote,
+    open_remote_stream,
     remote_files,
-    remote_root,
-    start_of,
     without_secrets,
 )
-from chunkscope.sources.source_names import named_sources
+from chunkscope.sources.streams import (
+    Stream,
+    compression_of,
+    decompressed,
+    looks_binary,
+    open_path,
+    start_unpacked,
+)
+from chunkscope.sources.tables import looks_like_table, saved_files, saved_splits
 
 _SEARCH_HINT = (
     "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or lm-eval:task"
 )
+_ABOUT_THE_DATA = re.compile(r"(readme|licen[sc]e|changelog)([._-].*)?", re.IGNORECASE)
+_OWN_ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
+
+
+class SkipFile(Exception):  # noqa: N818  (a way out, not a mistake)
+    """This file is left out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A file that may be a dataset: on disk, on another machine or in an archive.
+
+    `shown` is how people call it, `below` where it lies below what they named. One that was named
+    itself is `explicit`: it must be readable. Others are left out if they are not.
+    """
+
+    shown: str
+    below: str
+    group: str
+    explicit: bool = False
+    file: Path | None = None
+    url: str | None = None
+    size: int | None = None
+    member: Member | None = None
+
+    def open(self) -> IO[bytes]:
+        if self.url is not None:
+            return open_remote(self.url)
+        if self.file is None:
+            raise InputError(f"{self.shown} is no file", hint=_SEARCH_HINT)
+        try:
+            return self.file.open("rb", buffering=0)
+        except OSError as error:
+            raise cannot_read(self.shown, error) from error
+
+    def stream(self) -> Stream:
+        if self.url is not None:
+            return open_remote_stream(self.url, self.shown, size=self.size)
+        return open_path(self.file or Path(self.shown), self.shown)
 
 
 def discover(
@@ -59,15 +99,15 @@ def discover(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     options: ReadOptions,
-    rendering: Rendering | None = None,
+    tasks: recognisers.TaskRenderer | None = None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
-    if options.input_format is not None and options.input_format not in FORMATS:
+    if options.input_format is not None and options.input_format not in formats():
         raise UsageError(
             f"unknown --input-format: {options.input_format}",
-            hint=f"one of {', '.join(sorted(FORMATS))}",
+            hint=f"one of {', '.join(sorted(formats()))}",
         )
-    search = _Search(options, tuple(include), tuple(exclude), rendering or Rendering())
+    search = _Search(options, tuple(include), tuple(exclude), tasks)
     for path in paths:
         search.argument(path)
     if not search.sources:
@@ -82,51 +122,49 @@ class _Search:
     options: ReadOptions
     include: tuple[str, ...]
     exclude: tuple[str, ...]
-    rendering: Rendering
+    tasks: recognisers.TaskRenderer | None
     sources: list[Source] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     filtered: int = 0
-    taken: set[str] = field(default_factory=set)
-    folders: set[tuple[int, int]] = field(default_factory=set)
+    taken: set[Hashable] = field(default_factory=set)
 
     def argument(self, text: str) -> None:
-        path = Path(text)
         if not text:  # pathlib would take it for the current folder
             raise InputError("a path is empty", hint="was a shell variable not set?")
+        path, is_address = Path(text), not os.path.lexists(text)
         if text == "-":
             self._stdin()
-        elif is_remote(text) and not os.path.lexists(text):
+        elif is_address and is_remote(text):
             self._remote(text)
-        elif text.startswith("hf:") and not os.path.lexists(text):
+        elif is_address and text.startswith("hf:"):
             if self._is_new(text):
                 self._add(hub_source(text, self.options))
-        elif is_task(text) and not os.path.lexists(text):
-            for source in self.rendering.sources(text) if self._is_new(text) else ():
+        elif is_address and self.tasks is not None and self.tasks.is_task(text):
+            for source in self.tasks.sources(text) if self._is_new(text) else ():
                 self._add(source)
         elif _exists(path, text):
             if path.is_dir():
-                group = _folder_name(path)
-                self._folder(FoundFile(file=path, shown=_as_typed(text), below="", group=group))
+                self._folder(path, _as_typed(text))
             else:
-                self._file(
-                    FoundFile(file=path, shown=text, below=path.name, group="", explicit=True)
-                )
+                self._file(path, Candidate(shown=text, below=path.name, group="", explicit=True))
         elif glob.has_magic(text):
             self._glob(text)
         else:
             raise InputError(f"no such file or folder: {text}", hint=_SEARCH_HINT)
 
-    def _is_new(self, key: str) -> bool:
+    def _is_new(self, key: Hashable) -> bool:
         """Whether this was not met before; from now on it was."""
         is_new = key not in self.taken
         self.taken.add(key)
         return is_new
 
     def _add(self, source: Source) -> None:
-        said = source.name, source.group, source.path
-        name, group, path = shown = tuple(map(printable, said))
-        known = source if shown == said else replace(source, name=name, group=group, path=path)
-        self.sources.append(known)
+        texts = source.name, source.group, source.path
+        name, group, path = shown = tuple(map(printable, texts))
+        is_same = shown == texts
+        self.sources.append(
+            source if is_same else replace(source, name=name, group=group, path=path)
+        )
 
     def _skip(self, shown: str, reason: str) -> None:
         self.skipped.append(Skipped(printable(shown), printable(reason)))
@@ -136,225 +174,321 @@ class _Search:
             return
         if sys.stdin is not None and sys.stdin.isatty():
             say("reading from the terminal: type or paste the data, then Ctrl-D")
-        found = self.options.input_format or kind_of_packed(peek_stdin())
-        if found not in FORMATS:
-            what = f"a {found} archive" if found else "neither text nor parquet"
+        kind = self.options.input_format or _kind_of_start(start_unpacked(_peek_stdin()))
+        if kind not in formats():
+            what = f"a {kind} archive" if kind else "neither text nor parquet"
             raise InputError(
                 f"cannot read standard input: it looks like {what}",
                 hint="save it to a file, or say what it is: --input-format jsonl",
             )
-        self._add(Source(name="stdin", group="", path="-", format=found, file=None))
+        self._add(Source(name="stdin", group="", path="-", format=kind, file=None))
 
-    def _glob(self, pattern: str) -> None:
-        """What matches counts as found in the folder before the first `*`."""
-        fixed = fixed_part(pattern)
-        found = fitting(pattern)
-        if not found:
-            raise InputError(f"nothing matches {pattern}", hint=_SEARCH_HINT)
-        for match in found:
-            path = Path(match)
-            below = Path(os.path.relpath(match, fixed)).as_posix()
-            inside = PurePosixPath(_folder_name(fixed)) / below
-            if path.is_dir():
-                shown, group = _as_typed(match), inside.as_posix()
-                self._folder(FoundFile(file=path, shown=shown, below=below, group=group))
-            else:
-                group = inside.parent.as_posix()
-                self._file(FoundFile(file=path, shown=match, below=below, group=group))
+    # --- walks -------------------------------------------------------------------------------
 
     def _remote(self, text: str) -> None:
         """What is behind an address; of a folder or glob what its name tells is data."""
-        shown = printable(without_secrets(text))
-        files = remote_files(text)
+        root, files = remote_files(text)
         if not files:
+            shown = printable(without_secrets(text))
             raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
-        root = remote_root(text)
         for file in files:
             above = PurePosixPath(file.below).parent.as_posix()
-            group = "" if file.named else _join(root, "" if above == "." else above)
-            if self._is_wanted(file.below) and self._is_new(file.url):
-                self._remote_file(file, group)
-
-    def _remote_file(self, file: RemoteFile, group: str) -> None:
-        shown = without_secrets(file.url)
-        kind = self.options.input_format or format_of_name(file.below)
-        if is_about_the_data(file.below) and not file.named:
-            return self._skip(shown, "about the data, not data")
-        if kind is None and file.named and not archive_suffix(file.below):
-            kind = kind_of_packed(start_of(file.url, START_BYTES))
-        if archive_suffix(file.below) or kind in ("zip", "tar"):
-            return self._skip(shown, "an archive on another machine: fetch it first")
-        if kind is None:
-            return self._skip(shown, "unknown suffix")
-        return self._add(
-            Source(
-                name=_name(file.below),
-                group=group,
-                path=shown,
-                format=kind,
-                file=None,
-                bytes=file.size,
+            candidate = Candidate(
+                shown=without_secrets(file.url),
+                below=file.below,
+                group=_join(root, "" if above == "." else above) if root else "",
+                explicit=not root,
                 url=file.url,
+                size=file.size,
             )
-        )
+            self._consider(candidate, file.url)
 
-    # --- folders -----------------------------------------------------------------------------
+    def _glob(self, pattern: str) -> None:
+        """What matches counts as found in the folder before the first `*`."""
+        parts = Path(pattern).parts
+        depth = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+        fixed = Path(*parts[:depth])
+        before = len(self.sources), len(self.skipped), self.filtered, len(self.taken)
+        if fixed.is_dir():
+            self._folder(fixed, _as_typed(str(fixed)), parts[depth:])
+        if before == (len(self.sources), len(self.skipped), self.filtered, len(self.taken)):
+            raise InputError(f"nothing matches {pattern}", hint=_SEARCH_HINT)
 
-    def _folder(self, folder: FoundFile) -> None:
-        """Walk a folder in sorted order; a link back to a folder above ends there."""
-        waiting = [(True, folder)]
+    def _folder(self, path: Path, shown: str, pattern: Sequence[str] = ()) -> None:
+        """All that is in a folder and fits the pattern, sorted; a link to a folder above ends."""
+        folders: set[Hashable] = set()
+        root = Candidate(shown=shown, below="", group=_folder_name(path), file=path)
+        waiting = [(True, pattern, root)]
         while waiting:  # not by recursion: folders may be nested deeper than Python's stack
-            goes_deeper, found = waiting.pop()
+            goes_deeper, wanted, found = waiting.pop()
+            place = found.file or path
             if not goes_deeper:
-                self._file(found)
+                self._file(place, found)
                 continue
             try:
-                waiting += reversed(self._entries(found))
-            except OSError as error:
+                status = place.stat()
+                identity = status.st_dev, status.st_ino
+                if identity not in folders:
+                    folders.add(identity)
+                    waiting += reversed(self._entries(place, found, wanted))
+            except (OSError, InputError) as error:
                 if not found.below:
-                    raise cannot_read(found.shown, error) from error
-                self._skip(found.shown, why(error))
-            except InputError as error:
-                if not found.below:
-                    raise
-                self._skip(found.shown, str(error))
+                    raise cannot_read(shown, error) from error
+                self._skip(found.shown, _why(error) if isinstance(error, OSError) else str(error))
 
-    def _entries(self, folder: FoundFile) -> list[tuple[bool, FoundFile]]:
-        """What is in a folder that was not met before, each with whether it is a folder itself."""
-        known = identity(folder.file)
-        if known in self.folders:
-            return []
-        self.folders.add(known)
-        if splits := saved_splits(folder.file):
+    def _entries(
+        self, path: Path, folder: Candidate, pattern: Sequence[str]
+    ) -> list[tuple[bool, Sequence[str], Candidate]]:
+        """What is in a folder: each with whether it is a folder itself, and what it must fit."""
+        if splits := saved_splits(path) if not pattern else None:
             for split in splits:
-                self._saved_split(folder, split)
+                self._saved_split(path / split, split, folder)
             return []
-        entries: list[tuple[bool, FoundFile]] = []
-        for entry in sorted(os.scandir(folder.file), key=lambda entry: entry.name):
-            below, deeper = _join(folder.below, entry.name), is_folder(entry)
-            if entry.name.startswith(".") or (deeper and self._is_excluded(below)):
+        entries: list[tuple[bool, Sequence[str], Candidate]] = []
+        for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+            is_folder, below = _is_folder(entry), _join(folder.below, entry.name)
+            parts = below.split("/")
+            fits = not pattern or path_fits(parts, pattern)
+            if entry.name.startswith(".") or not (fits or (is_folder and _leads(parts, pattern))):
                 continue
-            found = FoundFile(
-                file=Path(entry.path),
+            if is_folder and self._is_excluded(below):
+                continue
+            candidate = Candidate(
                 shown=_join(folder.shown, entry.name),
                 below=below,
-                group=_join(folder.group, entry.name) if deeper else folder.group,
+                group=_join(folder.group, entry.name) if is_folder else folder.group,
+                file=Path(entry.path),
             )
-            entries.append((deeper, found))
+            entries.append((is_folder, () if fits else pattern, candidate))
         return entries
 
-    def _saved_split(self, dataset: FoundFile, split: str) -> None:
+    def _saved_split(self, path: Path, split: str, dataset: Candidate) -> None:
         """One split of what `save_to_disk` wrote; "" where it has none."""
-        folder = dataset.file / split
         shown, below = _join(dataset.shown, split), _join(dataset.below, split)
-        if not self._is_wanted(below or folder.name):
-            return
+        if not self._is_wanted(below or path.name):
+            return None
         try:
-            size = sum(file.stat().st_size for file in saved_files(folder, shown))
+            size = sum(file.stat().st_size for file in saved_files(path, shown))
         except (InputError, OSError) as error:
-            self._skip(shown, str(error))
-            return
-        source = Source(
-            name=below or _folder_name(folder),
-            group=dataset.group,
-            path=shown,
-            format="saved",
-            file=folder,
-            bytes=size,
-        )
-        if self._is_new(os.path.realpath(folder)):
-            self._add(source)
+            return self._skip(shown, str(error))
+        if self._is_new(os.path.realpath(path)):
+            name = below or _folder_name(path)
+            self._add(
+                Source(
+                    name=name,
+                    group=dataset.group,
+                    path=shown,
+                    format="saved",
+                    file=path,
+                    bytes=size,
+                )
+            )
+        return None
 
     # --- files -------------------------------------------------------------------------------
 
-    def _file(self, found: FoundFile) -> None:
-        if archive_suffix(found.file.name):
-            if not self._is_excluded(found.below):
-                self._archive(found)
+    def _file(self, path: Path, candidate: Candidate) -> None:
+        """A file on disk; its size is None for a pipe or a device."""
+        try:
+            status = path.stat()
+        except OSError as error:
+            if candidate.explicit:
+                raise cannot_read(candidate.shown, error) from error
+            return self._skip(candidate.shown, _why(error))
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        identity = status.st_dev, status.st_ino
+        return self._consider(replace(candidate, file=path, size=size), identity)
+
+    def _consider(self, candidate: Candidate, identity: Hashable) -> None:
+        is_archive = archive_suffix(candidate.below) is not None and candidate.member is None
+        if is_archive and self._is_excluded(candidate.below):
             return
-        if not self._is_wanted(found.below):
+        if not is_archive and not self._is_wanted(candidate.below):
             return
         try:
-            kind = format_of(found, self.options.input_format)
-            size = found.size()
-        except LeftOut as reason:
-            self._skip(found.shown, str(reason))
+            kind = "zip" if is_archive else self._format(candidate)
+        except SkipFile as reason:
+            self._skip(candidate.shown, str(reason))
             return
-        if kind in ("zip", "tar"):
-            self._archive(found)
-        elif self._is_new(os.path.realpath(found.file)):
-            self._add_file(found, kind, size)
+        if not self._is_new(identity):
+            return
+        if kind in ("zip", "tar") and candidate.member is None:
+            self._archive(candidate)
+        else:
+            self._add_file(candidate, kind)
 
-    def _add_file(self, found: FoundFile, kind: str, size: int | None) -> None:
+    def _format(self, candidate: Candidate) -> str:
+        """By force, by suffix or, of what was named, by content: a format, "zip" or "tar"."""
+        named = format_of_name(candidate.below)
+        kind = self.options.input_format or named
+        if not candidate.explicit and is_about_the_data(candidate.below):
+            raise SkipFile("about the data, not data")
+        if candidate.member is not None:
+            if candidate.member.problem:
+                raise SkipFile(candidate.member.problem)
+            if archive_suffix(candidate.below):
+                raise SkipFile("an archive inside an archive")
+        elif candidate.file is not None:
+            if candidate.size is None:
+                if candidate.explicit:
+                    return kind or "jsonl"  # such as <(zcat x.gz): looking at it would use it up
+                raise SkipFile("a pipe or a device")
+            start = self._start(candidate)
+            if not candidate.explicit:
+                _refuse_other_than_data(candidate.file, start, named, kind)
+        if kind is None and candidate.explicit:
+            with decompressed(candidate.stream(), candidate.shown) as stream:
+                kind = _kind_of_start(stream.peek(START_BYTES))
+            if kind is None:
+                hint = "say so: --input-format jsonl"
+                raise InputError(f"cannot tell what {candidate.shown} is", hint=hint)
+        if kind is None:
+            raise SkipFile("unknown suffix")
+        return kind
+
+    def _start(self, candidate: Candidate) -> bytes:
+        try:
+            with candidate.open() as file:
+                return file.read(START_BYTES)
+        except (OSError, InputError) as error:
+            cause = error.__cause__ if isinstance(error, InputError) else error
+            if candidate.explicit or not isinstance(cause, OSError):
+                raise
+            raise SkipFile(_why(cause)) from error
+
+    def _add_file(self, candidate: Candidate, kind: str) -> None:
+        member = candidate.member
         self._add(
             Source(
-                name=_name(found.below),
-                group=found.group,
-                path=found.shown,
+                name=_name(candidate.below),
+                group=candidate.group,
+                path=candidate.shown,
                 format=kind,
-                file=found.file,
-                bytes=size,
+                file=candidate.file,
+                url=candidate.url,
+                bytes=candidate.size,
+                member=member.name if member else None,
+                offset=member.offset if member else None,
             )
         )
 
-    def _archive(self, found: FoundFile) -> None:
-        if not self._is_new(os.path.realpath(found.file)):
-            return
+    def _archive(self, archive: Candidate) -> None:
         try:
-            listed = members(found.file, found.shown)
+            listed = members(archive.open, archive.shown)
         except InputError as error:
-            if found.explicit:
+            if archive.explicit:
                 raise
-            self._skip(found.shown, error.message)
-            return
-        if inspect_log.is_inspect_zip(member.name for member in listed):
-            if self._is_wanted(found.below):
-                self._add_file(found, "inspect", found.size())
-            return
+            return self._skip(archive.shown, error.message)
+        if claimed := recognisers.claimed_format(members=[member.name for member in listed]):
+            return self._add_file(archive, claimed) if self._is_wanted(archive.below) else None
         for member in listed:
-            below = _join(found.below, member.name)
-            if ".." in PurePosixPath(member.name).parts:
-                self._skip(_join(found.shown, member.name), "its path leads out of the archive")
-            elif not _is_hidden(member.name) and self._is_wanted(below):
-                self._member(found, member)
-
-    def _member(self, archive: FoundFile, member: Member) -> None:
-        shown = _join(archive.shown, member.name)
-        kind = self.options.input_format or format_of_name(member.name)
-        if is_about_the_data(member.name):
-            self._skip(shown, "about the data, not data")
-        elif member.problem:
-            self._skip(shown, member.problem)
-        elif archive_suffix(member.name):
-            self._skip(shown, "an archive inside an archive")
-        elif kind is None:
-            self._skip(shown, "unknown suffix")
-        else:
-            archive_name = archive.below.removesuffix(archive_suffix(archive.below) or "")
-            inner = member.name.removesuffix(known_suffix(member.name))
-            self._add(
-                Source(
-                    name=_join(archive_name, inner),
-                    group=_join(archive.group, archive.file.name),
-                    path=shown,
-                    format=kind,
-                    file=archive.file,
-                    member=member.name,
-                    bytes=member.size,
-                    offset=member.offset,
+            shown, parts = _join(archive.shown, member.name), PurePosixPath(member.name).parts
+            if ".." in parts:
+                self._skip(shown, "its path leads out of the archive")
+            elif "__MACOSX" not in parts and not any(p[0] == "." and p != "." for p in parts):
+                inside = replace(
+                    archive,
+                    shown=shown,
+                    below=_join(archive.below, member.name),
+                    group=_join(archive.group, PurePosixPath(archive.below).name),
+                    explicit=False,
+                    size=member.size,
+                    member=member,
                 )
-            )
+                self._consider(inside, (shown, member.offset, member.problem))
+        return None
 
     # --- include and exclude -----------------------------------------------------------------
 
     def _is_wanted(self, below: str) -> bool:
-        wanted = not self.include or any(matches(below, pattern) for pattern in self.include)
-        wanted = wanted and not self._is_excluded(below)
-        self.filtered += not wanted
-        return wanted
+        is_included = not self.include or any(matches(below, p) for p in self.include)
+        is_wanted = is_included and not self._is_excluded(below)
+        self.filtered += not is_wanted
+        return is_wanted
 
     def _is_excluded(self, below: str) -> bool:
         return any(matches(below, pattern) for pattern in self.exclude)
+
+
+def matches(below: str, pattern: str) -> bool:
+    """Does the path below the root, or the name alone, fit the pattern? `**` is any folders."""
+    name = below.rpartition("/")[2]
+    if fnmatchcase(below, pattern) or fnmatchcase(name, pattern):
+        return True
+    return "**" in pattern and path_fits(below.split("/"), pattern.split("/"))
+
+
+def path_fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path fits a pattern, `**` being any number of folders (at the end, any file).
+
+    >>> path_fits(("a", "b", "x.csv"), ("**", "*.csv")), path_fits(("x.csv",), ("**", "*.csv"))
+    (True, True)
+    """
+    if not pattern:
+        return not parts
+    first, rest = pattern[0], pattern[1:]
+    if first == "**":
+        if rest and rest[0] == "**":  # it means no more, but would be tried in all combinations
+            return path_fits(parts, rest)
+        return bool(parts) and (
+            not rest or any(path_fits(parts[i:], rest) for i in range(len(parts)))
+        )
+    return bool(parts) and fnmatchcase(parts[0], first) and path_fits(parts[1:], rest)
+
+
+def _leads(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether something below this folder may fit the pattern."""
+    for part, wanted in zip(parts, pattern, strict=False):
+        if wanted == "**":
+            return True
+        if not fnmatchcase(part, wanted):
+            return False
+    return len(parts) < len(pattern)
+
+
+def is_about_the_data(name: str) -> bool:
+    """ "README.md", "LICENSE"; not "readme.jsonl", "licensed_drivers.txt"."""
+    name = PurePosixPath(name).name
+    return _ABOUT_THE_DATA.fullmatch(name) is not None and format_of_name(name) in (None, "text")
+
+
+def _refuse_other_than_data(file: Path, start: bytes, named: str | None, kind: str | None) -> None:
+    """What lies in a folder beside the data."""
+    is_packed = compression_of(start) is not None
+    is_binary = is_packed or looks_binary(start)
+    if recognisers.recogniser_of(named or ""):
+        if kind_of_bytes(start) != "zip":
+            raise SkipFile(f"no {named} log")
+    elif named not in ("parquet", "arrow") and looks_binary(start) and not is_packed:
+        raise SkipFile("binary")
+    if kind is None:
+        raise SkipFile("binary" if is_binary else "unknown suffix")
+    if _OWN_ARTEFACT.match(start):
+        raise SkipFile("written by chunkscope itself")
+    if reason := recognisers.skip_reason(file, start):
+        raise SkipFile(reason)
+
+
+def _kind_of_start(start: bytes) -> str | None:
+    """Nothing at all counts as JSON Lines without a line."""
+    kind = kind_of_bytes(start) if start else "jsonl"
+    if kind != "text":
+        return kind
+    sample = start.decode("utf-8-sig", errors="replace")
+    return "csv" if looks_like_table(sample, cut=len(start) >= START_BYTES) else kind
+
+
+def _peek_stdin() -> bytes:
+    """What standard input starts with, left there to be read."""
+    stream = getattr(sys.stdin, "buffer", None)
+    if isinstance(stream, io.BufferedReader):
+        return stream.peek(START_BYTES)[:START_BYTES]
+    if stream is None or not stream.seekable():
+        return b""
+    at = stream.tell()
+    start: bytes = stream.read(START_BYTES)
+    stream.seek(at)
+    return start
 
 
 def _exists(path: Path, text: str) -> bool:
@@ -371,9 +505,19 @@ def _exists(path: Path, text: str) -> bool:
     return True
 
 
-def _is_hidden(member: str) -> bool:
-    parts = PurePosixPath(member).parts
-    return "__MACOSX" in parts or any(part.startswith(".") and part != "." for part in parts)
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    if isinstance(error, FileNotFoundError):
+        return "a link that leads nowhere"
+    return (error.strerror or str(error)).lower()
 
 
 def _as_typed(text: str) -> str:
@@ -386,11 +530,11 @@ def _folder_name(folder: Path) -> str:
 
 
 def _name(below: str) -> str:
-    """Without what says how to read it; the logs of lm-eval and Inspect by their task."""
-    name = below.removesuffix(known_suffix(below) or archive_suffix(below) or "")
-    last = PurePosixPath(name).name
-    task = lm_eval.task_in(last) or inspect_log.task_in(last)
-    return name if task is None else PurePosixPath(name).with_name(task).as_posix()
+    """Without what says how to read it; the logs of a harness by their task."""
+    folders, slash, last = below.rpartition("/")
+    above = "/".join(p.removesuffix(archive_suffix(p) or "") for p in folders.split("/"))
+    name = last.removesuffix(known_suffix(last) or archive_suffix(last) or "")
+    return f"{above}{slash}{recognisers.task_name(name) or name}"
 
 
 def _join(folder: str, name: str) -> str:
@@ -402,11 +546,11 @@ def _join(folder: str, name: str) -> str:
 def _nothing_found(paths: Sequence[str], search: _Search) -> InputError:
     what = ", ".join(paths) or "nothing"
     reasons = Counter(skip.reason for skip in search.skipped)
-    said = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
+    parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
     if search.filtered:
-        said.append(f"{search.filtered} left out by --include or --exclude")
+        parts.append(f"{search.filtered} left out by --include or --exclude")
     return InputError(
-        f"no datasets in {what}: {', '.join(said) or 'there are no files'}",
+        f"no datasets in {what}: {', '.join(parts) or 'there are no files'}",
         hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
         "compressed or in a zip or tar; for another suffix give --input-format",
     )

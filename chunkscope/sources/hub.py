@@ -8,100 +8,65 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.network import hub_problem
-from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source, first_line
-from chunkscope.sources.reader import RestartingReader
+from chunkscope.sources.base import Chunk, ReadOptions, Source, first_line
+from chunkscope.sources.reader import RecordReader
 
-_SPEC = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^:@]+))?(?:@(?P<split>.+))?")
+_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^:@]+))?(?:@(?P<split>.+))?")
 _BATCH_ROWS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class HubName:
-    """`hf:org/name:config@split`, taken apart."""
-
-    repo: str
-    config: str | None = None
-    split: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "HubName":
-        match = _SPEC.fullmatch(text)
-        if match is None:
-            raise UsageError(
-                f"not a hub dataset: {text}", hint="write hf:org/name, hf:org/name:config@split"
-            )
-        return cls(match["repo"], match["config"], match["split"])
-
-    def __str__(self) -> str:
-        config = f":{self.config}" if self.config else ""
-        split = f"@{self.split}" if self.split else ""
-        return f"hf:{self.repo}{config}{split}"
+_UNREACHED = {"ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"}
 
 
 def hub_source(text: str, options: ReadOptions) -> Source:
-    """The source for `hf:...`; a split that was not given is chosen here, so that it shows."""
-    name = HubName.parse(text)
-    if name.split is None:
-        with _explaining_errors(name):
+    """The source for `hf:org/name:config@split`; a split that was not given is chosen here, so that
+    it shows. Evaluations run on the test split, or on what stands in for it.
+    """
+    repo, config, split = _parsed(text)
+    if split is None:
+        with _explaining(text):
             datasets = _datasets()
-            splits = datasets.get_dataset_split_names(
-                _repo_path(name.repo), name.config, **_remote_code(datasets, options)
-            )
-        name = HubName(name.repo, name.config, _default_split([str(split) for split in splits]))
-    shown = str(name)
-    return Source(name=shown.removeprefix("hf:"), group="", path=shown, format="hub", file=None)
+            code = _remote_code(datasets, options)
+            splits = datasets.get_dataset_split_names(_repo_path(repo), config, **code)
+        if not splits:
+            raise InputError("the dataset has no splits", hint="name one: hf:org/name@split")
+        likely = (split for split in ("test", "validation") if split in splits)
+        split = str(next(likely, splits[0]))
+        text = f"hf:{repo}{f':{config}' if config else ''}@{split}"
+    return Source(name=text.removeprefix("hf:"), group="", path=text, format="hub", file=None)
 
 
-def _default_split(splits: Sequence[str]) -> str:
-    """Evaluations run on the test split, or on what stands in for it."""
-    if not splits:
-        raise InputError("the dataset has no splits", hint="name one: hf:org/name@split")
-    return next((split for split in ("test", "validation") if split in splits), splits[0])
+def _parsed(text: str) -> tuple[str, str | None, str | None]:
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"not a hub dataset: {text}", hint="write hf:org/name, hf:org/name:config@split"
+        )
+    return match["repo"], match["config"], match["split"]
 
 
-class HubReader(RestartingReader):
-    """Reads a split batch by batch; pictures and sounds in it are never decoded."""
-
-    def __init__(self, source: Source, problems: Problems, options: ReadOptions) -> None:
-        super().__init__(source, problems)
-        self._name = HubName.parse(source.path)
-        self._options = options
-
-    @property
-    def bytes_read(self) -> int:
-        return 0  # `datasets` does not tell
-
-    def close(self) -> None:
-        pass  # `datasets` closes what it opens
-
-    def _read(self, columns: Sequence[str] | None, problems: Problems) -> Iterator[Chunk]:  # noqa: ARG002
-        row = 1
-        with _explaining_errors(self._name):
-            for table in self._tables(columns):
-                records = table.to_pylist()
-                yield Chunk(range(row, row + len(records)), records)
-                row += len(records)
-
-    def _tables(self, columns: Sequence[str] | None) -> Iterator[Any]:
+def hub_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
+    """A split batch by batch; pictures and sounds in it are never decoded."""
+    repo, config, split = _parsed(reader.source.path)
+    with _explaining(reader.source.path):
         datasets = _datasets()
         dataset = datasets.load_dataset(
-            _repo_path(self._name.repo),
-            self._name.config,
-            split=self._name.split,
+            _repo_path(repo),
+            config,
+            split=split,
             streaming=True,
-            **_remote_code(datasets, self._options),
+            **_remote_code(datasets, reader.options),
         )
         wanted = [name for name in dataset.column_names or () if columns and name in columns]
         if wanted:
             dataset = dataset.select_columns(wanted)
-        tables: Iterator[Any] = dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-        return tables
+        for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
+            records, row = table.to_pylist(), reader.positions + 1
+            reader.positions += len(records)
+            yield Chunk(range(row, row + len(records)), records)
 
 
 def _datasets() -> Any:
@@ -130,11 +95,8 @@ def _remote_code(datasets: Any, options: ReadOptions) -> dict[str, bool]:
     return {"trust_remote_code": options.trust_remote_code}
 
 
-_UNREACHED = {"ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"}
-
-
 @contextmanager
-def _explaining_errors(name: HubName) -> Iterator[None]:
+def _explaining(name: str) -> Iterator[None]:
     try:
         yield
     except (ChunkscopeError, GeneratorExit, MemoryError):
@@ -143,30 +105,25 @@ def _explaining_errors(name: HubName) -> Iterator[None]:
         raise _explained(name, error) from error
 
 
-def _explained(name: HubName, error: Exception) -> ChunkscopeError:
-    said = first_line(error)
+def _explained(name: str, error: Exception) -> ChunkscopeError:
+    words = first_line(error)
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    if "gated" in said or "GatedRepoError" in kinds:
-        return MissingError(f"{name} is gated: {said}", hint="ask for access, then set HF_TOKEN")
+    if "gated" in words or "GatedRepoError" in kinds:
+        return MissingError(f"{name} is gated: {words}", hint="ask for access, then set HF_TOKEN")
     if kinds & {"DatasetNotFoundError", "RepositoryNotFoundError"}:
         return MissingError(
             f"there is no dataset {name} on the hub that we may read",
             hint="check the name; for a private one set HF_TOKEN",
         )
-    unreached = "LocalEntryNotFoundError" in said  # inside a sentence about files that were sought
-    if unreached or kinds & _UNREACHED:
-        offline = "HF_HUB_OFFLINE is set" if _told_offline() else "the hub cannot be reached"
+    # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
+    if "LocalEntryNotFoundError" in words or kinds & _UNREACHED:
+        offline = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+        is_set = any(os.environ.get(n, "").upper() in ("1", "TRUE", "YES", "ON") for n in offline)
+        why = "HF_HUB_OFFLINE is set" if is_set else "the hub cannot be reached"
         return MissingError(
-            f"{name} is not in the local cache, and {offline}",
+            f"{name} is not in the local cache, and {why}",
             hint="load it once with a network (`datasets.load_dataset`), point HF_DATASETS_CACHE "
             "at a cache that has it, or name a local file",
         )
     hint = "see the dataset's page for its configs and splits: hf:org/name:config@split"
-    return InputError(f"cannot load {name}: {said}", hint=hint)
-
-
-def _told_offline() -> bool:
-    return any(
-        os.environ.get(name, "").upper() in ("1", "TRUE", "YES", "ON")
-        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-    )
+    return InputError(f"cannot load {name}: {words}", hint=hint)

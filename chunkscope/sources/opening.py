@@ -1,73 +1,132 @@
-"""Opening: from a path or a stream to plain bytes, whatever they are wrapped in."""
+"""From a source, wherever it is, to its bytes."""
 
-import tempfile
+import os
+from codecs import BOM_UTF8
+from collections.abc import Hashable, Iterator
 from pathlib import Path
-from threading import Timer
-from typing import IO, BinaryIO
+from typing import IO
 
-from chunkscope.console import say
 from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, cannot_read
-from chunkscope.sources.byte_stream import ByteStream, FileStream
-from chunkscope.sources.compression import decompressed
-from chunkscope.sources.encodings import as_utf8
+from chunkscope.sources.archives import open_member
+from chunkscope.sources.base import CHUNK_BYTES, Source, cannot_read
+from chunkscope.sources.formats import kind_of_bytes
+from chunkscope.sources.remote import open_remote, open_remote_stream
+from chunkscope.sources.streams import (
+    Stream,
+    as_utf8,
+    compression_of,
+    decompressed,
+    looks_binary,
+    open_path,
+    open_stdin,
+    spooled,
+)
 
-_PATIENCE_S = 1.0
+
+def open_raw(source: Source) -> Stream:
+    """The source's bytes as they are: those of a file, a member of an archive, standard input."""
+    if source.member is not None:
+        return open_member(
+            _identity(source),
+            lambda: _open_whole(source),
+            source.member,
+            source.offset,
+            source.bytes or 0,
+            source.path,
+        )
+    if source.url is not None:
+        return open_remote_stream(source.url, source.path, size=source.bytes)
+    return open_stdin() if source.file is None else open_path(source.file, source.path)
 
 
-def open_bytes(file: Path, *, shown: str, encoding: str = "utf-8", text: bool = True) -> ByteStream:
-    """Open a file, undo its compression and, for text, make it UTF-8 without a BOM.
-
-    `shown` is its name as people know it; the suffix in it is checked against the content.
+def open_text(source: Source, encoding: str = "utf-8") -> Stream:
+    """Decompressed, as UTF-8 without a byte order mark. Binary data is refused: one clear sentence
+    instead of a bad row for every stray newline in a picture.
     """
-    return unwrapped(open_raw(file, shown), shown, encoding=encoding, text=text)
-
-
-def open_raw(file: Path, shown: str, *, start: int = 0) -> ByteStream:
-    """A file's bytes as they are, from one of them on."""
+    raw = open_raw(source)
     try:
-        return FileStream(_opened(file, shown), shown, start=start)
-    except OSError as error:
-        raise cannot_read(shown, error) from error
-
-
-def _opened(file: Path, shown: str) -> BinaryIO:
-    """A named pipe opens when somebody opens its other end: say so if nobody does."""
-    if not file.is_fifo():
-        return file.open("rb", buffering=0)
-    waits = Timer(_PATIENCE_S, say, [f"waiting: {shown} is a pipe, and nobody writes to it yet"])
-    waits.daemon = True
-    waits.start()
-    try:
-        return file.open("rb", buffering=0)
-    finally:
-        waits.cancel()
-
-
-def unwrapped(raw: ByteStream, shown: str, *, encoding: str, text: bool) -> ByteStream:
-    """The stream without its compression and, for text, as UTF-8; closed if that fails."""
-    try:
-        plain = decompressed(raw, shown)
-        return as_utf8(plain, shown, encoding) if text else plain
+        stream = as_utf8(decompressed(raw, source.path), source.path, encoding)
+        start = stream.peek(1024)
     except BaseException:
         raw.close()
         raise
+    if not looks_binary(start):
+        return stream
+    stream.close()
+    kind = kind_of_bytes(start)
+    what = f"{kind} data" if kind in ("parquet", "arrow") else "a binary file"
+    other = f"--input-format {kind}" if kind else "another file, or --encoding utf-16"
+    raise InputError(f"{source.path} is {what}, not {source.format}", hint=f"try {other}")
 
 
-def spooled(stream: ByteStream, shown: str) -> IO[bytes]:
-    """The rest of a stream in a temporary file, for formats that must jump about in it."""
-    file = tempfile.TemporaryFile(prefix="chunkscope-")  # noqa: SIM115  (the reader closes it)
+def open_lines(source: Source, start: int, end: int | None) -> Stream:
+    """The lines that begin between two bytes of a file: who reads the lines before and after has
+    the others.
+    """
+    before = max(0, start - 1)  # a newline there means that a line begins at `start`
+    if source.url is not None:
+        raw = open_remote_stream(source.url, source.path, size=source.bytes, start=before)
+    else:
+        raw = open_path(_file(source), source.path, start=before)
+    return Stream(_lines_between(raw, before, start, end), raw)
+
+
+def _lines_between(raw: Stream, at: int, start: int, end: int | None) -> Iterator[bytes]:
+    if start == 0 and raw.peek(len(BOM_UTF8)) == BOM_UTF8:
+        at = len(raw.read(len(BOM_UTF8)))
+    is_inside = start == 0
+    while block := raw.read(CHUNK_BYTES):
+        if not is_inside:
+            newline = block.find(b"\n")
+            is_inside = newline >= 0
+            skipped = newline + 1 if is_inside else len(block)
+            at, block = at + skipped, block[skipped:]
+            if end is not None and at >= end:
+                return
+        last = -1 if end is None else block.find(b"\n", max(0, end - 1 - at))
+        if last >= 0:
+            yield block[: last + 1]
+            return
+        at += len(block)
+        if block:
+            yield block
+
+
+def open_seekable(source: Source) -> IO[bytes]:
+    """A file that may be read in any order: the source's own, or a copy of what cannot jump."""
+    raw = open_raw(source)
     try:
-        while data := stream.read(CHUNK_BYTES):
-            file.write(data)
-        file.seek(0)
+        if source.member is None and compression_of(raw.peek(10)) is None:
+            if source.url is not None and source.bytes is not None:
+                return open_remote(source.url)
+            if source.file is not None and source.file.is_file():
+                return source.file.open("rb")
+        return spooled(decompressed(raw, source.path), source.path)
     except OSError as error:
-        file.close()
-        raise InputError(
-            f"cannot unpack {shown} to a temporary file: {error.strerror or error}",
-            hint="set TMPDIR to a folder with more room",
-        ) from error
-    except BaseException:
-        file.close()
-        raise
-    return file
+        raise cannot_read(source.path, error) from error
+    finally:
+        raw.close()
+
+
+def _open_whole(archive: Source) -> IO[bytes]:
+    """The archive of a member."""
+    try:
+        return open_remote(archive.url) if archive.url else _file(archive).open("rb")
+    except OSError as error:
+        raise cannot_read(archive.path, error) from error
+
+
+def _file(source: Source) -> Path:
+    if source.file is None:
+        raise InputError(f"{source.path} is no file", hint="save it to one")
+    return source.file
+
+
+def _identity(archive: Source) -> Hashable:
+    if archive.url is not None:
+        return archive.url
+    try:
+        status = _file(archive).stat()
+    except OSError as error:
+        raise cannot_read(archive.path, error) from error
+    return os.fspath(_file(archive)), status.st_mtime_ns, status.st_size

@@ -1,78 +1,136 @@
-"""The base of all readers: look at the first records, pass all of them on, close, fail in words.
+"""One source, read: its first records, all of them in chunks, and what was found out on the way.
 
-Text formats derive from `StreamReader`, formats with columns from `RestartingReader`; each only
-says how its records are read, in `_read`.
+How the rows of a format are read is a generator function (`RowFunction`), which gets the reader:
+it reads `stream` or `file`, reports bad rows to `problems`, and yields chunks.
 """
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from itertools import chain, islice
-from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, Source, cannot_read
-from chunkscope.sources.byte_stream import ByteStream
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    Chunk,
+    Problems,
+    ReadOptions,
+    Source,
+    cannot_read,
+)
+from chunkscope.sources.opening import open_lines, open_seekable, open_text
+from chunkscope.sources.recognisers import RowFunction
+from chunkscope.sources.streams import Stream
 
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100
 _HEAD_CHUNKS = 3
 
 
-class RecordReader(ABC):
-    """Reads one source; a context manager that closes it.
+class RecordReader:
+    """Reads one source once; a context manager that closes it.
 
     `unit` says what positions count: "line" in line-oriented text, else "row".
     `format` is what the data turned out to be: JSON Lines named .json says "jsonl".
     `rows_at` is the key of a JSON object under which the rows were, e.g. "examples".
-    `beside` is what a document says beside its rows, as far as it was read.
-    `positions` is how many of them there were so far, where a source is read in pieces.
+    `metadata` is what a document says beside its rows.
+    `state` is whatever a harness's row function keeps for whoever recognises its log.
+    `positions` is how many of them there were so far, where a source is read in parts.
     """
 
-    unit = "row"
-
-    def __init__(self, source: Source, problems: Problems) -> None:
+    def __init__(
+        self,
+        source: Source,
+        options: ReadOptions,
+        problems: Problems,
+        rows: RowFunction,
+        *,
+        restarts: bool = False,
+        part: tuple[int, int | None] = (0, None),
+    ) -> None:
         self.source = source
+        self.options = options
         self.problems = problems
+        self.part = part  # of the file: the rows that begin between these two bytes
         self.format = source.format
+        self.unit = "row"
         self.rows_at: str | None = None
-        self.beside: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}
+        self.state: Any = None
         self.positions = 0
-
-    @abstractmethod
-    def head(self) -> list[Any]:
-        """The first records, which `chunks` gives again: enough to find the prompt field."""
-
-    @abstractmethod
-    def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
-        """All records, once. `columns` names the top-level fields that are needed; None is all."""
-
-    @property
-    @abstractmethod
-    def bytes_read(self) -> int:
-        """How much of the file (as it is on disk) was read, for progress."""
-
-    @abstractmethod
-    def close(self) -> None: ...
+        self.is_divisible = False  # whether other processes could read parts of it
+        self.bytes_taken = 0  # by what does not read `stream`, for progress
+        self._rows = rows
+        self._restarts = restarts  # all columns for the head, then anew, only those needed
+        self._ahead: deque[Chunk] = deque()  # what `head` looked at and `chunks` will give
+        self._rest = self._guarded(None)
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
 
-    def _guarded(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    @cached_property
+    def stream(self) -> Stream:
+        """The source's text: decompressed, as UTF-8. It can be read once."""
+        if self.part != (0, None):
+            return self._opened.enter_context(open_lines(self.source, *self.part))
+        return self._opened.enter_context(open_text(self.source, self.options.encoding))
+
+    @cached_property
+    def file(self) -> IO[bytes]:
+        """The source's bytes, decompressed, as a file that can be read in any order."""
+        return self._opened.enter_context(open_seekable(self.source))
+
+    @property
+    def bytes_read(self) -> int:
+        """How much of the file (as it is on disk) was read, for progress."""
+        return self.stream.bytes_read if "stream" in self.__dict__ else self.bytes_taken
+
+    def head(self) -> list[Any]:
+        """The first records, which `chunks` gives again: enough to find the prompt field."""
+        problems, self.problems = self.problems, Problems() if self._restarts else self.problems
+        # A chunk may hold one row of 100 MB, so not more than a few of them are kept waiting.
+        while len(self._ahead) < _HEAD_CHUNKS and len(self._records_ahead()) < HEAD_RECORDS:
+            try:
+                chunk = next(self._rest, None)
+            except ChunkscopeError as error:
+                if not self._ahead:
+                    raise
+                self._rest = _raising(error)  # when the rows before it have been read
+                break
+            if chunk is None:
+                break
+            if chunk.records:
+                self._ahead.append(chunk)
+        records = self._records_ahead()
+        if self._restarts:
+            self._ahead.clear()
+            self.problems, self._rest = problems, iter(())
+        return records
+
+    def _records_ahead(self) -> list[Any]:
+        ahead = chain.from_iterable(chunk.records for chunk in self._ahead)
+        return list(islice(ahead, HEAD_RECORDS))
+
+    def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
+        """All records, once. `columns` names the top-level fields that are needed; None is all."""
+        if self._restarts:
+            self.bytes_taken = self.positions = 0
+            yield from self._guarded(columns)
+        while self._ahead:
+            yield self._ahead.popleft()
+        if not self._restarts:
+            yield from self._rest
+
+    def _guarded(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """The chunks, with what the system may say along the way turned into our errors."""
         try:
-            yield from chunks
-        except ChunkscopeError:
-            raise
+            yield from self._rows(self, columns)
         except (OSError, EOFError) as error:
             raise cannot_read(self.source.path, error) from error
         except MemoryError as error:
@@ -80,74 +138,6 @@ class RecordReader(ABC):
                 f"{self.source.path} needs more memory than there is",
                 hint="a single row may be too large, or the file may be damaged",
             ) from error
-
-
-class StreamReader(RecordReader):
-    """Reads a stream of bytes once: the chunks that `head` looked at wait to be passed on."""
-
-    def __init__(self, source: Source, problems: Problems, stream: ByteStream) -> None:
-        super().__init__(source, problems)
-        self._stream = stream
-        self._ahead: deque[Chunk] = deque()
-        self._rest = self._guarded(self._read())
-
-    @abstractmethod
-    def _read(self) -> Iterator[Chunk]:
-        """All records, front to back."""
-
-    def head(self) -> list[Any]:
-        # A chunk may hold one row of 100 MB, so not more than a few of them are kept waiting.
-        while len(self._ahead) < _HEAD_CHUNKS and len(self._records_ahead()) < HEAD_RECORDS:
-            chunk = self._next()
-            if chunk is None:
-                break
-            if chunk.records:
-                self._ahead.append(chunk)
-        return self._records_ahead()
-
-    def _records_ahead(self) -> list[Any]:
-        ahead = chain.from_iterable(chunk.records for chunk in self._ahead)
-        return list(islice(ahead, HEAD_RECORDS))
-
-    def _next(self) -> Chunk | None:
-        """The next chunk. An error after some rows is kept for when they have been read."""
-        try:
-            return next(self._rest, None)
-        except ChunkscopeError as error:
-            if not self._ahead:
-                raise
-            self._rest = _raising(error)
-            return None
-
-    def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:  # noqa: ARG002
-        while self._ahead:
-            yield self._ahead.popleft()
-        yield from self._rest
-
-    @property
-    def bytes_read(self) -> int:
-        return self._stream.bytes_read
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-class RestartingReader(RecordReader):
-    """Reads anew each time: all columns for the head, then only those that are needed."""
-
-    @abstractmethod
-    def _read(self, columns: Sequence[str] | None, problems: Problems) -> Iterator[Chunk]:
-        """All records, from the start."""
-
-    def head(self) -> list[Any]:
-        not_counted_twice = Problems()
-        for chunk in self._guarded(self._read(None, not_counted_twice)):
-            if chunk.records:
-                return chunk.records[:HEAD_RECORDS]
-        return []
-
-    def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
-        return self._guarded(self._read(columns, self.problems))
 
 
 def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:

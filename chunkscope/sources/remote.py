@@ -7,30 +7,42 @@ are streamed: what was counted is forgotten.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import first_line
-from chunkscope.sources.byte_stream import FileStream
+from chunkscope.sources.base import CHUNK_BYTES, first_line
+from chunkscope.sources.streams import Stream
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 _AHEAD_BYTES = 8 << 20  # of a file that is read from front to back
-_COLUMN_BYTES = 1 << 20  # of one that is jumped about in
+_JUMP_BYTES = 1 << 20  # of one that is jumped about in
+_PROBE_S = 10.0
+_PARTIAL = 206  # an answer with a part of a file
+_QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
 _ACCESS_HINT = (
     "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)"
 )
 _NETWORK_HINT = "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?"
-_PROBE_S = 10.0
-_PARTIAL = 206  # an answer with a part of a file
 _AGAIN_HINT = "did the server fail? Run it again"
-_QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
-_NO_ACCESS = ("NoCredentialsError", "PartialCredentialsError", "GoogleAuthError")
-_NO_NETWORK = ("EndpointConnectionError", "ConnectTimeoutError", "ConnectionError", "ConnectError")
+_NO_ACCESS = {
+    "NoCredentialsError", "PartialCredentialsError", "GoogleAuthError", "PermissionError",
+}  # fmt: skip
+_NO_NETWORK = {
+    "EndpointConnectionError", "ConnectTimeoutError", "ConnectionError", "ConnectError",
+    "ClientConnectorError", "TimeoutError", "gaierror",
+}  # fmt: skip
+
+
+class RemoteFile(NamedTuple):
+    """A file, and where below what was asked for it lies."""
+
+    url: str
+    below: str
+    size: int | None
 
 
 def is_remote(text: str) -> bool:
@@ -49,51 +61,40 @@ def without_secrets(text: str) -> str:
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteFile:
-    """A file, and where below what was asked for it lies."""
+def remote_files(text: str) -> tuple[str, list[RemoteFile]]:
+    """All files behind an address, sorted, and the name of the folder that they are below.
 
-    url: str
-    below: str
-    size: int | None
-    named: bool = False  # itself, not a folder or a glob
-
-
-def remote_root(text: str) -> str:
-    """The name of the folder that is asked for: "s3://bucket/data/*.jsonl" -> "data"."""
-    fixed = text.split("://", 1)[1].split("*")[0].rpartition("/")[0] if "*" in text else text
-    return PurePosixPath(fixed.split("://", 1)[-1].rstrip("/")).name
-
-
-def remote_files(text: str) -> list[RemoteFile]:
-    """All files behind an address, sorted: a file, what is below a folder, or what fits a glob."""
+    The address may be a file (there is no folder then), a folder, or a glob. A `?` or `[` is part
+    of a web address, and rather of a key's name than of a pattern.
+    """
     with _explaining(text):
         system, path = _system(text)
         scheme = text.split("://", 1)[0]
-        if _is_glob(text):
+        if "*" in text:
             fixed = path.split("*")[0].rpartition("/")[0]
             listed = system.glob(path, detail=True)
-            found = {name: info for name, info in listed.items() if info["type"] == "file"}
+            infos = {name: info for name, info in listed.items() if info["type"] == "file"}
         else:
+            fixed = path.rstrip("/")
             info = system.info(path)
             if info["type"] == "file":
-                return [_file(scheme, path, info, PurePosixPath(path).name, named=True)]
-            fixed = path.rstrip("/")
-            found = system.find(path, detail=True)
+                return "", [_file(scheme, path, info, PurePosixPath(path).name)]
+            infos = system.find(path, detail=True)
     files = [
         _file(scheme, name, info, name.removeprefix(fixed).lstrip("/"))
-        for name, info in sorted(found.items())
+        for name, info in sorted(infos.items())
         if not name.endswith("/")  # what consoles make to show a folder
     ]
-    return [f for f in files if not any(p.startswith(".") for p in PurePosixPath(f.below).parts)]
+    is_hidden = re.compile(r"(^|/)\.")
+    return PurePosixPath(fixed).name or "/", [f for f in files if not is_hidden.search(f.below)]
 
 
-def _file(scheme: str, path: str, info: Any, below: str, *, named: bool = False) -> RemoteFile:
+def _file(scheme: str, path: str, info: Any, below: str) -> RemoteFile:
     url = path if "://" in path else f"{scheme}://{path}"
     size = info.get("size")
     if _is_web(url) and not _gives_ranges(urlsplit(url).netloc, url):
-        size = None  # it is read from front to back, and never in pieces
-    return RemoteFile(url=url, below=below.split("?")[0], size=size, named=named)
+        size = None  # it is read from front to back, and never in parts
+    return RemoteFile(url, below.split("?")[0], size)
 
 
 def _is_web(url: str) -> bool:
@@ -116,54 +117,43 @@ def _gives_ranges(server: str, url: str) -> bool:
     return _ranges[server]
 
 
-def _is_glob(text: str) -> bool:
-    """A `?` or `[` is part of a web address, and rather of a key's name than of a pattern."""
-    return "*" in text
-
-
-def start_of(url: str, size: int) -> bytes:
-    with _explaining(url):
-        system, path = _system(url)
-        with system.open(path, "rb", block_size=size) as file:
-            data: bytes = file.read(size)
-            return data
-
-
-def open_stream(url: str, shown: str, *, start: int, size: int | None) -> "RemoteStream":
+def open_remote_stream(url: str, shown: str, *, size: int | None, start: int = 0) -> Stream:
+    """A file from one of its bytes on; that it ends early is an error, which comes at the end."""
     with _explaining(url, one_of_many=True):
         system, path = _system(url)
         how: dict[str, Any] = {"block_size": _AHEAD_BYTES, "cache_type": "readahead", "size": size}
         if size is None:
             how = {"block_size": 0} if _is_web(url) else {}
-        return RemoteStream(system.open(path, "rb", **how), shown, start=start, size=size)
+        file = system.open(path, "rb", **how)
+        if start:
+            file.seek(start)
+    return Stream(_blocks(file, shown, None if size is None else size - start), file)
 
 
-def open_columns(url: str) -> IO[bytes]:
-    """For pyarrow, which jumps about."""
+def _blocks(file: IO[bytes], shown: str, expected: int | None) -> Iterator[bytes]:
+    count = 0
+    while True:
+        try:
+            block = file.read(CHUNK_BYTES)
+        except Exception as error:  # every library has its own
+            raise explained(shown, error) from error
+        if not block:
+            break
+        count += len(block)
+        yield block
+    if expected is not None and count < expected:
+        raise InputError(
+            f"{shown} ends early: {count:,} of {expected:,} bytes came",
+            hint="was it replaced meanwhile? Run it again",
+        )
+
+
+def open_remote(url: str) -> IO[bytes]:
+    """For readers that jump about in a file."""
     with _explaining(url, one_of_many=True):
         system, path = _system(url)
-        file: IO[bytes] = system.open(path, "rb", block_size=_COLUMN_BYTES)
+        file: IO[bytes] = system.open(path, "rb", block_size=_JUMP_BYTES)
         return file
-
-
-class RemoteStream(FileStream):
-    """Its errors are sentences, and an end that comes early is one."""
-
-    def __init__(self, file: IO[bytes], shown: str, *, start: int, size: int | None) -> None:
-        super().__init__(file, shown, start=start)
-        self._expected = None if size is None else size - start
-
-    def _more(self, size: int) -> bytes:
-        try:
-            data = self._file.read(size)
-        except Exception as error:  # every library has its own
-            raise explained(self._shown, error) from error
-        if not data and self._expected is not None and self._taken < self._expected:
-            raise InputError(
-                f"{self._shown} ends early: {self._taken:,} of {self._expected:,} bytes came",
-                hint="was it replaced meanwhile? Run it again",
-            )
-        return data
 
 
 def _system(url: str) -> tuple[Any, str]:
@@ -192,16 +182,15 @@ def _explaining(url: str, *, one_of_many: bool = False) -> Iterator[None]:
             f"cannot read {shown}: {first_line(error)}",
             hint="pip install 'chunkscope[remote]' brings the libraries for s3, gs and az",
         ) from error
-    except ValueError as error:
-        if "rotocol" in str(error):
+    except Exception as error:
+        if isinstance(error, ValueError) and "rotocol" in str(error):
             raise UsageError(
                 f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https"
             ) from error
-        raise explained(shown, error) from error
-    except Exception as error:
-        said = explained(shown, error)
-        is_missing = not one_of_many and said.hint in (_ACCESS_HINT, _NETWORK_HINT)
-        raise (MissingError(said.message, hint=said.hint) if is_missing else said) from error
+        input_error = explained(shown, error)
+        if not one_of_many and input_error.hint in (_ACCESS_HINT, _NETWORK_HINT):
+            raise MissingError(input_error.message, hint=input_error.hint) from error
+        raise input_error from error
 
 
 def explained(shown: str, error: BaseException) -> InputError:
@@ -209,22 +198,18 @@ def explained(shown: str, error: BaseException) -> InputError:
     shown = without_secrets(shown)
     chain = list(_causes(error))
     kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
-    said = _QUERY.sub(r"\1", first_line(Exception(str(error))))
-    failed = any(getattr(one, "status", 0) >= 500 for one in chain)  # https calls that "not found"
-    if failed and isinstance(error, FileNotFoundError):
-        return InputError(f"cannot read {shown}: the server failed", hint=_AGAIN_HINT)
+    words = _QUERY.sub(r"\1", first_line(error))
     if isinstance(error, FileNotFoundError):
-        return InputError(
-            f"there is no {shown}", hint="check the name; a folder needs files below it"
-        )
-    if kinds & {*_NO_ACCESS, "PermissionError"}:
-        return InputError(f"{shown} may not be read: {said}", hint=_ACCESS_HINT)
-    if kinds & {*_NO_NETWORK, "ClientConnectorError", "TimeoutError", "gaierror"}:
-        return InputError(
-            f"{urlsplit(shown).scheme}://{urlsplit(shown).netloc} cannot be reached: {said}",
-            hint=_NETWORK_HINT,
-        )
-    return InputError(f"cannot read {shown}: {said}", hint=_AGAIN_HINT)
+        if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
+            return InputError(f"cannot read {shown}: the server failed", hint=_AGAIN_HINT)
+        hint = "check the name; a folder needs files below it"
+        return InputError(f"there is no {shown}", hint=hint)
+    if kinds & _NO_ACCESS:
+        return InputError(f"{shown} may not be read: {words}", hint=_ACCESS_HINT)
+    if kinds & _NO_NETWORK:
+        place = f"{urlsplit(shown).scheme}://{urlsplit(shown).netloc}"
+        return InputError(f"{place} cannot be reached: {words}", hint=_NETWORK_HINT)
+    return InputError(f"cannot read {shown}: {words}", hint=_AGAIN_HINT)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

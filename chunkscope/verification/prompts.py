@@ -27,7 +27,7 @@ from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Prompts
 from chunkscope.simulation.workload import Workload
-from chunkscope.sources.archives import close_idle
+from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.readers import open_reader
@@ -90,7 +90,7 @@ def real_prompts(
             include=options.include,
             exclude=options.exclude,
             options=options.read,
-            rendering=rendering,
+            tasks=rendering,
         )
         sources = _as_named(sources, profile)
         rows = list(_rows(_sampled(sources, options, most, seed), counter, options))
@@ -214,7 +214,7 @@ def _sampled(
             chain.from_iterable(_prompts(source, options) for source in sources), most, seed
         )
     finally:
-        close_idle()
+        close_archives()
     if not seen:
         names = ", ".join(source.path for source in sources[:3])
         raise InputError(

@@ -170,9 +170,10 @@ class _Inline:
 def test_where_an_engine_differs_everything_is_counted_by_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from chunkscope.sources.pieces import Shard
+
     from chunkscope.lengths.analyze import CountingRun, found
     from chunkscope.lengths.parts import Checks, ProfilePart
-    from chunkscope.sources.pieces import Shard
 
     for number in range(3):
         (tmp_path / f"{number}.csv").write_text("prompt\nhello there\n")

@@ -16,7 +16,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.sources.documents import rows_of
+from chunkscope.sources.json_rows import rows_of
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, extract, items
 

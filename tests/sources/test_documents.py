@@ -1,9 +1,9 @@
 import json
 
 import pytest
+from chunkscope.sources.documents import DocumentReader
 
 from chunkscope.sources.base import CHUNK_BYTES, Problems, Source
-from chunkscope.sources.documents import DocumentReader
 from chunkscope.sources.opening import open_bytes
 from tests.sources.helpers import read, shared
 

@@ -1,10 +1,10 @@
 import json
 
 import pytest
-
-from chunkscope.sources.base import CHUNK_BYTES, Problems, Source
 from chunkscope.sources.byte_stream import ByteStream
 from chunkscope.sources.lines import LinesReader
+
+from chunkscope.sources.base import CHUNK_BYTES, Problems, Source
 from tests.sources.helpers import read, shared
 
 

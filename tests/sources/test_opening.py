@@ -6,11 +6,11 @@ import os
 
 import pytest
 import zstandard
+from chunkscope.sources.byte_stream import FileStream
+from chunkscope.sources.encodings import looks_binary
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES
-from chunkscope.sources.byte_stream import FileStream
-from chunkscope.sources.encodings import looks_binary
 from chunkscope.sources.opening import open_bytes, spooled, unwrapped
 from tests.sources.helpers import read
 

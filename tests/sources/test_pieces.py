@@ -5,13 +5,13 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
+from chunkscope.sources.byte_stream import FileStream, before, lines_between
+from chunkscope.sources.pieces import Piece, Shard, digest, pieces_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import UsageError
 from chunkscope.sources.base import Source
-from chunkscope.sources.byte_stream import FileStream, before, lines_between
-from chunkscope.sources.pieces import Piece, Shard, digest, pieces_of
 
 
 def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from chunkscope.prompts.harness import inspect_log, lm_eval, small
 from chunkscope.prompts.harness.inspect_log import InspectLog
 from chunkscope.prompts.harness.lighteval import LightevalLog
 from chunkscope.prompts.harness.lm_eval import LmEvalLog
@@ -16,11 +17,26 @@ from chunkscope.prompts.harness.small import (
     SimpleEvalsLog,
 )
 from chunkscope.sources.reader import RecordReader
+from chunkscope.sources.recognisers import Recogniser, register
 
 LOGS: tuple[type[HarnessLog], ...] = (
     *(LmEvalLog, InspectLog, HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog),
     *(SimpleEvalsLog, EvalScopeLog, PromptfooLog),
 )
+
+# What `sources` cannot know of files: which belong to a harness, and how to read them.
+register(
+    Recogniser(
+        format=inspect_log.FORMAT,
+        suffix=".eval",
+        rows=inspect_log.inspect_rows,
+        claims_start=inspect_log.is_inspect_json,
+        claims_members=inspect_log.is_inspect_zip,
+        task_name=inspect_log.task_in,
+    )
+)
+register(Recogniser(task_name=lm_eval.task_in, skip_reason=lm_eval.skip_reason))
+register(Recogniser(skip_reason=small.skip_reason))
 
 
 def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:

@@ -5,11 +5,12 @@ but `_journal/start.json` says the same. Nothing in a log is executed.
 """
 
 import re
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
@@ -17,12 +18,13 @@ from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.harness.inspect_sample import LoggedSample
 from chunkscope.prompts.harness.log import AS_SENT, HarnessLog, SentRequest
 from chunkscope.prompts.paths import UnusableError, escape, json_type
-from chunkscope.sources.base import Chunk, Problems, Source
-from chunkscope.sources.byte_stream import ByteStream, FileStream
-from chunkscope.sources.documents import DocumentReader
-from chunkscope.sources.lines import parse_line
-from chunkscope.sources.reader import RecordReader, StreamReader, in_chunks
-from chunkscope.sources.zip_entries import ZipEntry, entries, unpacked
+from chunkscope.sources.archives import Zip
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, printable
+from chunkscope.sources.json_rows import document_rows, parse_value
+from chunkscope.sources.reader import RecordReader, in_chunks
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 FORMAT = "inspect"
 _MOCK = "mockllm/"
@@ -63,75 +65,76 @@ class ReadSample(NamedTuple):
     size: int
 
 
-class InspectReader(StreamReader):
-    """Reads a log; a record is one request, a position the number of its sample in the log."""
+@dataclass(slots=True)
+class InspectState:
+    """What the reader of a log keeps for who wants to know about the whole."""
 
-    unit = "sample"
+    samples: int = 0
+    lost_tries: int = 0
 
-    def __init__(self, source: Source, problems: Problems, stream: ByteStream) -> None:
-        super().__init__(source, problems, stream)
-        self.format = FORMAT
-        self.samples = 0
-        self.lost_tries = 0
 
-    @abstractmethod
-    def _samples(self) -> Iterator[ReadSample]:
-        """All samples as they are logged. Those that cannot be read are problems."""
+def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
+    """A log, `.eval` or `.json`; a record is one request, a position the number of its sample."""
+    is_zip = reader.source.format == FORMAT
+    reader.unit, reader.format, reader.state = "sample", FORMAT, InspectState()
+    return in_chunks(_requests(reader, _zip_samples(reader) if is_zip else _json_samples(reader)))
 
-    def _read(self) -> Iterator[Chunk]:
-        return in_chunks(self._requests())
 
-    def _requests(self) -> Iterator[tuple[int, Any, int]]:
-        """Position, row and size of each request, in the order of sending."""
-        waiting: list[tuple[float, int, Any, int]] = []
-        size, error = 0, None
-        try:
-            for sample in self._samples():
-                self.samples += 1
-                waiting += self._calls(sample)
-                size += sample.size
-                if size >= _SORTED_BYTES:
-                    yield from _in_order(waiting)
-                    waiting, size = [], 0
-        except InputError as cut:
-            error = cut  # what came before it still counts
-        yield from _in_order(waiting)
-        if error is not None:
-            raise error
-        if not self.samples and not self.problems.count:
-            raise InputError(
-                f"{self.source.path} is an Inspect log without samples",
-                hint="was it run with --no-log-samples?",
-            )
+def _requests(
+    reader: RecordReader, samples: Iterator[ReadSample]
+) -> Iterator[tuple[int, Any, int]]:
+    """Position, row and size of each request, in the order of sending."""
+    waiting: list[tuple[float, int, Any, int]] = []
+    size, error = 0, None
+    try:
+        for sample in samples:
+            reader.state.samples += 1
+            waiting += _calls(reader, sample)
+            size += sample.size
+            if size >= _SORTED_BYTES:
+                yield from _in_order(waiting)
+                waiting, size = [], 0
+    except InputError as cut:
+        error = cut  # what came before it still counts
+    yield from _in_order(waiting)
+    if error is not None:
+        raise error
+    if not reader.state.samples and not reader.problems.count:
+        raise InputError(
+            f"{reader.source.path} is an Inspect log without samples",
+            hint="was it run with --no-log-samples?",
+        )
 
-    def _calls(self, sample: ReadSample) -> list[tuple[float, int, Any, int]]:
-        if not isinstance(sample.content, dict):
-            self.problems.bad(sample.number, f"a sample is {json_type(sample.content)}")
-            return []
-        logged = LoggedSample(sample.content)
-        self.lost_tries += logged.lost_tries
-        if not logged.model_events:
-            self.problems.bad(sample.number, f"{logged.name} has no model events")
-        calls: list[tuple[float, int, Any, int]] = []
-        sent_at = float("-inf")
-        each = sample.size // (len(logged.model_events) or 1)
-        for call in logged.calls():
-            if isinstance(call, UnusableError):
-                self.problems.bad(sample.number, str(call))
-                continue
-            sent_at = sent_at if call.sent_at is None else call.sent_at
-            calls.append((sent_at, sample.number, call.row, each))
-        return calls
 
-    def _take_header(self, header: Any) -> None:
-        self.beside = header if isinstance(header, dict) else {}
-        version = self.beside.get("version")
-        if isinstance(version, int) and version > _NEWEST_VERSION:
-            raise InputError(
-                f"{self.source.path} is an Inspect log of form {version}: only forms up to "
-                f"{_NEWEST_VERSION} are known",
-                hint="is there a newer chunkscope?",
-            )
+def _calls(reader: RecordReader, sample: ReadSample) -> list[tuple[float, int, Any, int]]:
+    if not isinstance(sample.content, dict):
+        reader.problems.bad(sample.number, f"a sample is {json_type(sample.content)}")
+        return []
+    logged = LoggedSample(sample.content)
+    reader.state.lost_tries += logged.lost_tries
+    if not logged.model_events:
+        reader.problems.bad(sample.number, f"{logged.name} has no model events")
+    calls: list[tuple[float, int, Any, int]] = []
+    sent_at = float("-inf")
+    each = sample.size // (len(logged.model_events) or 1)
+    for call in logged.calls():
+        if isinstance(call, UnusableError):
+            reader.problems.bad(sample.number, str(call))
+            continue
+        sent_at = sent_at if call.sent_at is None else call.sent_at
+        calls.append((sent_at, sample.number, call.row, each))
+    return calls
+
+
+def _take_header(reader: RecordReader, header: Any) -> None:
+    reader.metadata = header if isinstance(header, dict) else {}
+    version = reader.metadata.get("version")
+    if isinstance(version, int) and version > _NEWEST_VERSION:
+        raise InputError(
+            f"{reader.source.path} is an Inspect log of form {version}: only forms up to "
+            f"{_NEWEST_VERSION} are known",
+            hint="is there a newer chunkscope?",
+        )
 
 
 def _in_order(calls: list[tuple[float, int, Any, int]]) -> Iterator[tuple[int, Any, int]]:
@@ -139,22 +142,13 @@ def _in_order(calls: list[tuple[float, int, Any, int]]) -> Iterator[tuple[int, A
         yield number, row, size
 
 
-class InspectJsonReader(InspectReader):
-    """The one-object form. What comes before the samples says what was run."""
-
-    def __init__(self, source: Source, problems: Problems, stream: ByteStream) -> None:
-        super().__init__(source, problems, stream)
-        self._document = DocumentReader(source, problems, stream, rows_under="samples")
-
-    def _samples(self) -> Iterator[ReadSample]:
-        before = 0
-        for chunk in self._document.chunks():
-            if not self.samples:
-                self._take_header(self._document.beside)
-            size = (self.bytes_read - before) // len(chunk.records)
-            before = self.bytes_read
-            for number, content in zip(chunk.positions, chunk.records, strict=True):
-                yield ReadSample(number, content, size)
+def _json_samples(reader: RecordReader) -> Iterator[ReadSample]:
+    """The one-object form."""
+    for chunk in document_rows(reader, under="samples"):
+        if not reader.state.samples:
+            _take_header(reader, reader.metadata)
+        for number, content in zip(chunk.positions, chunk.records, strict=True):
+            yield ReadSample(number, content, CHUNK_BYTES // len(chunk.records))
 
 
 # --- .eval -----------------------------------------------------------------------------------
@@ -165,90 +159,82 @@ class _SampleEntries:
     """The members of one sample: one, or one for itself and some for each of its sequences."""
 
     name: str
-    shell: ZipEntry | None = None
-    sequences: dict[str, list[tuple[int, ZipEntry]]] = field(default_factory=dict)
+    shell: "ZipInfo | None" = None
+    sequences: "dict[str, list[tuple[int, ZipInfo]]]" = field(default_factory=dict)
 
 
-class InspectZipReader(InspectReader):
+def _zip_samples(reader: RecordReader) -> Iterator[ReadSample]:
     """The zip form, deflate or zstd."""
-
-    def __init__(self, source: Source, problems: Problems, file: IO[bytes]) -> None:
-        super().__init__(source, problems, FileStream(file, source.path))
-        self._file = file
-        self._read_up_to = 0
-
-    @property
-    def bytes_read(self) -> int:
-        return self._read_up_to
-
-    def _samples(self) -> Iterator[ReadSample]:
-        found, cut = entries(self._file, self.source.path)
-        self._header({entry.name: entry for entry in found})
-        for number, sample in enumerate(_by_sample(found), start=1):
-            try:
-                content, size = self._sample(sample)
-            except (InputError, UnusableError) as error:
-                said = error.message if isinstance(error, InputError) else str(error)
-                self.problems.bad(number, said)
-                continue
-            yield ReadSample(number, content, size)
-        if cut is not None:
-            raise cut
-
-    def _header(self, found: dict[str, ZipEntry]) -> None:
-        for name in _HEADERS:
-            if name in found:
-                try:
-                    header, _ = self._json(found[name])
-                except (InputError, UnusableError):
-                    continue  # damaged: the other one says the same
-                self._take_header(header)
-                return
-
-    def _sample(self, sample: _SampleEntries) -> tuple[Any, int]:
-        content, size = self._json(sample.shell) if sample.shell else ({"id": sample.name}, 0)
-        if not sample.sequences or not isinstance(content, dict):
-            return content, size
-        joined: dict[str, list[Any]] = {}
-        for sequence, parts in sample.sequences.items():
-            joined[sequence] = []
-            for start, entry in sorted(parts, key=lambda part: part[0]):
-                if start != len(joined[sequence]):
-                    raise UnusableError(f"{entry.name} does not go on where the one before ends")
-                items, more = self._json(entry)
-                if not isinstance(items, list):
-                    raise UnusableError(f"{entry.name} is {json_type(items)}, not a list")
-                joined[sequence] += items
-                size += more
-        pool = {"messages": joined.get("messages", [])}
-        attachments, events = joined.get("attachments", []), joined.get("events", [])
-        whole = {"events_data": pool, "attachments": attachments, "events": events}
-        return content | whole, size
-
-    def _json(self, entry: ZipEntry) -> tuple[Any, int]:
-        self._read_up_to = max(self._read_up_to, entry.offset + entry.packed)
-        data = unpacked(self._file, entry, f"{self.source.path}/{entry.name}")
+    archive = Zip(reader.file, reader.source.path)
+    infos = sorted(archive.infos, key=lambda info: info.header_offset)
+    by_name = {printable(info.filename): info for info in infos}  # the last of each name
+    unpack = partial(_json, reader, archive)
+    for name in _HEADERS:
+        with suppress(InputError, UnusableError, KeyError):  # damaged: the other one says the same
+            header, _ = unpack(by_name[name])
+            break
+    else:
+        header = {}
+    _take_header(reader, header)
+    for number, sample in enumerate(_by_sample(by_name), start=1):
         try:
-            return parse_line(data), len(data)
-        except ValueError as error:
-            raise UnusableError(f"{entry.name} is {error}") from None
+            content, size = _sample(sample, unpack)
+        except (InputError, UnusableError) as error:
+            reason = error.message if isinstance(error, InputError) else str(error)
+            reader.problems.bad(number, reason)
+            continue
+        yield ReadSample(number, content, size)
 
 
-def _by_sample(found: list[ZipEntry]) -> Iterable[_SampleEntries]:
+def _sample(
+    sample: _SampleEntries, unpack: "Callable[[ZipInfo], tuple[Any, int]]"
+) -> tuple[Any, int]:
+    content, size = unpack(sample.shell) if sample.shell else ({"id": sample.name}, 0)
+    if not sample.sequences or not isinstance(content, dict):
+        return content, size
+    joined: dict[str, list[Any]] = {}
+    for sequence, parts in sample.sequences.items():
+        joined[sequence] = []
+        for start, info in sorted(parts, key=lambda part: part[0]):
+            name = printable(info.filename)
+            if start != len(joined[sequence]):
+                raise UnusableError(f"{name} does not go on where the one before ends")
+            items, more = unpack(info)
+            if not isinstance(items, list):
+                raise UnusableError(f"{name} is {json_type(items)}, not a list")
+            joined[sequence] += items
+            size += more
+    pool = {"messages": joined.get("messages", [])}
+    attachments, events = joined.get("attachments", []), joined.get("events", [])
+    whole = {"events_data": pool, "attachments": attachments, "events": events}
+    return content | whole, size
+
+
+def _json(reader: RecordReader, archive: Zip, info: "ZipInfo") -> tuple[Any, int]:
+    name = printable(info.filename)
+    reader.bytes_taken = max(reader.bytes_taken, info.header_offset + info.compress_size)
+    data = archive.read(info, f"{reader.source.path}/{name}")
+    try:
+        return parse_value(data), len(data)
+    except ValueError as error:
+        raise UnusableError(f"{name} is {error}") from None
+
+
+def _by_sample(infos: "dict[str, ZipInfo]") -> Iterable[_SampleEntries]:
     """The samples in the order in which they lie there. An id may have a `/` in it."""
     samples: dict[str, _SampleEntries] = {}
     whole: set[str] = set()
-    for entry in found:
-        chunked = _IN_CHUNKS.fullmatch(entry.name)
-        match = chunked or _WHOLE.fullmatch(entry.name)
+    for name, info in infos.items():
+        chunked = _IN_CHUNKS.fullmatch(name)
+        match = chunked or _WHOLE.fullmatch(name)
         if match is None or match["sample"] in whole:
             continue
         sample = samples.setdefault(match["sample"], _SampleEntries(match["sample"]))
         if chunked and chunked["sequence"]:
-            part = int(chunked["start"]), entry
+            part = int(chunked["start"]), info
             sample.sequences.setdefault(chunked["sequence"], []).append(part)
         else:
-            sample.shell = entry
+            sample.shell = info
         if not chunked:
             sample.sequences.clear()
             whole.add(match["sample"])
@@ -264,10 +250,10 @@ class InspectLog(HarnessLog):
     harness = "Inspect"
     order = AS_SENT
 
-    def __init__(self, reader: InspectReader) -> None:
+    def __init__(self, reader: RecordReader) -> None:
         super().__init__()
         self._reader = reader
-        run = reader.beside.get("eval")
+        run = reader.metadata.get("eval")
         run = run if isinstance(run, dict) else {}
         packages = run.get("packages")
         version = packages.get("inspect_ai") if isinstance(packages, dict) else None
@@ -278,11 +264,11 @@ class InspectLog(HarnessLog):
 
     @property
     def documents(self) -> int:
-        return self._reader.samples
+        return int(self._reader.state.samples)
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        return cls(reader) if isinstance(reader, InspectReader) else None
+        return cls(reader) if reader.format == FORMAT else None
 
     def requests(self, record: Any) -> Iterable[SentRequest]:
         cap, counted = record["max_tokens"], record["input_tokens"]
@@ -300,7 +286,7 @@ class InspectLog(HarnessLog):
         if len(self._models) > 1:
             counts = [f"{escape(model[:80])} ({n:,})" for model, n in self._models.most_common()]
             yield note("several_models", models=counts)
-        if lost := self._reader.lost_tries:
+        if lost := self._reader.state.lost_tries:
             yield note("lost_tries", count=lost)
         if self._counted_by_mock:
             yield note("counted_by_mock")

@@ -56,6 +56,9 @@ class Rendering:
         for folder in self._folders:
             folder.cleanup()
 
+    def is_task(self, text: str) -> bool:
+        return is_task(text)
+
     def sources(self, text: str) -> list[Source]:
         """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`."""
         harness, _, named = text.partition(":")

@@ -69,7 +69,7 @@ class HelmLog(HarnessLog):
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        about = reader.beside
+        about = reader.metadata
         if len(head) == 1 and has(head[0], "adapter_spec", "request_states"):
             about = head[0]  # beside a second list, of annotators, it is no list of rows
         elif not most_have(head, "instance", "request") or reader.rows_at != "request_states":

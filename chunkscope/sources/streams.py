@@ -1,0 +1,304 @@
+"""Files as plain bytes: their compression undone, their text UTF-8.
+
+Compression is found by the first bytes, not by the name, and undone in bounded memory. Rows before
+the place where a file is cut or damaged are still delivered: the error comes after them.
+"""
+
+import codecs
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from chunkscope.errors import InputError, UsageError
+from chunkscope.sources.base import CHUNK_BYTES, cannot_read, first_line
+
+COMPRESSED_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+_SHORT_TAR_SUFFIXES = {".tgz": "gzip", ".tbz2": "bzip2", ".txz": "xz", ".tzst": "zstd"}
+_MAGICS: dict[str, tuple[bytes, ...]] = {
+    "gzip": (b"\x1f\x8b\x08",),
+    "bzip2": tuple(
+        b"BZh%d%b" % (level, block)
+        for level in range(1, 10)
+        for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # a block, or the end at once
+    ),
+    "xz": (b"\xfd7zXZ\x00",),
+    "zstd": (
+        b"\x28\xb5\x2f\xfd",
+        *(bytes([low]) + b"\x2a\x4d\x18" for low in range(0x50, 0x60)),  # skippable frames
+    ),
+}
+_TEXT_BOMS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+class Stream(io.BufferedIOBase):
+    """Blocks of bytes, read once from front to back with a look ahead.
+
+    An error waits until all bytes that came before it have been read. `below` is closed with it;
+    if it is a stream, too, that one knows how much of the file on disk was read.
+    """
+
+    def __init__(self, blocks: Iterator[bytes], below: "IO[bytes] | Stream | None") -> None:
+        self._blocks = blocks
+        self._below = below
+        self._ahead = b""
+        self._at = 0  # how much of it was read
+        self._taken = 0
+        self._error: InputError | None = None
+
+    @property
+    def bytes_read(self) -> int:
+        """How much of the file (as it is on disk) was read, for progress."""
+        return self._below.bytes_read if isinstance(self._below, Stream) else self._taken
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the bytes are those of the file: nothing had to be made of them first."""
+        return not isinstance(self._below, Stream)
+
+    def readable(self) -> bool:
+        return True
+
+    def peek(self, size: int) -> bytes:
+        """The next `size` bytes, or fewer at the end; they stay unread."""
+        have = len(self._ahead) - self._at
+        if have < size:
+            parts = [self._ahead[self._at :]] if have else []
+            try:
+                while have < size and (block := next(self._blocks, b"")):
+                    parts.append(block)
+                    have += len(block)
+                    self._taken += len(block)
+            except InputError as error:
+                self._error, self._blocks = error, iter(())
+            self._ahead, self._at = parts[0] if len(parts) == 1 else b"".join(parts), 0
+            if self._error is not None and not have:
+                raise self._error
+        return self._ahead[self._at : self._at + size]
+
+    def read(self, size: int | None = CHUNK_BYTES, /) -> bytes:
+        """The next `size` bytes (a megabyte unless told), or fewer at the end."""
+        data = self.peek(CHUNK_BYTES if size is None or size < 0 else size)
+        self._at += len(data)
+        return data
+
+    def read1(self, size: int = CHUNK_BYTES, /) -> bytes:
+        return self.read(max(size, 1 << 16))  # TextIOWrapper asks for 8 KiB at a time
+
+    def close(self) -> None:
+        super().close()
+        if self._below is not None:
+            self._below.close()
+
+
+def file_stream(file: IO[bytes], shown: str, *, keep_open: bool = False) -> Stream:
+    read = getattr(file, "read1", file.read)  # what there is, not a full block: pipes may be slow
+
+    def blocks() -> Iterator[bytes]:
+        try:
+            while data := read(CHUNK_BYTES):
+                yield data
+        except (OSError, ValueError) as error:
+            raise cannot_read(shown, error) from error
+
+    return Stream(blocks(), None if keep_open else file)
+
+
+def open_path(path: Path, shown: str, *, start: int = 0) -> Stream:
+    """A file's bytes as they are, from one of them on."""
+    try:
+        file = path.open("rb", buffering=0)
+        if start:
+            file.seek(start)
+        return file_stream(file, shown)
+    except OSError as error:
+        raise cannot_read(shown, error) from error
+
+
+def open_stdin() -> Stream:
+    """Standard input as bytes; tests and notebooks may have put something else there."""
+    file: IO[bytes] | None = getattr(sys.stdin, "buffer", None)
+    if file is None:
+        raise InputError("there is no standard input to read", hint="name a file instead of `-`")
+    return file_stream(file, "standard input", keep_open=True)
+
+
+def spooled(stream: Stream, shown: str) -> IO[bytes]:
+    """The rest of a stream in a temporary file, for formats that must jump about in it."""
+    file = tempfile.TemporaryFile(prefix="chunkscope-")  # noqa: SIM115  (the reader closes it)
+    try:
+        while data := stream.read(CHUNK_BYTES):
+            file.write(data)
+        file.seek(0)
+    except OSError as error:
+        file.close()
+        raise InputError(
+            f"cannot unpack {shown} to a temporary file: {error.strerror or error}",
+            hint="set TMPDIR to a folder with more room",
+        ) from error
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+# --- compression -----------------------------------------------------------------------------
+
+
+def compression_of(start: bytes) -> str | None:
+    """What data that starts like this is compressed with: `b"\\x1f\\x8b\\x08..."` -> "gzip"."""
+    return next((name for name, magics in _MAGICS.items() if start.startswith(magics)), None)
+
+
+def compression_named(name: str) -> str | None:
+    """What a file name says: "x.jsonl.gz" -> "gzip"."""
+    suffix = os.path.splitext(name.lower())[1]  # noqa: PTH122  (also names inside archives)
+    return COMPRESSED_SUFFIXES.get(suffix) or _SHORT_TAR_SUFFIXES.get(suffix)
+
+
+def decompressed(raw: Stream, shown: str) -> Stream:
+    start = raw.peek(10)
+    name, named = compression_of(start), compression_named(shown)
+    if name is not None:
+        return Stream(_inflate(raw, name, shown), raw)
+    if named is not None:
+        begins = f"it starts with {start!r}" if start else "it is empty"
+        raise InputError(
+            f"{shown} is not {named} data ({begins})",
+            hint="if it is not compressed, rename it without the suffix",
+        )
+    return raw
+
+
+def _inflate(raw: Stream, name: str, shown: str) -> Iterator[bytes]:
+    """Undo the compression, a megabyte at most at a time: a bomb cannot fill the memory."""
+    try:
+        file = _opened(raw, name)
+        while data := file.read1(CHUNK_BYTES):
+            yield data
+    except InputError:
+        raise
+    except EOFError as error:
+        raise InputError(
+            f"{shown} ends early: truncated {name} after {raw.bytes_read:,} bytes",
+            hint="was the download or the copy interrupted?",
+        ) from error
+    except Exception as error:  # each library has an error class of its own
+        raise InputError(
+            f"{shown} is damaged: bad {name} data before byte {raw.bytes_read:,} "
+            f"({first_line(error)})",
+            hint="fetch or compress the file again",
+        ) from error
+
+
+def _opened(raw: Any, name: str) -> Any:
+    if name == "bzip2":
+        import bz2
+
+        return bz2.BZ2File(raw)
+    if name == "xz":
+        import lzma
+
+        return lzma.LZMAFile(raw)
+    if name == "zstd":
+        zstd = zstd_module()
+        # 2 GiB windows are what `zstd --long=31` writes; memory follows the file's own window.
+        return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
+    try:
+        from isal.igzip import IGzipFile as GzipFile
+    except ImportError:
+        from gzip import GzipFile
+    return GzipFile(fileobj=raw)
+
+
+def start_unpacked(start: bytes) -> bytes:
+    """What the first bytes of a file hold, as far as they go."""
+    import bz2
+    import lzma
+    import zlib
+
+    machines: dict[str | None, Any] = {
+        "gzip": lambda: zlib.decompressobj(wbits=31),
+        "bzip2": bz2.BZ2Decompressor,
+        "xz": lzma.LZMADecompressor,
+        "zstd": lambda: zstd_module().ZstdDecompressor(),
+    }
+    machine = machines.get(compression_of(start))
+    try:
+        unpacked: bytes = machine().decompress(start, 1 << 16) if machine else start
+    except Exception:  # each library has an error class of its own; whoever reads it will say so
+        return b""
+    return unpacked
+
+
+def zstd_module() -> Any:
+    """Python's own from 3.14 on."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
+# --- encodings -------------------------------------------------------------------------------
+
+
+def as_utf8(raw: Stream, shown: str, encoding: str = "utf-8") -> Stream:
+    """The text as UTF-8 without a byte order mark, which outranks the default encoding."""
+    try:
+        codec = codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        codec = None
+    if codec is None or not getattr(codec, "_is_text_encoding", True):
+        raise UsageError(
+            f"unknown text encoding: {encoding}", hint="try utf-8, latin-1, cp1252 or utf-16"
+        )
+    if codec.name in ("utf-8", "utf-8-sig"):
+        start = raw.peek(4)
+        if start.startswith(codecs.BOM_UTF8):
+            raw.read(len(codecs.BOM_UTF8))
+        wide = next((name for bom, name in _TEXT_BOMS.items() if start.startswith(bom)), None)
+        if wide is None:
+            return raw
+        codec = codecs.lookup(wide)
+    if codec.incrementaldecoder is None:
+        raise UsageError(f"the encoding {codec.name} cannot be read", hint="try utf-8 or latin-1")
+    return Stream(_recode(raw, codec.incrementaldecoder(errors="surrogateescape"), shown), raw)
+
+
+def _recode(raw: Stream, decoder: codecs.IncrementalDecoder, shown: str) -> Iterator[bytes]:
+    """A byte that cannot be decoded stays as it is, which is no UTF-8: its row is found bad."""
+    is_first, data = True, b"..."
+    while data:
+        data = raw.read(CHUNK_BYTES)
+        try:
+            text = decoder.decode(data, final=not data)
+            recoded = text.removeprefix("\ufeff" if is_first else "").encode(
+                "utf-8", errors="surrogateescape"
+            )
+        except (UnicodeError, ValueError) as error:
+            raise InputError(
+                f"{shown} is not text in this encoding ({error})", hint="try another --encoding"
+            ) from error
+        is_first = is_first and not text
+        if recoded:
+            yield recoded
+
+
+def looks_binary(start: bytes) -> bool:
+    """Is this the start of something that is no text? A stray NUL in UTF-8 is still text."""
+    if b"\0" not in start or start.startswith(tuple(_TEXT_BOMS)):
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return True
+    return start.count(b"\0") * 20 > len(start)
