@@ -5,31 +5,40 @@
 >>> profile.overall.percentile(95)  # doctest: +SKIP
 """
 
+import sys
+from types import ModuleType
+
 from chunkscope._version import __version__ as __version__
 
 TYPE_CHECKING = False  # type checkers know better; typing itself takes a while to load
 if TYPE_CHECKING:
     from typing import Any
 
+    from chunkscope.commands.api import (
+        analyze,
+        demo,
+        prefixes,
+        recommend,
+        report,
+        simulate,
+        verify,
+    )
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import doctor
     from chunkscope.errors import ChunkscopeError
     from chunkscope.gating.check import gate
     from chunkscope.gating.verdict import GateResult
-    from chunkscope.lengths.analyze import analyze
     from chunkscope.lengths.histogram import LengthHistogram
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
-    from chunkscope.planning.recommend import recommend
     from chunkscope.planning.rule import Decision, activation
     from chunkscope.reference.wrapper import chunked
+    from chunkscope.report.prefixes import PrefixSummary
     from chunkscope.simulation.result import Simulation
-    from chunkscope.simulation.simulate import simulate
     from chunkscope.verification.result import Verification
-    from chunkscope.verification.verify import VerifyOptions, verify
+    from chunkscope.verification.verify import VerifyOptions
     from chunkscope.vllm.footprint import Footprint, memory
-
 
 __all__ = [
     "AnalyzeOptions",
@@ -41,6 +50,7 @@ __all__ = [
     "GateResult",
     "LengthHistogram",
     "Plan",
+    "PrefixSummary",
     "Profile",
     "Simulation",
     "Verification",
@@ -48,38 +58,55 @@ __all__ = [
     "activation",
     "analyze",
     "chunked",
+    "demo",
     "doctor",
     "gate",
     "memory",
+    "prefixes",
     "recommend",
+    "report",
     "simulate",
     "verify",
 ]
 
 _HOMES = {
-    "AnalyzeOptions": "lengths.options",
-    "ChunkscopeError": "errors",
-    "DatasetProfile": "lengths.profile",
-    "Decision": "planning.rule",
-    "Diagnosis": "diagnosis.diagnosis",
-    "Footprint": "engine.footprint",
-    "GateResult": "gating.verdict",
-    "LengthHistogram": "lengths.histogram",
-    "Plan": "planning.plan",
-    "Profile": "lengths.profile",
-    "Simulation": "simulation.result",
-    "Verification": "verification.result",
-    "VerifyOptions": "verification.verify",
-    "activation": "planning.rule",
-    "analyze": "lengths.analyze",
-    "chunked": "reference.wrapper",
-    "doctor": "diagnosis.doctor",
-    "gate": "gating.check",
-    "memory": "engine.footprint",
-    "recommend": "planning.recommend",
-    "simulate": "simulation.simulate",
-    "verify": "verification.verify",
+    "commands.api": ("analyze", "demo", "prefixes", "recommend", "report", "simulate", "verify"),
+    "diagnosis.diagnosis": ("Diagnosis",),
+    "diagnosis.doctor": ("doctor",),
+    "errors": ("ChunkscopeError",),
+    "gating.check": ("gate",),
+    "gating.verdict": ("GateResult",),
+    "lengths.histogram": ("LengthHistogram",),
+    "lengths.options": ("AnalyzeOptions",),
+    "lengths.profile": ("DatasetProfile", "Profile"),
+    "planning.plan": ("Plan",),
+    "planning.rule": ("Decision", "activation"),
+    "reference.wrapper": ("chunked",),
+    "report.prefixes": ("PrefixSummary",),
+    "simulation.result": ("Simulation",),
+    "verification.result": ("Verification",),
+    "verification.verify": ("VerifyOptions",),
+    "vllm.footprint": ("Footprint", "memory"),
 }
+
+
+class _Command(ModuleType):
+    """A folder that has a command's name: `chunkscope.report()` is the command."""
+
+    def __call__(self, *words: "Any", **options: "Any") -> "Any":
+        from chunkscope.commands import api
+
+        return getattr(api, self.__name__.rpartition(".")[2])(*words, **options)
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("prefixes", "report") and type(value) is ModuleType:
+            value.__class__ = _Command
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
@@ -88,10 +115,11 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> "Any":
     # Loaded on first use: `chunkscope --help` needs none of it.
-    if name not in _HOMES:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"chunkscope.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"chunkscope.{home}"), name)
     globals()[name] = value
     return value

@@ -5,15 +5,14 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.errors import ChunkscopeError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_Told = TypeVar("_Told", "ScanProgress", "VerifyProgress")
 
 
 # -- what strangers wrote ------------------------------------------------------------------------
@@ -122,200 +121,117 @@ def is_terminal() -> bool:
 # -- progress ------------------------------------------------------------------------------------
 
 
-class ScanProgress:
-    """How far a scan is, told to nobody: the base of who tells it. Called from several threads."""
+class Progress:
+    """How far the work is, told to nobody: the base of who tells it. Several threads call it."""
 
     def preparing(self, name: str) -> None:
-        """A tokenizer is compiled and checked before anything can be counted."""
-        say(f"preparing the tokenizer {name} (once; later runs start at once)")
+        """A tokenizer is checked before anything can be counted."""
 
     def begin(self, total_bytes: int) -> None:
         """What there is to read is known; 0 where it is not."""
 
     def at(self, *, rows: int, tokens: int, bytes_read: int) -> None:
-        """So much is done by now."""
+        """So much is counted by now."""
+
+    def setting(self, name: str, number: int, of: int) -> None:
+        """Settings are measured one after the other; this one begins."""
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        """Loading weights, compiling, warming up, measuring and so on."""
+
+    def progress(self, done: int, of: int) -> None:
+        """Requests answered in this phase, or settings simulated."""
 
     def stop(self) -> None:
         pass
 
 
-class _ScanBar(ScanProgress):
-    """On a terminal: rows, tokens, MB/s and what remains."""
+class _Lines(Progress):
+    """In a log: one line whenever something new begins."""
 
     def __init__(self) -> None:
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
+        self._began = time.monotonic()
+        self._setting = ""
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),  # what the others leave of the line
-            TextColumn("{task.fields[done]}"),
-            TransferSpeedColumn(),
+    def preparing(self, name: str) -> None:
+        say(f"preparing the tokenizer {name} (once; later runs start at once)")
+
+    def setting(self, name: str, number: int, of: int) -> None:
+        self._setting = f"{name} ({number} of {of}): "
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        passed = _clock(time.monotonic() - self._began)
+        say(f"{passed} {self._setting}{', '.join(filter(None, (phase, detail)))}")
+
+
+class _Bar(Progress):
+    """On a terminal: one line that moves, and goes away at the end."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._setting = self._what = ""
+        self._total: int | None = None
+        self._bar = RichProgress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[count]}", markup=False),
+            TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=err(),
             transient=True,
             expand=True,
         )
-        self._total: int | None = None
-        self._task = self._bar.add_task("counting", total=None, done="")
+        self._task = self._bar.add_task("", total=None, count="")
+
+    def _show(self, what: str, *, total: float | None = None, done: float = 0, count: str) -> None:
+        self._bar.start()
+        self._bar.update(self._task, description=what, total=total, completed=done, count=count)
 
     def preparing(self, name: str) -> None:
-        # Of a long path its end: the bar needs room to move.
         short = name if len(name) < 25 else name.rstrip("/").rpartition("/")[2]
-        said = f"preparing the tokenizer {printable(short)}, once"
-        self._bar.update(self._task, description=said, total=None)  # it moves, and tells no end
-        self._bar.start()
+        self._show(f"preparing the tokenizer {printable(short)}, once", count="")
 
     def begin(self, total_bytes: int) -> None:
         self._total = total_bytes or None
-        self._bar.reset(self._task, total=self._total)
-        self._bar.start()
+        self._bar.reset(self._task, total=self._total, count="")
 
     def at(self, *, rows: int, tokens: int, bytes_read: int) -> None:
-        done = f"{rows:,} rows  {tokens:,} tokens"
-        self._bar.update(
-            self._task,
-            description="counting",
-            total=self._total,
-            completed=bytes_read,
-            done=done,
-        )
-
-    def stop(self) -> None:
-        self._bar.stop()
-
-
-class VerifyProgress:
-    """How far a verification is, told to nobody: the base of who tells it."""
-
-    def __init__(self) -> None:
-        self._began = self._setting_began = time.monotonic()
-        self._name, self._number, self._of = "", 0, 0
-        self._phase = ""
+        count = f"{rows:,} rows  {tokens:,} tokens"
+        self._show("counting", total=self._total, done=bytes_read, count=count)
 
     def setting(self, name: str, number: int, of: int) -> None:
-        """Settings are measured one after the other; this one begins."""
-        self._name, self._number, self._of = name, number, of
-        self._setting_began = time.monotonic()
+        self._setting = f"{name} ({number} of {of}): "
 
     def phase(self, phase: str, detail: str = "") -> None:
-        """loading, loading weights, compiling and so on, warming up, measuring."""
-        self._phase = f"{phase}, {detail}" if detail else phase
+        self._what = self._setting + ", ".join(filter(None, (phase, detail)))
+        self._show(self._what, count="")
 
     def progress(self, done: int, of: int) -> None:
-        """Requests answered in this phase."""
-
-    def stop(self) -> None:
-        pass
-
-    def _doing(self) -> str:
-        return f"{self._name} ({self._number} of {self._of}): {self._phase}"
-
-    def _remaining(self) -> str:
-        """What the settings still to come will take, if they are like those that are done."""
-        done = self._number - 1
-        if done < 1:
-            return ""
-        each = (self._setting_began - self._began) / done
-        left = each * (self._of - done) - (time.monotonic() - self._setting_began)
-        return f"about {_clock(max(0.0, left))} left"
-
-
-class _VerifyLines(VerifyProgress):
-    """In a log: one line whenever something new begins."""
-
-    def phase(self, phase: str, detail: str = "") -> None:
-        super().phase(phase, detail)
-        say(f"{_clock(time.monotonic() - self._began)} {self._doing()}")
-
-
-class _VerifyBar(VerifyProgress):
-    """On a terminal: one line that moves, with what has passed and what remains."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[count]}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=err(),
-            transient=True,
-        )
-        self._task = self._bar.add_task("", total=None, count="", left="")
-        self._bar.start()
-
-    def phase(self, phase: str, detail: str = "") -> None:
-        super().phase(phase, detail)
-        self._show(total=None, completed=0, count="")
-
-    def progress(self, done: int, of: int) -> None:
-        self._show(total=of, completed=done, count=f"{done:,} of {of:,}")
-
-    def _show(self, *, total: int | None, completed: int, count: str) -> None:
-        self._bar.update(
-            self._task,
-            description=self._doing(),
-            total=total,
-            completed=completed,
-            count=count,
-            left=self._remaining(),
-        )
+        self._show(self._what, total=of, done=done, count=f"{done:,} of {of:,}")
 
     def stop(self) -> None:
         self._bar.stop()
 
 
-def scan_progress(*, quiet: bool) -> AbstractContextManager[ScanProgress]:
-    """A bar on a terminal, else nothing; it goes away at the end."""
-    return _stopped(_ScanBar() if is_terminal() and not quiet else ScanProgress())
-
-
-def verify_progress(*, quiet: bool) -> AbstractContextManager[VerifyProgress]:
-    """A line that moves on a terminal, else one line per phase; nothing when quiet."""
-    if quiet:
-        return _stopped(VerifyProgress())
-    return _stopped(_VerifyBar() if is_terminal() else _VerifyLines())
-
-
 @contextmanager
-def sweep_progress(*, quiet: bool) -> Iterator[Callable[[int], Callable[[], None]]]:
-    """A bar over the settings of a sweep; it goes away at the end, also on Ctrl-C."""
-    if quiet or not is_terminal():
-        yield lambda _: lambda: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    with Progress(
-        TextColumn("simulating"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("settings"),
-        console=err(),
-        transient=True,
-    ) as bar:
-
-        def starting(count: int) -> Callable[[], None]:
-            task = bar.add_task("", total=count)
-            return lambda: bar.advance(task)
-
-        yield starting
-
-
-@contextmanager
-def _stopped(told: _Told) -> Iterator[_Told]:
+def progress(*, quiet: bool = False) -> Iterator[Progress]:
+    """A bar on a terminal, else a line for each phase; nothing when quiet."""
+    bar = Progress() if quiet else _Bar() if is_terminal() else _Lines()
     try:
-        yield told
+        yield bar
     finally:
-        told.stop()
+        bar.stop()
+
+
+@contextmanager
+def simulating() -> Iterator[Callable[[], None]]:
+    """What to call after each simulated setting; a bar counts them on a terminal."""
+    with progress(quiet=not is_terminal()) as bar:
+        done = count(1)
+        bar.phase("simulating")
+        yield lambda: bar.phase("simulating", f"{next(done):,} settings")
 
 
 def _clock(seconds: float) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chunkscope import console
+from chunkscope.commands.api import tokenizer_of
 from chunkscope.commands.options import (
     PROFILE,
     Details,
@@ -115,32 +116,17 @@ def analyze(
 
     Example: chunkscope analyze sample_data/
     """
+    given = locals() | {"tokenizer": tokenizer_of(model) if model else tokenizer}
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
 
     _refuse_contradictions(
         model=model, tokenizer=tokenizer, limit=limit, export_trace=export_trace, ray=ray
     )
-    given = {
-        "tokenizer": tokenizer_of(model) if model else tokenizer,
-        "fields": field,
-        "template": template,
-        "choices": choices,
-        "each": each,
-        "prefix_files": prefix_file,
-        "output_field": output_field,
-        "exclude": exclude,
-        "sample": sample,
-        "chat_template": chat_template,
-        "apply_chat_template": apply_chat_template,
-        "trust_remote_code": trust_remote_code,
-        "shots": shots,
-        "limit": limit,
-    }
     chosen = settled(AnalyzeOptions, "analyze", given)
     chosen = replace(chosen, use_cache=chosen.use_cache and not no_cache)
     export = _export(export_trace, paths, chosen.prefixes) if export_trace else None
-    with console.scan_progress(quiet=quiet) as progress:
+    with console.progress(quiet=quiet) as progress:
         if ray is not None:
             from chunkscope.lengths.on_ray import analyze_on_ray
 
@@ -215,7 +201,7 @@ def _show_trace(export: "TraceExport", file: Path) -> None:
         console.say(line)
 
 
-def _listener(progress: console.ScanProgress) -> "Listener":
+def _listener(progress: console.Progress) -> "Listener":
     from chunkscope.lengths.scan import Listener
 
     return Listener(
@@ -255,13 +241,3 @@ def spelled_out(words: Sequence[str]) -> list[str]:
                 continue
         spelled.append(word)
     return spelled[:-1] if spelled[-1] == "" else spelled
-
-
-def tokenizer_of(model: str) -> str:
-    """The name under which a model's tokenizer is found."""
-    from chunkscope.models.find import hub_id_of
-
-    path = Path(model).expanduser()
-    if path.is_file():  # its config.json
-        return str(path.parent)
-    return model if path.exists() else hub_id_of(model) or model

@@ -8,14 +8,14 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterable
-from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from chunkscope import console
+from chunkscope.commands.api import ALIASES, filled, option_names
 from chunkscope.errors import InputError, UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
@@ -181,35 +181,25 @@ def configured(command: str) -> dict[str, Any]:
 def settled(kind: type[T], command: str, given: dict[str, Any]) -> T:
     """The options model: what the command line gave, else chunkscope.toml, else its defaults.
 
-    Options of nested models go by their own names: `delimiter`, not `read.delimiter`.
+    `given` may hold more than the model's options: all parameters of a command.
     """
-    table = configured(command)
     names = option_names(kind)
+    table = {ALIASES.get(name, name): value for name, value in configured(command).items()}
     for name, value in table.items():
-        if name not in names:
-            import difflib
-
-            near = difflib.get_close_matches(name, names, n=1)
-            known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
-            raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=known)
-        table[name] = _checked(f"{CONFIG}: [{command}] {name}", names[name], value)
-    return _filled(kind, table | {name: v for name, v in given.items() if was_given(v)})
+        if name in names:
+            table[name] = _checked(f"{CONFIG}: [{command}] {name}", names[name], value)
+    known = {ALIASES.get(name, name): value for name, value in given.items() if was_given(value)}
+    known = {name: value for name, value in known.items() if name in names}
+    try:
+        return filled(kind, table | known, command)
+    except UsageError as error:
+        if not table.keys() - names.keys():
+            raise
+        raise InputError(f"{CONFIG}: {error.message}", hint=error.hint) from None
 
 
 def was_given(value: object) -> bool:
     return value is not None and value is not False and value != []
-
-
-def option_names(kind: type[Any]) -> dict[str, Any]:
-    """Every option of a model by its name, with its type."""
-    hints = get_type_hints(kind)
-    names: dict[str, Any] = {}
-    for field in fields(kind):
-        if is_dataclass(field.default_factory):
-            names |= option_names(field.default_factory)
-        else:
-            names[field.name] = hints[field.name]
-    return names
 
 
 def _checked(where: str, hint: Any, value: Any) -> Any:
@@ -219,17 +209,6 @@ def _checked(where: str, hint: Any, value: Any) -> Any:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
         raise InputError(f"{where}: {error.errors(include_url=False)[0]['msg'].lower()}") from None
-
-
-def _filled(kind: type[T], values: dict[str, Any]) -> T:
-    arguments: dict[str, Any] = {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        nested = field.default_factory
-        if nested is not MISSING and is_dataclass(nested):
-            arguments[field.name] = _filled(nested, values)
-        elif field.name in values:
-            arguments[field.name] = values[field.name]
-    return kind(**arguments)
 
 
 # -- artefacts -----------------------------------------------------------------------------------

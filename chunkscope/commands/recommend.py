@@ -31,6 +31,9 @@ Output:
   --check            Ask the installed vLLM to check the arguments.
 """)
 
+OURS = ("profiles", "gpu", "emit", "anyway", "check", "details", "as_json", "output")
+CUTS = ("off_below", "conservative_threshold", "aggressive_factor")  # in chunkscope.toml
+
 
 def recommend(
     profiles: Annotated[
@@ -70,6 +73,7 @@ def recommend(
 
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
+    given = {name: v for name, v in locals().items() if shared.was_given(v) and name not in OURS}
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.rule import LengthRule
@@ -77,49 +81,22 @@ def recommend(
     if check and vllm_version is None:
         from chunkscope.vllm.check import version_in, vllm_python
 
-        vllm_version = version_in(vllm_python())  # a plan for the vLLM that will judge it
+        given["vllm_version"] = version_in(vllm_python())  # of the vLLM that will judge it
     shared.refuse_data(profiles or (), "profile", "chunkscope recommend")
-    if entry is not None and emit is not None and emit is not Target.JSON and emit.entry != entry:
-        raise UsageError(
-            f"--emit {emit} is for --entry {emit.entry}, not {entry}: their defaults differ",
-            hint="leave --entry out",
-        )
-    machine = shared.gpu_and_memory(gpu)
-    if gpu is None:
-        machine["gpu"] = _gpu_here()  # type: ignore[assignment]
-    given = {
-        "model": model,
-        **machine,
-        "max_model_len": max_model_len,
-        "vllm_version": vllm_version,
-        "max_output": max_output,
-        "arrivals": arrivals,
-        "concurrency": concurrency,
-        "dataset": dataset,
-        "slo": slo,
-        "mode": mode,
-        "log": log,
-        "ep": ep,
-    }
+    if emit is not None and emit is not Target.JSON:
+        if entry not in (None, emit.entry):
+            raise UsageError(
+                f"--emit {emit} is for --entry {emit.entry}, not {entry}: their defaults differ",
+                hint="leave --entry out",
+            )
+        given["entry"] = emit.entry
+    given |= shared.gpu_and_memory(gpu) if gpu else {"gpu": _gpu_here()}
     table = shared.configured("recommend")
-    cuts = ("off_below", "conservative_threshold", "aggressive_factor")
-    rule = {name: table.pop(name) for name in cuts if name in table}
+    rule = {name: table.pop(name) for name in CUTS if name in table}
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
-    try:
-        plan = run(
-            load_profiles(profiles or [PROFILE]),
-            tp=tp,
-            dp=dp,
-            kv_cache_dtype=kv_cache_dtype,
-            task=task,
-            entry=entry or (emit.entry if emit else None),
-            rule=LengthRule(**rule),
-            **table | {name: value for name, value in given.items() if shared.was_given(value)},
-        )
-    except TypeError as error:
-        if not table:
-            raise
-        raise UsageError(f"chunkscope.toml: [recommend]: {error}") from None
+    with console.simulating() as tick:
+        counted = load_profiles(profiles or [PROFILE])
+        plan = run(counted, rule=LengthRule(**rule), tick=tick, **{**table, **given})
     several = _files(profiles) if profiles and len(profiles) > 1 else ()
     source = replace(plan.source, command=console.command(), profiles=several)
     plan = replace(plan, source=source)

@@ -57,34 +57,20 @@ def simulate(
 
     Example: chunkscope simulate --sweep
     """
+    given = locals()
     from chunkscope.hardware.calibration import Calibration, together
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
     from chunkscope.simulation.slo import read_slo
-    from chunkscope.vllm.settings import Settings
+    from chunkscope.vllm.settings import NAMES, Settings
 
     shared.refuse_data((plan,), "plan", "chunkscope recommend")
     planned = Plan.load(plan)
     files = shared.profiles_for(plan, planned, profile) if trace is None else []
-    given = {
-        "trace": trace,
-        "requests": requests,
-        "arrivals": arrivals,
-        "max_output": max_output,
-        "asked": Settings(
-            max_num_batched_tokens=max_num_batched_tokens,
-            long_prefill_token_threshold=long_prefill_token_threshold,
-            max_num_seqs=max_num_seqs,
-            kv_cache_dtype=kv_cache_dtype and kv_cache_dtype.value,
-        ),
-        "sweep": sweep,
-        "timeline": timeline or None,
-        "slo": read_slo(slo) or None,
-        "concurrency": concurrency,
-        "find_rate": find_rate,
-    }
-    with console.sweep_progress(quiet=False) as starting:
+    given["asked"] = Settings.of({n: given[n] for n in NAMES if given.get(n) is not None})
+    given |= {"slo": read_slo(slo) or None, "timeline": timeline or None}
+    with console.simulating() as tick:
         simulation = predict(
             planned,
             load_profiles(files) if files else None,
@@ -92,7 +78,7 @@ def simulate(
             calibration=together([Calibration.load(c) for c in calibration])
             if calibration
             else None,
-            starting=starting,
+            starting=lambda _: tick,
         )
     simulation = replace(simulation, command=console.command())
     which = shared.quoted(*([] if plan == shared.PLAN else [plan]))

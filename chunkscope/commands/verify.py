@@ -77,6 +77,7 @@ def verify(
 
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
+    given = locals()
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
@@ -85,29 +86,17 @@ def verify(
     from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
 
-    given = {
-        "against": tuple(
-            name for name in map(str.strip, against.split(",")) if name not in ("", "none")
-        ),
-        "also": also,
-        "requests": requests,
-        "repeats": repeats,
-        "arrivals": arrivals,
-        "concurrency": concurrency,
+    given |= {
+        "against": tuple(name for name in against.split(",") if name not in ("", "none")),
         "slo": read_slo(slo) or None,
-        "max_output": max_output,
-        "check_outputs": check_outputs,
-        "load_format": load_format,
         "engine_args": parse_engine_args(engine_arg) if engine_arg else None,
-        "trust_remote_code": trust_remote_code,
-        "data": data,
         "command": console.command(),
     }
     chosen = shared.settled(VerifyOptions, "verify", given)
     shared.refuse_data((plan,), "plan", "chunkscope recommend")
     planned = Plan.load(plan)
     counted = load_profiles(shared.profiles_for(plan, planned, profile))
-    with console.verify_progress(quiet=quiet) as listener:
+    with console.progress(quiet=quiet) as listener:
         report = Report(output=output, listener=listener, on_failure=_tell_failure)
         if endpoint is not None:
             verification = verify_endpoint(

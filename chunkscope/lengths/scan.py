@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.note import Note, note
-from chunkscope.console import ScanProgress
+from chunkscope.console import Progress
 from chunkscope.errors import (
     ChunkscopeError,
     InputError,
@@ -46,7 +46,7 @@ class Listener:
     preparing: Callable[[str], None] = lambda _: None
     recounting: Callable[[str], None] = lambda _: None
     running: Callable[[str], None] = lambda _: None
-    progress: ScanProgress = field(default_factory=ScanProgress)
+    progress: Progress = field(default_factory=Progress)
 
 
 def scan(
@@ -107,7 +107,7 @@ class _Pass:
         tokenizer: Tokenizer,
         options: AnalyzeOptions,
         memo: DigestMemo,
-        progress: ScanProgress,
+        progress: Progress,
         export: TraceExport | None = None,
         *,
         threads: int,

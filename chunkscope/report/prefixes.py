@@ -7,6 +7,7 @@ from typing import Any
 
 from chunkscope.artefacts.numbers import number
 from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
@@ -80,7 +81,7 @@ class PrefixSummary:
         }
 
 
-def prefixes(profile: Profile | Path | str, plan: Plan | Path | str | None = None) -> PrefixSummary:
+def prefixes(profile: Profile | Name, plan: Plan | Name | None = None) -> PrefixSummary:
     """How much of the prompts vLLM's prefix cache would serve; with a plan, in its KV cache."""
     profile = Profile.given(profile)
     plan = Plan.given(plan) if plan is not None else None

@@ -10,7 +10,7 @@ from typing import Any
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Note
-from chunkscope.console import VerifyProgress
+from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.gpus import GIB, driver_version
 from chunkscope.simulation.slo import Slo
@@ -112,7 +112,7 @@ class MeasuredRun:
     interrupted: bool = False  # when all was measured and only calibrating was left
 
 
-def measure(row: SettingRow, job: EngineJob, log: Path, listener: VerifyProgress) -> MeasuredRun:
+def measure(row: SettingRow, job: EngineJob, log: Path, listener: Progress) -> MeasuredRun:
     """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
     record = EngineRecord()
     if row.refused:
@@ -150,9 +150,7 @@ def measure(row: SettingRow, job: EngineJob, log: Path, listener: VerifyProgress
     return MeasuredRun(run=run, record=record, last_lines=tuple(last_lines(text)))
 
 
-def _watch(
-    liveness: Liveness, record: EngineRecord, job: EngineJob, listener: VerifyProgress
-) -> None:
+def _watch(liveness: Liveness, record: EngineRecord, job: EngineJob, listener: Progress) -> None:
     """Until requests are measured an engine has a lot to do that it does not report."""
     if record.phase in REPORTING:
         return
@@ -163,7 +161,7 @@ def _watch(
 
 
 def _follow(
-    event: dict[str, Any], record: EngineRecord, job: EngineJob, listener: VerifyProgress
+    event: dict[str, Any], record: EngineRecord, job: EngineJob, listener: Progress
 ) -> None:
     match event["event"]:
         case "phase":

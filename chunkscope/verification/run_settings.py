@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chunkscope.console import VerifyProgress
+from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import local_gpu_names
@@ -32,7 +32,7 @@ class Report:
     """Where the artefact is written, after every row, and who hears of progress and failures."""
 
     output: Path = Verification.default_path
-    listener: VerifyProgress = field(default_factory=VerifyProgress)
+    listener: Progress = field(default_factory=Progress)
     on_failure: Callable[[MeasuredRun], None] = lambda _: None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chunkscope import AnalyzeOptions
-from chunkscope.console import ScanProgress
+from chunkscope.console import Progress
 from chunkscope.lengths import on_ray
 from chunkscope.lengths.analyze import analyze as in_one_process
 from chunkscope.lengths.on_ray import analyze_on_ray, count_pieces
@@ -80,7 +80,7 @@ def test_a_bucket_is_counted_on_a_cluster(place: Path, cluster: Any) -> None:
     assert comparable(on_cluster.profile) == comparable(alone.profile)
 
 
-class _Killing(ScanProgress):
+class _Killing(Progress):
     """Kills something when the first piece is counted: others are on their way then."""
 
     def __init__(self, kill: Any) -> None:

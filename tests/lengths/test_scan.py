@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import chunkscope
-from chunkscope.console import ScanProgress
+from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.lengths.scan import Listener
 from tests.commands.helpers import prompts, write_jsonl
 
 
-class Noted(ScanProgress):
+class Noted(Progress):
     def __init__(self) -> None:
         self.told: list[dict[str, int]] = []
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 from aiohttp import web
 
-from chunkscope.console import VerifyProgress
+from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import server as http
@@ -56,7 +56,7 @@ def measure(server: OddServer | str, sent: Workload | None = None, **changes):
         "key": None,
         "prompts": None,
         "timeout_s": 20.0,
-        "listener": VerifyProgress(),
+        "listener": Progress(),
     }
     url = server if isinstance(server, str) else server.url
     return measure_endpoint(url, sent or workload(), **{**how, **changes})

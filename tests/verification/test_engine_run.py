@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.console import VerifyProgress
+from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.report.words import sentence
 from chunkscope.simulation.workload import Request, Workload
@@ -37,7 +37,7 @@ REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
 REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True, "emptied": True}
 MEASURED = {"event": "measured"}
 BURST = {"event": "burst", "steps": STEPS}
-NOBODY = VerifyProgress()
+NOBODY = Progress()
 
 
 def measured(
@@ -45,7 +45,7 @@ def measured(
     *events: dict,
     code: int = 0,
     arrival_s: float = 0.0,
-    listener: VerifyProgress = NOBODY,
+    listener: Progress = NOBODY,
     machine: Machine | None = None,
     before: str = "",
     timeout_s: float = 300,
@@ -75,7 +75,7 @@ def measured(
     return measure(setting, job, folder / "verify-plan.log", listener)
 
 
-class Watching(VerifyProgress):
+class Watching(Progress):
     """Lets the engine go on to the next thing when it is seen to do this one."""
 
     def __init__(self, folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_requests_that_could_not_be_held_are_told(tmp_path) -> None:
     assert spread.run.notes == ()
 
 
-class Impatient(VerifyProgress):
+class Impatient(Progress):
     """Presses Ctrl-C when a phase begins."""
 
     def __init__(self, phase: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.console import VerifyProgress
+from chunkscope.console import Progress
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.errors import InputError, MissingError
 from chunkscope.planning.recommend import recommend
@@ -181,7 +181,7 @@ def measure(served: Served, sent: Workload, **changes):
         "key": KEY,
         "prompts": None,
         "timeout_s": 120.0,
-        "listener": VerifyProgress(),
+        "listener": Progress(),
     }
     return measure_endpoint(served.url, sent, **{**how, **changes})
 

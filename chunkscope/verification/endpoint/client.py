@@ -18,7 +18,7 @@ import orjson
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Fact, Note
-from chunkscope.console import VerifyProgress
+from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Request, Workload
@@ -64,7 +64,7 @@ def measure_endpoint(
     key: str | None,
     prompts: RealPrompts | None,
     timeout_s: float,
-    listener: VerifyProgress,
+    listener: Progress,
     slo: Slo = (),
 ) -> tuple[Machine, Subject, Run]:
     """Send the workload to the server at `url`, `repeats` times.
@@ -122,7 +122,7 @@ class _Client:
     server: Server
     workload: Workload
     real: RealPrompts | None
-    listener: VerifyProgress
+    listener: Progress
     slo: Slo
     route: Route = Route.COMPLETIONS
     phase: str = "connecting"
