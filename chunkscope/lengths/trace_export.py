@@ -24,7 +24,7 @@ import orjson
 from chunkscope.artefacts import codec
 from chunkscope.lengths.profile import DEFAULT_OUTPUT
 from chunkscope.prefixes.reuse import BLOCK_SIZE
-from chunkscope.tokenizers.fast import ID_BYTES
+from chunkscope.tokenizers.reference import ID_BYTES
 
 MOONCAKES_BLOCK = 512
 _IN_MEMORY = 1 << 20  # bytes of each dataset's; more go to a disk

@@ -17,7 +17,7 @@ from chunkscope.prefixes.reuse import AS_THEY_ARE, BLOCK_SIZE, HowSent, PrefixRe
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prefixes.stretches import MOST_PROMPTS as MOST_KEPT
 from chunkscope.prefixes.stretches import sharing_of
-from chunkscope.tokenizers.fast import ID_BYTES
+from chunkscope.tokenizers.reference import ID_BYTES
 
 MOST_BLOCKS = 3 << 20  # 50 million tokens
 MOST_PROMPTS = 1 << 18

@@ -1,25 +1,24 @@
 """Chat templates: a conversation in, the text that the model is fed out.
 
 The text is the one `transformers` makes with `apply_chat_template(add_generation_prompt=True)`,
-and so the one vLLM tokenizes, without importing transformers, which takes a second. jinja2 is
-imported when the first template is compiled.
+and so the one vLLM tokenizes, without importing transformers, which takes a second.
 """
 
 import datetime
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from chunkscope.console import printable
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, part_content, string_content
-from chunkscope.sources.base import printable
-
-if TYPE_CHECKING:
-    import jinja2
-    import jinja2.nodes
-
-ContentFormat = Literal["string", "openai"]
 
 
 class TemplateRefused(InputError):  # noqa: N818  (it is what the template did)
@@ -41,16 +40,24 @@ class ChatTemplate:
         special_tokens: Mapping[str, Any],
         date: datetime.date | None = None,
     ) -> None:
-        self.source = source
-        self.special_tokens = _special_tokens(special_tokens)
+        self.special_tokens = special_tokens
         self.date = date
-        environment, self._template, tree = _compile(source)
+        environment = _environment()
         environment.globals["strftime_now"] = self._strftime_now
-        # One dict: Jinja looks through a chain of them for each rendering otherwise.
-        self._template.globals = dict(self._template.globals)
-        self.uses_date = _names(tree, "strftime_now")
-        self.uses_tools = _names(tree, "tools")
-        self.content_format: ContentFormat = "openai" if _loops_over_content(tree) else "string"
+        try:
+            tree = environment.parse(source)
+            self._template = environment.from_string(source)
+        except (jinja2.TemplateError, RecursionError) as error:
+            line = getattr(error, "lineno", None)
+            where = f" (line {line})" if line else ""
+            raise InputError(
+                f"the chat template is not valid Jinja: {error}{where}",
+                hint="give another one with --chat-template FILE",
+            ) from error
+        names = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"}
+        self.uses_date = "strftime_now" in names
+        self.uses_tools = "tools" in names
+        self.content_format = "openai" if _loops_over_content(tree) else "string"
 
     def render(self, conversation: Conversation) -> str:
         """The prompt's text. Raises TemplateRefused where the template will not have it."""
@@ -66,12 +73,9 @@ class ChatTemplate:
         try:
             text = self._template.render(variables)
             text.encode()  # a lone surrogate is a character that no tokenizer takes
-        except MemoryError:
-            raise
-        except Exception as error:
-            # Whatever a stranger's template does with a stranger's data is about that row.
+        except Exception as error:  # a template may do anything with a row; that is about the row
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise TemplateRefused(f"the chat template refused it: {reason}") from error
+            raise TemplateRefused(f"the chat template refused it: {printable(reason)}") from error
         return text
 
     def _strftime_now(self, format: str) -> str:  # noqa: A002  (templates may name it)
@@ -79,18 +83,6 @@ class ChatTemplate:
             # Local time without a zone, as transformers has it.
             return datetime.datetime.now().strftime(format)  # noqa: DTZ005
         return datetime.datetime.combine(self.date, datetime.time()).strftime(format)
-
-
-def _special_tokens(tokens: Mapping[str, Any]) -> dict[str, Any]:
-    """`tokenizer_config.json` writes a token as text or as {"content": ...}; null is not there."""
-    plain = {
-        name: token.get("content") if isinstance(token, dict) else token
-        for name, token in tokens.items()
-    }
-    return {name: token for name, token in plain.items() if token is not None}
-
-
-# --- which template -------------------------------------------------------------------------------
 
 
 def choose_template(value: Any, has_tools: bool) -> str | None:
@@ -101,7 +93,12 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
     """
     if value is None or isinstance(value, str):
         return value
-    named = _named_templates(value)
+    if isinstance(value, list):
+        entries = [entry for entry in value if isinstance(entry, dict)]
+        value = {str(entry.get("name")): entry.get("template") for entry in entries}
+    if not isinstance(value, dict):
+        raise InputError("the chat template is neither text nor a list of named templates")
+    named = {name: text for name, text in value.items() if isinstance(text, str)}
     if has_tools and "tool_use" in named:
         return named["tool_use"]
     if "default" in named:
@@ -110,19 +107,6 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
         f"several chat templates, none called default: {printable(', '.join(sorted(named)))}",
         hint="give one with --chat-template FILE",
     )
-
-
-def _named_templates(value: Any) -> dict[str, str]:
-    if isinstance(value, list):
-        entries = [entry for entry in value if isinstance(entry, dict)]
-        value = {entry.get("name"): entry.get("template") for entry in entries}
-    if not isinstance(value, dict):
-        raise InputError("the chat template is neither text nor a list of named templates")
-    return {
-        name: template
-        for name, template in value.items()
-        if isinstance(name, str) and isinstance(template, str)
-    }
 
 
 def read_template(path: Path) -> Any:
@@ -136,12 +120,9 @@ def read_template(path: Path) -> Any:
         raise InputError(f"cannot read the chat template {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"the chat template {path} is not UTF-8 text") from error
-    if not text.lstrip().startswith("{") or text.lstrip().startswith(("{%", "{{", "{#")):
-        return text
     try:
         config = json.loads(text)
     except (ValueError, RecursionError):
-        # Templates may well begin with a brace of their own.
         return text
     if isinstance(config, dict) and config.get("chat_template"):
         return config["chat_template"]
@@ -150,35 +131,25 @@ def read_template(path: Path) -> Any:
     )
 
 
-# --- jinja ----------------------------------------------------------------------------------------
+class _GenerationTag(Extension):
+    """`{% generation %}...{% endgeneration %}` marks what to train on; the text is the body's."""
+
+    tags = {"generation"}  # noqa: RUF012  (jinja's way to say it)
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        # A call block, not the bare body, so that names set inside stay inside.
+        return nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
+
+    def _body(self, caller: Any) -> Any:
+        return caller()
 
 
-def _compile(
-    source: str,
-) -> "tuple[jinja2.Environment, jinja2.Template, jinja2.nodes.Template]":
-    import jinja2
-
-    environment = _environment()
-    try:
-        tree = environment.parse(source)
-        return environment, environment.from_string(source), tree
-    except (jinja2.TemplateError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        where = f" (line {line})" if line else ""
-        raise InputError(
-            f"the chat template is not valid Jinja: {error}{where}",
-            hint="give another one with --chat-template FILE",
-        ) from error
-
-
-def _environment() -> "jinja2.Environment":
-    """The environment transformers renders chat templates in, setting by setting."""
-    import jinja2
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+def _environment() -> jinja2.Environment:
+    """The sandbox that transformers renders chat templates in, setting by setting."""
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_generation_tag(), loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
     )
 
     def raise_exception(message: Any) -> None:
@@ -202,45 +173,14 @@ def _to_json(
     )
 
 
-def _generation_tag() -> "type[jinja2.ext.Extension]":
-    """`{% generation %}...{% endgeneration %}` marks what to train on; the text is the body's."""
-    from jinja2 import nodes
-    from jinja2.ext import Extension
-    from jinja2.parser import Parser
-
-    class GenerationTag(Extension):
-        tags = {"generation"}  # noqa: RUF012  (jinja's way to say it)
-
-        def parse(self, parser: Parser) -> nodes.Node:
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            # A call block, not the bare body, so that names set inside stay inside.
-            call = self.call_method("_body")
-            return nodes.CallBlock(call, [], [], body).set_lineno(line)
-
-        def _body(self, caller: Any) -> Any:
-            return caller()
-
-    return GenerationTag
-
-
-# --- looking at a template ------------------------------------------------------------------------
-
-
-def _names(tree: "jinja2.nodes.Template", name: str) -> bool:
-    from jinja2 import nodes
-
-    return any(node.name == name and node.ctx == "load" for node in tree.find_all(nodes.Name))
-
-
-def _loops_over_content(tree: "jinja2.nodes.Template") -> bool:
+def _loops_over_content(tree: nodes.Template) -> bool:
     """Whether there is a loop over the content of a message taken from a loop over messages.
 
     This is how vLLM tells ("auto" content format), so a template it would misread is misread the
     same way here.
     """
     messages = _aliases(tree, {"messages"})
-    names = {target.name for target, source in _loops(tree) if _root_name(source) in messages}
+    names = {target for target, source in _loops(tree) if _root_name(source) in messages}
     # Newer templates hand `message.content` to a macro that loops over what it calls `content`.
     return any(
         _is_content_of(source, names) or _root_name(source) == "content"
@@ -248,33 +188,27 @@ def _loops_over_content(tree: "jinja2.nodes.Template") -> bool:
     )
 
 
-def _loops(tree: "jinja2.nodes.Template") -> "Iterator[tuple[jinja2.nodes.Name, Any]]":
-    from jinja2 import nodes
-
+def _loops(tree: nodes.Template) -> Iterator[tuple[str, nodes.Node]]:
     for loop in tree.find_all(nodes.For):
         if isinstance(loop.target, nodes.Name):
-            yield loop.target, _unwrapped(loop.iter)
+            yield loop.target.name, _unwrapped(loop.iter)
 
 
-def _aliases(tree: "jinja2.nodes.Template", names: set[str]) -> set[str]:
+def _aliases(tree: nodes.Template, names: set[str]) -> set[str]:
     """The names and all that are set to them: `{% set loop_messages = messages[1:] %}`."""
-    from jinja2 import nodes
-
     while True:
-        more = {
+        aliases = {
             assign.target.name
             for assign in tree.find_all(nodes.Assign)
             if isinstance(assign.target, nodes.Name) and _root_name(assign.node) in names
         }
-        if more <= names:
+        if aliases <= names:
             return names
-        names = names | more
+        names = names | aliases
 
 
 def _unwrapped(node: Any) -> Any:
     """The expression without filters, tests and slices around it."""
-    from jinja2 import nodes
-
     while isinstance(node, nodes.Filter | nodes.Test) or (
         isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
     ):
@@ -283,16 +217,12 @@ def _unwrapped(node: Any) -> Any:
 
 
 def _root_name(node: Any) -> str | None:
-    from jinja2 import nodes
-
     node = _unwrapped(node)
     return node.name if isinstance(node, nodes.Name) else None
 
 
-def _is_content_of(node: Any, names: set[str]) -> bool:
+def _is_content_of(node: nodes.Node, names: set[str]) -> bool:
     """Whether it reads `message.content` or `message["content"]` of one of the names."""
-    from jinja2 import nodes
-
     if isinstance(node, nodes.Getattr):
         return node.attr == "content" and _root_name(node.node) in names
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):

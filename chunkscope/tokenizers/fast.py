@@ -4,27 +4,19 @@ It counts ten to thirty times as fast as the reference and takes a second or two
 for inputs of several MB. It is used for a tokenizer only after `check` found no difference.
 """
 
-import struct
 from base64 import b64encode
+from collections.abc import Callable
 from itertools import pairwise
 from operator import sub
-from tempfile import NamedTemporaryFile
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from chunkscope.errors import InputError
 from chunkscope.tokenizers.prepare import PreparedTokenizer
-from chunkscope.tokenizers.reference import Reference, TiktokenReference, engine_name
+from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference, engine_name
 
-ID_BYTES = 4  # of a token id, where a text's ids are bytes
 ENGINE = "fastokens"
-
-
-def pack(ids: list[int]) -> bytes:
-    """Ids as bytes.
-
-    >>> pack([1, 256])
-    b'\\x01\\x00\\x00\\x00\\x00\\x01\\x00\\x00'
-    """
-    return struct.pack(f"<{len(ids)}I", *ids)
 
 
 class FastEngine:
@@ -35,8 +27,9 @@ class FastEngine:
         self.name = engine_name(ENGINE)
         self.longest_row: int | None = None  # with more characters the reference is faster
 
-    def is_slow_with(self, text: str) -> bool:
-        return self.longest_row is not None and len(text) > self.longest_row
+    def takes(self, texts: list[str]) -> bool:
+        longest = self.longest_row
+        return longest is None or all(len(text) <= longest for text in texts)
 
     def count(self, texts: list[str]) -> list[int]:
         _, offsets = self._tokenizer.encode_batch_flat(texts, add_special_tokens=False)
@@ -50,22 +43,18 @@ class FastEngine:
         return [ids[start:end] for start, end in pairwise(edges)]
 
 
-def load_fast(prepared: PreparedTokenizer, reference: Reference | None) -> FastEngine | None:
-    """The engine, where there is one for this kind of tokenizer; it raises what it likes."""
+def load_fast(prepared: PreparedTokenizer, reference: Callable[[], Reference]) -> FastEngine:
+    """The engine for this tokenizer. It raises what it likes where it does not know the kind."""
     from fastokens import Tokenizer
 
     if prepared.json_file:
         return FastEngine(Tokenizer.from_json_str(prepared.json_file.read_text("utf-8")))
-    if prepared.facts.package == TiktokenReference.package:
-        reference = reference or prepared.load()
-    if isinstance(reference, TiktokenReference):
-        with NamedTemporaryFile(suffix=".tiktoken") as file:
-            file.writelines(
-                b64encode(token) + b" %d\n" % rank for token, rank in reference.ranks.items()
-            )
-            file.flush()
-            pattern = reference.pattern
-            return FastEngine(
-                Tokenizer.from_tiktoken(file.name, pattern=pattern, special_tokens={})
-            )
-    return None
+    by = reference()
+    if not isinstance(by, TiktokenReference):
+        raise InputError(f"{ENGINE} has nothing for {by.package}")
+    ranks = b"".join(b64encode(token) + b" %d\n" % rank for token, rank in by.ranks.items())
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "ranks.tiktoken"
+        file.write_bytes(ranks)
+        tokenizer = Tokenizer.from_tiktoken(str(file), pattern=by.pattern, special_tokens={})
+    return FastEngine(tokenizer)

@@ -26,9 +26,5 @@ def foreign_errors(what: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line; its class where it says nothing.
-
-    >>> first_line(ValueError("no\\nway"))
-    'no'
-    """
+    """What an error says, in one line; its class where it says nothing."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -1,36 +1,18 @@
 """Chats for Mistral's own tokenizers: mistral-common encodes them, there is no template.
 
-vLLM does the same for these models. Its import takes half a second, so it is loaded only when a
-chat dataset is counted.
+vLLM does the same for these models. It takes two seconds to load, so only a chat dataset does.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from chunkscope.errors import InputError
+from chunkscope.prompts.chat import Conversation, string_content
+from chunkscope.tokenizers.chat_template import TemplateRefused
+from chunkscope.tokenizers.foreign import first_line
 
 
-class ChatRefused(InputError):  # noqa: N818  (it is what mistral-common did)
+class ChatRefused(TemplateRefused):
     """mistral-common has rules of its own: which roles follow which, how tool ids look."""
-
-
-@contextmanager
-def _not_spelled_out() -> Iterator[None]:
-    """Without the text of each of 131,072 tokens, which takes half of the time to load it.
-
-    It is for a list of the vocabulary that nobody asks for here.
-    """
-    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
-
-    spell = Tekkenizer.id_to_piece
-    Tekkenizer.id_to_piece = lambda *_: ""
-    try:
-        yield
-    finally:
-        Tekkenizer.id_to_piece = spell
 
 
 class MistralChat:
@@ -41,38 +23,34 @@ class MistralChat:
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
         self._request = ChatCompletionRequest
-        with _not_spelled_out():
-            self._tokenizer = MistralTokenizer.from_file(str(path))
+        self._tokenizer = MistralTokenizer.from_file(str(path))
 
-    def count(
-        self, messages: list[dict[str, Any]], tools: list[Any] | None
-    ) -> tuple[list[int], int]:
+    def count(self, chat: Conversation) -> tuple[list[int], int]:
         """The token ids, and how many characters they stand for.
 
         ChatRefused when this conversation cannot be encoded.
         """
-        tokens = self._tokens(messages, tools)
-        said = sum(len(message["content"] or "") for message in messages)
+        messages = string_content(chat.messages)
+        contents = sum(len(message["content"] or "") for message in messages)
         # Tools and calls are encoded as JSON.
-        data = [tools, *(message.get("tool_calls") for message in messages)]
-        written = sum(len(json.dumps(part, ensure_ascii=False)) for part in data if part)
-        return tokens, said + written
+        data = [chat.tools, *(message.get("tool_calls") for message in messages)]
+        as_json = sum(len(json.dumps(part, ensure_ascii=False)) for part in data if part)
+        return self._tokens(chat), contents + as_json
 
-    def encode(
-        self, messages: list[dict[str, Any]], tools: list[Any] | None
-    ) -> tuple[list[int], str]:
+    def encode(self, chat: Conversation) -> tuple[list[int], str]:
         """The token ids, and the text they stand for with its special tokens spelled out."""
         from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
 
-        tokens = self._tokens(messages, tools)
+        tokens = self._tokens(chat)
         keep = SpecialTokenPolicy.KEEP
         return tokens, str(self._tokenizer.decode(tokens, special_token_policy=keep))
 
-    def _tokens(self, messages: list[dict[str, Any]], tools: list[Any] | None) -> list[int]:
+    def _tokens(self, chat: Conversation) -> list[int]:
         try:
-            request = self._request.from_openai(messages=messages, tools=tools)
+            messages = string_content(chat.messages)
+            request = self._request.from_openai(messages=messages, tools=chat.tools)
             tokens: list[int] = self._tokenizer.encode_chat_completion(request).tokens
         except Exception as error:  # pydantic and mistral-common raise many kinds
-            first = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ChatRefused(f"mistral-common refuses this conversation: {first}") from error
+            reason = first_line(error)
+            raise ChatRefused(f"mistral-common refuses this conversation: {reason}") from error
         return tokens

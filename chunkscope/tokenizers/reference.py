@@ -1,6 +1,7 @@
 """The libraries that are right by definition: those that vLLM itself feeds a model with."""
 
 import os
+import struct
 from binascii import a2b_base64
 from functools import lru_cache
 from importlib import metadata
@@ -14,6 +15,7 @@ from chunkscope.tokenizers.foreign import first_line
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 
 Ids = list[list[int]]
+ID_BYTES = 4  # of a token id, where a text's ids are bytes
 _TEKKEN_BOS = 1
 
 
@@ -23,11 +25,21 @@ def engine_name(package: str) -> str:
     return f"{package} {metadata.version(package)}"
 
 
+def pack(ids: list[int]) -> bytes:
+    """Ids as bytes, ID_BYTES each."""
+    return struct.pack(f"<{len(ids)}I", *ids)
+
+
 class Reference:
-    """One loaded tokenizer. `special_added` tokens come before or after each prompt."""
+    """One loaded tokenizer. A kind of it has `ids` or `encode` of its own.
+
+    `special_added` tokens come before or after each prompt.
+    """
 
     package = ""
     special_added = 0
+    begin: tuple[int, ...] = ()  # the ids before each prompt
+    first_id = 0  # of the library's numbers; a model may have special tokens before them
 
     @property
     def name(self) -> str:
@@ -35,14 +47,18 @@ class Reference:
 
     def ids(self, texts: list[str]) -> Ids:
         """The tokens of each text, without special tokens, numbered as the library does."""
-        raise NotImplementedError
+        return self.encode(texts, special_tokens=False)
+
+    def id_bytes(self, texts: list[str]) -> list[bytes]:
+        return list(map(pack, self.ids(texts)))
 
     def count(self, texts: list[str]) -> list[int]:
         return list(map(len, self.ids(texts)))
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
         """The ids that the model is fed, with (or without) what a prompt begins and ends with."""
-        raise NotImplementedError
+        begin = self.begin if special_tokens else ()
+        return [[*begin, *(n + self.first_id for n in ids)] for ids in self.ids(texts)]
 
 
 class TokenizersReference(Reference):
@@ -61,13 +77,7 @@ class TokenizersReference(Reference):
     def of_file(cls, path: Path) -> "TokenizersReference":
         from tokenizers import Tokenizer
 
-        try:
-            return cls(Tokenizer.from_file(str(path)))
-        except Exception as error:  # tokenizers raises plain Exception
-            raise InputError(f"{path} is not a tokenizer.json: {error}") from error
-
-    def ids(self, texts: list[str]) -> Ids:
-        return self.encode(texts, special_tokens=False)
+        return cls(Tokenizer.from_file(str(path)))
 
     def count(self, texts: list[str]) -> list[int]:
         encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
@@ -88,9 +98,6 @@ class TransformersReference(Reference):
         self.tokenizer(["a"])  # one whose special tokens are not there panics now
         self.special_added = int(self.tokenizer.num_special_tokens_to_add())
 
-    def ids(self, texts: list[str]) -> Ids:
-        return self.encode(texts, special_tokens=False)
-
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
         if not texts:
             return []
@@ -102,12 +109,10 @@ class TiktokenReference(Reference):
 
     package = "tiktoken"
 
-    def __init__(self, encoding: Any, *, first_id: int | None = None) -> None:
+    def __init__(self, encoding: Any) -> None:
         self._encoding = encoding
         self.pattern: str = encoding._pat_str
         self.ranks: dict[bytes, int] = encoding._mergeable_ranks
-        self._first_id = first_id  # of tekken, whose special tokens come before its ranks
-        self.special_added = 0 if first_id is None else 1  # <s>, as vLLM feeds it
 
     @classmethod
     def of_tekken(cls, path: Path) -> "TiktokenReference":
@@ -125,7 +130,10 @@ class TiktokenReference(Reference):
         encoding = tiktoken.Encoding(
             "tekken", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
         )
-        return cls(encoding, first_id=special)
+        reference = cls(encoding)
+        reference.special_added, reference.begin = 1, (_TEKKEN_BOS,)  # <s>, as vLLM feeds it
+        reference.first_id = special
+        return reference
 
     @classmethod
     def of_name(cls, name: str) -> "TiktokenReference":
@@ -147,12 +155,6 @@ class TiktokenReference(Reference):
     def ids(self, texts: list[str]) -> Ids:
         return list(self._encoding.encode_ordinary_batch(texts, num_threads=os.cpu_count() or 1))
 
-    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
-        if (first := self._first_id) is None:
-            return self.ids(texts)
-        begin = [_TEKKEN_BOS] if special_tokens else []
-        return [begin + [rank + first for rank in ranks] for ranks in self.ids(texts)]
-
 
 class SentencePieceReference(Reference):
     package = "sentencepiece"
@@ -160,18 +162,12 @@ class SentencePieceReference(Reference):
     def __init__(self, path: Path) -> None:
         import sentencepiece
 
-        try:
-            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        except (RuntimeError, OSError) as error:
-            raise InputError(f"{path} is not a SentencePiece model") from error
-        self.special_added = int(self._model.bos_id() >= 0)
+        self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        self.begin = (self._model.bos_id(),) if self._model.bos_id() >= 0 else ()
+        self.special_added = len(self.begin)
 
     def ids(self, texts: list[str]) -> Ids:
         return list(self._model.encode(texts, out_type=int))
-
-    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
-        begin = [self._model.bos_id()] if special_tokens and self.special_added else []
-        return [begin + ids for ids in self.ids(texts)]
 
 
 def load_source(files: TokenizerFiles, *, trust_remote_code: bool = False) -> Reference:

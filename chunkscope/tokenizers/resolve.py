@@ -46,7 +46,7 @@ class TokenizerKind(StrEnum):
     TIKTOKEN = "tiktoken"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TokenizerFiles:
     """A tokenizer before it is loaded. `name` is what people see."""
 
@@ -66,20 +66,16 @@ class TokenizerFiles:
 def resolve(name: str | None) -> TokenizerFiles:
     """Find the files behind a name."""
     if name is None or name == DEFAULT:
-        return TokenizerFiles(
-            name=f"Mistral tekken ({DEFAULT_FILE})",
-            kind=TokenizerKind.TEKKEN,
-            files=(embedded_default(),),
-        )
+        label = f"Mistral tekken ({DEFAULT_FILE})"
+        return TokenizerFiles(label, TokenizerKind.TEKKEN, (embedded_default(),))
     path = Path(name).expanduser()
     if path.is_dir():
         return _folder(name, path)
     if path.is_file():
         return _file(name, path)
     if name.removeprefix("tiktoken:") in TIKTOKEN_NAMES or name.startswith("tiktoken:"):
-        return TokenizerFiles(
-            name=name, kind=TokenizerKind.TIKTOKEN, encoding=name.removeprefix("tiktoken:")
-        )
+        encoding = name.removeprefix("tiktoken:")
+        return TokenizerFiles(name, TokenizerKind.TIKTOKEN, encoding=encoding)
     looks_like_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if looks_like_a_path or path.suffix in (".json", ".model"):
         raise MissingError(f"no such tokenizer file or folder: {name}", hint=_CHOICES)
@@ -97,12 +93,11 @@ def _folder(name: str, folder: Path) -> TokenizerFiles:
     models = sorted(file for file in present if file.endswith(".model"))
     if models and not present & {"config.json", *_VOCABULARIES.difference(models)}:
         # Nothing says what transformers should make of it: it is what SentencePiece makes of it.
-        file = folder / models[0]
-        return TokenizerFiles(name=name, kind=TokenizerKind.SENTENCEPIECE, files=(file,))
+        return TokenizerFiles(name, TokenizerKind.SENTENCEPIECE, (folder / models[0],))
     if present & _VOCABULARIES:
         return _hf_folder(name, folder)
     for tekken in sorted(file for file in present if file.startswith("tekken")):
-        return TokenizerFiles(name=name, kind=TokenizerKind.TEKKEN, files=(folder / tekken,))
+        return TokenizerFiles(name, TokenizerKind.TEKKEN, (folder / tekken,))
     raise InputError(f"no tokenizer in {folder}: there is no tokenizer.json in it", hint=_CHOICES)
 
 
@@ -110,12 +105,12 @@ def _hf_folder(name: str, folder: Path) -> TokenizerFiles:
     named = [folder / file for file in _HF_FILES if (folder / file).is_file()]
     others = sorted(file for pattern in _HF_PATTERNS for file in folder.glob(pattern))
     files = tuple(dict.fromkeys([*named, *others]))  # each once, the named ones first
-    return TokenizerFiles(name=name, kind=TokenizerKind.HF, files=files)
+    return TokenizerFiles(name, TokenizerKind.HF, files)
 
 
 def _file(name: str, path: Path) -> TokenizerFiles:
     if ".model" in path.name:
-        return TokenizerFiles(name=name, kind=TokenizerKind.SENTENCEPIECE, files=(path,))
+        return TokenizerFiles(name, TokenizerKind.SENTENCEPIECE, (path,))
     try:
         document = orjson.loads(path.read_bytes())
     except OSError as error:
@@ -124,21 +119,20 @@ def _file(name: str, path: Path) -> TokenizerFiles:
         raise InputError(f"{path} is not a tokenizer: {error}", hint=_CHOICES) from error
     keys = set(document) if isinstance(document, dict) else set()
     if {"config", "vocab"} <= keys:
-        return TokenizerFiles(name=name, kind=TokenizerKind.TEKKEN, files=(path,))
+        return TokenizerFiles(name, TokenizerKind.TEKKEN, (path,))
     if "model" not in keys:
         raise InputError(f"{path} is not a tokenizer: it has no model in it", hint=_CHOICES)
     # What vLLM serves is decided by the files beside tokenizer.json, where there are any.
     if path.name == "tokenizer.json" and (path.parent / "tokenizer_config.json").is_file():
         return _hf_folder(name, path.parent)
-    return TokenizerFiles(name=name, kind=TokenizerKind.RAW, files=(path,))
+    return TokenizerFiles(name, TokenizerKind.RAW, (path,))
 
 
 def _from_hub(name: str) -> TokenizerFiles:
     """Find `org/name` or `org/name@revision`: in the local cache, else by download.
 
-    A tokenizer hardly ever changes under its name, and a second run must work without a network. A
-    cache that holds no more than a tokenizer.json is completed: another tool may have left it so,
-    and the chat template is in the other files.
+    A second run must work without a network. A cache with a tokenizer.json and nothing else is
+    completed: another tool may have left it so, and the chat template is in the other files.
     """
     repo, _, revision = name.partition("@")
     folder, is_complete = _cached(repo, revision or "main")
@@ -153,24 +147,14 @@ def _from_hub(name: str) -> TokenizerFiles:
                 "special tokens and the chat template that it may name; a run with a network "
                 "downloads it"
             )
-    return _in_snapshot(name, folder)
+    return _folder(name, folder)
 
 
 def cached_tokenizer(name: str) -> TokenizerFiles | None:
     """A hub id's files in the local cache, without a network."""
     repo, _, revision = name.partition("@")
     folder, _ = _cached(repo, revision or "main")
-    return _in_snapshot(name, folder) if folder else None
-
-
-def _in_snapshot(name: str, folder: Path) -> TokenizerFiles:
-    files = _hf_folder(name, folder)
-    present = {file.name for file in files.files}
-    if present & _VOCABULARIES:
-        return files
-    if "tekken.json" in present:
-        return TokenizerFiles(name=name, kind=TokenizerKind.TEKKEN, files=(folder / "tekken.json",))
-    raise MissingError(f"{name} has no tokenizer files", hint="pass another --tokenizer")
+    return _folder(name, folder) if folder else None
 
 
 def _cached(repo: str, revision: str) -> tuple[Path | None, bool]:
@@ -178,16 +162,13 @@ def _cached(repo: str, revision: str) -> tuple[Path | None, bool]:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    def lookup(file: str) -> object:  # its path, None, or a mark that the hub does not have it
-        return try_to_load_from_cache(repo, file, revision=revision)
-
-    try:
-        config = lookup("tokenizer_config.json")
-        files = [config, *map(lookup, ("tokenizer.json", "tokenizer.model", "tekken.json"))]
+    names = ("tokenizer_config.json", "tekken.json", "tokenizer.json", "tokenizer.model")
+    try:  # each file's path, None, or a mark that the hub does not have it
+        files = [try_to_load_from_cache(repo, name, revision=revision) for name in names]
     except HFValidationError:
-        raise _not_found(repo) from None
+        return None, False
     folder = next((Path(file).parent for file in files if isinstance(file, str)), None)
-    return folder, config is not None or isinstance(files[-1], str)
+    return folder, files[0] is not None or isinstance(files[1], str)
 
 
 def _downloaded(repo: str, revision: str | None) -> Path:
@@ -204,14 +185,10 @@ def _downloaded(repo: str, revision: str | None) -> Path:
             repo, revision=revision, allow_patterns=[*_HF_FILES, *_HF_PATTERNS], max_workers=4
         )
     except Exception as error:  # the hub client raises many kinds; each means "not to be had"
-        raise _not_found(repo) from error
+        raise MissingError(
+            f"no tokenizer called {repo}: not a file here, not in the local cache, and the hub "
+            "does not have it",
+            hint="check the spelling and the network (HF_TOKEN for gated models), or pass a local "
+            "folder with a tokenizer.json as --tokenizer",
+        ) from error
     return Path(folder)
-
-
-def _not_found(repo: str) -> MissingError:
-    return MissingError(
-        f"no tokenizer called {repo}: not a file here, not in the local cache, and the hub "
-        "does not have it",
-        hint="check the spelling and the network (HF_TOKEN for gated models), or pass a local "
-        "folder with a tokenizer.json as --tokenizer",
-    )

@@ -4,30 +4,26 @@ import datetime
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.prompts.chat import Conversation, string_content
-from chunkscope.tokenizers.chat_template import (
-    ChatTemplate,
-    TemplateRefused,
-    choose_template,
-    read_template,
-)
-from chunkscope.tokenizers.counting import TextCounter, fast_is_barred
+from chunkscope.errors import InputError
+from chunkscope.prompts.chat import Conversation
+from chunkscope.tokenizers import chat_template as templates
+from chunkscope.tokenizers import prepare
+from chunkscope.tokenizers.chat_template import ChatTemplate, TemplateRefused
+from chunkscope.tokenizers.check import known_verdict
+from chunkscope.tokenizers.counting import TextCounter
 from chunkscope.tokenizers.foreign import foreign_errors
-from chunkscope.tokenizers.mistral import ChatRefused, MistralChat
-from chunkscope.tokenizers.prepare import (
-    PreparedTokenizer,
-    TokenizerFacts,
-    prepare,
-    prepared_before,
-)
+from chunkscope.tokenizers.mistral import MistralChat
+from chunkscope.tokenizers.prepare import PreparedTokenizer, TokenizerFacts
 from chunkscope.tokenizers.reference import Ids, Reference
 from chunkscope.tokenizers.resolve import TokenizerKind, resolve
+
+T = TypeVar("T")
 
 
 class Tokenizer:
@@ -53,44 +49,33 @@ class Tokenizer:
         self.name = self._files.name
         self.kind = str(self._files.kind)
         self.digest = self._files.digest(memo or DigestMemo())
-        self._template = read_template(chat_template) if chat_template else None
+        self._template = templates.read_template(chat_template) if chat_template else None
         self._date = chat_date
         self._remote_code = trust_remote_code
         self._exact = exact_check
-        self._expected_bytes = expected_bytes
+        self._expected = expected_bytes
         self._on_prepare = on_prepare
         self._lock = threading.RLock()
-        self._failure: ChunkscopeError | None = None
         self._prepared: PreparedTokenizer | None = None
         self._reference: Reference | None = None  # loaded to prepare it
         self._counter: TextCounter | None = None
-        self._mistral: MistralChat | None = None
         self._templates: dict[str, ChatTemplate] = {}
 
     @property
     def prepared(self) -> PreparedTokenizer:
         with self._lock:
-            if self._failure is not None:  # the next dataset need not try again
-                raise self._failure
+            self._prepared = self._prepared or self._prepared_before()
             if self._prepared is None:
-                try:
-                    with self._guard():
-                        self._prepared = self._prepared_before() or self._prepare()
-                except ChunkscopeError as error:
-                    self._failure = error
-                    raise
+                if self._files.kind is TokenizerKind.HF:
+                    self._on_prepare(self.name)
+                with self._guard():
+                    self._prepared, self._reference = prepare.prepare(
+                        self._files, self.digest, self._remote_code
+                    )
             return self._prepared
 
     def _prepared_before(self) -> PreparedTokenizer | None:
-        return prepared_before(self._files, self.digest, trust_remote_code=self._remote_code)
-
-    def _prepare(self) -> PreparedTokenizer:
-        if self._files.kind is TokenizerKind.HF:
-            self._on_prepare(self.name)
-        prepared, self._reference = prepare(
-            self._files, self.digest, trust_remote_code=self._remote_code
-        )
-        return prepared
+        return prepare.prepared_before(self._files, self.digest, self._remote_code)
 
     @property
     def facts(self) -> TokenizerFacts:
@@ -103,10 +88,7 @@ class Tokenizer:
             prepared = self.prepared
             if self._counter is None:
                 self._counter = TextCounter(
-                    prepared,
-                    self._reference,
-                    expected_chars=self._expected_bytes,
-                    exact=self._exact,
+                    prepared, self._reference, expected_chars=self._expected, exact=self._exact
                 )
             return self._counter
 
@@ -133,16 +115,12 @@ class Tokenizer:
         prepared = self._prepared or self._prepared_before()
         if prepared is None:
             return None
+        verdict = known_verdict(prepared)
         template = repr(self._template or prepared.facts.chat_template)
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
-        parts = (
-            self.digest,
-            prepared.reference_name,
-            "only" if fast_is_barred(prepared) else "",
-            sha256(template.encode()).hexdigest(),
-            day,
-        )
-        return " ".join(parts)
+        barred = "barred" if verdict and not verdict.agrees else ""
+        parts = (self.digest, prepared.reference_name, barred, template, day)
+        return sha256("\n".join(parts).encode()).hexdigest()
 
     def _guard(self) -> AbstractContextManager[None]:
         return foreign_errors(f"the tokenizer {self.name}")
@@ -151,13 +129,7 @@ class Tokenizer:
 
     def chat_texts(self, chats: Sequence[Conversation]) -> list[str | TemplateRefused]:
         """The texts of conversations by the chat template, as vLLM would render them."""
-        return [self._chat_text(chat) for chat in chats]
-
-    def _chat_text(self, chat: Conversation) -> str | TemplateRefused:
-        try:
-            return self.chat_text(chat)
-        except TemplateRefused as error:
-            return error
+        return [_or_refusal(self.chat_text, chat) for chat in chats]
 
     def chat_text(self, chat: Conversation) -> str:
         return self._chat_template(has_tools=bool(chat.tools)).render(chat)
@@ -175,26 +147,18 @@ class Tokenizer:
 
     def count_chats(
         self, chats: Sequence[Conversation]
-    ) -> list[tuple[list[int], int] | ChatRefused]:
+    ) -> list[tuple[list[int], int] | TemplateRefused]:
         """Token ids and number of characters of each, where `counts_chats_itself`."""
-        return [self._count_chat(chat) for chat in chats]
-
-    def _count_chat(self, chat: Conversation) -> tuple[list[int], int] | ChatRefused:
-        try:
-            return self._mistral_chat.count(string_content(chat.messages), chat.tools)
-        except ChatRefused as error:
-            return error
+        return [_or_refusal(self._mistral_chat.count, chat) for chat in chats]
 
     def encode_chat(self, chat: Conversation) -> tuple[list[int], str]:
         """Token ids and text of a conversation, where `counts_chats_itself`."""
-        return self._mistral_chat.encode(string_content(chat.messages), chat.tools)
+        return self._mistral_chat.encode(chat)
 
-    @property
+    @cached_property
     def _mistral_chat(self) -> MistralChat:
-        with self._lock, self._guard():
-            if self._mistral is None:
-                self._mistral = MistralChat(self._files.files[0])
-            return self._mistral
+        with self._guard():
+            return MistralChat(self._files.files[0])
 
     @property
     def chat_day(self) -> datetime.date:
@@ -206,7 +170,7 @@ class Tokenizer:
 
     def _chat_template(self, *, has_tools: bool) -> ChatTemplate:
         value: Any = self._template or self.facts.chat_template
-        source = choose_template(value, has_tools)
+        source = templates.choose_template(value, has_tools)
         if not source:
             raise InputError(
                 f"{self.name} has no chat template, and this dataset is chat",
@@ -219,3 +183,10 @@ class Tokenizer:
                     source, special_tokens=self.facts.special_tokens, date=self._date
                 )
             return self._templates[source]
+
+
+def _or_refusal(make: Callable[[Conversation], T], chat: Conversation) -> T | TemplateRefused:
+    try:
+        return make(chat)
+    except TemplateRefused as error:
+        return error

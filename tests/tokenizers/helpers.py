@@ -8,7 +8,8 @@ from tokenizers import Regex, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
+from chunkscope.tokenizers import tokenizer as ours
+
 BYTES = ByteLevel(add_prefix_space=False, use_regex=False)
 WORDS = r" ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
@@ -43,5 +44,7 @@ def save(tokenizer: Tokenizer, folder: Path, **config: Any) -> Path:
     return folder
 
 
-def length(tokenizer: Tokenizer, text: str) -> int:
-    return len(tokenizer.encode(text, add_special_tokens=False))
+def lengths(name: Path | str | None, texts: list[str]) -> list[int]:
+    """As a run counts them, with the special tokens of a prompt."""
+    tokenizer = ours.Tokenizer(str(name) if name else None)
+    return [n + tokenizer.facts.special_added for n in tokenizer.counter.count(texts)]

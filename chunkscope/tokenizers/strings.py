@@ -1,0 +1,115 @@
+"""The strings on which two ways to tokenize are compared.
+
+They reach for what engines get wrong: every Unicode class, white space of all kinds, digits,
+contractions, special tokens spelled out, long runs, decomposed text, random mixtures.
+"""
+
+import random
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+# Of the many alike (ideographs, Hangul, private use), some stand for all.
+_SAMPLED = {range(0x3400, 0xA000): 8, range(0xAC00, 0xD800): 8, range(0xE000, 0xF900): 16}
+_SPACES = (" ", "\n", "\t", "\r\n", "  ", "\n\n", "\u00a0", "\u2028", "\u3000", "\x0b", "\x85")
+_SENTENCES = (
+    "A train leaves the station at 9:45 and travels 128.5 km; how long does it take?",
+    "I'm sure they'll say we've won, but SHE'D rather it wasn't so. It’s you’re D'OH!",
+    "def area(width: float, height: float) -> float:\n    return width * height  # m²\n",
+    '{"role": "user", "content": "caf\\u00e9 \\"quoted\\"", "n": [1, -2.5e-3, null, true]}',
+    "Der Fluß überquert die Straße; ça coûte 3,50 €. ¿Dónde está el niño?",
+    "Сколько будет семью восемь? Ответ: 56.\n\n日本語の文章と中文句子，混在しています。",
+    "한국어 문장도 있습니다. สวัสดีครับ नमस्ते दुनिया مرحبا بالعالم שלום עולם",
+    "$\\int_0^1 x^2\\,dx = \\frac{1}{3}$ and H₂O ≠ CO₂ → 10⁻⁹ ½ ⅔",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n\n* item\n\t- nested    \n```python\nx = 1\n```",
+    "https://example.org/path?query=1&x=%20#frag  foo@bar.io  ../a/b_c-d.py:42 C:\\dir\\f.txt",
+    "👩‍👩‍👧‍👦 🇩🇪🇯🇵 👍🏽 e\u0301 n\u0303 \u0301 \ufeffBOM zero\u200bwidth \u202eright",
+)
+# Pairs that became one character under NFC in Unicode 13 and 16: older tables leave them apart.
+_YOUNG_COMPOSITIONS = (
+    "\U00011935\U00011930",
+    "\U00016d67\U00016d67", "\U00016d63\U00016d67", "\U00016d69\U00016d67",
+    "\U0001611e\U0001611e", "\U0001611e\U00016129", "\U0001611e\U0001611f",
+    "\U00011382\U000113c9", "\U00011384\U000113bb", "\U0001138b\U000113c2",
+    "\U00011390\U000113c9", "\U000113c2\U000113c2", "\U000113c2\U000113b8",
+)  # fmt: skip
+
+
+def suite(document: dict[str, Any]) -> list[str]:
+    """The test strings, with the words and special tokens of this tokenizer.json among them."""
+    return [*_common(), *_vocabulary_words(document), *_special_tokens(document)]
+
+
+def sentences() -> list[str]:
+    """A few hundred of them: to tell whether two ways into one library are the same."""
+    return ["", *_SENTENCES, *_white_space(), *_mixtures(200)]
+
+
+def _common() -> Iterator[str]:
+    yield ""
+    yield from _SENTENCES
+    yield from _code_points()
+    yield from _YOUNG_COMPOSITIONS
+    yield from _white_space()
+    yield from _runs()
+    yield from (unicodedata.normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES)
+    yield from _mixtures(1500)
+
+
+def _code_points() -> Iterator[str]:
+    """Every code point of the first plane and some above, at the edges of words and digits."""
+    points = [*range(0x3400), *range(0xA000, 0xAC00), *range(0xF900, 0x10000)]
+    points += [point for some, step in _SAMPLED.items() for point in some[::step]]
+    points += [*range(0x10000, 0x12000), *range(0x12000, 0x16000, 7), *range(0x16000, 0x17000)]
+    points += [*range(0x17000, 0x1E000, 7), *range(0x1E000, 0x1F000), *range(0x1F000, 0x34000, 7)]
+    for start in range(0, len(points), 16):
+        yield "".join(_around(chr(point)) for point in points[start : start + 16])
+
+
+def _around(c: str) -> str:
+    """A character between others, doubled, and among marks, where its place may be changed."""
+    return f"x{c}y {c}{c}7{c}\n{c} a\u0345{c}\u0316 "
+
+
+def _white_space() -> Iterator[str]:
+    for first in _SPACES:
+        for second in _SPACES:
+            yield f"{first}word{first}{second}Word{second}{first}{second}9{second}.{first}{second}"
+
+
+def _runs() -> Iterator[str]:
+    for unit in ("a", "A", " ", "\n", "\t", "0", "7", ".", "-", "=", "é", "中", "🙂", "ab", "a b"):
+        for length in (2, 3, 4, 7, 16, 63, 256, 1500):
+            yield unit * length
+            yield f"x{unit * length}y {unit * length} z"
+
+
+def _mixtures(count: int) -> Iterator[str]:
+    chance = random.Random(0)  # noqa: S311  (a test, not a secret)
+    pieces = [*_SPACES, *(word for s in _SENTENCES for word in s.split(" "))]
+    pieces += ["'s", "'LL", "1234567", "3.14", "__init__", "...", "?!", "ﬁ", "İ", "ß", "Σς"]
+    for _ in range(count):
+        joiner = chance.choice(("", " ", "\n"))
+        yield joiner.join(chance.choices(pieces, k=chance.randint(1, 24)))
+
+
+def _vocabulary_words(document: dict[str, Any]) -> Iterator[str]:
+    """Entries of the tokenizer's vocabulary, alone and in a row: merges must end the same way."""
+    vocabulary = document.get("model", {}).get("vocab") or {}
+    if not isinstance(vocabulary, dict):
+        return
+    words = sorted(vocabulary)
+    shown = [word.replace("Ġ", " ").replace("Ċ", "\n") for word in words[:: 1 + len(words) // 3000]]
+    for start in range(0, len(shown), 8):
+        yield "".join(shown[start : start + 8])
+        yield " ".join(shown[start : start + 8])
+
+
+def _special_tokens(document: dict[str, Any]) -> Iterator[str]:
+    tokens = ["<s>", "[INST]", "<|endoftext|>", "<|im_start|>"]
+    if document:
+        tokens = [token["content"] for token in document.get("added_tokens") or []]
+    # Vocabularies reserve hundreds of alike tokens: the first ones, and some of the rest, do.
+    for token in tokens[:64] + tokens[64::37]:
+        yield token
+        yield f"before{token}after {token} {token}{token}\n{token}.{token[:-1]} {token[1:]}"

@@ -1,0 +1,252 @@
+"""The fast engine counts large inputs, after it was shown to be right, and is checked each time."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chunkscope
+from chunkscope import AnalyzeOptions
+from chunkscope.lengths.scan import Listener
+from chunkscope.tokenizers import check, counting
+from chunkscope.tokenizers.counting import TextCounter
+from chunkscope.tokenizers.fast import FastEngine, load_fast
+from chunkscope.tokenizers.reference import Reference
+from chunkscope.tokenizers.strings import suite
+from chunkscope.tokenizers.tokenizer import Tokenizer
+from tests.tokenizers.helpers import WORDS, save, splitting
+
+FEW = ["", "one two", "naïve 東京", "x = 1\n"]
+OTHERS = ["deepseek-v3", "gpt2", "gpt-neox", "mistral-nemo"]  # some seconds each
+
+
+@dataclass
+class Fake(FastEngine):
+    """An engine that is the reference, but gives a token too many for texts it gets wrong."""
+
+    right: Reference
+    gets_wrong: Callable[[str], bool]
+    name: str = "fake 1"
+    longest_row: int | None = None
+    texts: list[str] = field(default_factory=list)  # that it was given
+
+    def id_bytes(self, texts: list[str]) -> list[bytes]:
+        self.texts += texts
+        pairs = zip(texts, self.right.id_bytes(texts), strict=True)
+        return [ids + b"0000" if self.gets_wrong(text) else ids for text, ids in pairs]
+
+    def count(self, texts: list[str]) -> list[int]:
+        return [len(ids) // 4 for ids in self.id_bytes(texts)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small tokenizer in a cache of its own, and inputs of any size are large."""
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(counting, "FAST_CHARS", 0)
+    monkeypatch.setattr(check, "suite", lambda _: FEW)
+    return save(splitting(WORDS, "o n", "z e"), tmp_path / "t", tokenizer_class="GPT2Tokenizer")
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], bool]], list[Fake]]:
+    """Put a fake in the engine's place; the list has each that was loaded."""
+
+    def replace(gets_wrong: Callable[[str], bool]) -> list[Fake]:
+        loaded: list[Fake] = []
+
+        def load(_: Any, reference: Callable[[], Reference]) -> Fake:
+            loaded.append(Fake(reference(), gets_wrong))
+            return loaded[-1]
+
+        monkeypatch.setattr(check, "load_fast", load)
+        return loaded
+
+    return replace
+
+
+def engines(place: Path, texts: list[str] | None = None) -> set[str]:
+    counter = Tokenizer(str(place)).counter
+    counter.count(texts or ["some text"])
+    return {name.split()[0] for name in counter.engines}
+
+
+def test_small_inputs_are_counted_by_the_reference_and_large_ones_fast(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "FAST_CHARS", 1_000)
+    assert engines(place) == {"tokenizers"}
+    large = Tokenizer(str(place), expected_bytes=1_000).counter
+    large.count(["a"])
+    assert [name.split()[0] for name in large.engines] == ["fastokens"]
+    grows = Tokenizer(str(place)).counter  # a pipe, or a compressed file
+    for _ in range(3):
+        grows.count(["some text " * 40])
+    assert {name.split()[0] for name in grows.engines} == {"tokenizers", "fastokens"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [None, "llama3.1", "qwen3", *(pytest.param(name, marks=pytest.mark.real) for name in OTHERS)],
+)
+def test_the_fast_engine_gives_the_ids_of_the_reference_on_every_test_string(
+    shared: Path, name: str | None
+) -> None:
+    prepared = Tokenizer(str(shared / "tokenizers" / name) if name else None).prepared
+    reference = prepared.load()
+    texts = suite(json.loads(prepared.json_file.read_bytes()) if prepared.json_file else {})
+    assert check.agree(load_fast(prepared, lambda: reference), reference, texts)
+
+
+@pytest.mark.parametrize("kind", ["bert-minilm", "sentencepiece"])
+def test_a_kind_that_the_engine_does_not_know_is_counted_by_the_reference(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    from chunkscope.tokenizers.resolve import embedded_default
+
+    monkeypatch.setattr(counting, "FAST_CHARS", 0)
+    model = next(embedded_default().parent.glob("*.model.v*"))
+    found = engines(model if kind == "sentencepiece" else shared / "tokenizers" / kind)
+    assert found <= {"tokenizers", "sentencepiece"}
+
+
+def test_an_engine_that_miscounts_one_string_is_not_used_nor_loaded_again(
+    place: Path, install: Callable[..., list[Fake]]
+) -> None:
+    loaded = install(lambda text: text == "one two")
+    assert engines(place) == engines(place) == {"tokenizers"}
+    assert len(loaded) == 1
+
+
+def test_an_engine_that_panics_is_not_used(place: Path, install: Callable[..., list[Fake]]) -> None:
+    class Panic(BaseException):
+        """What a Rust library throws."""
+
+    def panic(_: str) -> bool:
+        raise Panic("index out of bounds")
+
+    install(panic)
+    assert engines(place) == {"tokenizers"}
+
+
+def test_a_verdict_is_kept_for_the_next_run_unless_it_is_damaged(
+    place: Path, install: Callable[..., list[Fake]]
+) -> None:
+    loaded = install(lambda _: False)
+    assert engines(place) == engines(place) == {"fake"}
+    assert [set(FEW) <= set(fake.texts) for fake in loaded] == [True, False]
+    prepared = Tokenizer(str(place)).prepared
+    (verdict,) = prepared.folder.glob("*-against-*.json")
+    for damage in (b"", b"[]", b'{"agrees": false}'):
+        verdict.write_bytes(damage)
+        assert engines(place) == {"fake"}
+        assert check.known_verdict(prepared) == check.Verdict(agrees=True)
+
+
+def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
+    place: Path, install: Callable[..., list[Fake]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tokenizer that never splits a text may take an engine quadratic time."""
+    seconds = iter([0.1, 1.0, 5.0, 1.0])
+    monkeypatch.setattr(check, "_seconds", lambda *_: next(seconds))
+    (loaded, _) = install(lambda _: False), Tokenizer(str(place)).counter
+    assert loaded[0].longest_row == 20_000
+    assert engines(place, ["a" * 20_000]) == {"fake"}
+    assert engines(place, ["a" * 20_001]) == {"tokenizers"}
+
+
+def test_no_row_takes_the_fast_engine_much_longer_than_the_reference(tmp_path: Path) -> None:
+    """As Gemma's tokenizer, this one reads a whole text as one word."""
+    from tokenizers.normalizers import Replace
+
+    tokenizer = splitting(WORDS, "w o", "wo r", "wor d")
+    tokenizer.pre_tokenizer = None
+    tokenizer.normalizer = Replace(" ", "_")
+    tokenizer.save(str(tmp_path / "whole.json"))
+    prepared = Tokenizer(str(tmp_path / "whole.json")).prepared
+    reference = prepared.load()
+    verdict = check.judge(load_fast(prepared, lambda: reference), reference, FEW)
+    assert verdict.agrees
+    assert verdict.longest_row in (None, 20_000)
+
+
+# --- a sample of the run's own rows ---------------------------------------------------------
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    texts = [f"Question {i}: how many stripes has a zebra?" for i in range(300)]
+    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    return path
+
+
+def options(place: Path, **others: bool) -> AnalyzeOptions:
+    return AnalyzeOptions(tokenizer=str(place), **{"use_cache": False, **others})
+
+
+def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counted_again(
+    place: Path, install: Callable[..., list[Fake]], rows: Path
+) -> None:
+    right = chunkscope.analyze(rows, options=options(place, exact_check=True)).overall
+    for verdict in Tokenizer(str(place)).prepared.folder.glob("*-against-*.json"):
+        verdict.unlink()
+    loaded = install(lambda text: "zebra" in text)
+    recounted: list[str] = []
+    for _ in ("this run", "the next one"):
+        profile = chunkscope.analyze(
+            rows, options=options(place), listener=Listener(recounting=recounted.append)
+        )
+        assert profile.overall == right
+        assert profile.tokenizer.engine.startswith("tokenizers ")
+    assert recounted == ["fake 1"]
+    assert len(loaded) == 1
+
+
+def test_what_a_barred_engine_counted_before_is_counted_again(
+    place: Path, install: Callable[..., list[Fake]]
+) -> None:
+    install(lambda text: "Question 7:" in text)
+    tokenizer = Tokenizer(str(place))
+    before = tokenizer.counter.count(["Question 7:"]), tokenizer.counting_key
+    check.record_verdict(tokenizer.prepared, check.Verdict(agrees=False))
+    after = Tokenizer(str(place)).counter.count(["Question 7:"]), tokenizer.counting_key
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+
+
+def test_the_exact_check_corrects_a_wrong_engine_and_says_how_often(
+    place: Path, install: Callable[..., list[Fake]]
+) -> None:
+    install(lambda text: "zebra" in text)
+    counter = Tokenizer(str(place), exact_check=True).counter
+    texts = ["a zebra", "an ox", "two zebras"]
+    assert counter.count(texts) == counter.reference.count(texts)
+    assert counter.id_bytes(texts) == counter.reference.id_bytes(texts)
+    assert (counter.recounted, counter.corrected) == (6, 4)
+
+
+def test_the_exact_check_reads_the_tokenizers_own_files(place: Path) -> None:
+    """Else the same damage would be in what counts and in what it is compared with."""
+    exact = Tokenizer(str(place), exact_check=True)
+    (exact.prepared.folder / "tokenizer.json").write_text(splitting(WORDS).to_str())
+    counter = TextCounter(exact.prepared, exact=True)  # checked already: the damage came after
+    assert counter.count(["one"]) == [2]
+    assert counter.corrected == 1
+
+
+def test_the_sample_comes_from_all_over_the_run_and_from_all_over_a_row(
+    place: Path, install: Callable[..., list[Fake]]
+) -> None:
+    install(lambda text: "zebra" in text)
+    late = Tokenizer(str(place)).counter
+    for batch in range(100):
+        late.count([f"row {batch}" if batch < 90 else "a zebra"] * 40)
+    assert not late.sample_agrees()
+    check.record_verdict(Tokenizer(str(place)).prepared, check.Verdict(agrees=True))
+    long = Tokenizer(str(place)).counter
+    long.count(["word " * 1000 + "zebra " * 2000] * 64)
+    assert not long.sample_agrees()

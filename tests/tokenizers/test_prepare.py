@@ -1,0 +1,245 @@
+"""Tokenizers made ready: AutoTokenizer's view, saved once, with nothing capped."""
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers.processors import BertProcessing, TemplateProcessing
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+import chunkscope
+from chunkscope import AnalyzeOptions
+from chunkscope.errors import InputError
+from chunkscope.tokenizers import reference
+from chunkscope.tokenizers.tokenizer import Tokenizer
+from tests.tokenizers.helpers import WORDS, bpe, lengths, save, splitting
+
+TEXTS = ["", "the answer is 12345", "naïve  東京\n\n", "the" * 40, "<s> a </s>"]
+SPECIALS = [
+    "<|endoftext|>",
+    "before<|endoftext|>after <|im_start|>user\n<|im_end|>",
+    "<s>[INST] hi [/INST]</s>",
+    "<|begin_of_text|><|eot_id|> <|begin_of_text|",
+]
+FAST = "PreTrainedTokenizerFast"
+
+
+def by_auto(folder: Path, texts: list[str]) -> list[int]:
+    return [len(ids) for ids in AutoTokenizer.from_pretrained(str(folder))(texts)["input_ids"]]
+
+
+def write_rows(path: Path, texts: list[str]) -> Path:
+    lines = [json.dumps({"prompt": text}, ensure_ascii=False) for text in texts]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+# --- AutoTokenizer's view -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3.1", "bert-minilm"])
+def test_literal_special_tokens_are_counted_as_autotokenizer_counts_them(
+    shared: Path, name: str
+) -> None:
+    folder = shared / "tokenizers" / name
+    texts = [*SPECIALS, *TEXTS]
+    assert lengths(folder, texts) == by_auto(folder, texts)
+
+
+@pytest.mark.parametrize("config", [{}, {"add_prefix_space": True}], ids=str)
+def test_where_autotokenizer_differs_from_tokenizer_json_it_is_right(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    raw = splitting(r"\p{N}{1,2}|\p{L}+|[^\p{L}\p{N}]", "1 2", "12 3", "t h", "th e")
+    folder = save(raw, tmp_path / "model", tokenizer_class="GPT2Tokenizer", **config)
+    alone = [len(raw.encode(text)) for text in TEXTS]
+    assert lengths(folder, TEXTS) == by_auto(folder, TEXTS) != alone
+    raw.save(str(tmp_path / "tokenizer-only.json"))
+    assert lengths(tmp_path / "tokenizer-only.json", TEXTS) == alone
+
+
+def test_a_file_called_tokenizer_json_is_read_with_what_is_around_it(tmp_path: Path) -> None:
+    folder = save(splitting(WORDS, "t h"), tmp_path, tokenizer_class=FAST)
+    by_file, by_folder = Tokenizer(str(folder / "tokenizer.json")), Tokenizer(str(folder))
+    assert by_file.digest == by_folder.digest
+    assert by_file.kind == "hf"
+
+
+def test_a_tokenizer_that_is_only_python_is_counted_by_transformers(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
+    assert Tokenizer(str(tmp_path)).facts.package == "transformers"
+    texts = ["hello", "naïve"]
+    assert lengths(tmp_path, texts) == by_auto(tmp_path, texts) == [6, 7]  # bytes, and one </s>
+
+
+class Repeating(PreTrainedTokenizerFast):
+    """Does in Python what its backend knows nothing of."""
+
+    def __call__(self, text: Any, **how: Any) -> Any:
+        return super().__call__([each + each for each in text], **how)
+
+
+def test_a_tokenizer_whose_python_side_does_more_is_counted_by_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And trust in its code, given once, is not remembered."""
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    folder = save(splitting(WORDS, "t h"), tmp_path / "t", tokenizer_class=FAST)
+    trusted: list[bool] = []
+
+    def load(_: Path, *, trust_remote_code: bool = False) -> Any:
+        trusted.append(trust_remote_code)
+        return Repeating(tokenizer_file=str(folder / "tokenizer.json"))
+
+    monkeypatch.setattr(reference, "load_auto", load)
+    assert Tokenizer(str(folder), trust_remote_code=True).facts.runs_code
+    assert lengths(folder, ["abc", "the"]) == [6, 4]
+    assert trusted == [True, False]
+
+
+def test_python_in_a_tokenizer_folder_is_not_run_unasked(tmp_path: Path) -> None:
+    auto_map = {"AutoTokenizer": [None, "remote.Remote"]}
+    folder = save(splitting(WORDS), tmp_path, tokenizer_class="Remote", auto_map=auto_map)
+    (folder / "remote.py").write_text("raise SystemExit(9)")
+    with pytest.raises(InputError) as raised:
+        lengths(folder, ["text"])
+    assert "--trust-remote-code" in (raised.value.hint or "")
+
+
+def test_changed_code_or_templates_make_another_tokenizer(tmp_path: Path) -> None:
+    folder = save(splitting(WORDS), tmp_path)
+    digests = [Tokenizer(str(folder)).digest]
+    (folder / "additional_chat_templates").mkdir()
+    for name in ("tokenization_x.py", "x.tiktoken", "additional_chat_templates/rag.jinja"):
+        (folder / name).write_text("x")
+        digests.append(Tokenizer(str(folder)).digest)
+    assert len(set(digests)) == 4
+
+
+# --- special tokens, truncation, templates --------------------------------------------------
+
+IDS = [("<s>", 256), ("</s>", 257)]
+
+
+@pytest.mark.parametrize(
+    ("processor", "added"),
+    [
+        pytest.param(None, 0, id="none"),
+        pytest.param(TemplateProcessing("<s> $A", special_tokens=IDS), 1, id="a beginning"),
+        pytest.param(TemplateProcessing("$A </s>", special_tokens=IDS), 1, id="an end"),
+        pytest.param(BertProcessing(IDS[1], IDS[0]), 2, id="as BERT does"),
+        pytest.param(TemplateProcessing("<s> <s> $A", special_tokens=IDS), 2, id="one twice"),
+    ],
+)
+def test_the_special_tokens_of_a_prompt_are_added(
+    tmp_path: Path, processor: Any, added: int
+) -> None:
+    tokenizer = splitting(WORDS)
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.post_processor = processor
+    path = tmp_path / "export.json"
+    tokenizer.save(str(path))
+    assert Tokenizer(str(path)).facts.special_added == added
+    assert lengths(path, TEXTS) == [len(tokenizer.encode(text)) for text in TEXTS]
+    ids = Tokenizer(str(path)).encode(TEXTS, special_tokens=True)
+    assert ids == [tokenizer.encode(text).ids for text in TEXTS]
+
+
+def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(tmp_path: Path) -> None:
+    padded = splitting(WORDS)
+    padded.enable_truncation(4)
+    padded.enable_padding(length=16)
+    padded.save(str(tmp_path / "padded.json"))
+    folder = save(padded, tmp_path / "folder", tokenizer_class=FAST)
+    for place in (tmp_path / "padded.json", folder):
+        for _ in ("the first run", "a later one"):
+            assert lengths(place, ["", "abcdefgh"]) == [0, 8]
+
+
+DATED = "{{ strftime_now('%d %B %Y') }}{% for m in messages %}{{ m.content }}{% endfor %}"
+
+
+def test_a_chat_templates_length_may_depend_on_the_date(tmp_path: Path) -> None:
+    folder = save(splitting(WORDS, "M a", "Ma y"), tmp_path / "model", chat_template=DATED)
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(json.dumps({"messages": [{"role": "user", "content": "hi"}]}) + "\n")
+
+    def on(day: datetime.date) -> int:
+        how = AnalyzeOptions(tokenizer=str(folder), chat_date=day)
+        return chunkscope.analyze(chats, options=how).overall.total
+
+    in_may = on(datetime.date(2026, 5, 1))
+    assert in_may == len("01") + len(" ") + 1 + len(" 2026") + len("hi")
+    assert on(datetime.date(2026, 9, 1)) == in_may + len("September") - 1
+    assert on(datetime.date(2026, 5, 2)) == in_may
+
+
+# --- prepared once --------------------------------------------------------------------------
+
+LATER_RUN = """
+import sys, chunkscope
+profile = chunkscope.analyze(sys.argv[1], sys.argv[2])
+print(profile.overall.total, "transformers" in sys.modules)
+"""
+
+
+def test_a_later_run_does_not_import_transformers(tmp_path: Path) -> None:
+    folder = save(splitting(WORDS, "t h"), tmp_path / "model", tokenizer_class=FAST)
+    rows = write_rows(tmp_path / "rows.jsonl", TEXTS[1:])
+    expected = sum(lengths(folder, TEXTS[1:]))
+    command = [sys.executable, "-c", LATER_RUN, str(rows), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout.split() == [str(expected), "False"]
+
+
+def change_bytes(path: Path) -> None:
+    """The same size, other content."""
+    path.write_bytes(path.read_bytes().replace(b'"', b"'"))
+
+
+@pytest.mark.parametrize("file", ["facts.json", "tokenizer.json"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda p: p.write_bytes(b""), change_bytes])
+def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, damage: Callable[[Path], None]
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "export.json"
+    splitting(WORDS, "t h", "th e").save(str(path))
+    before = Tokenizer(str(path)).prepared
+    content = (before.folder / file).read_bytes()
+    damage(before.folder / file)
+    assert Tokenizer(str(path)).prepared == before
+    assert (before.folder / file).read_bytes() == content
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "export.json"
+    bpe("t h").save(str(path))
+    expected = lengths(path, ["the x"])
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert lengths(path, ["the x"]) == expected
+
+
+def test_what_nobody_used_for_months_goes_when_another_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    for number, name in enumerate(("unused", "used", "another")):
+        bpe(*["t h", "h e", "e r"][: number + 1]).save(str(tmp_path / f"{name}.json"))
+    unused, used = (Tokenizer(str(tmp_path / f"{n}.json")).prepared for n in ("unused", "used"))
+    months_ago = time.time() - 100 * 24 * 3600
+    for place in (unused.folder, used.folder, used.folder.parent / ".pruned"):
+        os.utime(place, (months_ago, months_ago))
+    assert Tokenizer(str(tmp_path / "used.json")).prepared == used
+    another = Tokenizer(str(tmp_path / "another.json")).prepared
+    assert [place.folder.exists() for place in (unused, used, another)] == [False, True, True]
