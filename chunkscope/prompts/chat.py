@@ -274,7 +274,7 @@ def _arguments(arguments: Any, number: int, rules: ServerRules) -> Any:
                 return {}
             raise UnusableError(
                 f"the arguments of a tool call of message {number} are not valid JSON: vLLM before "
-                "0.29 refuses the request (--vllm-version 0.29 counts them as {})"
+                "0.29 refuses the request (chunkscope.toml can set vllm_version)"
             ) from None
     if arguments is None and rules.null_arguments_are_empty:
         return {}

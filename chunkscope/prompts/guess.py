@@ -33,14 +33,7 @@ from chunkscope.prompts.paths import (
     quote_key,
     shorten,
 )
-from chunkscope.prompts.selection import (
-    AlpacaSelection,
-    ChatSelection,
-    Selection,
-    each_of,
-    lengths_of,
-    text_of,
-)
+from chunkscope.prompts.selection import Selection, alpaca_of, each_of, lengths_of, text_of
 
 # --- what names and values say of a field ---------------------------------------------------------
 
@@ -235,14 +228,17 @@ class Candidate(NamedTuple):
     build: Callable[[], Selection]
 
 
-def guess(head: Sequence[Any], closed: Collection[str]) -> Selection:
+def guess(
+    head: Sequence[Any], closed: Collection[str], chat_of: Callable[..., Selection]
+) -> Selection:
     """The first candidate that fits most records, else the one that fits the most of them.
 
-    `closed` are columns of answers and choices, which are not pointed at as text to include.
+    `closed` are columns of answers and choices, which are not pointed at as text to include;
+    `chat_of` selects the conversation at a path.
     """
     best: Candidate | None = None
     best_count = 0
-    for candidate in _Guess(head, closed).candidates():
+    for candidate in _Guess(head, closed, chat_of).candidates():
         count = sum(map(candidate.fits, head))
         if count and count * 2 >= len(head):
             return candidate.build()
@@ -268,8 +264,10 @@ def _nothing_fits(head: Sequence[Any]) -> InputError:
 
 
 class _Guess:
-    def __init__(self, head: Sequence[Any], closed: Collection[str]) -> None:
-        self.head, self.closed = head, closed
+    def __init__(
+        self, head: Sequence[Any], closed: Collection[str], chat_of: Callable[..., Selection]
+    ) -> None:
+        self.head, self.closed, self.chat_of = head, closed, chat_of
         self.keys = keys_of(head)
 
     @cached_property
@@ -335,8 +333,7 @@ class _Guess:
                     )
             if longer := self._longer_field(path, chat=True):
                 uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
-            label = f"{path.text or 'record'} (chat)"
-            return ChatSelection(label=label, path=path, uncounted=tuple(uncounted))
+            return self.chat_of(path, uncounted=uncounted)
 
         return Candidate(fits, build)
 
@@ -373,9 +370,7 @@ class _Guess:
         def fits(record: Any) -> bool:
             return _has_text(instruction, record) and more.key in record
 
-        label = f"{instruction.text} + {more.text}"
-        build = partial(AlpacaSelection, label=label, instruction=instruction, input=more)
-        return Candidate(fits, build)
+        return Candidate(fits, partial(alpaca_of, instruction, more))
 
     def _text(self, path: FieldPath) -> Candidate:
         def build() -> Selection:

@@ -26,16 +26,16 @@ from chunkscope.prompts.paths import (
     spellings,
 )
 from chunkscope.prompts.selection import (
-    ChatSelection,
-    ChoiceSelection,
     EachSelection,
     Selection,
     SelectOptions,
-    TextSelection,
+    chat_of,
     each_of,
     lengths_of,
     spread,
+    template_of,
     text_of,
+    with_choices,
 )
 from chunkscope.sources.reader import RecordReader
 
@@ -74,14 +74,16 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
     unasked = find_choices(head) if not given and options.template is None else ()
     columns = [path.column for path in (*choices.paths, output) if path] + [*unasked]
     selection = _chosen(head, options, resolve, [name for name in columns if name])
-    if given:
-        selection = _with_choices(selection, choices)
+    if given and selection.kind == "text":
+        selection = with_choices(selection, choices)
+    elif given:
+        selection = replace(selection, notes=(*selection.notes, note("choices_unused")))
     elif unasked and selection.kind == "text":
         used = selection.columns
         if used is not None and not used & {*unasked}:
             lacking = note("choices_uncounted", fields=",".join(unasked))
             selection = replace(selection, uncounted=(*selection.uncounted, lacking))
-    return _finished(selection, options, output)
+    return _finished(selection, options.prefix, output)
 
 
 Resolve = Callable[[str, str], FieldPath]
@@ -111,59 +113,36 @@ def _chosen(
     head: Sequence[Any], options: SelectOptions, resolve: Resolve, closed: Sequence[str]
 ) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
+    chat = partial(chat_of, rules=rules_of(options.vllm_version))
     if options.template is not None:
         parts = parse_template(options.template, lambda name: resolve(name, "--template"))
-        if not any(isinstance(part, FieldPath) for part in parts):
+        if all(isinstance(part, str) for part in parts):
             raise UsageError(
                 "the template names no field", hint="write --template 'Question: {question}'"
             )
-        return TextSelection(label="template", parts=parts, numbers=True)
+        return template_of(parts, "template", numbers=True)
     if not options.fields:
-        return guess(head, closed)
+        return guess(head, closed, chat)
     paths = [resolve(text, "--field") for text in options.fields]
     if len(paths) == 1:
         path = paths[0]
         chats = sum(looks_like_messages(messages_of(path.find(record))) for record in head)
         if chats * 2 > len(head):
-            return ChatSelection(label=f"{path.text} (chat)", path=path)
+            return chat(path)
         if path.key and (columns := traces.columns_of(head, path.key)):
             return lengths_of(columns)
     return text_of(*paths)
 
 
-def _with_choices(selection: Selection, choices: ChoiceList) -> Selection:
+def _finished(selection: Selection, prefix: str, output: FieldPath | None) -> Selection:
+    """With what the options say of every prompt."""
     if isinstance(selection, EachSelection):
-        one = _with_choices(selection.one, choices)
-        return replace(selection, one=one, label=f"{selection.label} + choices")
-    if selection.kind != "text":
-        return replace(selection, notes=(*selection.notes, note("choices_unused")))
-    return ChoiceSelection(
-        label=f"{selection.label} + choices",
-        question=selection,
-        choices=choices,
-        notes=selection.notes,
-        uncounted=selection.uncounted,
-        remarks=selection.remarks,
-    )
-
-
-def _finished(selection: Selection, options: SelectOptions, output: FieldPath | None) -> Selection:
-    """With what the options say of every prompt: a prefix, an output, chats as chats or as text."""
-    if isinstance(selection, EachSelection):
-        one = _finished(selection.one, options, output)
+        one = _finished(selection.one, prefix, output)
         return replace(selection, one=one, output=output, notes=(*one.notes, *selection.notes))
     selection = replace(selection, output=output or selection.output)
-    if isinstance(selection, ChatSelection):
-        rules = rules_of(options.vllm_version)
-        selection = replace(selection, rules=rules)
-        if not options.chat:
-            label = selection.label.replace("(chat)", "(text)")
-            selection = replace(selection, kind="text", label=label)
-    if options.prefix and selection.kind == "text":
-        return replace(selection, prefix=options.prefix)
-    if options.prefix:
+    if prefix and selection.kind != "text":
         return replace(selection, notes=(*selection.notes, note("prefix_unused")))
-    return selection
+    return replace(selection, prefix=prefix)
 
 
 # --- the paths that a user wrote ------------------------------------------------------------------

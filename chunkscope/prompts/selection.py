@@ -5,10 +5,9 @@ that is checked here and nowhere else, since nothing but the prompt has to be.
 """
 
 import json
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
@@ -17,27 +16,9 @@ import orjson
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import several
 from chunkscope.errors import UsageError
-from chunkscope.prompts import traces
-from chunkscope.prompts.chat import (
-    NEWEST,
-    ROW_FIELDS,
-    Conversation,
-    ServerRules,
-    conversation,
-    messages_of,
-    plain_text,
-)
+from chunkscope.prompts import chat, paths, traces
 from chunkscope.prompts.choices import ChoiceList
-from chunkscope.prompts.paths import (
-    RECORD,
-    FieldPath,
-    Part,
-    Step,
-    UnusableError,
-    all_unicode,
-    json_type,
-    text_at,
-)
+from chunkscope.prompts.paths import FieldPath, Part, UnusableError, all_unicode, text_at
 from chunkscope.sources.base import Chunk, Problems
 
 Kind = Literal["text", "chat", "lengths", "requests"]
@@ -56,7 +37,6 @@ class SelectOptions:
     prefix: str = ""
     choices: tuple[str, ...] = ()
     output_field: str | None = None
-    chat: bool = True
     vllm_version: str | None = None  # whose server writes the tools of a chat
 
     def __post_init__(self) -> None:
@@ -78,9 +58,14 @@ class Prompts(NamedTuple):
     blocks: list[list[int]] | None = None
 
 
+def _no_column(_: list[Any]) -> None:
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
-class Selection(ABC):
-    """Turns records into prompts.
+class Selection:
+    """Turns records into prompts, by `prompt` for one record, which may raise UnusableError, and
+    by `column` for many at once, which gives None where some row needs a closer look.
 
     `notes` are about the whole dataset, `uncounted` about what the prompts may lack, and `remarks`
     counts rows by a note's code and the field it is about, while they are read.
@@ -88,57 +73,33 @@ class Selection(ABC):
 
     kind: Kind
     label: str
+    paths: tuple[FieldPath, ...]  # what is read of a record, apart from its output
+    prompt: Callable[[Any], Any]
+    column: Callable[[list[Any]], list[Any] | None] = _no_column
     prefix: str = ""  # goes before every text
     output: FieldPath | None = None
     notes: tuple[Note, ...] = ()
     uncounted: tuple[Note, ...] = ()
-    remarks: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
-
-    @property
-    @abstractmethod
-    def paths(self) -> tuple[FieldPath, ...]:
-        """What is read of a record, apart from its output."""
+    remarks: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def columns(self) -> frozenset[str] | None:
         """The top-level fields that are read, some of which a file may lack; None is all."""
-        names = {path.column for path in (*self.paths, self.output) if path is not None}
+        names = [path.column for path in (*self.paths, self.output) if path is not None]
         return None if None in names else frozenset(name for name in names if name is not None)
 
     @property
     def output_label(self) -> str | None:
         return self.output.text if self.output else None
 
-    @abstractmethod
-    def prompt(self, record: Any) -> Any:
-        """The prompt of one record, without its prefix. Raises UnusableError."""
-
-    def prompts(self, records: list[Any]) -> list[Any] | None:  # noqa: ARG002
-        """The prompts without a call per row; None when some row needs a closer look."""
-        return None
-
-    def output_of(self, record: Any, path: FieldPath) -> Any:
-        """The reference output; a row without one is still a prompt."""
-        try:
-            text = text_at(record, path, "\n", numbers=True)
-        except UnusableError:
-            return None
-        return text if all_unicode((text,)) else None
-
-    def outputs(self, records: list[Any], path: FieldPath) -> list[Any] | None:
-        texts = _text_column(records, path)
-        if texts is not None and all_unicode(texts):
-            return texts
-        return [self.output_of(record, path) for record in records]
-
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         """The prompts of a chunk: all at once, or one by one where a row needs a closer look."""
-        items = self.prompts(chunk.records)
-        if items is None or (self.kind == "text" and not all_unicode(items)):
+        items = self.column(chunk.records)
+        if items is None or not all_unicode(items):
             return self._row_by_row(chunk, problems)
-        outputs = self.outputs(chunk.records, self.output) if self.output else None
-        if outputs is None and self.output:
-            return self._row_by_row(chunk, problems)
+        outputs = _text_column(chunk.records, self.output) if self.output else None
+        if self.output and (outputs is None or not all_unicode(outputs)):
+            outputs = [self.output_of(record) for record in chunk.records]
         if self.prefix:
             items = [self.prefix + item for item in items]
         return Prompts(list(chunk.positions), items, outputs)
@@ -148,7 +109,7 @@ class Selection(ABC):
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
                 item = self.prompt(record)
-                output = self.output_of(record, self.output) if self.output else None
+                output = self.output_of(record)
                 check_unicode(item)
             except UnusableError as error:
                 problems.bad(position, str(error))
@@ -159,149 +120,141 @@ class Selection(ABC):
                 prompts.outputs.append(output)
         return prompts
 
+    def output_of(self, record: Any) -> Any:
+        """The reference output; a row without one is still a prompt."""
+        try:
+            text = text_at(record, self.output, "\n", numbers=True) if self.output else None
+        except UnusableError:
+            return None
+        return text if text is None or all_unicode((text,)) else None
 
-@dataclass(frozen=True, kw_only=True)
-class TextSelection(Selection):
-    """A prompt put together from literal text and fields."""
 
-    kind: Kind = "text"
-    parts: tuple[Part, ...]
-    numbers: bool = False
+def text_of(*fields: FieldPath, label: str = "", **more: Any) -> Selection:
+    """The fields one after the other."""
+    parts: list[Part] = [part for path in fields for part in (JOINER, path)]
+    return template_of(parts[1:], label or " + ".join(path.text for path in fields), **more)
 
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        return tuple(part for part in self.parts if isinstance(part, FieldPath))
 
-    def prompt(self, record: Any) -> str:
+def template_of(
+    parts: Sequence[Part], label: str, *, numbers: bool = False, **more: Any
+) -> Selection:
+    """Literal text and fields."""
+    remarks: Counter[tuple[str, str]] = Counter()
+
+    def prompt(record: Any) -> str:
         return "".join(
             part
             if isinstance(part, str)
-            else text_at(record, part, JOINER, numbers=self.numbers, remarks=self.remarks)
-            for part in self.parts
+            else text_at(record, part, JOINER, numbers=numbers, remarks=remarks)
+            for part in parts
         )
 
-    def prompts(self, records: list[Any]) -> list[str] | None:
+    def column(records: list[Any]) -> list[str] | None:
         columns: list[Any] = []
-        for part in self.parts:
-            column = repeat(part) if isinstance(part, str) else _text_column(records, part)
-            if column is None:
+        for part in parts:
+            texts = repeat(part) if isinstance(part, str) else _text_column(records, part)
+            if texts is None:
                 return None
-            columns.append(column)
+            columns.append(texts)
         if len(columns) == 1:
             return list(columns[0])
         return ["".join(row) for row in zip(*columns, strict=False)]
 
-
-def text_of(*paths: FieldPath, label: str = "", **more: Any) -> TextSelection:
-    """The fields one after the other."""
-    parts = [part for path in paths for part in (JOINER, path)]
-    label = label or " + ".join(path.text for path in paths)
-    return TextSelection(label=label, parts=tuple(parts[1:]), **more)
+    fields = tuple(part for part in parts if isinstance(part, FieldPath))
+    more |= {"prompt": prompt, "column": column, "remarks": remarks}
+    return Selection(kind="text", label=label, paths=fields, **more)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlpacaSelection(Selection):
+def alpaca_of(instruction: FieldPath, more: FieldPath) -> Selection:
     """An instruction and, where a row has one that is not empty, its input."""
 
-    kind: Kind = "text"
-    instruction: FieldPath
-    input: FieldPath
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        return (self.instruction, self.input)
-
-    def prompt(self, record: Any) -> str:
-        texts = [text_at(record, self.instruction, JOINER)]
-        if self.input.find(record) is not None:
-            texts.append(text_at(record, self.input, JOINER))
+    def prompt(record: Any) -> str:
+        texts = [text_at(record, instruction, JOINER)]
+        if more.find(record) is not None:
+            texts.append(text_at(record, more, JOINER))
         return JOINER.join(filter(None, texts))
 
-
-@dataclass(frozen=True, kw_only=True)
-class ChoiceSelection(Selection):
-    """A question, selected in whatever way, and its choices."""
-
-    kind: Kind = "text"
-    question: Selection
-    choices: ChoiceList
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        return (*self.question.paths, *self.choices.paths)
-
-    def prompt(self, record: Any) -> str:
-        question: str = self.question.prompt(record)
-        return question.strip() + self.choices.lines(record)
+    label = f"{instruction.text} + {more.text}"
+    return Selection(kind="text", label=label, paths=(instruction, more), prompt=prompt)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChatSelection(Selection):
-    """A conversation, or (kind "text") what was said in it without a chat template."""
-
-    kind: Kind = "chat"
-    path: FieldPath
-    rules: ServerRules = NEWEST
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        """Tools and the like stand beside the messages; in a request body they come with it."""
-        return (self.path, *(map(FieldPath.to, ROW_FIELDS) if not self.path.holder.steps else ()))
-
-    def prompt(self, record: Any) -> Conversation | str:
-        messages = messages_of(self.path.get(record))
+def chat_of(
+    path: FieldPath, rules: chat.ServerRules = chat.NEWEST, uncounted: Sequence[Note] = ()
+) -> Selection:
+    def prompt(record: Any) -> chat.Conversation:
+        messages = chat.messages_of(path.get(record))
         if messages is None:
-            raise UnusableError(f'field "{self.path.text}" is null')
-        row = self.path.holder.find(record) if self.path.steps else None
-        chat = conversation(messages, row if isinstance(row, dict) else {}, self.rules)
-        return chat if self.kind == "chat" else plain_text(chat.messages)
+            raise UnusableError(f'field "{path.text}" is null')
+        row = path.holder.find(record) if path.steps else None
+        return chat.conversation(messages, row if isinstance(row, dict) else {}, rules)
+
+    # Tools and the like stand beside the messages; in a request body they come with it.
+    beside = () if path.holder.steps else map(FieldPath.to, chat.ROW_FIELDS)
+    return Selection(
+        kind="chat",
+        label=f"{path.text or 'record'} (chat)",
+        paths=(path, *beside),
+        prompt=prompt,
+        uncounted=tuple(uncounted),
+    )
+
+
+def with_choices(question: Selection, choices: ChoiceList) -> Selection:
+    if isinstance(question, EachSelection):
+        return each_of(question.lists, with_choices(question.one, choices), *question.notes)
+
+    def prompt(record: Any) -> str:
+        text: str = question.prompt(record)
+        return text.strip() + choices.lines(record)
+
+    return replace(
+        question,
+        label=f"{question.label} + choices",
+        paths=(*question.paths, *choices.paths),
+        prompt=prompt,
+        column=_no_column,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LengthsSelection(Selection):
     """Lengths that are in the data already, and the names of the prompts' blocks."""
 
-    kind: Kind = "lengths"
     path: FieldPath
     blocks: FieldPath | None = None
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        return (self.path, self.blocks) if self.blocks else (self.path,)
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         prompts = super().extract(chunk, problems)
         if self.blocks is None:
             return prompts
         records = dict(zip(chunk.positions, chunk.records, strict=True))
-        return prompts._replace(blocks=[self._blocks(records[at]) for at in prompts.positions])
+        blocks = [self.blocks.find(records[position]) or [] for position in prompts.positions]
+        return prompts._replace(blocks=blocks)
 
-    def prompts(self, records: list[Any]) -> list[int] | None:
-        return self.outputs(records, self.path) if self.blocks is None else None
-
-    def outputs(self, records: list[Any], path: FieldPath) -> list[int] | None:
-        values = _column(records, path)
-        return None if values is None else traces.lengths(values)
-
-    def prompt(self, record: Any) -> int:
-        self._blocks(record)
-        return traces.length(self.path.get(record), self.path.text)
-
-    def output_of(self, record: Any, path: FieldPath) -> int | None:
-        value = path.find(record)
-        return None if value is None or value == "" else traces.length(value, path.text)
-
-    def _blocks(self, record: Any) -> list[int]:
-        blocks: list[int] = (self.blocks.find(record) if self.blocks else None) or []
-        if not traces.are_blocks(blocks):
-            raise UnusableError(f'field "{self.blocks and self.blocks.text}" is no list of numbers')
-        return blocks
+    def output_of(self, record: Any) -> int | None:
+        value = self.output.find(record) if self.output else None
+        if self.output is None or value is None or value == "":
+            return None
+        return traces.length(value, self.output.text)
 
 
 def lengths_of(columns: traces.TraceColumns) -> LengthsSelection:
-    path, output, blocks = (FieldPath.to(name) if name else None for name in columns)
+    path = FieldPath.to(columns.prompt)
+    output, blocks = (FieldPath.to(name) if name else None for name in columns[1:])
+
+    def prompt(record: Any) -> int:
+        if blocks and not traces.are_blocks(blocks.find(record) or []):
+            raise UnusableError(f'field "{blocks.text}" is no list of numbers')
+        return traces.length(path.get(record), path.text)
+
     return LengthsSelection(
-        label=f"{columns.prompt} (lengths)", path=path or RECORD, output=output, blocks=blocks
+        kind="lengths",
+        label=f"{path.text} (lengths)",
+        paths=(path, blocks) if blocks else (path,),
+        prompt=prompt,
+        output=output,
+        path=path,
+        blocks=blocks,
     )
 
 
@@ -314,13 +267,6 @@ class EachSelection(Selection):
 
     lists: tuple[FieldPath, ...]
     one: Selection
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        return (*self.one.paths, *self.lists)
-
-    def prompt(self, record: Any) -> Any:
-        return self.one.prompt(record)
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         positions: list[int] = []
@@ -341,6 +287,8 @@ def each_of(lists: Sequence[FieldPath], one: Selection, *notes: Note) -> EachSel
     return EachSelection(
         kind=one.kind,
         label=f"{one.label}, each of {', '.join(path.text for path in lists)}",
+        paths=(*one.paths, *lists),
+        prompt=one.prompt,
         output=one.output,
         notes=(*one.notes, *notes),
         uncounted=one.uncounted,
@@ -362,7 +310,7 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: str | None = None) 
     path = lists[0]
     elements = path.get(record)
     if not isinstance(elements, list):
-        raise UnusableError(f'field "{path.text}" is {json_type(elements)}, not a list')
+        raise UnusableError(f'field "{path.text}" is {paths.json_type(elements)}, not a list')
     answer: Any = record.get(answers) if answers != path.key else None
     paired = isinstance(answer, list) and len(answer) == len(elements)
     for place, element in enumerate(elements):
@@ -372,7 +320,7 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: str | None = None) 
         yield from spread(single, lists[1:], None if paired else answers)
 
 
-def _with(value: Any, steps: Sequence[Step], element: Any) -> Any:
+def _with(value: Any, steps: Sequence[paths.Step], element: Any) -> Any:
     """A copy that has another value at that place."""
     if not steps:
         return element
@@ -387,43 +335,32 @@ def _with(value: Any, steps: Sequence[Step], element: Any) -> Any:
 
 def check_unicode(item: Any) -> None:
     """Half a surrogate pair is no character: no tokenizer can encode it."""
-    if isinstance(item, Conversation):
-        fine = _is_unicode(item)
-    else:
-        fine = not isinstance(item, str) or all_unicode((item,))
+    fine = not isinstance(item, str) or all_unicode((item,))
+    if isinstance(item, chat.Conversation):
+        # Writing JSON goes through every nested string at next to no cost.
+        everything = (item.messages, item.tools, item.template_kwargs)
+        try:
+            orjson.dumps(everything)
+        except TypeError:
+            # A surrogate, or something that orjson will not write, such as a very large number.
+            fine = all_unicode((_as_json(everything),))
     if not fine:
         raise UnusableError(
             "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
         )
 
 
-def _is_unicode(chat: Conversation) -> bool:
-    """Goes through every nested string; writing JSON does that at next to no cost."""
-    everything = (chat.messages, chat.tools, chat.template_kwargs)
+def _as_json(value: Any) -> str:
     try:
-        orjson.dumps(everything)
-    except TypeError:
-        # A surrogate, or something else that orjson will not write, such as a very large number.
-        try:
-            json.dumps(everything, ensure_ascii=False, default=str).encode()
-        except UnicodeEncodeError:
-            return False
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UnusableError(f"cannot be written as JSON: {error}") from None
-    return True
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnusableError(f"cannot be written as JSON: {error}") from None
 
 
 def _text_column(records: list[Any], path: FieldPath) -> list[str] | None:
     """One text per record, or None when some record has none there."""
-    texts = _column(records, path) if path.steps else records
-    return texts if texts is not None and set(map(type, texts)) <= {str} else None
-
-
-def _column(records: list[Any], path: FieldPath) -> list[Any] | None:
-    key = path.key
-    if key is None:
-        return None
     try:
-        return [record[key] for record in records]
+        texts = [record[path.key] for record in records] if path.steps else records
     except (KeyError, TypeError, IndexError):
         return None
+    return texts if set(map(type, texts)) <= {str} else None

@@ -174,8 +174,8 @@ class Tokenizer:
         if not source:
             raise InputError(
                 f"{self.name} has no chat template, and this dataset is chat",
-                hint="give one with --chat-template FILE, or count the plain text of the "
-                "messages with --no-chat-template",
+                hint="give one with --chat-template FILE, or count the texts of the messages with "
+                "--field 'messages[].content'",
             )
         with self._lock:
             if source not in self._templates:

@@ -457,10 +457,10 @@ def test_a_swe_agent_file_is_one_conversation(tmp_path: Path) -> None:
     (tmp_path / "astropy__astropy-1.traj").write_text(json.dumps(run))
     (tmp_path / "only_history.json").write_text(json.dumps({"history": history, "info": {}}))
     (tmp_path / "messages.json").write_text(json.dumps(history))
-    done = analyze(tmp_path, ".", "--no-chat-template")
+    done = analyze(tmp_path, ".")
     assert done.code == 0, done.err
     fields = {dataset["field"]: dataset["rows"] for dataset in done.profile["datasets"]}
-    assert fields == {"history (text)": 1, "record (text)": 1}
+    assert fields == {"history (chat)": 1, "record (chat)": 1}
     lengths = {tuple(dataset["histogram"].items()) for dataset in done.profile["datasets"]}
     assert len(lengths) == 1
 

@@ -241,7 +241,8 @@ def test_the_command_says_what_the_log_is_and_exits_3_for_a_bad_row(tmp_path: Pa
     written(tmp_path, *rows, lm_eval_version="0.4.13", **{"n-shot": {"mine": 5}})
     run = run_analyze(tmp_path, tmp_path)
     assert run.code == InputError.exit_code
-    assert "lm-eval 0.4.13, task mine, 5 shots, 1 document, 2 requests" in run.err
+    log = run.dataset["log"]
+    assert (log["version"], log["task"], log["shots"], log["documents"]) == ("0.4.13", "mine", 5, 1)
     assert f"samples_mine_{DATE}.jsonl line 2: " in run.err
     assert "special token" not in run.out
 

@@ -231,8 +231,6 @@ def test_a_lone_surrogate_beside_the_prompt_does_no_harm() -> None:
     odd = {"id": "\ud800", "\udfff": 1}
     for record in ({"prompt": "good", **odd}, {"messages": CHAT, **odd}):
         assert len(items(choose(record), record)) == 1
-    record = {"messages": CHAT, "tools": [{"function": {"name": "\ud800"}}]}
-    assert items(choose(record, chat=False), record) == ["hi"]
 
 
 def test_a_field_whose_name_is_no_text_is_shown_escaped() -> None:
@@ -240,13 +238,6 @@ def test_a_field_whose_name_is_no_text_is_shown_escaped() -> None:
     selection = choose(record)
     assert items(selection, record) == ["the only text"]
     assert selection.label == r"\ud800"
-
-
-def test_without_a_chat_template_the_contents_are_plain_text() -> None:
-    record = {"messages": [*CHAT, {"role": "assistant", "content": "yo"}]}
-    selection = choose(record, chat=False, prefix="P: ")
-    assert (selection.kind, selection.label) == ("text", "messages (text)")
-    assert items(selection, record) == ["P: hi\nyo"]
 
 
 def test_a_prefix_that_cannot_be_used_is_noted() -> None:
@@ -311,7 +302,6 @@ OPTIONS = st.builds(
     template=st.none() | st.sampled_from(["{question}", "{body.prompt}{turns}", "{"]),
     prefix=st.sampled_from(["", "P"]),
     output_field=st.none() | st.sampled_from(["text", "GeneratedTokens"]),
-    chat=st.booleans(),
 )
 
 

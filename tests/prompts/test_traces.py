@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chunkscope.prompts.paths import UnusableError
-from chunkscope.prompts.traces import MOST_TOKENS, find_columns, length, lengths
+from chunkscope.prompts.traces import find_columns, length
 
 
 @pytest.mark.parametrize(
@@ -41,26 +41,6 @@ def test_the_blocks_of_a_trace_are_lists_of_numbers(hash_ids: Any, column: str |
 )
 def test_other_data_is_no_trace(record: Any) -> None:
     assert find_columns([record]) is None
-
-
-@pytest.mark.parametrize(
-    ("values", "found"),
-    [
-        ([1, 0, 7], [1, 0, 7]),
-        (["1", "0", "007"], [1, 0, 7]),
-        ([], []),
-        ([1, "2"], None),
-        (["1", ""], None),
-        (["1_0"], None),
-        (["٣"], None),
-        ([True], None),
-        ([-1], None),
-        ([MOST_TOKENS + 1], None),
-        (["9" * 5000], None),
-    ],
-)
-def test_a_column_is_taken_at_once_only_when_all_of_it_is_plain(values: Any, found: Any) -> None:
-    assert lengths(values) == found
 
 
 @pytest.mark.parametrize(("value", "tokens"), [(0, 0), ("12", 12), (12.0, 12), (" 12.0 ", 12)])

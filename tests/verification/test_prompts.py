@@ -82,12 +82,10 @@ def test_options_of_the_profile_hold(options):
     assert_as_analyzed([SAMPLE / "knowledge_quiz.csv"], AnalyzeOptions(**options))
 
 
-def test_chats_are_rendered_or_not_as_they_were():
+def test_chats_are_rendered_as_they_were():
     chats = [SAMPLE / "reasoning" / "tool_use.jsonl"]
     rendered = assert_as_analyzed(chats)
-    plain = assert_as_analyzed(chats, AnalyzeOptions(select=SelectOptions(chat=False)))
     assert all(rendered.complete)
-    assert not any(plain.complete)
     assert rendered.texts[0].startswith("<s>")
 
 

@@ -6,13 +6,13 @@ turns each record into the requests that were sent for it: several, one, or none
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.prompts.chat import Conversation, conversation, plain_text
-from chunkscope.prompts.paths import FieldPath, UnusableError, escape, json_type
-from chunkscope.prompts.selection import Kind, Prompts, Selection, SelectOptions, check_unicode
+from chunkscope.prompts.chat import Conversation, conversation
+from chunkscope.prompts.paths import RECORD, FieldPath, UnusableError, escape, json_type
+from chunkscope.prompts.selection import Prompts, Selection, SelectOptions, check_unicode
 from chunkscope.sources.base import Chunk, Problems
 from chunkscope.sources.reader import RecordReader
 
@@ -145,14 +145,7 @@ class HarnessLog(ABC):
 class RequestSelection(Selection):
     """What a harness sent, row by row. Its state is the log's: it goes through a file once."""
 
-    kind: Kind = "requests"
     log: HarnessLog
-    chat: bool = True
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        columns = self.log.columns
-        return (FieldPath("", ()),) if columns is None else tuple(map(FieldPath.to, columns))
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         prompts = Prompts([], [], None)
@@ -161,7 +154,7 @@ class RequestSelection(Selection):
             rows = [(position, record)] if entries is None else enumerate(entries, start=1)
             for at, row in rows:
                 try:
-                    requests = list(self.prompt(row))
+                    requests: list[SentRequest] = list(self.prompt(row))
                 except UnusableError as error:
                     problems.bad(at, str(error))
                     continue
@@ -169,25 +162,26 @@ class RequestSelection(Selection):
                 prompts.items.extend(requests)
         return prompts
 
-    def prompt(self, record: object) -> Iterator[SentRequest]:
-        for request in self.log.requests(record):
-            for part in (request.prompt, request.continuation, request.output):
-                check_unicode(part)
-            if isinstance(request.prompt, Conversation) and not self.chat:
-                yield replace(request, prompt=plain_text(request.prompt.messages))
-            else:
-                yield request
-
 
 def requests_of(log: HarnessLog, options: SelectOptions) -> RequestSelection:
+    def requests(record: Any) -> Iterator[SentRequest]:
+        for request in log.requests(record):
+            for part in (request.prompt, request.continuation, request.output):
+                check_unicode(part)
+            yield request
+
     given = {
         "--prefix": options.prefix,
         "--choices": options.choices,
         "--output-field": options.output_field,
     }
-    unused = [note("unused_with_log", option=o) for o, text in given.items() if text]
     return RequestSelection(
-        label=f"requests ({log.harness})", log=log, chat=options.chat, notes=tuple(unused)
+        kind="requests",
+        label=f"requests ({log.harness})",
+        paths=(RECORD,) if log.columns is None else tuple(map(FieldPath.to, log.columns)),
+        prompt=requests,
+        log=log,
+        notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
     )
 
 

@@ -333,7 +333,8 @@ def _first_of_list_counted(field: str, longer: str | None) -> str:
 def _begun_twice(begin: str, count: int) -> str:
     return (
         f"{plural(count, 'prompt')} already {_verb(count, 'begin')} with {begin}, and the "
-        "tokenizer adds another one, so the model reads it twice (--no-special-tokens adds none)"
+        "tokenizer adds another one, so the model reads it twice (special_tokens = false in "
+        "chunkscope.toml adds none)"
     )
 
 
@@ -377,7 +378,7 @@ SENTENCES: dict[str, Template] = {
     "begun_twice": _begun_twice,
     "date_in_template": (
         "the chat template prints the date ({day}): lengths can differ by a token on another day "
-        "(--chat-date sets it)"
+        "(chat_date in chunkscope.toml sets it)"
     ),
     "blocks_unused": "{blocks} were not used: no block size fits them and {field}",
     "block_size": "{blocks} stand for {tokens} tokens each, as the lengths show",

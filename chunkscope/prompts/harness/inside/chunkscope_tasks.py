@@ -2,89 +2,232 @@
 
     python chunkscope_tasks.py FOLDER
 
-FOLDER/asked.json says what is wanted. The logs go to FOLDER, and FOLDER/outcome.json says which
+FOLDER/request.json says what is wanted. The logs go to FOLDER, and FOLDER/outcome.json says which
 they are, or what went wrong. When stdin ends (it does when chunkscope is gone, however it went),
 everything in this process group ends too.
 """
 
-import importlib
+import difflib
+import inspect
+import itertools
 import json
 import os
 import signal
 import sys
 import threading
 import traceback
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-HARNESSES = {"lm-eval": "chunkscope_lm_eval", "inspect": "chunkscope_inspect"}
+DATE = "2000-01-01T00-00-00"  # the same requests are the same bytes
 
 
 class CannotRender(Exception):  # noqa: N818  (nothing is broken)
-    """What was asked for cannot be had: a sentence, and what to do about it."""
-
-    def __init__(self, message: str, hint: "str | None" = None) -> None:
-        super().__init__(message)
-        self.outcome: dict[str, Any] = {"refused": message, "hint": hint}
+    """The request cannot be fulfilled: a sentence, and what to do about it."""
 
 
-class Loading:
-    """`datasets.load_dataset`, watched: a set that cannot be had is no mistake in a task."""
+class Rendered(Exception):  # noqa: N818  (it is what is wanted)
+    """Every request is there."""
 
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
-        self.path: Any = None
-        self.name: Any = None
 
-    def watch(self) -> None:
-        try:
-            import datasets
-        except ImportError:
-            return  # whoever needs it will say so
-        load = datasets.load_dataset
+# --- lm-eval: its own evaluation, ended at the first request that would reach a model -------------
 
-        def load_dataset(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return load(*args, **kwargs)
-            except Exception as error:
-                given = {**dict(zip(("path", "name"), args)), **kwargs}
-                self.error, self.path, self.name = error, given.get("path"), given.get("name")
-                raise
 
-        datasets.load_dataset = load_dataset
+def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, str]]":
+    """Tasks are loaded, given their shots and turned into requests by `simple_evaluate`, so that
+    they are what a run would send. Nothing is scored."""
+    import lm_eval
+    from lm_eval.api.task import Task
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=request["include_path"])
+    names = matching_tasks(request["tasks"], manager)
+    tasks: list[Any] = []
+    build = Task.build_all_requests
+
+    def noting(task: Any, *args: Any, **kwargs: Any) -> Any:
+        result = build(task, *args, **kwargs)
+        tasks.append(task)
+        return result
+
+    Task.build_all_requests = noting
+    tokenizer = chat_tokenizer(request) if request["chat"] else None
+    settings = lm_eval_settings(request, lm_eval.simple_evaluate)
+    try:
+        model = no_model(request["tokenizer"] or "", tokenizer)
+        lm_eval.simple_evaluate(model, tasks=names, task_manager=manager, **settings)
+    except Rendered:
+        pass
+    bos = getattr(tokenizer, "bos_token", None)
+    results = {
+        **{key: {} for key in ("results", "configs", "versions")},
+        "lm_eval_version": version("lm_eval"),
+        "config": {"model": "vllm", "model_args": {"pretrained": request["tokenizer"] or ""}},
+        "n-shot": {task.config.task: task.config.num_fewshot or 0 for task in tasks},
+        "tokenizer_bos_token": [bos] if bos else [],
+    }
+    (folder / f"results_{DATE}.json").write_text(json.dumps(results), encoding="utf-8")
+    return [{"task": task.config.task, "file": write_samples(task, folder)} for task in tasks]
+
+
+def no_model(name: str, tokenizer: Any) -> Any:
+    """A model that renders chats as lm-eval's own models do, and answers nothing."""
+    from lm_eval.api.model import LM
+
+    class NoModel(LM):  # type: ignore[misc]  # lm-eval is known where this runs
+        tokenizer_name = name
+
+        def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> Any:
+            return tokenizer.apply_chat_template(
+                chat_history,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+
+        def chat_template(self, chat_template: Any = False) -> Any:  # noqa: ARG002
+            return tokenizer.chat_template if tokenizer else ""
+
+        def loglikelihood(self, requests: Any, **_: Any) -> Any:  # noqa: ARG002
+            raise Rendered
+
+        generate_until = loglikelihood_rolling = loglikelihood
+
+    return NoModel()
+
+
+def chat_tokenizer(request: "dict[str, Any]") -> Any:
+    from transformers import AutoTokenizer
+
+    name = request["tokenizer"]
+    place = str(Path(name).parent) if Path(name).is_file() else name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            place, trust_remote_code=request["trust_remote_code"]
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise CannotRender(f"transformers cannot load the tokenizer {name}: {reason}") from error
+    if request["chat_template"]:
+        tokenizer.chat_template = request["chat_template"]
+    if not tokenizer.chat_template:
+        raise CannotRender(
+            f"{name} has no chat template",
+            "give one with --chat-template FILE, or leave --apply-chat-template out",
+        )
+    return tokenizer
+
+
+def matching_tasks(tasks: "list[str]", manager: Any) -> "list[str]":
+    names: dict[str, None] = {}
+    for task in tasks:
+        matches = manager.match_tasks([task])
+        if not matches:
+            near = difflib.get_close_matches(task, manager.all_tasks, n=5, cutoff=0.5)
+            raise CannotRender(
+                f"lm-eval {version('lm_eval')} has no task called {task}",
+                f"near it: {', '.join(near)}"
+                if near
+                else "`lm_eval ls tasks` lists all; include_path in chunkscope.toml names your own",
+            )
+        names |= dict.fromkeys(matches)
+    return list(names)
+
+
+def lm_eval_settings(request: "dict[str, Any]", evaluate: Any) -> "dict[str, Any]":
+    """As lm-eval's command line has them; an older version may not know some."""
+    given = {"num_fewshot": request["shots"], "limit": request["limit"], "bootstrap_iters": 0}
+    # Unsafe code is never run, since nothing is scored: the task need not be refused.
+    defaults = {"confirm_run_unsafe_code": True}
+    if request["chat"]:
+        given["apply_chat_template"] = True  # how shots are sent is then up to the version
+    else:
+        defaults["fewshot_as_multiturn"] = False
+    if request["multiturn"] is not None:
+        given["fewshot_as_multiturn"] = request["multiturn"]
+    known = inspect.signature(evaluate).parameters
+    if unknown := [name for name in given if name not in known]:
+        raise CannotRender(
+            f"lm-eval {version('lm_eval')} has no {unknown[0]}", "is there a newer one?"
+        )
+    return {**{name: value for name, value in defaults.items() if name in known}, **given}
+
+
+def write_samples(task: Any, folder: Path) -> str:
+    """The samples that a run would log, without documents and answers."""
+    documents: dict[Any, list[Any]] = {}
+    for instance in task.instances:
+        documents.setdefault(instance.doc_id, []).append(instance)
+    name = f"samples_{task.config.task}_{DATE}.jsonl".replace("/", "_")
+    with (folder / name).open("w", encoding="utf-8") as file:
+        for number, instances in documents.items():
+            sample = {
+                "doc_id": number,
+                "arguments": {
+                    f"gen_args_{at}": {f"arg_{n}": value for n, value in enumerate(instance.args)}
+                    for at, instance in enumerate(instances)
+                },
+                "resps": [[None] * (instance.repeats or 1) for instance in instances],
+            }
+            # Of images and sounds only that they are there is of interest.
+            file.write(json.dumps(sample, default=lambda value: type(value).__name__) + "\n")
+    return name
+
+
+# --- Inspect: its mock model, without scoring -----------------------------------------------------
+
+
+def render_inspect(request: "dict[str, Any]", folder: Path) -> "list[dict[str, str]]":
+    import inspect_ai
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    # An answer that says what it used: the mock model would ask a tokenizer, over the network.
+    answer = ModelOutput.from_content("mockllm/model", "no answer")
+    answer.usage = ModelUsage()
+    logs = []
+    for task in request["tasks"]:
+        evaluated = inspect_ai.eval(
+            [task],
+            model=get_model("mockllm/model", custom_outputs=itertools.repeat(answer)),
+            score=False,
+            limit=request["limit"],
+            log_dir=str(folder),
+            log_format="eval",
+            display="none",
+        )
+        if not evaluated:
+            raise CannotRender(f"Inspect found no task in {task}", "name it: inspect:file.py@task")
+        for log in evaluated:
+            if log.status != "success":
+                reason = log.error.message if log.error else log.status
+                raise CannotRender(f"the task {log.eval.task} raised: {reason.strip()}")
+            logs.append({"task": log.eval.task, "file": Path(log.location).name})
+    return logs
+
+
+# --- the process ----------------------------------------------------------------------------------
+
+RENDER = {"lm-eval": render_lm_eval, "inspect": render_inspect}
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
     end_with_parent()
-    asked = json.loads((folder / "asked.json").read_bytes())
-    outcome = answer(asked, folder)
-    whole = folder / "outcome.part"
-    whole.write_text(json.dumps(outcome), encoding="utf-8")
-    whole.replace(folder / "outcome.json")
+    outcome = outcome_of(json.loads((folder / "request.json").read_bytes()), folder)
+    part = folder / "outcome.part"
+    part.write_text(json.dumps(outcome), encoding="utf-8")
+    part.replace(folder / "outcome.json")
     sys.stdout.flush()
     os._exit(0)  # threads of a task may still be waiting for something
 
 
-def answer(asked: "dict[str, Any]", folder: Path) -> "dict[str, Any]":
-    loading = Loading()
-    try:
-        loading.watch()
-        harness = importlib.import_module(HARNESSES[asked["harness"]])
-        return dict(harness.render(asked, folder))
-    except CannotRender as refused:
-        return refused.outcome
-    except BaseException as error:  # a task may raise anything, SystemExit too
-        traceback.print_exc()
-        return explained(error, loading)
-
-
 def end_with_parent() -> None:
-    held = os.dup(0)
+    stdin = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a task that reads from it gets nothing
 
     def wait() -> None:
-        while os.read(held, 1):
+        while os.read(stdin, 1):
             pass
         if hasattr(os, "killpg"):
             os.killpg(0, signal.SIGKILL)
@@ -93,25 +236,33 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def explained(error: BaseException, loading: Loading) -> "dict[str, Any]":
+def outcome_of(request: "dict[str, Any]", folder: Path) -> "dict[str, Any]":
+    try:
+        return {"logs": RENDER[request["harness"]](request, folder)}
+    except CannotRender as refused:
+        return {"refused": refused.args[0], "hint": [*refused.args, None][1]}
+    except BaseException as error:  # a task may raise anything, SystemExit too
+        traceback.print_exc()
+        return explained(error)
+
+
+def explained(error: BaseException) -> "dict[str, Any]":
     """What a task raised: its last line and its place, or what it would need."""
     causes = [error]
-    while following := causes[-1].__cause__ or causes[-1].__context__:
-        causes.append(following)
-        if len(causes) > 100:
-            break
-    said = traceback.format_exception_only(type(error), error)[-1].strip()
-    if loading.error in causes:
-        return {"dataset": str(loading.path), "config": loading.name, "said": str(loading.error)}
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) and len(causes) < 100:
+        causes.append(cause)
+    frames = [frame for cause in causes for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    for frame in frames:  # a set that cannot be had is no mistake in a task
+        if frame.f_code.co_name == "load_dataset" and "path" in frame.f_locals:
+            path, name = frame.f_locals["path"], frame.f_locals.get("name")
+            return {"dataset": str(path), "config": name, "text": str(causes[-1])}
+    text = traceback.format_exception_only(type(error), error)[-1].strip()
     for cause in causes:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
-            return {"package": cause.name.partition(".")[0], "said": said}
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
-    return {"raised": said, "place": place}
+            return {"package": cause.name.partition(".")[0], "text": text}
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return {"raised": text, "place": f"{last[0].filename}, line {last[0].lineno}" if last else None}
 
 
 if __name__ == "__main__":
-    # The parts say `from chunkscope_tasks import CannotRender`, and must get this very class.
-    sys.modules["chunkscope_tasks"] = sys.modules["__main__"]
     main()
