@@ -75,8 +75,6 @@ def test_a_name_may_hold_an_equals_sign(place: Path) -> None:
     (place / "shots=1.txt").write_text(" yes")
     assert longer(analyze(place, "a.jsonl", "--prefix-file", "shots=1.txt")) == [1]
     assert longer(analyze(place, "a.jsonl", "--prefix-file", "a=shots=1.txt")) == [1]
-    run = analyze(place, "a.jsonl", "--name", "x=y", "--prefix-file", "x=y=two.txt")
-    assert longer(run) == [2]
 
 
 @pytest.mark.parametrize("file", ["gone.txt", "a=gone.txt", "latin.txt", "."])

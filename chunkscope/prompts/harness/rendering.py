@@ -62,9 +62,6 @@ class Rendering:
     def is_task(self, text: str) -> bool:
         return is_task(text)
 
-    def is_task(self, text: str) -> bool:
-        return is_task(text)
-
     def sources(self, text: str) -> list[Source]:
         """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`."""
         harness, _, names = text.partition(":")
