@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import Bar, BarChart, html_table
+from chunkscope.artefacts.notebook import bar_chart, frame, html_table
 from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import InputError
@@ -183,8 +183,6 @@ class Profile(Artefact):
     <Profile of 850 prompts in 6 datasets: p50 110, p95 2,880, longest 23,235 tokens>
     >>> profile.overall.share_over(2048)
     0.05176470588235294
-    >>> profile.plot()
-    <BarChart of prompts by tokens: 0 to 63 303, ...>
     """
 
     title: ClassVar = "profile"
@@ -210,13 +208,10 @@ class Profile(Artefact):
             rows.append([ALL, *_cells(self.overall), ""])
         return html_table(f"tokens per prompt, by {self.tokenizer.name}", headings, rows)
 
-    def plot(self) -> BarChart:
-        """How many prompts are how long, in doubling steps: for a notebook, or to `save`."""
-        bars = [
-            Bar(f"{low:,} to {high - 1:,}", count, f"{count:,}")
-            for low, high, count in self.overall.doubling()
-        ]
-        return BarChart("prompts by tokens", tuple(bars))
+    def plot(self) -> Any:
+        """How many prompts are how long, in doubling steps: matplotlib's Axes."""
+        steps = self.overall.doubling()
+        return bar_chart("prompts", {f"{low:,} to {high - 1:,}": n for low, high, n in steps})
 
     @property
     def overall(self) -> LengthHistogram:
@@ -272,9 +267,7 @@ class Profile(Artefact):
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per dataset, one column per figure."""
-        import pandas as pd
-
-        return pd.DataFrame([_frame_row(dataset) for dataset in self.datasets])
+        return frame(_frame_row(dataset) for dataset in self.datasets)
 
 
 def load_profiles(paths: Iterable[Path]) -> Profile:

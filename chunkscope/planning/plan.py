@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import html_table
+from chunkscope.artefacts.notebook import figures_row, frame, html_table
 from chunkscope.artefacts.numbers import as_written
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
@@ -19,6 +19,9 @@ from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Release, command_line
 from chunkscope.vllm.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class AdviceKind(StrEnum):
@@ -214,6 +217,18 @@ class Plan(Artefact):
         effective, default = self.effective.given(), self.default.given()
         rows = [[n, as_written(v), as_written(default.get(n))] for n, v in effective.items()]
         return html_table(f"plan {self.headline}", ("argument", "value", "vLLM's default"), rows)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per setting that was tried: its arguments and every figure, simulated."""
+        return frame(
+            {
+                "setting": row.role.value,
+                "chosen": row.chosen,
+                **row.settings.given(),
+                **figures_row(row.run),
+            }
+            for row in self.tried
+        )
 
     @property
     def model(self) -> ModelShape | None:

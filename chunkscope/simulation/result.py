@@ -1,14 +1,14 @@
 """What a simulation found: one value per setting, and all of them as an artefact."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import Bar, BarChart, html_table
+from chunkscope.artefacts.notebook import bar_chart, figures_row, frame, html_table
 from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.errors import InputError
 from chunkscope.hardware.cost_model import CostModel
@@ -16,6 +16,9 @@ from chunkscope.simulation.slo import SloFound
 from chunkscope.simulation.workload import arrivals_in_words
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.settings import EngineArgs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +137,6 @@ class WorkloadInfo:
 class Simulation(Artefact):
     """What `simulate` answers: predicted, never measured. No date: the same asked is the same.
 
-    A notebook shows it as a table, and `plot()` as bars.
-
     >>> Simulation.default_path.name
     'simulation.json'
     """
@@ -178,13 +179,16 @@ class Simulation(Artefact):
         ]
         return html_table(f"predicted for vLLM {self.vllm}", headings, rows)
 
-    def plot(self) -> BarChart:
-        """How long each setting takes; a notebook shows it, `save` keeps it."""
-        bars = (
-            Bar(run.shown_as, run.figures.makespan_s, seconds(run.figures.makespan_s))
-            for run in self.runs
+    def plot(self) -> Any:
+        """How long each setting takes: matplotlib's Axes."""
+        times = {run.shown_as: run.figures.makespan_s for run in self.runs}
+        return bar_chart("predicted time for all requests, seconds", times)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per setting: its arguments and every figure."""
+        return frame(
+            {"setting": run.shown_as, **asdict(run.args), **figures_row(run)} for run in self.runs
         )
-        return BarChart("predicted time until all are done", tuple(bars))
 
     @property
     def run(self) -> SimulatedRun:

@@ -44,8 +44,6 @@ def simulate(
     >>> found = simulate([(4_000, 16), (200, 16)], {"max_num_batched_tokens": 512, **room}, step)
     >>> found
     <Simulation of 2 requests under 1 setting: all done in 215 ms>
-    >>> found.plot()
-    <BarChart of predicted time until all are done: budget 512 215 ms>
     """
     policy, task = one_of(ChunkPolicy, policy, "policy"), one_of(Task, task, "task")
     running = release(vllm_version)

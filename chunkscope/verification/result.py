@@ -4,16 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import html_table
+from chunkscope.artefacts.notebook import figures_row, frame, html_table
 from chunkscope.artefacts.numbers import gib, seconds
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PLAN, DEFAULT, OFF = "plan", "default", "off"
 
@@ -223,6 +226,18 @@ class Verification(Artefact):
         headings = ("setting", "", "all done", "TTFT p95", "longest gap", "activation peak")
         rows = [[run.setting, run.status.value, *_notebook_cells(run)] for run in self.runs]
         return html_table(f"measured, {self.model.name}", headings, rows)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per setting: what it sets and every figure."""
+        return frame(
+            {
+                "setting": run.setting,
+                "status": run.status.value,
+                **run.settings.given(),
+                **figures_row(run),
+            }
+            for run in self.runs
+        )
 
     def run(self, name: str | None) -> Run | None:
         return next((run for run in self.runs if name is not None and run.is_called(name)), None)

@@ -2,9 +2,11 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.notebook import frame, html_table
 from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
@@ -17,6 +19,9 @@ from chunkscope.vllm.deployment import Deployment, Refusal
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LENGTHS = (1_024, 4_096, 16_384, 65_536)
 
@@ -40,6 +45,20 @@ class Footprint:
         tokens = f"{self.memory.kv_cache_tokens:,} tokens of KV cache"
         fate = tokens if not self.refusals else "vLLM would not start"
         return f"<Footprint of {self.shape.load_name} on {self.gpu.title}: {fate}>"
+
+    def _repr_html_(self) -> str:
+        rows = [[line["part"], f"{line['gib']:.2f}", line["label"]] for line in self._rows()]
+        return html_table(repr(self).strip("<>"), ("memory per GPU", "GiB", ""), rows)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per part of a GPU's memory."""
+        return frame(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        memory = self.memory
+        lines = [{"part": x.name, "gib": x.gib, "label": x.label.value} for x in memory.lines]
+        label = (memory.kv_cache_label or Label.PREDICTED).value
+        return [*lines, {"part": "kv_cache", "gib": memory.kv_cache_gib, "label": label}]
 
     @property
     def tp(self) -> int:
