@@ -9,8 +9,6 @@ import pyarrow.parquet
 
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
-PIECE = ("--piece-mib", "1")
-
 
 def write_large_input(folder: Path) -> Path:
     """Lines and row groups in several pieces each, bad and blank lines, small files, a failure.
@@ -51,9 +49,3 @@ def write_large_input(folder: Path) -> Path:
     (folder / "few.csv").write_text("prompt\nhello there\nhow are you\n")
     (folder / "cut.jsonl.gz").write_bytes(b"\x1f\x8b\x08 not gzip")
     return folder
-
-
-def comparable(profile: dict) -> dict:
-    """Without what differs between two runs of the same: when, and by which command."""
-    options = {name: value for name, value in profile["options"].items() if name != "command"}
-    return {**profile, "created": None, "options": options}

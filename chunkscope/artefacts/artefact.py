@@ -104,13 +104,17 @@ class Artefact:
 
 
 def _identity(value: Any) -> Any:
-    """A value without what is incidental; 3.0 is 3, as JSON may give it back."""
+    """A value without what is incidental, and without fields that say nothing.
+
+    So a field that later versions add changes no digest; 3.0 is 3, as JSON may give it back.
+    """
     if is_dataclass(value):
-        return {
+        parts = {
             f.name: _identity(getattr(value, f.name))
             for f in fields(value)
             if f.name not in _NEVER_IDENTITY and not f.metadata.get("incidental")
         }
+        return {name: part for name, part in parts.items() if part not in (None, "", [], {})}
     if isinstance(value, Mapping):
         return {str(name): _identity(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

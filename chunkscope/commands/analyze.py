@@ -134,7 +134,7 @@ def analyze(
             profile = analyze_on_ray(paths, ray or None, options=chosen, listener=listener)
         else:
             profile = run(paths, options=chosen, listener=_listener(progress), export=export)
-    profile = replace(profile, options={**profile.options, "command": _command()})
+    profile = replace(profile, command=_command())
     profile.save(output)
     _show(profile, output_format, as_json=as_json, details=details)
     if export is not None and export_trace is not None:
@@ -222,12 +222,12 @@ def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
         console.say(f"skipped {len(skipped) - most:,} more files")
 
 
-def _command() -> list[str]:
+def _command() -> tuple[str, ...]:
     """What was typed, without --ray: the result is the same."""
     from chunkscope.sources.remote import without_secrets
 
     words = [without_secrets(word) for word in spelled_out(console.command())]
-    return [word for word in words if not word.startswith("--ray=")]
+    return tuple(word for word in words if not word.startswith("--ray="))
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from chunkscope.findings import DEFAULT_FOLDER
 from chunkscope.gating.budget import SettingsPromises
@@ -109,9 +108,9 @@ class _Commands:
     def analyze(self) -> str:
         """A sample that is doubted is not taken once more."""
         profile = self.evidence.findings.profile
-        options: dict[str, Any] = profile.options if profile else {}
-        known, paths = _words(options.get("command")), _words(options.get("paths"))
-        words = _without(known, _OF_SAMPLES) or ["chunkscope", "analyze", *(paths or ["data/"])]
+        command, paths = (profile.command, profile.paths) if profile else ((), ())
+        words = _without(list(command), _OF_SAMPLES)
+        words = words or ["chunkscope", "analyze", *(paths or ["data/"])]
         return shlex.join(words)
 
     def recommend(self) -> str:

@@ -12,57 +12,52 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any
 
 import orjson
 
 from chunkscope.artefacts import codec, pruning
 from chunkscope.artefacts.folders import cache_folder
+from chunkscope.artefacts.schema import built, plain
 from chunkscope.console import say
-from chunkscope.lengths.profile import dataset_from_json
-from chunkscope.lengths.tally import Counted
+from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.sources.base import Source
 from chunkscope.sources.formats import known_suffix
 
 # Of what is kept and what it means, not of the package: raise it when the same bytes would be
 # read, counted or described differently.
-_LAYOUT = 12
+_LAYOUT = 13
 _MOST_BYTES = 256 << 20
 
 Stamp = list[tuple[int, ...]]
 
 
-def key(source: Source, sha256: str, tokenizer: str, options: dict[str, Any]) -> str:
+def key(source: Source, sha256: str, tokenizer: str, options: str) -> str:
     suffix = known_suffix(source.path)  # a .tsv is more likely to be split at tabs than a .csv
     what = [sha256, source.member, source.format, suffix]
-    # Not orjson: names and options may hold what is no Unicode, or numbers of any size.
-    parts = json.dumps([_LAYOUT, *what, tokenizer, options], sort_keys=True)
+    parts = json.dumps([_LAYOUT, *what, tokenizer, options])
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def load(source: Source, entry: str) -> Counted | None:
-    """What an earlier run found, under the name the dataset has in this one."""
+def load(source: Source, entry: str) -> DatasetProfile | None:
+    """What an earlier run counted, under the name the dataset has in this one."""
     place = _folder() / entry[:2] / f"{entry}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        engines, dataset = orjson.loads(codec.read_checked(place))
-        profile = dataset_from_json(dataset)
+        dataset: DatasetProfile = built(DatasetProfile, orjson.loads(codec.read_checked(place)))
         pruning.mark_used(place)
-        named = replace(profile, name=source.name, group=source.group, path=source.path)
-        return Counted(profile=named, engines=tuple(engines))
+        return replace(dataset, name=source.name, group=source.group, path=source.path)
     return None
 
 
-def store(fresh: Iterable[tuple[str, Counted]]) -> None:
+def store(counted: Iterable[tuple[str, DatasetProfile]]) -> None:
     """Keep new results, and make room for them."""
-    fresh = list(fresh)
+    counted = list(counted)
     try:
-        for entry, counted in fresh:
-            data = orjson.dumps([counted.engines, counted.profile.to_json()])
+        for entry, dataset in counted:
             place = _folder() / entry[:2] / f"{entry}.json"
-            codec.write_checked(place, data, durable=False)
+            codec.write_checked(place, orjson.dumps(plain(dataset)), durable=False)
     except codec.CannotWriteError as error:  # it costs time, not truth
         say(f"{error.message}; nothing is kept for the next run")
-    if fresh:
+    if counted:
         pruning.prune(_folder(), "*/*", most_bytes=_MOST_BYTES)
 
 

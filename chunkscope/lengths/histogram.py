@@ -65,8 +65,12 @@ class LengthHistogram:
     def count(self) -> int:
         return self._up_to[-1] if self._up_to else 0
 
-    @cached_property
+    @property
     def total(self) -> int:
+        return self._total
+
+    @cached_property
+    def _total(self) -> int:  # by a name that orjson does not write
         return sum(length * count for length, count in self.counts.items())
 
     @property

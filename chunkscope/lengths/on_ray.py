@@ -1,41 +1,61 @@
-"""`analyze` on a Ray cluster: the pieces of the input as tasks, their parts added up here.
+"""`analyze` on a Ray cluster: parts of the input are tasks, what comes of them is added up here.
 
 Workers count with the same readers and counters as threads do. A task whose worker or node died
-runs again elsewhere. What still dies is tried piece by piece, and a piece that goes on killing its
-workers is a failure in the profile. The tokenizer's files travel with the work; each node makes
-them ready once, and each worker keeps it loaded.
+runs again elsewhere. What still dies is tried part by part, and a part that goes on killing its
+workers is a failure in the profile. Ray runs in a process of its own: it prints to stdout, and ends
+the process when its cluster is gone.
 """
 
+import heapq
 import os
+import pickle
+import subprocess
+import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.codec import write_atomically
-from chunkscope.artefacts.folders import cache_folder
-from chunkscope.errors import ChunkscopeError, MissingError
-from chunkscope.lengths.analyze import CountingRun, Paths, Work, found
-from chunkscope.lengths.histogram import LengthHistogram
+from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.artefacts.note import Note
+from chunkscope.errors import ChunkscopeError, EngineError, MissingError, UsageError
+from chunkscope.lengths.analyze import Paths, discovered, info_of, profile_of, tokenizer_for
+from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.parts import ProfilePart, merged
-from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.lengths.scan import Listener
-from chunkscope.lengths.shards import Shard
-from chunkscope.lengths.tally import Counted
-from chunkscope.sources.base import first_line
-from chunkscope.sources.readers import Part
+from chunkscope.lengths.profile import DatasetProfile, Failure, Profile, TokenizerInfo
+from chunkscope.lengths.scan import Listener, Scan
+from chunkscope.sources.base import Problems, Source, first_line, printable
+from chunkscope.sources.readers import Part, split
 from chunkscope.tokenizers.resolve import resolve
 
+PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died
-_TASK_PIECES = 64
-_TASK_SHARE = 8  # small files go together up to this part of a piece
-_WORTH_BYTES = 16 << 20  # a worker counts so much at least that a prepared tokenizer pays
+_TASK_PARTS = 64
 _CONNECT_S = 5.0
-_GIVEN_TEMPLATE = "chat_template.given"
+_DRIVER = "from chunkscope.lengths.on_ray import drive; drive()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """All that a worker has to know, sent to each node once."""
+
+    name: str
+    parts: tuple[Part, ...]
+    options: AnalyzeOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPart:
+    """What came of a part, by its place among all of them; it has so many positions."""
+
+    place: int
+    dataset: DatasetProfile
+    positions: int = 0
+    tokenizer: TokenizerInfo | None = None
+    only_reference: bool = False  # a fast engine differed, and it was counted without
 
 
 def analyze_on_ray(
@@ -44,256 +64,171 @@ def analyze_on_ray(
     *,
     options: AnalyzeOptions,
     listener: Listener | None = None,
+    part_bytes: int = PART_BYTES,
 ) -> Profile:
     """The profile that one process would make, by all workers of a cluster.
 
     Without an address it is the cluster that RAY_ADDRESS names or this machine runs, or else a new
-    one on this machine. A process that is connected already stays with its cluster.
+    one on this machine.
     """
+    if options.exact_check:
+        raise UsageError("--ray excludes exact_check", hint="check in one process")
     listener = listener or Listener()
-    with found(paths, options, listener) as work:
-        work.refuse_to_divide("--ray")
-        job = _Job.of(work)
-        with _cluster(address) as ray:
-            return _Tasks(ray, job, listener).profile()
+    with discovered(paths, options, listener) as (sources, options):
+        parts = tuple(part for source in sources for part in _parts(source, options, part_bytes))
+        job = Job(name=uuid.uuid4().hex, parts=parts, options=_anywhere(options))
+        listener.progress.begin(sum(part.bytes or 0 for part in parts))
+        counted = _driven(job, address, listener)
+    by_source: dict[str, list[CountedPart]] = {source.name: [] for source in sources}
+    for part in sorted(counted, key=lambda part: part.place):
+        by_source[parts[part.place].source.name].append(part)
+    info = next((part.tokenizer for part in counted if part.tokenizer), None)
+    if info is not None:
+        notes = _added_up(n for part in counted if part.tokenizer for n in part.tokenizer.notes)
+        info = replace(info, name=printable(resolve(options.tokenizer).name), notes=notes)
+    datasets = [joined(found, options.keep_longest) for found in by_source.values()]
+    return profile_of(paths, options, datasets, info)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """All that a worker has to know, sent to each node once."""
-
-    name: str
-    work: Work
-    tokenizer: str  # as people call it
-    files: dict[str, bytes]  # of the tokenizer, by their places below its folder
-    is_one_file: bool
-
-    @classmethod
-    def of(cls, work: Work) -> "_Job":
-        options = work.options
-        told = resolve(options.tokenizer)
-        files = told.files if options.tokenizer is not None else ()  # the default is everywhere
-        sent = {file.relative_to(files[0].parent).as_posix(): file.read_bytes() for file in files}
-        if options.chat_template is not None:
-            sent[_GIVEN_TEMPLATE] = options.chat_template.read_bytes()
-        one = options.tokenizer is not None and Path(options.tokenizer).expanduser().is_file()
-        name = uuid.uuid4().hex
-        return cls(name=name, work=work, tokenizer=told.name, files=sent, is_one_file=one)
-
-    def unpacked(self) -> AnalyzeOptions:
-        """The options, with the tokenizer's files where this worker has put them."""
-        options, names = self.work.options, [n for n in self.files if n != _GIVEN_TEMPLATE]
-        if not self.files:
-            return options
-        folder = cache_folder() / "ray" / self.name
-        for name, data in self.files.items():
-            if not (folder / name).is_file():
-                write_atomically(folder / name, data, durable=False)
-        place = folder / names[0] if names and self.is_one_file else folder
-        given = folder / _GIVEN_TEMPLATE if _GIVEN_TEMPLATE in self.files else None
-        tokenizer = str(place) if names else options.tokenizer
-        return replace(options, tokenizer=tokenizer, chat_template=given)
-
-
-# -- in a worker ---------------------------------------------------------------------------------
-
-
-def count_pieces(
-    name: str, job: list[Any], places: Sequence[int], *, by_reference: bool
-) -> ProfilePart | ChunkscopeError:
-    """One task: some pieces, counted by this worker. `job` is in a list: it is fetched once."""
-    try:
-        return _worker(name).part(job[0], places, by_reference=by_reference)
-    except ChunkscopeError as error:  # as a value: it is not the worker's
-        return error
-
-
-@lru_cache(maxsize=1)
-def _worker(_name: str) -> "_Worker":
-    return _Worker()
-
-
-class _Worker:
-    """What a worker's process keeps from task to task: a job, and its tokenizer, loaded."""
-
-    def __init__(self) -> None:
-        self._known: tuple[Work, CountingRun] | None = None
-
-    def part(self, job: Any, places: Sequence[int], *, by_reference: bool) -> ProfilePart:
-        work, run = self._known = self._known or self._begun(job)
-        if by_reference:
-            run.use_reference()
-        before = run.checks
-        counted = run.count([work.pieces[place] for place in places])
-        checks = run.checks
-        part = work.part(Shard(number=1, of=1), places, counted, run)
-        new = replace(
-            checks,
-            recounted=checks.recounted - before.recounted,
-            corrected=checks.corrected - before.corrected,
-        )
-        return replace(part, checks=new)
-
-    def _begun(self, ref: Any) -> tuple[Work, CountingRun]:
-        import ray
-
-        # One CPU is what the task asked for: engines would take all of the machine's.
-        os.environ.setdefault("RAYON_NUM_THREADS", "1")
-        job: _Job = ray.get(ref)
-        run = CountingRun(job.unpacked(), Listener(), threads=1)
-        with _one_at_a_time():
-            total = sum(piece.bytes or 0 for piece in job.work.pieces)
-            run.prepare(max(_WORTH_BYTES, total // cpus_of(ray)))
-        return job.work, run
-
-
-def cpus_of(ray: Any) -> int:
-    """So many tasks run at a time."""
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """On this node: the first worker makes the tokenizer ready, the others find it."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system: each makes its own
-        yield
-        return
-    place = cache_folder() / "ray" / "preparing.lock"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-# -- in the driver -------------------------------------------------------------------------------
-
-
-class _Tasks:
-    """All tasks of a job: handed out, waited for, tried again."""
-
-    def __init__(self, ray: Any, job: _Job, listener: Listener) -> None:
-        self._ray = ray
-        self._work = job.work
-        self._name = job.tokenizer
-        self._pieces = job.work.pieces
-        self._listener = listener
-        self._job = (job.name, [ray.put(job)])
-        self._count = ray.remote(count_pieces).options(num_cpus=1, max_retries=RETRIES)
-        self._parts: list[ProfilePart] = []
-        self._done = [0, 0, 0]  # rows, tokens, bytes
-
-    def profile(self) -> Profile:
-        self._listener.progress.begin(sum(piece.bytes or 0 for piece in self._pieces))
-        self._run(self._batches(), by_reference=False)
-        wrong = [part.checks.only_reference for part in self._parts]
-        if any(wrong) and not all(wrong):
-            self._listener.recounting("a fast engine")
-            again = [part for part in self._parts if not part.checks.only_reference]
-            self._parts = [part for part in self._parts if part.checks.only_reference]
-            self._run([[p.place for p in part.pieces] for part in again], by_reference=True)
-        number = len(self._parts)
-        parts = [replace(p, shard=n, of=number) for n, p in enumerate(self._parts, start=1)]
-        profile = merged(parts, [f"task {part.shard}" for part in parts])
-        info = profile.tokenizer
-        named = info if info.kind == "none" else replace(info, name=self._name)
-        return replace(profile, tokenizer=named, options=self._work.recorded())
-
-    def _batches(self) -> list[list[int]]:
-        """Pieces by task: large ones alone, small neighbours together."""
-        total = sum(piece.bytes or 0 for piece in self._pieces)
-        enough = min(
-            self._work.options.piece_bytes // _TASK_SHARE, total // (4 * cpus_of(self._ray))
-        )
-        batches: list[list[int]] = []
-        size = enough
-        for place, piece in enumerate(self._pieces):
-            if size + (piece.bytes or enough) > enough or len(batches[-1]) == _TASK_PIECES:
-                batches.append([])
-                size = 0
-            batches[-1].append(place)
-            size += piece.bytes or enough
-        return batches
-
-    def _run(self, batches: list[list[int]], *, by_reference: bool) -> None:
-        """Never more on their way than keeps every worker busy: what waits here is not lost."""
-        waiting = batches[::-1]
-        running: dict[Any, list[int]] = {}
-        try:
-            while waiting or running:
-                while waiting and len(running) < 2 * cpus_of(self._ray):
-                    places = waiting.pop()
-                    task = self._count.remote(*self._job, places, by_reference=by_reference)
-                    running[task] = places
-                ready, _ = self._ray.wait(list(running), num_returns=1, timeout=5.0)
-                for task in ready:
-                    waiting += self._taken(task, running.pop(task))
-        except BaseException:
-            for task in running:
-                self._ray.cancel(task, force=True)
-            raise
-
-    def _taken(self, task: Any, places: list[int]) -> list[list[int]]:
-        """Take what a task found; what has to be tried again, where it died."""
-        try:
-            found = self._ray.get(task)
-        except self._ray.exceptions.RayTaskError:
-            raise  # a bug, not a death
-        except self._ray.exceptions.RayError as error:
-            if len(places) > 1:
-                return [[place] for place in reversed(places)]
-            found = self._lost(places[0], error)
-        if isinstance(found, ChunkscopeError):
-            raise found
-        self._parts.append(found)
-        for piece in found.pieces:
-            lengths = piece.dataset.lengths
-            new = (lengths.count, lengths.total, self._pieces[piece.place].bytes or 0)
-            self._done = [done + more for done, more in zip(self._done, new, strict=True)]
-        rows, tokens, bytes_read = self._done
-        self._listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
-        return []
-
-    def _lost(self, place: int, error: Exception) -> ProfilePart:
-        """A piece that no worker survives: a failure in the profile."""
-        counted = _failed(
-            self._pieces[place],
-            f"the worker that counted it died {RETRIES + 1} times ({first_line(error)})\n\n"
-            "hint: was it out of memory? See `ray logs`, and count this file by itself",
-        )
-        run = CountingRun(self._work.options, Listener())
-        return self._work.part(Shard(number=1, of=1), [place], [counted], run)
-
-
-def _failed(piece: Part, why: str) -> Counted:
-    source = piece.source
-    return Counted(
-        profile=DatasetProfile(
-            name=source.name,
-            group=source.group,
-            path=source.path,
-            format=source.format,
-            field="",
-            lengths=LengthHistogram({}),
-            bytes=source.bytes,
-            failure=why,
-        )
+def _anywhere(options: AnalyzeOptions) -> AnalyzeOptions:
+    """With whole names of files: a worker has another current folder."""
+    tokenizer, template = options.tokenizer, options.chat_template
+    if tokenizer is not None and (path := Path(tokenizer).expanduser()).exists():
+        tokenizer = str(path.resolve())
+    return replace(
+        options,
+        tokenizer=tokenizer,
+        chat_template=template.resolve() if template is not None else None,
     )
+
+
+def _parts(source: Source, options: AnalyzeOptions, part_bytes: int) -> list[Part]:
+    """Of a file that every worker finds: under its whole name."""
+    if source.is_read_once or source.rendered:
+        what = "a harness's task" if source.rendered else "a pipe, which is read once"
+        raise UsageError(
+            f"--ray cannot divide {source.path}: it is {what}",
+            hint="save it to a file first, or count it in one process",
+        )
+    file = source.file.resolve() if source.file is not None else None
+    source = replace(source, file=file)
+    if options.sample is not None:  # which is drawn from all rows
+        return [Part(source=source)]
+    return split(source, part_bytes)
+
+
+def joined(parts: Sequence[CountedPart], keep_longest: int) -> DatasetProfile:
+    """A dataset from its parts; those after one that failed do not count."""
+    failed = next((n for n, part in enumerate(parts) if part.dataset.failure), len(parts))
+    parts = parts[: failed + 1]
+    datasets = [part.dataset for part in parts]
+    first = datasets[0]
+    if len(parts) == 1:
+        return first
+    before, longest, bad_rows = 0, [], []
+    for part in parts:
+        longest += [replace(p, position=before + p.position) for p in part.dataset.longest]
+        bad_rows += [replace(r, position=before + r.position) for r in part.dataset.bad_rows]
+        before += part.positions
+    lengths = added_up(dataset.lengths for dataset in datasets)
+    outputs = [d.output_lengths for d in datasets if d.output_lengths is not None]
+    engines = {e for d in datasets for e in (d.engine or "").split(" + ") if e}
+    whole = first.prefixes and replace(
+        first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total
+    )
+    return replace(
+        first,
+        lengths=lengths,
+        output_lengths=added_up(outputs) if outputs else None,
+        chars=sum(d.chars or 0 for d in datasets) if first.chars is not None else None,
+        skipped=sum(dataset.skipped for dataset in datasets),
+        longest=tuple(heapq.nlargest(keep_longest, longest, key=lambda prompt: prompt.tokens)),
+        bad_rows=tuple(bad_rows[: Problems().keep]),
+        failure=datasets[-1].failure,
+        notes=_added_up(note for dataset in datasets for note in dataset.notes),
+        engine=" + ".join(sorted(engines)) or None,
+        prefixes=whole,
+    )
+
+
+def _added_up(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Each once, with its `count` summed up."""
+    sums: dict[str, Note] = {}
+    for one in notes:
+        values = {name: value for name, value in one.values.items() if name != "count"}
+        key = repr((one.code, values))
+        known, count = sums.get(key), one.values.get("count")
+        if known is not None and isinstance(count, int):
+            values["count"] = count + int(known.values["count"])  # type: ignore[arg-type]
+            sums[key] = Note(code=one.code, values=values)
+        elif known is None:
+            sums[key] = one
+    return tuple(sums.values())
+
+
+# -- the process that speaks with Ray --------------------------------------------------------------
+
+
+def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPart]:
+    """What all tasks found, from a process whose messages are pickles on its stdout."""
+    environment = {"RAY_gcs_rpc_server_reconnect_timeout_s": "20", **os.environ}
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", _DRIVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        try:
+            pickle.dump((job, address), process.stdin)  # type: ignore[arg-type]
+            process.stdin.close()  # type: ignore[union-attr]
+            kind: str = ""
+            value: Any = None
+            while kind not in ("done", "error"):
+                kind, value = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301
+                if kind == "progress":
+                    rows, tokens, bytes_read = value
+                    listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
+        except (EOFError, pickle.UnpicklingError, BrokenPipeError):
+            value = EngineError(
+                "the Ray cluster is gone, and nothing was counted to its end",
+                hint="see `ray status` and what Ray says above; then run the command again",
+            )
+        except BaseException:
+            process.terminate()
+            raise
+    if isinstance(value, ChunkscopeError):
+        raise value
+    counted: list[CountedPart] = value
+    return counted
+
+
+def drive() -> None:
+    """The process: a job on stdin, messages on what was stdout, whatever Ray prints on stderr."""
+    messages = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+
+    def tell(kind: str, value: Any) -> None:
+        pickle.dump((kind, value), messages)
+        messages.flush()
+
+    job, address = pickle.load(sys.stdin.buffer)  # noqa: S301  (our own process)
+    try:
+        with _cluster(address) as ray:
+            tell("done", _Tasks(ray, job, tell).counted())
+    except ChunkscopeError as error:
+        tell("error", error)
+    except KeyboardInterrupt:
+        pass
 
 
 @contextmanager
 def _cluster(address: str | None) -> Iterator[Any]:
-    """Connected to a cluster, for as long as this takes."""
     try:
         import ray
     except ImportError as error:
         raise MissingError(
             "--ray needs Ray, which is not installed", hint="pip install 'chunkscope[ray]'"
         ) from error
-    if ray.is_initialized():
-        yield ray
-        return
     try:
         _knock(address)
         ray.init(address=address or None, log_to_driver=False, logging_level="error")
@@ -315,3 +250,152 @@ def _knock(address: str | None) -> None:
     host, _, port = (address or "").rpartition("://")[2].rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+
+
+class _Tasks:
+    """All tasks of a job: handed out, waited for, tried again."""
+
+    def __init__(self, ray: Any, job: Job, tell: Callable[[str, Any], None]) -> None:
+        self._ray = ray
+        self._job = job
+        self._tell = tell
+        self._sent = (job.name, [ray.put(job)])
+        self._count = ray.remote(count_parts).options(num_cpus=1, max_retries=RETRIES)
+        self._counted: list[CountedPart] = []
+
+    @property
+    def _cpus(self) -> int:
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def counted(self) -> list[CountedPart]:
+        self._run(self._batches(), by_reference=False)
+        wrong = [part.only_reference for part in self._counted if part.tokenizer]
+        if any(wrong) and not all(wrong):  # where one engine was wrong none is trusted
+            again = [[part.place] for part in self._counted if not part.only_reference]
+            self._counted = [part for part in self._counted if part.only_reference]
+            self._run(again, by_reference=True)
+        return self._counted
+
+    def _batches(self) -> list[list[int]]:
+        """Parts by task: large ones alone, small neighbours together."""
+        parts = self._job.parts
+        enough = sum(part.bytes or 0 for part in parts) // (4 * self._cpus)
+        batches: list[list[int]] = []
+        size = enough
+        for place, part in enumerate(parts):
+            if size + (part.bytes or enough) > enough or len(batches[-1]) == _TASK_PARTS:
+                batches.append([])
+                size = 0
+            batches[-1].append(place)
+            size += part.bytes or enough
+        return batches
+
+    def _run(self, batches: list[list[int]], *, by_reference: bool) -> None:
+        """Never more on their way than keeps every worker busy: what waits here is not lost."""
+        waiting = batches[::-1]
+        running: dict[Any, list[int]] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < 2 * self._cpus:
+                    places = waiting.pop()
+                    task = self._count.remote(*self._sent, places, by_reference=by_reference)
+                    running[task] = places
+                ready, _ = self._ray.wait(list(running), num_returns=1, timeout=5.0)
+                for task in ready:
+                    waiting += self._take(task, running.pop(task))
+        except BaseException:
+            for task in running:
+                self._ray.cancel(task, force=True)
+            raise
+
+    def _take(self, task: Any, places: list[int]) -> list[list[int]]:
+        """What a task found; what has to be tried again where its worker died."""
+        try:
+            counted: list[CountedPart] | ChunkscopeError = self._ray.get(task)
+        except self._ray.exceptions.RayTaskError:
+            raise  # a bug, not a death
+        except self._ray.exceptions.RayError as error:
+            if len(places) > 1:
+                return [[place] for place in reversed(places)]
+            counted = [self._lost(places[0], error)]
+        if isinstance(counted, ChunkscopeError):
+            raise counted
+        self._counted += counted
+        lengths = [part.dataset.lengths for part in self._counted]
+        done = sum(self._job.parts[part.place].bytes or 0 for part in self._counted)
+        rows, tokens = sum(one.count for one in lengths), sum(one.total for one in lengths)
+        self._tell("progress", (rows, tokens, done))
+        return []
+
+    def _lost(self, place: int, error: Exception) -> CountedPart:
+        """A part that no worker survives: a failure in the profile."""
+        source = self._job.parts[place].source
+        failure = Failure(
+            message=f"the worker that counted it died {RETRIES + 1} times ({first_line(error)})",
+            hint="was it out of memory? See `ray logs`, and count this file by itself",
+        )
+        dataset = DatasetProfile(
+            name=source.name,
+            group=source.group,
+            path=source.path,
+            format=source.format,
+            field="",
+            lengths=LengthHistogram({}),
+            bytes=source.bytes,
+            failure=failure,
+        )
+        return CountedPart(place=place, dataset=dataset)
+
+
+# -- in a worker -----------------------------------------------------------------------------------
+
+
+def count_parts(
+    name: str, job: list[Any], places: Sequence[int], *, by_reference: bool
+) -> list[CountedPart] | ChunkscopeError:
+    """One task: some parts, counted by this worker. `job` is in a list: it is fetched once."""
+    try:
+        return _worker(name).counted(job[0], places, by_reference=by_reference)
+    except ChunkscopeError as error:  # as a value: it is not the worker's
+        return error
+
+
+@lru_cache(maxsize=1)
+def _worker(_name: str) -> "_Worker":
+    return _Worker()
+
+
+class _Worker:
+    """What a worker's process keeps from task to task: a job, and its tokenizer, loaded."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[Job, Scan] | None = None
+
+    def counted(self, ref: Any, places: Sequence[int], *, by_reference: bool) -> list[CountedPart]:
+        job, scan = self._begun = self._begun or self._begin(ref)
+        if by_reference:
+            scan.tokenizer.counter.use_reference()
+        counted = scan.parts([job.parts[place] for place in places])
+        info = info_of(scan.tokenizer, scan.options)
+        wrong = scan.tokenizer.was_loaded and scan.tokenizer.counter.only_reference
+        return [
+            CountedPart(
+                place=place,
+                dataset=dataset,
+                positions=positions,
+                tokenizer=info if dataset.engine else None,
+                only_reference=wrong,
+            )
+            for place, (dataset, positions) in zip(places, counted, strict=True)
+        ]
+
+    def _begin(self, ref: Any) -> tuple[Job, Scan]:
+        import ray
+
+        # One CPU is what the task asked for: engines would take all of the machine's.
+        os.environ.setdefault("RAYON_NUM_THREADS", "1")
+        job: Job = ray.get(ref)
+        listener, memo = Listener(), DigestMemo()
+        total = sum(part.bytes or 0 for part in job.parts)
+        tokenizer = tokenizer_for(job.options, memo, listener, total)
+        return job, Scan(tokenizer, job.options, memo=memo, listener=listener, threads=1)

@@ -6,21 +6,33 @@ exceptions are listed here, each with its reason.
 """
 
 import datetime
-import hashlib
+import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.schema import SchemaError, validated
 from chunkscope.artefacts.words import day, path_of, several
-from chunkscope.errors import InputError
-from chunkscope.lengths.shards import PIECE_BYTES
 from chunkscope.prompts.harness.rendering import Rendering, RenderOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import ReadOptions, printable
+
+NOT_IN_THE_KEY = {
+    "tokenizer": "what it is by content is in the key",
+    "prefix_files": "each dataset's own prefix is",
+    "chat_template": "likewise",
+    "chat_date": "likewise, where a template prints the date",
+    "input_format": "every dataset has its format, which is in the key",
+    "names": "which datasets there are, not what is in them",
+    "include": "likewise",
+    "exclude": "likewise",
+    "trust_remote_code": "whether a tokenizer may be used, not what it says",
+    "exact_check": "the lengths are the same, whoever counted them",
+    "use_cache": "likewise",
+    "render": "what is rendered is in the key",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,49 +55,28 @@ class AnalyzeOptions:
     names: tuple[str, ...] = ()
     keep_longest: int = 10
     prefixes: bool = True  # also find what prompts share
-    order: Path | None = None  # where the rows are written, those that begin alike together
     exact_check: bool = False
     use_cache: bool = True
-    piece_bytes: int = PIECE_BYTES  # of a large file; prompts behind the first are not compared
 
     def __post_init__(self) -> None:
         """As people write it: names of files, days, and one word for a list of one."""
-        for name in ("chat_template", "order"):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, path_of(given))
+        if self.chat_template is not None:
+            object.__setattr__(self, "chat_template", path_of(self.chat_template))
         if isinstance(self.chat_date, str):
             object.__setattr__(self, "chat_date", day(self.chat_date))
-        given_files: Any = self.prefix_files
-        is_one = isinstance(given_files, str | os.PathLike | PrefixFile)
-        files = (given_files,) if is_one else tuple(given_files)
-        made = [f if isinstance(f, PrefixFile) else PrefixFile.given(os.fspath(f)) for f in files]
-        object.__setattr__(self, "prefix_files", tuple(made))
+        files: Any = self.prefix_files
+        files = (files,) if isinstance(files, str | os.PathLike | PrefixFile) else files
+        loaded = (f if isinstance(f, PrefixFile) else PrefixFile.given(os.fspath(f)) for f in files)
+        object.__setattr__(self, "prefix_files", tuple(loaded))
         for name in ("include", "exclude", "names"):
             object.__setattr__(self, name, several(getattr(self, name)))
-
-    @property
-    def divided_into(self) -> int | None:
-        """The size of pieces; None where every row of a source has to be seen at once."""
-        return None if self.sample is not None or self.order is not None else self.piece_bytes
-
-    def flat(self) -> dict[str, Any]:
-        """Each option by its own name, those about reading and selecting like the others."""
-        values: dict[str, Any] = {}
-        for option in fields(self):
-            value = getattr(self, option.name)
-            parts = fields(value) if option.name in _PARTS else ()
-            values |= {part.name: getattr(value, part.name) for part in parts}
-            if not parts:
-                values[option.name] = value
-        return values | {"seed": self.seed if self.sample else None}
 
     def of_dataset(self, name: str) -> "AnalyzeOptions":
         """As they are for one dataset: with its own prefix."""
         for file in sorted(self.prefix_files, key=lambda file: file.dataset is None):
             if file.dataset in (name, None):
-                return replace(
-                    self, select=replace(self.select, prefix=file.content), prefix_files=()
-                )
+                select = replace(self.select, prefix=file.content)
+                return replace(self, select=select, prefix_files=())
         return self
 
     def rendering(self, say: Callable[[str], None] = lambda _: None) -> Rendering:
@@ -99,81 +90,30 @@ class AnalyzeOptions:
             say=say,
         )
 
-    def cache_key(self) -> dict[str, Any]:
+    def cache_key(self) -> str:
         """Every option that can change the profile of a dataset."""
-        return {name: value for name, value in self.flat().items() if name not in NOT_IN_THE_KEY}
+        values = asdict(replace(self, seed=self.seed if self.sample else 0))
+        flat = values.pop("select") | values.pop("read") | values
+        kept = {name: value for name, value in flat.items() if name not in NOT_IN_THE_KEY}
+        return json.dumps(kept, sort_keys=True, default=str)  # not orjson: numbers of any size
 
-    def recorded(self) -> dict[str, Any]:
-        """What the profile says of them, in plain values; `from_record` reads it."""
-        defaults = AnalyzeOptions().flat()
-        return {
-            "prefix_sha256" if name == "prefix" else name: _plain(name, value)
-            for name, value in self.flat().items()
-            if name not in NOT_RECORDED and (name in _ALWAYS_RECORDED or value != defaults[name])
-        }
+    def recorded(self) -> "AnalyzeOptions":
+        """What a profile says of them: not what each run decides anew, nor the text of files.
 
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "AnalyzeOptions":
-        """What a profile recorded: the whole of it, apart from the text of prefixes."""
-        known = {name: record[name] for name in cls().flat() if record.get(name) is not None}
-        parts = {
-            part: {f.name: known.pop(f.name) for f in fields(kind) if f.name in known}
-            for part, kind in _PARTS.items()
-        }
-        try:
-            return validated(cls, {**known, **parts})
-        except SchemaError as error:
-            raise InputError(
-                f"the profile is damaged: options.{error}",
-                hint="make it again: `chunkscope analyze data/`",
-            ) from None
-
-
-_PARTS: dict[str, Any] = {"select": SelectOptions, "read": ReadOptions, "render": RenderOptions}
-
-NOT_IN_THE_KEY = {
-    "tokenizer": "what it is by content is in the key",
-    "prefix_files": "each dataset's own prefix is",
-    "chat_template": "likewise",
-    "chat_date": "likewise, where a template prints the date",
-    "input_format": "every dataset has its format, which is in the key",
-    "names": "which datasets there are, not what is in them",
-    "include": "likewise",
-    "exclude": "likewise",
-    "trust_remote_code": "whether a tokenizer may be used, not what it says",
-    "exact_check": "the lengths are the same, whoever counted them",
-    "use_cache": "likewise",
-    **dict.fromkeys((f.name for f in fields(RenderOptions)), "what is rendered is in the key"),
-    "order": "what is written besides",
-}
-NOT_RECORDED = {
-    "chat_template": "its digest is, beside the tokenizer",
-    "trust_remote_code": "each run is asked anew",
-    "exact_check": "the tokenizer's notes tell it",
-    "use_cache": "the result is the same",
-    "timeout": "likewise",
-    "order": "likewise",
-}
-# The others are recorded only where they were given: profiles of old stay as they are.
-_ALWAYS_RECORDED = {
-    *("tokenizer", "fields", "template", "prefix", "output_field", "chat", "apply_chat_template"),
-    *("chat_date", "special_tokens", "sample", "seed", "include", "exclude"),
-}
-_NAMES_OF_FILES = {
-    *("tokenizer", "include", "exclude", "names", "path", "dataset", "include_path"),
-}
-
-
-def _plain(name: str, value: Any) -> Any:
-    """As JSON can hold it."""
-    if name == "prefix":
-        return hashlib.sha256(value.encode()).hexdigest() if value else None
-    if isinstance(value, PrefixFile):
-        return {part: _plain(part, one) for part, one in value.recorded().items()}
-    if isinstance(value, tuple):
-        return [_plain(name, one) for one in value]
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, str) and name in _NAMES_OF_FILES:
-        return printable(value)
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        The digest of a given chat template is beside the tokenizer.
+        """
+        return replace(
+            self,
+            tokenizer=printable(self.tokenizer) if self.tokenizer else None,
+            prefix_files=tuple(
+                replace(file, path=printable(file.path), text=None) for file in self.prefix_files
+            ),
+            chat_template=None,
+            include=tuple(map(printable, self.include)),
+            exclude=tuple(map(printable, self.exclude)),
+            names=tuple(map(printable, self.names)),
+            read=replace(self.read, trust_remote_code=False),
+            render=replace(self.render, timeout=RenderOptions().timeout),
+            exact_check=False,
+            use_cache=True,
+        )

@@ -1,8 +1,8 @@
 """The profile: what `analyze` found, as a value, an artefact and a table."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,8 +11,9 @@ from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.notebook import bar_chart, frame, html_table
 from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import Count
-from chunkscope.errors import InputError
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.lengths.histogram import LengthHistogram, added_up
+from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
@@ -38,7 +39,13 @@ class TokenizerInfo:
     reference: str = field(metadata=INCIDENTAL)
     special_tokens_added: int
     chat_template: str | None = None
-    notes: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)
+    notes: tuple[Note, ...] = field(default=(), metadata=INCIDENTAL)
+
+
+NO_TOKENIZER = TokenizerInfo(
+    name="none (the lengths came with the data)", digest="", kind="none", engine="none",
+    reference="none", special_tokens_added=0,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +61,26 @@ class Sample:
     rows: Count
     out_of: Count
     seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a dataset could not be read to its end."""
+
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+
+    @property
+    def brief(self) -> str:
+        """One line, without the fields to choose from."""
+        return self.message.partition("\n")[0].removesuffix("; there are:")
+
+    @property
+    def error(self) -> ChunkscopeError:
+        return InputError(self.message, hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -82,13 +109,13 @@ class DatasetProfile:
     output_lengths: LengthHistogram | None = None
     longest: tuple[LongPrompt, ...] = ()
     bad_rows: tuple[BadRow, ...] = ()
-    failure: str | None = None
+    failure: Failure | None = None
     notes: tuple[Note, ...] = dataclasses.field(default=(), metadata=INCIDENTAL)
     uncounted: tuple[Note, ...] = ()  # what the prompts may lack
     sample: Sample | None = None
     # What counted it; None when the lengths came with the data.
     engine: str | None = dataclasses.field(default=None, metadata=INCIDENTAL)
-    log: LogSummary | None = None  # of a harness's log; others are written without it
+    log: LogSummary | None = None  # of a harness's log
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
 
@@ -105,73 +132,12 @@ class DatasetProfile:
 
     @property
     def failed_because(self) -> str:
-        """The failure in one line, without the fields to choose from and the hint."""
-        first = (self.failure or "").partition("\n")[0]
-        return first.removesuffix("; there are:")
+        return self.failure.brief if self.failure else ""
 
     @property
     def shared_prefix_tokens(self) -> int | None:
         """How many tokens every prompt begins with; None where it was not measured."""
         return self.prefixes.common_tokens if self.prefixes else None
-
-    def to_json(self) -> dict[str, Any]:
-        outputs = self.output_lengths
-        figures = {
-            "tokens": self.lengths.summary(),
-            "over": shares(self.lengths),
-            "output_tokens": outputs.summary() if outputs else None,
-            "histogram": _histogram_json(self.lengths),
-            "output_histogram": _histogram_json(outputs) if outputs else None,
-            "prefixes": self.prefixes.to_json() if self.prefixes else None,
-            "sharing": self.sharing.to_json() if self.sharing else None,
-        }
-        written = {
-            name: figures[name] if name in figures else getattr(self, name)
-            for name in (*_WRITTEN, *_OPTIONAL)
-        }
-        return {n: v for n, v in written.items() if v not in (None, ()) or n not in _OPTIONAL}
-
-    @classmethod
-    def fields_of(cls, written: dict[str, Any]) -> dict[str, Any]:
-        """The reverse of `to_json`, of values that are not checked yet: figures are left out."""
-        counts = {"lengths": "histogram", "output_lengths": "output_histogram"}
-        others = [f.name for f in fields(cls) if f.name not in (*counts, *_OPTIONAL)]
-        kept = {name: written[name] for name in others}
-        kept |= {name: written[name] for name in _OPTIONAL if name in written}
-        if "sharing" in kept:
-            kept["sharing"] = Sharing.fields_of(kept["sharing"])
-        found = {name: written[key] for name, key in counts.items()}
-        return kept | {n: None if c is None else {"counts": c} for n, c in found.items()}
-
-
-_WRITTEN = (
-    *("name", "group", "path", "format", "kind", "field", "rows", "skipped", "bytes", "sha256"),
-    *("chars", "chars_per_token", "tokens", "over", "output_field", "output_tokens", "unit"),
-    *("engine", "longest", "bad_rows", "failure", "notes", "sample"),
-    *("histogram", "output_histogram"),
-)
-
-
-# Written where they say something: profiles of old stay as they are.
-_OPTIONAL = ("uncounted", "log", "prefixes", "sharing")
-
-
-def dataset_from_json(written: dict[str, Any]) -> DatasetProfile:
-    """Build a dataset from what its `to_json` gave, unchecked: for files with a checksum."""
-    found = DatasetProfile.fields_of(written)
-    lengths = {name: found[name] for name in ("lengths", "output_lengths")}
-    made = {
-        **{name: _histogram(part["counts"]) if part else None for name, part in lengths.items()},
-        "longest": tuple(LongPrompt(**prompt) for prompt in found["longest"]),
-        "bad_rows": tuple(BadRow(**row) for row in found["bad_rows"]),
-        "notes": tuple(Note(**note) for note in found["notes"]),
-        "uncounted": tuple(Note(**note) for note in found.get("uncounted", ())),
-        "sample": Sample(**found["sample"]) if found["sample"] else None,
-        "log": LogSummary(**found["log"]) if "log" in found else None,
-        "prefixes": PrefixReuse.of_json(found["prefixes"]) if "prefixes" in found else None,
-        "sharing": Sharing.of_json(written["sharing"]) if "sharing" in found else None,
-    }
-    return DatasetProfile(**found | made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -192,7 +158,9 @@ class Profile(Artefact):
 
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]
-    options: dict[str, Any] = field(default_factory=dict, metadata=INCIDENTAL)
+    options: AnalyzeOptions = field(default_factory=AnalyzeOptions, metadata=INCIDENTAL)
+    paths: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)  # as they were given
+    command: tuple[str, ...] = ()  # empty where Python asked
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -220,10 +188,8 @@ class Profile(Artefact):
     @property
     def groups(self) -> dict[str, tuple[DatasetProfile, ...]]:
         """Datasets by folder or archive, in the order they were found."""
-        found: dict[str, list[DatasetProfile]] = {}
-        for dataset in self.datasets:
-            found.setdefault(dataset.group, []).append(dataset)
-        return {name: tuple(members) for name, members in found.items()}
+        names = dict.fromkeys(dataset.group for dataset in self.datasets)
+        return {name: tuple(d for d in self.datasets if d.group == name) for name in names}
 
     @property
     def skipped(self) -> int:
@@ -234,7 +200,7 @@ class Profile(Artefact):
         return tuple(dataset for dataset in self.datasets if dataset.failure)
 
     def __add__(self, other: "Profile") -> "Profile":
-        """Put the datasets of two runs together: shards, or machines."""
+        """Put the datasets of two runs together, of two machines for example."""
         # Traces brought their lengths along: they go with any tokenizer.
         counted = [info for info in (self.tokenizer, other.tokenizer) if info.kind != "none"]
         if len({info.digest for info in counted}) > 1:
@@ -243,31 +209,34 @@ class Profile(Artefact):
                 f"({self.tokenizer.name} and {other.tokenizer.name}): lengths do not add up",
                 hint="analyze both with the same --tokenizer",
             )
+        datasets = [*self.datasets, *other.datasets]
+        names = unique_names((dataset.name for dataset in datasets), "#")
         return replace(
             self,
             tokenizer=counted[0] if counted else self.tokenizer,
-            datasets=_uniquely_named([*self.datasets, *other.datasets]),
+            datasets=tuple(replace(d, name=n) for d, n in zip(datasets, names, strict=True)),
+            paths=(*self.paths, *other.paths),
         )
 
-    def _document(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
+        """Percentiles and shares, of all and by dataset."""
         return {
-            "created": self.created,
-            "tokenizer": self.tokenizer,
-            "options": self.options,
-            "overall": _group_json(self.datasets),
-            "groups": [{"name": n, **_group_json(d)} for n, d in self.groups.items()],
-            "datasets": [dataset.to_json() for dataset in self.datasets],
+            "overall": _figures(self.datasets),
+            "datasets": {dataset.name: _figures([dataset]) for dataset in self.datasets},
         }
-
-    @classmethod
-    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
-        datasets = [DatasetProfile.fields_of(dataset) for dataset in document["datasets"]]
-        derived = ("overall", "groups")
-        return {n: v for n, v in document.items() if n not in derived} | {"datasets": datasets}
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per dataset, one column per figure."""
-        return frame(_frame_row(dataset) for dataset in self.datasets)
+        labels = ("name", "group", "path", "format", "field", "rows", "skipped", "chars")
+        return frame(
+            {
+                **{label: getattr(dataset, label) for label in labels},
+                "chars_per_token": dataset.chars_per_token,
+                **dataset.lengths.summary(),
+                **{f"over_{label}": share for label, share in shares(dataset.lengths).items()},
+            }
+            for dataset in self.datasets
+        )
 
 
 def load_profiles(paths: Iterable[Path]) -> Profile:
@@ -285,52 +254,11 @@ def shares(lengths: LengthHistogram) -> dict[str, float | None]:
     return {label: lengths.share_over(length) for label, length in LONG_LENGTHS.items()}
 
 
-def _group_json(datasets: Iterable[DatasetProfile]) -> dict[str, Any]:
-    members = tuple(datasets)
-    lengths = together(members)
-    # Traces have no text: characters belong to the tokens that came from text, or to nothing.
-    textual = [dataset for dataset in members if dataset.chars is not None]
-    chars = sum(dataset.chars or 0 for dataset in textual) if textual else None
-    text_tokens = sum(dataset.lengths.total for dataset in textual)
-    failed = sum(1 for dataset in members if dataset.failure)
-    return {
-        "datasets": len(members),
-        "rows": lengths.count,
-        "skipped": sum(dataset.skipped for dataset in members),
-        "sampled": any(dataset.sample for dataset in members),
-        **({"failed": failed} if failed else {}),
-        "chars": chars,
-        "chars_per_token": chars / text_tokens if chars and text_tokens else None,
-        "tokens": lengths.summary(),
-        "over": shares(lengths),
-    }
-
-
-def _frame_row(dataset: DatasetProfile) -> dict[str, Any]:
-    labels = ("name", "group", "path", "format", "field", "rows", "skipped", "chars")
-    described = {label: getattr(dataset, label) for label in labels}
-    over = {f"over_{label}": share for label, share in shares(dataset.lengths).items()}
-    return {
-        **described,
-        "chars_per_token": dataset.chars_per_token,
-        **dataset.lengths.summary(),
-        **over,
-    }
+def _figures(datasets: Iterable[DatasetProfile]) -> dict[str, Any]:
+    lengths = together(datasets)
+    return {"tokens": lengths.summary(), "over": shares(lengths)}
 
 
 def _cells(lengths: LengthHistogram) -> list[str]:
     figures = [*(lengths.percentile(p) for p in _SHOWN), lengths.max]
     return [f"{lengths.count:,}", *map(number, figures)]
-
-
-def _uniquely_named(datasets: Sequence[DatasetProfile]) -> tuple[DatasetProfile, ...]:
-    names = unique_names((dataset.name for dataset in datasets), "#")
-    return tuple(replace(dataset, name=name) for dataset, name in zip(datasets, names, strict=True))
-
-
-def _histogram(counts: dict[str, int]) -> LengthHistogram:
-    return LengthHistogram({int(length): count for length, count in counts.items()})
-
-
-def _histogram_json(lengths: LengthHistogram) -> dict[str, int]:
-    return {str(length): lengths.counts[length] for length in sorted(lengths.counts)}

@@ -3,14 +3,10 @@
 A line has `timestamp` (0: all are sent at once), `input_length`, `output_length` and `hash_ids`:
 small numbers, each of which stands for so many tokens of the prompt and all before them; the last
 block of a prompt may be shorter. It is read by `vllm bench serve` (timed_trace).
-
-While prompts are counted, each dataset's go to a file of their own. What they are made of comes
-before their lengths, and in the same order; so do the lengths of answers.
 """
 
 import weakref
 from array import array
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -48,51 +44,53 @@ class TraceRow(NamedTuple):
     tokens: int
     output: int
     is_assumed: bool  # the output
-    blocks: list[int]  # what each is known by
+    blocks: list[int]  # hashes
 
 
 class TraceRows:
-    """The requests of one dataset."""
+    """The requests of one dataset, in a file of their own."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.longest_first = False  # how they are sent, if not as they come
         self._file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  (read later)
         weakref.finalize(self, self._file.close)
-        self._prompts: deque[tuple[int, int, list[int]]] = deque()
-        self._outputs: dict[int, deque[tuple[int, bool]]] = defaultdict(deque)
 
-    def answer(self, position: int, tokens: int | None, *, otherwise: int | None = None) -> None:
-        """How long the answer to the next prompt of this row is; where not known, `otherwise`."""
-        known = (tokens, False) if tokens is not None else (otherwise or DEFAULT_OUTPUT, True)
-        self._outputs[position].append(known)
-
-    def prompt(self, position: int, ids: bytes) -> None:
-        """What the next prompt of this row is made of."""
+    def add(
+        self,
+        lengths: Sequence[int],
+        outputs: Sequence[int | None] | None,
+        output_caps: Sequence[int | None] | None,
+        ids: Sequence[bytes | None],
+    ) -> None:
+        """Requests as they are sent; one without an answer has its limit, or the usual length."""
         size = self.block_size * ID_BYTES
-        parts = (ids[start : start + size] for start in range(0, len(ids), size))
-        self._prompts.append((position, len(ids) // ID_BYTES, _known_by(parts)))
+        for place, length in enumerate(lengths):
+            cap = output_caps[place] if output_caps else None
+            own = ids[place] or b""
+            blocks = _hashes(own[start : start + size] for start in range(0, len(own), size))
+            self._write(length, outputs[place] if outputs else None, cap, blocks)
 
-    def named_prompt(self, position: int, tokens: int, names: Sequence[int]) -> None:
+    def add_named(
+        self,
+        lengths: Sequence[int],
+        outputs: Sequence[int | None] | None,
+        names: Sequence[Sequence[int]] | None,
+    ) -> None:
         """The same by names that a trace has for its blocks, if they are as large as these."""
-        if len(names) != -(-tokens // self.block_size):
-            return
-        starts = range(0, tokens, self.block_size)
-        held = (min(self.block_size, tokens - start) for start in starts)
-        parts = (b"%d %d;" % pair for pair in zip(names, held, strict=True))
-        self._prompts.append((position, tokens, _known_by(parts)))
+        for place, length in enumerate(lengths):
+            own = names[place] if names else ()
+            starts = range(0, length, self.block_size)
+            fits = len(own) == len(starts)
+            sizes = (min(self.block_size, length - start) for start in starts)
+            pairs = zip(own, sizes, strict=True) if fits else ()
+            blocks = _hashes(b"%d %d;" % pair for pair in pairs)
+            self._write(length, outputs[place] if outputs else None, None, blocks)
 
-    def add(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
-        """Prompts that were counted, in the order in which they are sent."""
-        for position, length in zip(positions, lengths, strict=True):
-            known = bool(self._prompts) and self._prompts[0][:2] == (position, length)
-            blocks = self._prompts.popleft()[2] if known else []
-            waiting = self._outputs.get(position)
-            output, is_assumed = waiting.popleft() if waiting else (DEFAULT_OUTPUT, True)
-            if not waiting:
-                self._outputs.pop(position, None)
-            row = (length, output, is_assumed, len(blocks), *blocks)
-            self._file.write(array("q", row).tobytes())
+    def _write(self, length: int, output: int | None, cap: int | None, blocks: list[int]) -> None:
+        answer = output if output is not None else cap or DEFAULT_OUTPUT
+        row = (length, answer, output is None, len(blocks), *blocks)
+        self._file.write(array("q", row).tobytes())
 
     def in_order(self) -> Iterable[TraceRow]:
         """As they are sent; of equal length, those that begin alike one after the other."""
@@ -109,36 +107,38 @@ class TraceRows:
             yield TraceRow(length, output, bool(is_assumed), blocks)
 
 
-def _known_by(blocks: Iterable[bytes]) -> list[int]:
+def _hashes(blocks: Iterable[bytes]) -> list[int]:
     """By block, 64 bits for it and all before it: the same in every process, to be sorted by."""
     past = blake2b(digest_size=_NUMBER_BYTES)
-    known: list[int] = []
+    hashes: list[int] = []
     for block in blocks:
         past.update(block)
-        known.append(int.from_bytes(past.digest(), "little", signed=True))
-    return known
+        hashes.append(int.from_bytes(past.digest(), "little", signed=True))
+    return hashes
 
 
 @dataclass(slots=True, kw_only=True)
 class TraceExport:
-    """Collects the requests of an analysis; `write` puts them into a file."""
+    """Collects the requests of an analysis, dataset by dataset; `write` makes a file of them."""
 
     block_size: int = MOONCAKES_BLOCK
-    datasets: list[TraceRows] = field(default_factory=list)
+    datasets: dict[str, TraceRows] = field(default_factory=dict)
     summary: TraceSummary = field(default_factory=TraceSummary)
 
-    def rows(self) -> TraceRows:
-        return TraceRows(self.block_size)
+    def rows(self, name: str) -> TraceRows:
+        """For a dataset that is about to be counted, perhaps once more."""
+        self.datasets[name] = TraceRows(self.block_size)
+        return self.datasets[name]
 
     def write(self, path: Path) -> TraceSummary:
         codec.write_atomically(path, self._lines())
         return self.summary
 
     def _lines(self) -> Iterator[bytes]:
-        numbers: dict[int, int] = {}  # by what a block is known by, as they occur
+        numbers: dict[int, int] = {}  # by the hash of a block, as they occur
         used = requests = tokens = cached = assumed = unknown = 0
         for length, output, is_assumed, blocks in chain.from_iterable(
-            rows.in_order() for rows in self.datasets
+            rows.in_order() for rows in self.datasets.values()
         ):
             new = [block for block in blocks if block not in numbers]
             numbers.update(zip(new, range(used, used + len(new)), strict=True))
@@ -146,10 +146,10 @@ class TraceExport:
             ids = [numbers[block] for block in blocks]
             if is_unknown:
                 ids = list(range(used, used - (-length // self.block_size)))
-            known = (len(blocks) - len(new)) * self.block_size
+            found = (len(blocks) - len(new)) * self.block_size
             used += len(ids) if is_unknown else len(new)
             requests, tokens = requests + 1, tokens + length
-            cached += max(0, min(known, length - 1)) // BLOCK_SIZE * BLOCK_SIZE
+            cached += max(0, min(found, length - 1)) // BLOCK_SIZE * BLOCK_SIZE
             assumed, unknown = assumed + is_assumed, unknown + is_unknown
             line = {"timestamp": 0, "input_length": length, "output_length": output}
             yield orjson.dumps({**line, "hash_ids": ids}, option=orjson.OPT_APPEND_NEWLINE)

@@ -34,7 +34,7 @@ from chunkscope.planning.request import OutputOrigin, PlanRequest
 from chunkscope.planning.rule import LengthRule, chunked, decide
 from chunkscope.planning.search import Bench
 from chunkscope.planning.tokenizer_match import tokenizer_note
-from chunkscope.prefixes.reuse_together import reuse_together
+from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.simulation.workload import usual_order
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, SendOrder, Task

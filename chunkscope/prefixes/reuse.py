@@ -1,11 +1,16 @@
-"""What a dataset's prompts share, as vLLM's prefix cache would find it: figures, no arithmetic."""
+"""What a dataset's prompts share, as vLLM's prefix cache would find it: figures, no arithmetic.
 
+What prompts share is looked for in the first prompts of a dataset, up to a limit. Every figure here
+is of the prompts that were compared; `out_of_prompts` and `out_of_tokens` are of the whole dataset.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from chunkscope.artefacts.schema import Count, plain
+from chunkscope.artefacts.schema import Count
 
 BLOCK_SIZE = 16  # tokens; vLLM's own for most models
+RUNNING = 256  # requests at once: vLLM's own max_num_seqs on most GPUs
 FLAT = 0.99  # of all that can be found: a larger cache is not worth it
 
 
@@ -78,12 +83,13 @@ class PrefixReuse:
     `best_order_cached_tokens` when prompts that begin alike are sent one after the other;
     `sent_order_cached_tokens` in a harness's order where that is another than the file's.
     `working_set_tokens` is what never forgetting takes. In `capacities` up to `running` requests
-    hold their prompts and answers of `output_tokens`, the first to come being the first to end;
-    in profiles of old, where `running` is None, they ran one by one.
+    hold their prompts and answers of `output_tokens`, the first to come being the first to end.
     """
 
-    prompts: Count
+    prompts: Count  # that were compared
     tokens: Count
+    out_of_prompts: Count
+    out_of_tokens: Count
     common_tokens: Count  # that every prompt begins with
     cached_tokens: Count
     best_order_cached_tokens: Count
@@ -98,21 +104,12 @@ class PrefixReuse:
     output_tokens: Count | None = None  # None where it is not known: an answer of one token
     last_half_tokens: Count | None = None  # of a trace: by then the cache is warm
     last_half_cached_tokens: Count | None = None
-    beginnings: str = ""  # hashes of the blocks that most prompts have (beginnings.py)
     scoring: Scoring | None = None  # of likelihood requests
 
-    def to_json(self) -> dict[str, Any]:
-        return said(plain(self))
-
-    @classmethod
-    def of_json(cls, written: dict[str, Any]) -> "PrefixReuse":
-        """From what was written of it, unchecked."""
-        groups = tuple(PrefixGroup(**group) for group in written["groups"])
-        capacities = tuple(CachedAt(**at) for at in written["capacities"])
-        misses = tuple(NearMiss(**miss) for miss in written.get("near_misses", ()))
-        scoring = Scoring(**written["scoring"]) if "scoring" in written else None
-        made = {"groups": groups, "capacities": capacities, "near_misses": misses}
-        return cls(**written | made | {"scoring": scoring})
+    @property
+    def is_partial(self) -> bool:
+        """Whether only the first prompts were compared: whoever prints a figure has to say so."""
+        return self.prompts < self.out_of_prompts
 
     @property
     def hit_rate(self) -> float | None:
@@ -120,9 +117,9 @@ class PrefixReuse:
 
     @property
     def last_half_hit_rate(self) -> float | None:
-        found = self.last_half_cached_tokens
+        cached = self.last_half_cached_tokens
         return (
-            found / self.last_half_tokens if found is not None and self.last_half_tokens else None
+            cached / self.last_half_tokens if cached is not None and self.last_half_tokens else None
         )
 
     @property
@@ -131,21 +128,57 @@ class PrefixReuse:
         return self.common_tokens // self.block_size * self.block_size
 
 
-_ALWAYS_WRITTEN = {
-    *("prompts", "tokens", "common_tokens", "cached_tokens", "best_order_cached_tokens"),
-    *("working_set_tokens", "unread_tokens", "block_size", "groups", "capacities"),
-}
+def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
+    """Datasets sent one after the other: their sums; each counts by all tokens that it has.
 
-
-def said(written: dict[str, Any]) -> dict[str, Any]:
-    """What is written of it, without what came later and says nothing.
-
-    A profile of an older version, read back, so gives the same bytes.
+    What prompts of different datasets share is not looked for. `common_tokens` is what the prompts
+    of every dataset have at least in common with the others of it.
     """
-    kept = {
-        name: value
-        for name, value in written.items()
-        if name in _ALWAYS_WRITTEN or value not in (None, "", [])
-    }
-    sizes = [{n: v for n, v in at.items() if v is not None} for at in written["capacities"]]
-    return kept | {"capacities": sizes}
+    if len(datasets) == 1:
+        return datasets[0]
+
+    def total(name: str) -> int:
+        return sum(_scaled(reuse, getattr(reuse, name)) for reuse in datasets)
+
+    tokens = sum(reuse.out_of_tokens for reuse in datasets)
+    return PrefixReuse(
+        prompts=sum(reuse.prompts for reuse in datasets),
+        tokens=tokens,
+        out_of_prompts=sum(reuse.out_of_prompts for reuse in datasets),
+        out_of_tokens=tokens,
+        common_tokens=min((reuse.common_tokens for reuse in datasets), default=0),
+        cached_tokens=total("cached_tokens"),
+        best_order_cached_tokens=total("best_order_cached_tokens"),
+        working_set_tokens=total("working_set_tokens"),
+        unread_tokens=total("unread_tokens"),
+        capacities=_capacities(datasets),
+        running=max((reuse.running or 0 for reuse in datasets), default=0) or None,
+    )
+
+
+def _scaled(reuse: PrefixReuse, tokens: int) -> int:
+    """From the prompts that were compared to all of the dataset."""
+    return round(tokens * reuse.out_of_tokens / reuse.tokens) if reuse.is_partial else tokens
+
+
+def _capacities(datasets: Sequence[PrefixReuse]) -> tuple[CachedAt, ...]:
+    """Where it is known of each: between its least and where it is flat, and beyond."""
+    sharing = [reuse for reuse in datasets if reuse.cached_tokens]
+    sums = []
+    for size in sorted({at.kv_tokens for reuse in sharing for at in reuse.capacities}):
+        smaller = [[at for at in reuse.capacities if at.kv_tokens <= size] for reuse in sharing]
+        if not all(smaller):
+            continue
+        pairs = [(reuse, sizes[-1]) for reuse, sizes in zip(sharing, smaller, strict=True)]
+        best = ((r, at.best_order_cached_tokens, at.cached_tokens) for r, at in pairs)
+        sums.append(
+            CachedAt(
+                kv_tokens=size,
+                cached_tokens=sum(_scaled(reuse, at.cached_tokens) for reuse, at in pairs),
+                best_order_cached_tokens=sum(
+                    _scaled(reuse, cached if sorted_ is None else sorted_)
+                    for reuse, sorted_, cached in best
+                ),
+            )
+        )
+    return tuple(sums)

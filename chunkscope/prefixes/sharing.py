@@ -1,15 +1,15 @@
 """What the prompts of a dataset share, and the order in which they are sent: values, no arithmetic.
 
-Made by `analyze` (stretches.py), kept in the profile; the simulator's requests and the prompts of
+Made by `analyze` (tree.py), kept in the profile; the simulator's requests and the prompts of
 `verify` come from it.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from chunkscope.artefacts.schema import Count
+from chunkscope.artefacts.schema import NO_NUMBERS, Count, Numbers
 from chunkscope.errors import InputError
 
 RUN = 50  # prompts that stay together in a sample: neighbours often share what others do not
@@ -30,10 +30,10 @@ def depths(stretches: Sequence[Stretch]) -> list[int]:
     >>> depths([Stretch(parent=-1, tokens=32), Stretch(parent=0, tokens=16)])
     [32, 48]
     """
-    found: list[int] = []
+    ends: list[int] = []
     for stretch in stretches:
-        found.append((found[stretch.parent] if stretch.parent >= 0 else 0) + stretch.tokens)
-    return found
+        ends.append((ends[stretch.parent] if stretch.parent >= 0 else 0) + stretch.tokens)
+    return ends
 
 
 class PathPart(NamedTuple):
@@ -91,54 +91,41 @@ class Sharing:
     Of a dataset with very many prompts only a part is kept: it has more `rows` than these.
     """
 
-    lengths: tuple[Count, ...]  # by prompt, in tokens
-    ends: tuple[int, ...]  # by prompt, the last stretch that it shares with others, or NOTHING
-    stretches: tuple[Stretch, ...]  # parents before their children
+    lengths: Numbers  # by prompt, in tokens
+    ends: Numbers  # by prompt, the last stretch that it shares with others, or NOTHING
+    parents: Numbers = NO_NUMBERS  # by stretch; parents before their children
+    tokens: Numbers = NO_NUMBERS  # by stretch
 
     def __post_init__(self) -> None:
-        if len(self.lengths) != len(self.ends):
+        if len(self.lengths) != len(self.ends) or len(self.parents) != len(self.tokens):
             raise InputError("not every prompt has a length and a stretch")
         check_stretches(self.stretches, self.ends)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        pairs = zip(self.parents, self.tokens, strict=True)
+        return tuple(Stretch(parent=parent, tokens=tokens) for parent, tokens in pairs)
 
     def longest_first(self) -> "Sharing":
         """As lm-eval sends them; of equal length, those that begin alike one after the other."""
         places = range(len(self.lengths))
-        return self._in_order(sorted(places, key=lambda p: (-self.lengths[p], self.ends[p], p)))
-
-    def _in_order(self, places: Sequence[int]) -> "Sharing":
+        order = sorted(places, key=lambda p: (-self.lengths[p], self.ends[p], p))
         return Sharing(
-            lengths=tuple(self.lengths[place] for place in places),
-            ends=tuple(self.ends[place] for place in places),
-            stretches=self.stretches,
-        )
-
-    def to_json(self) -> dict[str, str]:
-        """A line of numbers each: as lists they would fill most of a profile."""
-        return {
-            "lengths": _line(self.lengths),
-            "ends": _line(self.ends),
-            "parents": _line(stretch.parent for stretch in self.stretches),
-            "tokens": _line(stretch.tokens for stretch in self.stretches),
-        }
-
-    @classmethod
-    def fields_of(cls, written: dict[str, str]) -> dict[str, Any]:
-        """The reverse of `to_json`, of values that are not checked yet."""
-        found = {name: [int(number) for number in line.split()] for name, line in written.items()}
-        pairs = zip(found.pop("parents"), found.pop("tokens"), strict=True)
-        stretches = [{"parent": parent, "tokens": tokens} for parent, tokens in pairs]
-        return {**found, "stretches": stretches}
-
-    @classmethod
-    def of_json(cls, written: dict[str, str]) -> "Sharing":
-        """From what was written of it, unchecked."""
-        found = cls.fields_of(written)
-        return cls(
-            lengths=tuple(found["lengths"]),
-            ends=tuple(found["ends"]),
-            stretches=tuple(Stretch(**stretch) for stretch in found["stretches"]),
+            lengths=Numbers(self.lengths[place] for place in order),
+            ends=Numbers(self.ends[place] for place in order),
+            parents=self.parents,
+            tokens=self.tokens,
         )
 
 
-def _line(numbers: Iterable[int]) -> str:
-    return " ".join(map(str, numbers))
+def stretches_together(sharings: Sequence[Sharing | None]) -> tuple[tuple[Stretch, ...], list[int]]:
+    """The stretches of several datasets as one tree, and where those of each begin in it."""
+    stretches: list[Stretch] = []
+    starts: list[int] = []
+    for sharing in sharings:
+        start = len(stretches)
+        starts.append(start)
+        for stretch in sharing.stretches if sharing else ():
+            parent = NOTHING if stretch.parent == NOTHING else start + stretch.parent
+            stretches.append(Stretch(parent=parent, tokens=stretch.tokens))
+    return tuple(stretches), starts

@@ -11,8 +11,14 @@ from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.prefixes.reuse import BLOCK_SIZE, FLAT, CachedAt, NearMiss, PrefixReuse
-from chunkscope.prefixes.reuse_together import reuse_together
+from chunkscope.prefixes.reuse import (
+    BLOCK_SIZE,
+    FLAT,
+    CachedAt,
+    NearMiss,
+    PrefixReuse,
+    reuse_together,
+)
 from chunkscope.report.profile import shortened
 from chunkscope.report.section import Chart, Section, Table, figures
 from chunkscope.report.words import data as words
@@ -145,7 +151,7 @@ def _served(
     dataset: DatasetProfile, reuse: PrefixReuse, kv_tokens: int, running: int
 ) -> int | None:
     """Prompt by prompt as they are sent; None for likelihood requests, which mix with others."""
-    from chunkscope.prefixes.kv_curve import Load, found_share
+    from chunkscope.prefixes.cache_curve import Load, found_share
 
     if not reuse.cached_tokens:
         return 0
@@ -162,13 +168,12 @@ def _gain(at: CachedAt) -> int:
 
 
 def _figures(reuse: PrefixReuse) -> dict[str, Any]:
-    every = {
+    return {
         "hit_rate": reuse.hit_rate,
         "last_half_hit_rate": reuse.last_half_hit_rate,
         "flat_at": enough_for(reuse),
         **plain(reuse),
     }
-    return {name: value for name, value in every.items() if name != "beginnings"}
 
 
 # -- sections ------------------------------------------------------------------------------------

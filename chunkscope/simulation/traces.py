@@ -135,8 +135,8 @@ def _sharing(requests: tuple[Request, ...], blocks: list[list[int]]) -> Trace:
     """With the stretches that prompts share by the blocks that they name."""
     import numpy as np  # not for traces that name none
 
-    from chunkscope.prefixes.stretches import sharing_of
-    from chunkscope.prefixes.trace_blocks import blocks_of_trace
+    from chunkscope.prefixes.blocks import blocks_of_trace
+    from chunkscope.prefixes.tree import sharing_of
 
     prompts = blocks_of_trace(
         np.array([request.prompt_tokens for request in requests]),

@@ -19,8 +19,8 @@ from chunkscope.prefixes.sharing import (
     Stretch,
     check_stretches,
     shared_by_neighbours,
+    stretches_together,
 )
-from chunkscope.prefixes.sharing_together import joined
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
@@ -246,15 +246,15 @@ def _prompts(
     known = sum(len(dataset.sharing.lengths) for dataset in datasets if dataset.sharing)
     every = 1 if all_of_them else -(-known // _MOST_PROMPTS) or 1
     prompts: list[_Prompt] = []
-    all_of = joined(datasets)
-    for number, (dataset, places) in enumerate(zip(datasets, all_of.places, strict=True)):
-        kept = [*_one_by_one(dataset, number, places, most, every)]
+    stretches, starts = stretches_together([dataset.sharing for dataset in datasets])
+    for number, (dataset, start) in enumerate(zip(datasets, starts, strict=True)):
+        kept = [*_one_by_one(dataset, number, start, most, every)]
         prompts += kept or _by_length(dataset, number, most)
-    return sorted(prompts), tuple(all_of.stretches)
+    return sorted(prompts), stretches
 
 
 def _one_by_one(
-    dataset: DatasetProfile, number: int, places: Sequence[int], most: int, every: int
+    dataset: DatasetProfile, number: int, start: int, most: int, every: int
 ) -> Iterator[_Prompt]:
     """Of a dataset that is known prompt by prompt; of `every` so many runs of neighbours one."""
     if dataset.sharing is None or not dataset.sharing.lengths:
@@ -266,7 +266,7 @@ def _one_by_one(
     reads = not (dataset.log and dataset.log.only_scored)
     for place in kept:
         if lengths[place] <= most:
-            stretch = places[ends[place]] if reads and ends[place] != NOTHING else NOTHING
+            stretch = start + ends[place] if reads and ends[place] != NOTHING else NOTHING
             yield _Prompt(lengths[place], number, (place + 0.5) / len(lengths), stretch, weight)
 
 

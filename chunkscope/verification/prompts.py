@@ -15,13 +15,12 @@ import numpy as np
 
 from chunkscope import console
 from chunkscope.errors import InputError, UsageError
-from chunkscope.lengths import sampling
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
-from chunkscope.prefixes.block_hashes import hash_blocks
-from chunkscope.prefixes.prefixes import PromptBlocks
+from chunkscope.lengths.scan import draw
+from chunkscope.prefixes.blocks import hash_blocks, numbered
 from chunkscope.prefixes.sharing import Sharing
-from chunkscope.prefixes.stretches import MOST_PROMPTS, sharing_of
+from chunkscope.prefixes.tree import MOST_PROMPTS, sharing_of
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected
@@ -137,9 +136,8 @@ def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -
 def _sharing(ids: Sequence[Sequence[int]]) -> Sharing:
     rows = [np.array(prompt, "<u4").tobytes() for prompt in ids]
     hashes, full = hash_blocks(rows)
-    _, blocks = np.unique(hashes, return_inverse=True)
-    tokens, reads = np.array([len(prompt) for prompt in ids]), np.ones(len(ids), bool)
-    return sharing_of(PromptBlocks(tokens=tokens, full=full, reads=reads, blocks=blocks))
+    tokens = np.array([len(prompt) for prompt in ids])
+    return sharing_of(numbered(hashes, full, tokens, [True] * len(ids)))
 
 
 # -- as the profile was made ---------------------------------------------------------------------
@@ -151,27 +149,13 @@ def _repeatable(profile: Profile) -> AnalyzeOptions:
             "the profile was made of traces, which hold only lengths: there are no texts to send",
             hint=RANDOM_INSTEAD,
         )
-    known = profile.options
-    if known.get("prefix_sha256"):
-        raise InputError(
-            "the profile was made with a prefix, whose text it does not keep",
-            hint=f"analyze again with --prefix-file, or {RANDOM_INSTEAD}",
-        )
     if profile.tokenizer.chat_template:
         raise InputError(
             "the profile was made with --chat-template, which it does not keep",
             hint=f"put it into the tokenizer's folder and analyze again, or {RANDOM_INSTEAD}",
         )
-    options = AnalyzeOptions.from_record(known)
-    # Older profiles do not record how lines were read.
-    per_line = options.read.per_line or any(
-        dataset.format == "text" and dataset.unit == "line" for dataset in profile.datasets
-    )
-    return replace(
-        options,
-        read=replace(options.read, per_line=per_line),
-        select=replace(options.select, output_field=None),  # answers are not sent
-    )
+    options = profile.options
+    return replace(options, select=replace(options.select, output_field=None))  # are not sent
 
 
 def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions) -> Tokenizer:
@@ -210,7 +194,7 @@ def _sampled(
 ) -> list[Drawn]:
     """A seeded sample over all datasets, each row as likely as any other."""
     try:
-        sample, seen = sampling.draw(
+        sample, seen = draw(
             chain.from_iterable(_prompts(source, options) for source in sources), most, seed
         )
     finally:

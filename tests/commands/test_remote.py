@@ -11,7 +11,7 @@ import pytest
 
 from chunkscope.sources.remote import is_remote, without_secrets
 from tests.commands.helpers import analyze, chunkscope
-from tests.large_input import PIECE, write_large_input
+from tests.large_input import write_large_input
 from tests.remote_servers import s3_environment, s3_server, served, upload, web_server
 
 # What libraries for S3 leave open or warn of is not ours.
@@ -37,8 +37,8 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
 
 def test_a_bucket_is_read_as_a_folder_is(bucket: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = bucket
-    near = analyze(folder.parent, "evals", *PIECE, "--exclude", "*.zip", "--no-cache")
-    far = analyze(tmp_path, "s3://evals/", *PIECE)
+    near = analyze(folder.parent, "evals", "--exclude", "*.zip", "--no-cache")
+    far = analyze(tmp_path, "s3://evals/")
     assert far.code == near.code == 3  # bad rows, and a file that is cut
     for here, there in zip(near.profile["datasets"], far.profile["datasets"], strict=True):
         assert there["path"] == f"s3://{here['path']}"
@@ -54,7 +54,7 @@ def test_a_bucket_is_read_as_a_folder_is(bucket: tuple[Path, str], tmp_path: Pat
 
 def test_shards_of_a_bucket_add_up(bucket: tuple[Path, str], tmp_path: Path) -> None:
     assert bucket
-    words = ("s3://evals/table.parquet", "s3://evals/few.csv", *PIECE)
+    words = ("s3://evals/table.parquet", "s3://evals/few.csv")
     for number in (1, 2):
         assert analyze(tmp_path, *words, "--shard", f"{number}/2").code == 0
     parts = sorted((tmp_path / "reports").glob("part-*"))
@@ -155,8 +155,8 @@ def test_web_addresses_are_read_in_pieces_and_keep_their_secrets(
     lines = (bucket[0] / "lines.jsonl").read_bytes()
     answers = {"/lines.jsonl": (200, lines, len(lines)), "/few": (200, ROWS, len(ROWS))}
     with web_server(answers) as address:
-        run = analyze(tmp_path, f"{address}/lines.jsonl?sig=hidden", *PIECE)
-        near = analyze(tmp_path, bucket[0] / "lines.jsonl", *PIECE)
+        run = analyze(tmp_path, f"{address}/lines.jsonl?sig=hidden")
+        near = analyze(tmp_path, bucket[0] / "lines.jsonl")
         few = analyze(tmp_path, f"{address}/few")
     assert run.dataset["path"] == f"{address}/lines.jsonl"
     assert b"hidden" not in (run.written or b"")
@@ -192,8 +192,8 @@ def test_a_web_server_without_ranges_is_read_from_front_to_back(
     handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     with served(partial(handler, directory=str(bucket[0]))) as address:
         for name in ("lines.jsonl", "table.parquet"):
-            run = analyze(tmp_path, f"{address}/{name}", *PIECE, "--no-prefixes")
-            near = analyze(tmp_path, bucket[0] / name, *PIECE, "--no-prefixes")
+            run = analyze(tmp_path, f"{address}/{name}", "--no-prefixes")
+            near = analyze(tmp_path, bucket[0] / name, "--no-prefixes")
             assert run.dataset["histogram"] == near.dataset["histogram"]
             assert run.dataset["failure"] is None
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -80,14 +81,15 @@ def test_a_few_that_are_alike_are_no_alarm():
     assert found(texts) == ()
 
 
-def test_every_text_is_as_likely_to_be_compared():
+def test_the_sample_is_spread_over_all_texts():
     near = NearMisses()
     for start in range(0, 100_000, 1_000):
         near.offer(range(start, start + 1_000), ["x"] * 1_000)
-    positions = sorted(text.position for text in near._kept)
-    assert len({*positions}) == 256
-    assert 15 < sum(position < 10_000 for position in positions) < 40
-    assert 15 < sum(position >= 90_000 for position in positions) < 40
+    positions = [position for position, _ in near._sample]
+    gaps = {after - before for before, after in pairwise(positions)}
+    assert positions[0] == 0
+    assert len(gaps) == 1
+    assert 64 <= len(positions) < 128
 
 
 def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path):

@@ -5,18 +5,21 @@ import random
 import numpy as np
 import pytest
 
-from chunkscope.artefacts.schema import plain, validated
+from chunkscope.artefacts.schema import Numbers, built, plain, validated
 from chunkscope.errors import InputError
-from chunkscope.prefixes import stretches
-from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
-from chunkscope.prefixes.stretches import evenly_spread
-from tests.prefixes.test_prefixes import Prompt, collected
+from chunkscope.prefixes import tree
+from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
+from chunkscope.prefixes.tree import evenly_spread
+from tests.prefixes.test_reuse import Prompt, measured
 
 
 def sharing(prompts: list[Prompt]) -> Sharing:
-    _, found = collected(prompts).measured()
-    assert found is not None
-    return found
+    return measured(prompts)[1]
+
+
+def kept(lengths: list[int], ends: list[int], parents: list[int], tokens: list[int]) -> Sharing:
+    lists = {"lengths": lengths, "ends": ends, "parents": parents, "tokens": tokens}
+    return Sharing(**{name: Numbers(numbers) for name, numbers in lists.items()})
 
 
 def paths(found: Sharing) -> list[list[int]]:
@@ -69,13 +72,12 @@ def test_two_prompts_share_the_stretches_that_they_have_in_common(seed):
 
 def test_what_only_one_prompt_has_is_no_stretch():
     assert sharing([[1] * 64, [2] * 64]).stretches == ()
-    assert sharing([[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20]) == Sharing(
-        lengths=(128, 128, 20), ends=(0, 0, NOTHING), stretches=(Stretch(parent=-1, tokens=64),)
-    )
+    found = sharing([[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20])
+    assert found == kept([128, 128, 20], [0, 0, NOTHING], [-1], [64])
 
 
 def test_too_many_stretches_leave_out_those_that_save_least(monkeypatch):
-    monkeypatch.setattr(stretches, "MOST_STRETCHES", 3)
+    monkeypatch.setattr(tree, "MOST_STRETCHES", 3)
     prompts = [
         [1] * 16 + [subject] * (16 * subject) + [100 + i] * 20
         for i, subject in enumerate([2, 3, 4, 5] * 3)
@@ -86,7 +88,7 @@ def test_too_many_stretches_leave_out_those_that_save_least(monkeypatch):
 
 
 def test_a_small_branch_stays_while_a_large_one_is_behind_it(monkeypatch):
-    monkeypatch.setattr(stretches, "MOST_STRETCHES", 2)
+    monkeypatch.setattr(tree, "MOST_STRETCHES", 2)
     behind = [[7] * 16 + [8] * 160 + [i] * 20 for i in (1, 2)]
     found = sharing([*behind, [7] * 16 + [9] * 20, *[[5] * 48 + [i] * 20 for i in (1, 2)]])
     assert depths(found.stretches) == [16, 176]
@@ -94,7 +96,7 @@ def test_a_small_branch_stays_while_a_large_one_is_behind_it(monkeypatch):
 
 
 def test_of_many_prompts_runs_of_neighbours_are_kept(monkeypatch):
-    monkeypatch.setattr(stretches, "MOST_PROMPTS", 100)
+    monkeypatch.setattr(tree, "MOST_PROMPTS", 100)
     prompts: list[Prompt] = [[row // 2] * 40 + [row] for row in range(1, 1001)]
     found = sharing(prompts)
     assert len(found.lengths) == 100
@@ -105,36 +107,35 @@ def test_of_many_prompts_runs_of_neighbours_are_kept(monkeypatch):
 
 
 def test_longest_first_keeps_what_each_shares_and_puts_those_that_begin_alike_together():
-    found = Sharing(
-        lengths=(5, 9, 5, 9, 5),
-        ends=(1, NOTHING, 0, 0, 1),
-        stretches=(Stretch(parent=-1, tokens=2), Stretch(parent=-1, tokens=3)),
-    )
-    ordered = found.longest_first()
+    ordered = kept([5, 9, 5, 9, 5], [1, NOTHING, 0, 0, 1], [-1, -1], [2, 3]).longest_first()
     assert ordered.lengths == (9, 9, 5, 5, 5)
     assert ordered.ends == (NOTHING, 0, 0, 1, 1)
 
 
+def test_the_trees_of_several_datasets_stand_side_by_side():
+    one = kept([9, 9], [1, 0], [-1, 0], [4, 2])
+    stretches, starts = stretches_together([one, None, one])
+    assert starts == [0, 2, 2]
+    assert [stretch.parent for stretch in stretches] == [-1, 0, -1, 2]
+    assert depths(stretches) == [4, 6, 4, 6]
+
+
 def test_it_is_written_as_four_lines_and_read_back():
     found = sharing(random_prompts(3))
-    written = plain(found.to_json())
+    written = plain(found)
     assert all(isinstance(line, str) for line in written.values())
-    assert validated(Sharing, Sharing.fields_of(written)) == Sharing.of_json(written) == found
+    assert validated(Sharing, written) == built(Sharing, written) == found
 
 
 @pytest.mark.parametrize(
     ("lengths", "ends", "parents"),
     [
-        pytest.param((3, 4), (0,), (-1,), id="a prompt without a stretch"),
-        pytest.param((3,), (1,), (-1,), id="a stretch that is not there"),
-        pytest.param((3,), (0,), (0,), id="a stretch after itself"),
-        pytest.param((3,), (-2,), (-1,), id="less than nothing"),
+        pytest.param([3, 4], [0], [-1], id="a prompt without a stretch"),
+        pytest.param([3], [1], [-1], id="a stretch that is not there"),
+        pytest.param([3], [0], [0], id="a stretch after itself"),
+        pytest.param([3], [-2], [-1], id="less than nothing"),
     ],
 )
 def test_damaged_ones_are_refused(lengths, ends, parents):
     with pytest.raises(InputError):
-        Sharing(
-            lengths=lengths,
-            ends=ends,
-            stretches=tuple(Stretch(parent=parent, tokens=1) for parent in parents),
-        )
+        kept(lengths, ends, parents, [1] * len(parents))

@@ -24,7 +24,7 @@ from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
-from chunkscope.prefixes.block_hashes import BlockHashes
+from chunkscope.prefixes.comparison import TextComparison
 from chunkscope.prefixes.reuse import HowSent
 from chunkscope.simulation.result import (
     PromptChunk,
@@ -79,14 +79,16 @@ def dataset(name: str, found: LengthHistogram, **more: Any) -> DatasetProfile:
 
 def shared(prompts: int, shared_tokens: int, tokens: int) -> dict[str, Any]:
     """Prompts of four subjects in turn, measured; a small cache forgets each."""
-    hashes, chance = BlockHashes(), random.Random(prompts)
+    hashes, chance = TextComparison(), random.Random(prompts)
     ids = [
         np.array([n % 4 + 1] * shared_tokens + [9 + n] * (tokens - shared_tokens), "<u4")
         for n in range(prompts)
     ]
     chance.shuffle(ids)
     hashes.add(range(1, prompts + 1), [one.tobytes() for one in ids])
-    reuse, sharing = hashes.measured(HowSent(output_tokens=200))
+    measured = hashes.measured(HowSent(output_tokens=200))
+    assert measured is not None
+    reuse, sharing = measured
     return {"prefixes": reuse, "sharing": sharing}
 
 

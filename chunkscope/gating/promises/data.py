@@ -10,8 +10,7 @@ from chunkscope.gating.budget import DataPromises, LengthPromises
 from chunkscope.gating.evidence import Evidence, doubt_of
 from chunkscope.gating.verdict import Verdict, doubted, limited
 from chunkscope.lengths.profile import ALL, DatasetProfile, together
-from chunkscope.prefixes.reuse import PrefixReuse
-from chunkscope.prefixes.reuse_together import reuse_together
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 
 AT_LEAST = {"min_rows", "prefix_hit_rate", "shared_prefix_tokens"}  # the others: at most
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}

@@ -11,7 +11,6 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.budget import FreshnessPromises
 from chunkscope.gating.evidence import Evidence
 from chunkscope.gating.verdict import Verdict
-from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.sources.discovery import discover
 
@@ -55,14 +54,14 @@ def _data(profile: Profile, not_checked: Container[str]) -> Iterator[Verdict]:
 
 def _there_today(profile: Profile) -> tuple[dict[str, str], str]:
     """The names of all datasets that the same paths lead to now, by their paths."""
-    paths = profile.options.get("paths")
-    if not paths or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
+    paths = profile.paths
+    if not paths:
         return {}, "the profile does not say what was analyzed: run `chunkscope analyze` again"
     on_disk = [path for path in paths if os.path.lexists(path) or has_magic(path)]
     if not on_disk:
         return {}, ""
     try:
-        options = AnalyzeOptions.from_record(profile.options)
+        options = profile.options
         sources, _ = discover(
             on_disk, include=options.include, exclude=options.exclude, options=options.read
         )

@@ -75,7 +75,7 @@ def counted_with(profile: "Profile") -> str:
     if tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
     text = f"Counted with the tokenizer {tokenizer.name}."
-    given = profile.options.get("tokenizer") is not None
+    given = profile.options.tokenizer is not None
     return text if given else f"{text} For your model's: --model NAME or --tokenizer NAME."
 
 
@@ -115,7 +115,7 @@ def cautions(profile: "Profile") -> Iterator[str]:
             missing.setdefault(sentence(note), []).append(dataset.name)
     for text, names in list(missing.items())[:MOST_NOTES]:
         yield f"{named(names)}: {text}"
-    yield from profile.tokenizer.notes
+    yield from map(sentence, profile.tokenizer.notes)
     notes = [(dataset, note) for dataset in profile.datasets for note in dataset.notes]
     for dataset, note in notes[:MOST_NOTES]:
         yield f"{dataset.name}: {sentence(note)}"
@@ -344,6 +344,15 @@ def _verb(count: int, verb: str) -> str:
 
 
 SENTENCES: dict[str, Template] = {
+    "counted_again": (
+        "the fast engine differed from {reference} on a sample of these rows: everything was "
+        "counted again with the reference"
+    ),
+    "exactly_checked": (
+        "exact check: {count:,} texts recounted with {reference} from the tokenizer's own files, "
+        "{different:,} differed"
+    ),
+    "sample_checked": "a sample of these rows was recounted with {reference}: no difference",
     "no_rows": "there are no rows in it",
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
     "one_prompt_each": 'one prompt for each of "{field}", after "{after}"',

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from chunkscope.prefixes.kv_curve import ONE_BY_ONE, Load, lru_cached_tokens
-from chunkscope.prefixes.prefixes import PrefixTree, ideal_cached_tokens
+from chunkscope.prefixes.blocks import ideal_cached_tokens
+from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, lru_cached_tokens
+from chunkscope.prefixes.tree import PrefixTree
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.benchmarks import corpora
-from tests.prefixes.test_prefixes import Prompt, as_blocks
+from tests.prefixes.test_reuse import Prompt, as_blocks
 
 pytestmark = pytest.mark.real
 

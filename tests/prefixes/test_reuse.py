@@ -9,13 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chunkscope.prefixes import block_hashes
-from chunkscope.prefixes.block_hashes import BlockHashes
-from chunkscope.prefixes.kv_curve import ONE_BY_ONE, Load, found_share, lru_cached_tokens
-from chunkscope.prefixes.measured_reuse import measure
-from chunkscope.prefixes.prefixes import PrefixTree, PromptBlocks, ideal_cached_tokens, stretched
-from chunkscope.prefixes.reuse import HowSent, PrefixGroup, PrefixReuse
-from chunkscope.prefixes.stretches import sharing_of
+from chunkscope.prefixes import cache_curve, comparison
+from chunkscope.prefixes.blocks import PromptBlocks, ideal_cached_tokens
+from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, found_share, lru_cached_tokens
+from chunkscope.prefixes.comparison import Measured, TextComparison, sent_ids
+from chunkscope.prefixes.reuse import (
+    AS_THEY_ARE,
+    HowSent,
+    PrefixGroup,
+    PrefixReuse,
+    reuse_together,
+)
+from chunkscope.prefixes.tree import PrefixTree
 
 Prompt = list[int]
 
@@ -24,17 +29,16 @@ def id_bytes(prompt: Prompt) -> bytes:
     return np.array(prompt, "<u4").tobytes()
 
 
-def collected(prompts: list[Prompt], **kwargs: int) -> BlockHashes:
-    hashes = BlockHashes()
-    rows = range(1, len(prompts) + 1)
-    hashes.add(rows, [*map(id_bytes, prompts)], **kwargs)
-    return hashes
-
-
-def reuse(prompts: list[Prompt], **kwargs: int) -> PrefixReuse:
-    found, _ = collected(prompts, **kwargs).measured()
+def measured(prompts: list[Prompt], sent: HowSent = AS_THEY_ARE) -> Measured:
+    compared = TextComparison()
+    compared.add(range(1, len(prompts) + 1), [*map(id_bytes, prompts)])
+    found = compared.measured(sent)
     assert found is not None
     return found
+
+
+def reuse(prompts: list[Prompt]) -> PrefixReuse:
+    return measured(prompts)[0]
 
 
 def chains(prompt: Prompt) -> list[tuple[int, ...]]:
@@ -191,14 +195,10 @@ def test_sorting_helps_where_the_cache_is_small():
 def test_longest_first_is_an_order_of_its_own():
     """Two subjects whose questions alternate in length: longest first they alternate too."""
     prompts = [few_shot(i % 2, 0)[:160] + [2000 + i] * (400 - i) for i in range(300)]
-    found, _ = collected(sorted(prompts)).measured(HowSent(longest_first=True))
-    assert found is not None
+    found, _ = measured(sorted(prompts), HowSent(longest_first=True))
     assert found.sent_order_cached_tokens == found.cached_tokens == found.best_order_cached_tokens
     assert found.capacities[0].sent_order_cached_tokens is not None
-    without, _ = collected(sorted(prompts)).measured()
-    assert without is not None
-    assert without.sent_order_cached_tokens is None
-    assert {at.sent_order_cached_tokens for at in without.capacities} == {None}
+    assert reuse(sorted(prompts)).sent_order_cached_tokens is None
 
 
 def test_an_exact_repeat_computes_its_last_block_again():
@@ -206,68 +206,44 @@ def test_an_exact_repeat_computes_its_last_block_again():
     assert reuse([[3] * 129] * 2).cached_tokens == 128
 
 
-def test_special_tokens_shift_the_blocks():
-    assert reuse([[3] * 31, [3] * 31 + [4]]).cached_tokens == 16
-    assert reuse([[3] * 31, [3] * 31 + [4]], special_tokens=1).cached_tokens == 32
+def test_special_tokens_go_before_a_prompt_and_what_is_too_long_is_cut_from_the_left():
+    assert len(sent_ids(id_bytes([3] * 31), 1)) == 4 * 32
+    assert sent_ids(id_bytes([1, 2, 3]), 1, most_tokens=2) == id_bytes([2, 3])
+    assert sent_ids(id_bytes([1, 2]), 1, most_tokens=9)[4:] == id_bytes([1, 2])
 
 
-def test_a_prompt_cut_from_the_left_shares_what_is_left_of_it():
-    prompts = [[1] * n + [2] * 40 for n in (5, 9, 30)]
-    found = reuse(prompts, special_tokens=1, most_tokens=40)
-    assert (found.tokens, found.common_tokens, found.cached_tokens) == (120, 40, 64)
-
-
-def test_memory_ends_at_so_many_blocks_and_the_prompts_say_so(monkeypatch):
-    monkeypatch.setattr(block_hashes, "MOST_BLOCKS", 10)
-    hashes = BlockHashes()
+def test_of_very_many_prompts_the_first_are_compared_and_the_figures_say_so(monkeypatch):
+    monkeypatch.setattr(comparison, "MOST_BLOCKS", 10)
+    compared = TextComparison()
     for row in range(20):
-        hashes.add([row], [id_bytes([row] * 64)])
-    assert hashes.is_full
-    found, sharing = hashes.measured()
+        compared.add([row], [id_bytes([row // 2] * 64)])
+    found = compared.measured(AS_THEY_ARE)
+    assert compared.is_full
     assert found is not None
-    assert sharing is not None
-    assert found.prompts == len(sharing.lengths) == 3
+    assert found[0].prompts == len(found[1].lengths) == 3
+
+
+def test_the_curve_of_many_prompts_is_that_of_the_first_ones_to_scale(monkeypatch):
+    prompts = [few_shot(i % 100, i // 100) for i in range(2000)]
+    whole = reuse(prompts)
+    monkeypatch.setattr(cache_curve, "_MOST_PROMPTS", 500)
+    part = reuse(prompts)
+    assert part.cached_tokens == whole.cached_tokens
+    for one, other in zip(part.capacities, whole.capacities, strict=True):
+        assert one.cached_tokens == pytest.approx(other.cached_tokens, rel=0.1)
 
 
 def test_no_prompts_share_nothing():
-    assert BlockHashes().measured() == (None, None)
+    assert TextComparison().measured(AS_THEY_ARE) is None
     assert reuse([[1]]).hit_rate == 0.0
 
 
 @given(families(), st.integers(10, 40), st.integers(1, 5))
 def test_what_the_profile_keeps_of_prompts_finds_the_same(prompts, kv_blocks, running):
-    _, sharing = collected(prompts).measured()
-    assert sharing is not None
+    _, sharing = measured(prompts)
     load = Load(running=running, output_tokens=3)
     found = sum(brute_lru(prompts, kv_blocks, load)) / sum(map(len, prompts))
     assert found_share(sharing, 16 * kv_blocks, load) == pytest.approx(found)
-
-
-@given(families())
-def test_blocks_that_one_prompt_alone_has_need_no_numbers(prompts):
-    """As many as there are of a prompt's own behind the first one change no figure."""
-    whole = as_blocks(prompts)
-    members = np.bincount(whole.blocks, minlength=whole.distinct)
-    starts = np.cumsum(whole.full) - whole.full
-    alone = [
-        next((n for n in range(full) if members[whole.blocks[start + n]] == 1), full - 1) + 1
-        for start, full in zip(starts.tolist(), whole.full.tolist(), strict=True)
-    ]
-    listed = np.minimum(alone, whole.full)
-    blocks = whole.blocks[stretched(starts, listed)]
-    short = replace(
-        whole,
-        full=listed,
-        blocks=np.unique(blocks, return_inverse=True)[1],
-        left_out=whole.full - listed,
-    )
-    rows = range(len(prompts))
-    figures = [
-        measure(one, PrefixTree(one), positions=rows, common_tokens=0) for one in (whole, short)
-    ]
-    assert figures[0] == figures[1]
-    assert sharing_of(whole) == sharing_of(short)
-    assert PrefixTree(whole).depth_first().tolist() == PrefixTree(short).depth_first().tolist()
 
 
 def test_the_curve_is_left_out_where_next_to_nothing_can_be_found():
@@ -280,8 +256,36 @@ def test_the_curve_is_left_out_where_next_to_nothing_can_be_found():
 def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, longest_first):
     sent = HowSent(longest_first=longest_first, output_tokens=3)
     different = [[1000 + number, *prompt] for number, prompt in enumerate(prompts)]
-    quick, slow = collected(different), collected(different)
-    slow._any_alike = True
-    found, sharing = quick.measured(sent)
-    assert (found, sharing) == slow.measured(sent)
-    assert quick.best_order() == slow.best_order()
+    quick = measured(different, sent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "_FEW_PROMPTS", 0)
+        assert measured(different, sent) == quick
+
+
+# -- several datasets ------------------------------------------------------------------------------
+
+
+def test_datasets_add_up():
+    one, other = reuse([few_shot(1, n) for n in range(9)]), reuse([few_shot(2, 0)] * 4)
+    both = reuse_together([one, other])
+    for figure in ("prompts", "tokens", "cached_tokens", "working_set_tokens", "out_of_tokens"):
+        assert getattr(both, figure) == getattr(one, figure) + getattr(other, figure)
+    assert both.common_tokens == min(one.common_tokens, other.common_tokens)
+    assert both.capacities[-1].cached_tokens == both.cached_tokens
+    assert reuse_together([one]) is one
+
+
+def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_tokens():
+    """75 % of a large set shared in its first tenth, nothing in a small one that was compared."""
+    part = replace(
+        reuse([few_shot(1, n) for n in range(9)]), out_of_prompts=90, out_of_tokens=9 * 180 * 10
+    )
+    rest = reuse([[n] * 180 for n in range(9)])
+    both = reuse_together([part, rest])
+    assert part.is_partial
+    assert both.is_partial
+    assert not rest.is_partial
+    assert both.tokens == 99 * 180
+    assert both.cached_tokens == 10 * part.cached_tokens
+    assert both.hit_rate == pytest.approx(part.hit_rate * 10 / 11)
+    assert (both.prompts, both.out_of_prompts) == (18, 99)

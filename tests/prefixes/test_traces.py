@@ -1,6 +1,5 @@
 """`hash_ids`: what the prompts of a trace share, by the blocks that it names."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chunkscope
-from chunkscope.prefixes.trace_blocks import block_size_of, blocks_of_trace
-from tests.commands.helpers import analyze, write_jsonl
+from chunkscope import AnalyzeOptions
+from chunkscope.prefixes.blocks import block_size_of, blocks_of_trace
+from tests.commands.helpers import write_jsonl
 
 
 def request(tokens: int, *blocks: int, **more: Any) -> dict[str, Any]:
@@ -31,13 +31,6 @@ def test_the_ceiling_of_mooncakes_conversations_is_what_other_tools_say(shared: 
     assert f"{reuse.hit_rate:.1%} {reuse.last_half_hit_rate:.1%}" == "37.4% 39.8%"
     assert dataset.sharing is not None
     assert len(dataset.sharing.lengths) == 12_031
-
-
-def test_the_command_says_it(tmp_path: Path, shared: Path) -> None:
-    trace = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
-    run = analyze(tmp_path, trace)
-    assert "hash_ids stand for 512 tokens each, as the lengths show" in run.err
-    assert run.dataset["prefixes"]["block_size"] == 512
 
 
 @given(
@@ -100,27 +93,26 @@ def test_blocks_are_chained_even_where_their_numbers_are_not(prompts: list[list[
 
 
 def test_blocks_that_do_not_fit_the_lengths_are_not_used(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "t.jsonl", [request(100, 0), request(5_000, 0, 1), request(100, 0, 1)])
-    run = analyze(tmp_path, "t.jsonl")
-    assert run.code == 0
-    assert "hash_ids were not used: no block size fits them and input_length" in run.err
-    assert run.dataset["rows"] == 3
-    assert "prefixes" not in run.dataset
+    rows = [request(100, 0), request(5_000, 0, 1), request(100, 0, 1)]
+    (dataset,) = chunkscope.analyze(write_jsonl(tmp_path / "t.jsonl", rows)).datasets
+    assert (dataset.rows, dataset.prefixes) == (3, None)
+    assert [note.code for note in dataset.notes] == ["blocks_unused"]
 
 
 def test_a_row_may_name_no_blocks_and_a_bad_one_is_named(tmp_path: Path) -> None:
     rows = [request(900, 0, 1), request(900, 0, 1), request(700)]
     rows += [{"input_length": 5, "output_length": 1}, {**request(900), "hash_ids": None}]
-    write_jsonl(tmp_path / "t.jsonl", [*rows, {**request(900), "hash_ids": "0, 1"}])
-    run = analyze(tmp_path, "t.jsonl")
-    assert run.code == 3
-    assert 'row 6: field "hash_ids" is no list of numbers' in run.err.replace("line 6", "row 6")
-    assert run.dataset["prefixes"]["cached_tokens"] == 896
-    assert (run.dataset["prefixes"]["prompts"], run.dataset["prefixes"]["block_size"]) == (5, 512)
+    data = write_jsonl(tmp_path / "t.jsonl", [*rows, {**request(900), "hash_ids": "0, 1"}])
+    (dataset,) = chunkscope.analyze(data).datasets
+    assert [(row.position, "hash_ids" in row.reason) for row in dataset.bad_rows] == [(6, True)]
+    assert dataset.prefixes is not None
+    assert dataset.prefixes.cached_tokens == 896
+    assert (dataset.prefixes.prompts, dataset.prefixes.block_size) == (5, 512)
+    assert [note.code for note in dataset.notes] == ["block_size"]
 
 
 def test_nothing_is_compared_without_prefixes(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "t.jsonl", [request(900, 0, 1)] * 2)
-    run = analyze(tmp_path, "t.jsonl", "--no-prefixes")
-    assert "prefixes" not in run.dataset
-    assert "hash_ids" not in json.dumps(run.dataset["notes"])
+    data = write_jsonl(tmp_path / "t.jsonl", [request(900, 0, 1)] * 2)
+    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(prefixes=False)).datasets
+    assert dataset.prefixes is None
+    assert dataset.notes == ()

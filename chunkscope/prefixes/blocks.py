@@ -1,0 +1,180 @@
+"""Prompts as blocks, by vLLM's rule.
+
+vLLM finds full blocks only, each known by its tokens and all before it; at most n - 1 tokens of a
+prompt are found, for its last token has to be computed; prompts are taken in their order. Requests
+for the likelihood of a prompt write to the cache and do not read from it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chunkscope.prefixes.reuse import BLOCK_SIZE
+
+ID_BYTES = 4  # of a token id, as the tokenizers give it
+_BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
+_USUAL_SIZES = (512, BLOCK_SIZE)  # of a trace's blocks: Mooncake's, and vLLM's own
+_FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
+
+Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptBlocks:
+    """Prompts as rows of block numbers: the same number is the same block with the same past.
+
+    The blocks of a trace may be larger than vLLM's, and the last one of a prompt shorter: it is
+    known as well.
+    """
+
+    tokens: Ints  # by prompt
+    full: Ints  # by prompt: how many blocks it has here
+    reads: NDArray[np.bool_]  # by prompt: whether it reads from the cache
+    blocks: Ints  # of all prompts, one after the other
+    block_size: int = BLOCK_SIZE
+
+    @property
+    def rows(self) -> Ints:
+        """By block, the prompt it is in."""
+        return np.repeat(np.arange(len(self.full)), self.full)
+
+    @property
+    def distinct(self) -> int:
+        return int(self.blocks.max(initial=-1)) + 1
+
+    @property
+    def distinct_tokens(self) -> int:
+        sizes = np.full(self.distinct, self.block_size)
+        filled = self.full > 0
+        last = self.blocks[(np.cumsum(self.full) - 1)[filled]]
+        rest = self.tokens - (self.full - 1) * self.block_size
+        sizes[last] = np.minimum(rest, self.block_size)[filled]
+        return int(sizes.sum())
+
+    def found(self, known: Ints) -> Ints:
+        """By prompt, the tokens that vLLM finds where so many of its first blocks are known.
+
+        They are full blocks of vLLM's, none with the prompt's last token.
+        """
+        most = np.maximum(self.tokens - 1, 0)
+        tokens = np.minimum(known * self.block_size, most) // BLOCK_SIZE * BLOCK_SIZE
+        return np.where(self.reads, tokens, 0)
+
+    def in_order(self, order: Ints) -> "PromptBlocks":
+        full, starts = self.full[order], (np.cumsum(self.full) - self.full)[order]
+        places = np.repeat(starts - (np.cumsum(full) - full), full)
+        return PromptBlocks(
+            tokens=self.tokens[order],
+            full=full,
+            reads=self.reads[order],
+            blocks=self.blocks[np.arange(len(places)) + places],
+            block_size=self.block_size,
+        )
+
+
+def ideal_cached_tokens(prompts: PromptBlocks) -> Ints:
+    """By prompt, the tokens it finds in a cache that never forgets."""
+    rows = prompts.rows
+    first = np.empty(prompts.distinct, np.int64)
+    first[prompts.blocks[::-1]] = rows[::-1]  # the last to be written is the first to occur
+    # A block is never known without those before it: the known ones are a prompt's first.
+    known = np.bincount(rows[first[prompts.blocks] < rows], minlength=len(prompts.full))
+    return prompts.found(known)
+
+
+# -- from token ids ------------------------------------------------------------------------------
+
+
+def hash_blocks(prompts: Sequence[bytes]) -> tuple[Hashes, Ints]:
+    """The hashes of all full blocks of prompts given as token ids, and how many each prompt has.
+
+    A hash is the sum of what a block and its place are mixed into and the hash before it: sums of
+    a whole batch are made at once.
+    """
+    full = np.fromiter(map(len, prompts), np.int64, len(prompts)) // _BLOCK_BYTES
+    sizes = (full * _BLOCK_BYTES).tolist()
+    whole = b"".join([prompt[:size] for prompt, size in zip(prompts, sizes, strict=True)])
+    ids = np.frombuffer(whole, "<u4").reshape(-1, BLOCK_SIZE)
+    starts = np.cumsum(full) - full
+    places = np.arange(len(ids)) - np.repeat(starts, full)
+    sums = ids.astype(np.uint64) @ _FACTORS
+    running = np.cumsum(_mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64)
+    before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
+    return running - np.repeat(before, full), full
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Each bit of the result depends on all of a value (splitmix64)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def numbered(hashes: Hashes, full: Ints, tokens: Ints, reads: Sequence[bool]) -> PromptBlocks:
+    """Prompts by the hashes of their blocks."""
+    _, blocks = np.unique(hashes, return_inverse=True)
+    return PromptBlocks(tokens=tokens, full=full, reads=np.array(reads, bool), blocks=blocks)
+
+
+# -- from the numbers by which a trace names its blocks ------------------------------------------
+
+
+def block_size_of(tokens: Ints, counts: Ints) -> int | None:
+    """The block size with which each prompt has as many blocks as it names; None if none does.
+
+    >>> block_size_of(np.array([6758, 2290]), np.array([14, 5]))
+    512
+    """
+    if not counts.any():
+        return None
+    tokens, counts = tokens[counts > 0], counts[counts > 0]
+    several = counts > 1
+    least = int((-(-tokens // counts)).max())
+    most = int((-(-tokens[several] // (counts[several] - 1)) - 1).min(initial=np.iinfo(int).max))
+    powers = (1 << power for power in range(40))
+    sizes = (*_USUAL_SIZES, *powers, least)
+    return next((size for size in sizes if 0 < least <= size <= most), None)
+
+
+def blocks_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptBlocks | None:
+    """Prompts by their tokens, how many blocks each names, and all of those, one after the other.
+
+    How large a block is follows from the lengths. None where the blocks do not fit the lengths.
+    """
+    size = block_size_of(tokens, counts)
+    if size is None:
+        return None
+    # A shorter block at the end is another than a whole one of the same number.
+    sizes = np.full(len(ids), size)
+    sizes[(np.cumsum(counts) - 1)[counts > 0]] = (tokens - (counts - 1) * size)[counts > 0]
+    _, numbers = np.unique(ids, return_inverse=True)
+    _, blocks = np.unique(numbers * (size + 1) + sizes, return_inverse=True)
+    return PromptBlocks(
+        tokens=tokens,
+        full=counts,
+        reads=np.ones(len(counts), bool),
+        blocks=_chained(blocks, counts),
+        block_size=size,
+    )
+
+
+def _chained(blocks: Ints, counts: Ints) -> Ints:
+    """The same, where a number also stands for all before it: some traces number contents alone."""
+    before = np.concatenate(([-1], blocks))[:-1]
+    before[(np.cumsum(counts) - counts)[counts > 0]] = -1
+    parents = np.empty(int(blocks.max(initial=-1)) + 1, np.int64)
+    parents[blocks] = before
+    if (parents[blocks] == before).all():
+        return blocks
+    numbers: dict[tuple[int, int], int] = {}
+    chained, past = np.empty_like(blocks), -1
+    for place, (block, is_first) in enumerate(
+        zip(blocks.tolist(), (before < 0).tolist(), strict=True)
+    ):
+        past = numbers.setdefault((-1 if is_first else past, block), len(numbers))
+        chained[place] = past
+    return chained

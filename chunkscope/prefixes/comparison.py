@@ -1,0 +1,216 @@
+"""The prompts of one dataset as they come, compared at the end: what they share, in figures.
+
+Memory and time end at `MOST_BLOCKS` and `MOST_PROMPTS`: prompts after that are not compared.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+from chunkscope.artefacts.schema import Numbers
+from chunkscope.prefixes.near_misses import same_start
+from chunkscope.prefixes.reuse import BLOCK_SIZE, RUNNING, HowSent, PrefixReuse
+from chunkscope.prefixes.sharing import NOTHING, Sharing
+
+if TYPE_CHECKING:  # numpy: a small dataset that shares nothing does without
+    from chunkscope.prefixes.blocks import Hashes, Ints, PromptBlocks
+
+MOST_BLOCKS = 3 << 20  # 50 million tokens
+MOST_PROMPTS = 1 << 18
+_ID_BYTES = 4  # of a token id
+_BLOCK_BYTES = BLOCK_SIZE * _ID_BYTES
+_FEW_BYTES = 1 << 16  # of ids: fewer wait to be hashed together
+_FEW_PROMPTS = 20_000  # are kept one by one
+_SPECIAL = b"\xff" * _ID_BYTES  # stands for a token that is put before a text
+
+Measured = tuple[PrefixReuse, Sharing]
+
+
+class Comparison(Protocol):
+    """`measured` says what the prompts share, in figures and prompt by prompt; None if unknown."""
+
+    def measured(self, sent: HowSent) -> Measured | None: ...
+
+
+class TextComparison:
+    """Prompts given as token ids. Of each full block 64 bits are kept, for it and all before it."""
+
+    def __init__(self) -> None:
+        self._tokens: list[int] = []
+        self._positions: list[int] = []
+        self._reads: list[bool] = []
+        self._blocks = 0
+        self._waiting: list[bytes] = []  # not hashed yet
+        self._waiting_bytes = 0
+        self._hashed: list[tuple[Hashes, Ints]] = []
+        self._first_blocks: set[bytes] = set()
+        self._any_alike = False  # two prompts have the same first block
+        self._ends: list[bytes] = []  # the first and the last prompt by their bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self._blocks >= MOST_BLOCKS or len(self._tokens) >= MOST_PROMPTS
+
+    def add(
+        self,
+        positions: Sequence[int],
+        prompts: Sequence[bytes],
+        reads: Sequence[bool] | None = None,
+    ) -> None:
+        """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as most do."""
+        if self.is_full or not prompts:
+            return
+        self._tokens += [len(ids) // _ID_BYTES for ids in prompts]
+        self._positions += positions
+        self._reads += reads if reads is not None else [True] * len(prompts)
+        self._blocks += sum([len(ids) // _BLOCK_BYTES for ids in prompts])
+        if not self._any_alike:
+            firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
+            before = len(self._first_blocks)
+            self._first_blocks.update(firsts)
+            self._any_alike = len(self._first_blocks) < before + len(firsts)
+        candidates = [*self._ends, min(prompts), max(prompts)]
+        self._ends = [min(candidates), max(candidates)]
+        self._waiting += prompts
+        self._waiting_bytes += sum(map(len, prompts))
+        if self._waiting_bytes > _FEW_BYTES:
+            self._hash()
+
+    def _hash(self) -> None:
+        from chunkscope.prefixes.blocks import hash_blocks
+
+        self._hashed.append(hash_blocks(self._waiting))
+        self._waiting, self._waiting_bytes = [], 0
+
+    def measured(self, sent: HowSent) -> Measured | None:
+        if not self._tokens:
+            return None
+        # What the first and the last begin with, all between them begin with.
+        common_tokens = same_start(*self._ends) // _ID_BYTES
+        if not self._any_alike and len(self._tokens) <= _FEW_PROMPTS:
+            return _nothing_shared(self._tokens, common_tokens, sent)
+        import numpy as np
+
+        from chunkscope.prefixes.blocks import numbered
+
+        self._hash()
+        hashes, full = (np.concatenate(parts) for parts in zip(*self._hashed, strict=True))
+        self._hashed.clear()
+        prompts = numbered(hashes, full, np.array(self._tokens), self._reads)
+        return measure(prompts, self._positions, common_tokens, sent)
+
+
+def sent_ids(ids: bytes, special_tokens: int, most_tokens: int | None = None) -> bytes:
+    """Token ids as they are sent: with special tokens before them, and cut from the left."""
+    whole = _SPECIAL * special_tokens + ids if special_tokens else ids
+    return whole if most_tokens is None else whole[max(0, len(whole) - most_tokens * _ID_BYTES) :]
+
+
+class TraceComparison:
+    """Prompts of a trace, which names their blocks by numbers (`hash_ids`)."""
+
+    def __init__(self) -> None:
+        self._ids = array("q")
+        self._counts: list[int] = []
+        self._tokens: list[int] = []
+        self._positions: list[int] = []
+
+    def add(
+        self, positions: Sequence[int], tokens: Sequence[int], hash_ids: Sequence[list[int]]
+    ) -> None:
+        if len(self._ids) >= MOST_BLOCKS or len(self._counts) >= MOST_PROMPTS:
+            return
+        self._positions += positions
+        self._tokens += tokens
+        self._counts += map(len, hash_ids)
+        self._ids.extend(chain.from_iterable(hash_ids))
+
+    def measured(self, sent: HowSent) -> Measured | None:
+        """None where the blocks do not fit the lengths."""
+        import numpy as np
+
+        from chunkscope.prefixes.blocks import blocks_of_trace, ideal_cached_tokens
+
+        ids = np.array(self._ids, np.int64)
+        prompts = blocks_of_trace(np.array(self._tokens), np.array(self._counts), ids)
+        if prompts is None:
+            return None
+        reuse, sharing = measure(prompts, self._positions, _common_tokens(prompts), sent)
+        half = len(prompts.tokens) // 2
+        warm = replace(
+            reuse,
+            last_half_tokens=int(prompts.tokens[half:].sum()),
+            last_half_cached_tokens=int(ideal_cached_tokens(prompts)[half:].sum()),
+        )
+        return warm, sharing
+
+
+def _common_tokens(prompts: "PromptBlocks") -> int:
+    """The tokens of the blocks that all prompts begin with."""
+    starts = prompts.full.cumsum() - prompts.full
+    alike = 0
+    while alike < int(prompts.full.min()) and len({*prompts.blocks[starts + alike].tolist()}) == 1:
+        alike += 1
+    return min(alike * prompts.block_size, int(prompts.tokens.min()))
+
+
+def measure(
+    prompts: "PromptBlocks", positions: Sequence[int], common_tokens: int, sent: HowSent
+) -> Measured:
+    """All figures; `positions` are the rows in the file, by prompt."""
+    import numpy as np
+
+    from chunkscope.prefixes.blocks import ideal_cached_tokens
+    from chunkscope.prefixes.cache_curve import Load, OrderedPrompts, curve
+    from chunkscope.prefixes.tree import PrefixTree, sharing_of
+
+    tree = PrefixTree(prompts)
+    in_file = OrderedPrompts.as_they_come(prompts, tree.shared_paths())
+    best = in_file.in_order(tree.depth_first())
+    as_sent = in_file.in_order(tree.longest_first()) if sent.longest_first else None
+    found_if_read = in_file.ideal_tokens
+    if not prompts.reads.all():
+        all_read = replace(prompts, reads=np.ones_like(prompts.reads))
+        found_if_read = int(ideal_cached_tokens(all_read).sum())
+    load = Load(output_tokens=max(1, sent.output_tokens or 1))
+    tokens = int(prompts.tokens.sum())
+    reuse = PrefixReuse(
+        prompts=len(prompts.full),
+        tokens=tokens,
+        out_of_prompts=len(prompts.full),
+        out_of_tokens=tokens,
+        common_tokens=common_tokens,
+        cached_tokens=in_file.ideal_tokens,
+        best_order_cached_tokens=best.ideal_tokens,
+        sent_order_cached_tokens=as_sent.ideal_tokens if as_sent else None,
+        working_set_tokens=prompts.distinct_tokens,
+        unread_tokens=found_if_read - in_file.ideal_tokens,
+        block_size=prompts.block_size,
+        groups=tree.groups(positions),
+        capacities=tuple(curve(in_file, best, as_sent, load)),
+        running=load.running,
+        output_tokens=sent.output_tokens,
+    )
+    sharing = sharing_of(prompts)
+    return reuse, sharing.longest_first() if sent.longest_first else sharing
+
+
+def _nothing_shared(tokens: Sequence[int], common_tokens: int, sent: HowSent) -> Measured:
+    """The same of prompts of which no two have the same first block, without looking at others."""
+    reuse = PrefixReuse(
+        prompts=len(tokens),
+        tokens=sum(tokens),
+        out_of_prompts=len(tokens),
+        out_of_tokens=sum(tokens),
+        common_tokens=common_tokens,
+        cached_tokens=0,
+        best_order_cached_tokens=0,
+        sent_order_cached_tokens=0 if sent.longest_first else None,
+        working_set_tokens=sum([length // BLOCK_SIZE * BLOCK_SIZE for length in tokens]),
+        running=RUNNING,
+        output_tokens=sent.output_tokens,
+    )
+    sharing = Sharing(lengths=Numbers(tokens), ends=Numbers([NOTHING] * len(tokens)))
+    return reuse, sharing.longest_first() if sent.longest_first else sharing

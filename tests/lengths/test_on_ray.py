@@ -1,0 +1,296 @@
+"""`analyze --ray`: the same profile as one process makes, whatever dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chunkscope import AnalyzeOptions, analyze
+from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.console import Progress
+from chunkscope.lengths import on_ray
+from chunkscope.lengths.analyze import discovered, tokenizer_for
+from chunkscope.lengths.on_ray import CountedPart, Job, analyze_on_ray, count_parts, joined
+from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.scan import Listener, Scan
+from chunkscope.sources.readers import split
+from tests.commands.helpers import analyze_apart, command, environment
+from tests.large_input import write_large_input
+from tests.processes import PATIENCE_S
+
+OPTIONS = AnalyzeOptions(use_cache=False)
+PART = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_large_input(tmp_path_factory.mktemp("ray") / "evals").parent
+
+
+def counts(dataset: DatasetProfile) -> DatasetProfile:
+    """What does not depend on how much was compared."""
+    return replace(dataset, prefixes=None, sharing=None)
+
+
+# -- without Ray -----------------------------------------------------------------------------------
+
+
+def test_parts_add_up_to_the_whole(place: Path) -> None:
+    whole = analyze(place / "evals", options=OPTIONS)
+    listener, memo = Listener(), DigestMemo()
+    with discovered(place / "evals", OPTIONS, listener) as (sources, options):
+        scan = Scan(
+            tokenizer_for(options, memo, listener, 0), options, memo=memo, listener=listener
+        )
+        for source, dataset in zip(sources, whole.datasets, strict=True):
+            parts = split(source, PART)
+            counted = [
+                CountedPart(place=n, dataset=part, positions=positions)
+                for n, (part, positions) in enumerate(scan.parts(parts))
+            ]
+            again = joined(counted, options.keep_longest)
+            assert counts(again) == counts(dataset)
+            if again.prefixes is not None and len(parts) > 1:
+                assert again.prefixes.is_partial
+                assert again.prefixes.out_of_tokens == again.lengths.total
+
+
+class _Inline:
+    """As much of Ray as tasks need, in this process."""
+
+    class exceptions:  # noqa: N801
+        class RayError(Exception):
+            pass
+
+        class RayTaskError(RayError):
+            pass
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[list[int], bool]] = []
+        self.results: list[Any] = []
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
+
+    def remote(self, function: Any) -> Any:
+        def call(name: str, job: list[Any], places: list[int], *, by_reference: bool) -> int:
+            self.tasks.append((places, by_reference))
+            self.results.append(function(name, job, places, by_reference=by_reference))
+            return len(self.results) - 1
+
+        call.remote = call  # type: ignore[attr-defined]
+        call.options = lambda **_: call  # type: ignore[attr-defined]
+        return call
+
+    def wait(self, tasks: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        return tasks[:1], tasks[1:]
+
+    def get(self, task: int) -> Any:
+        if isinstance(self.results[task], Exception):
+            raise self.results[task]
+        return self.results[task]
+
+    def cancel(self, task: Any, *, force: bool) -> None:
+        pass
+
+
+def job_of(place: Path, files: int) -> Job:
+    for number in range(files):
+        (place / f"{number}.csv").write_text("prompt\n" + "hello there\n" * (number + 1))
+    with discovered(place, OPTIONS, Listener()) as (sources, options):
+        parts = tuple(part for source in sources for part in split(source, PART))
+    return Job(name="job", parts=parts, options=options)
+
+
+def test_where_an_engine_differs_everything_is_counted_by_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(tmp_path, 3)
+    (dataset,) = analyze(tmp_path / "0.csv", options=OPTIONS).datasets
+    info = analyze(tmp_path / "0.csv").tokenizer
+
+    def counted(_: str, __: Any, places: list[int], *, by_reference: bool) -> list[CountedPart]:
+        wrong = by_reference or places == [1]
+        return [
+            CountedPart(place=p, dataset=dataset, tokenizer=info, only_reference=wrong)
+            for p in places
+        ]
+
+    monkeypatch.setattr(on_ray, "count_parts", counted)
+    ray = _Inline()
+    tasks = on_ray._Tasks(ray, job, lambda *_: None)
+    assert sorted(part.place for part in tasks.counted()) == [0, 1, 2]
+    assert ray.tasks == [([0], False), ([1], False), ([2], False), ([0], True), ([2], True)]
+
+
+def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(tmp_path, 4)
+
+    def counted(name: str, sent: Any, places: list[int], *, by_reference: bool) -> Any:
+        if 2 in places:
+            return _Inline.exceptions.RayError("worker died")
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "ray", _Inline())
+            return count_parts(name, sent, places, by_reference=by_reference)
+
+    monkeypatch.setattr(on_ray, "count_parts", counted)
+    monkeypatch.setattr(_Inline, "get", lambda self, task: _got(self, task))
+    parts = on_ray._Tasks(_Inline(), job, lambda *_: None).counted()
+    rows = {part.place: part.dataset.rows for part in parts}
+    assert rows == {0: 1, 1: 2, 2: 0, 3: 4}
+    assert [part.place for part in parts if part.dataset.failure] == [2]
+
+
+def _got(ray: _Inline, task: Any) -> Any:
+    if isinstance(task, Job):  # what was put
+        return task
+    result = ray.results[task]
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def test_what_ray_cannot_do_is_refused(place: Path, tmp_path: Path) -> None:
+    few = place / "evals" / "few.csv"
+    (tmp_path / "ray.py").write_text("raise ImportError('not here')")
+    lacking = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    assert analyze_apart(tmp_path, few, "--ray", "-q", env=lacking).code == 4
+    assert analyze_apart(tmp_path, few, "--ray", "--export-trace", "x.jsonl").code == 2
+    assert analyze_apart(tmp_path, "-", "--ray", stdin=b'{"prompt": "x"}').code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["--ray"], ["--ray="]),
+        (["--ray", "head:6379", "data"], ["--ray=head:6379", "data"]),
+        (["--ray", "ray://head:10001"], ["--ray=ray://head:10001"]),
+        (["--ray", "s3://bucket/"], ["--ray=", "s3://bucket/"]),
+        (["--ray", "data/", "-q"], ["--ray=", "data/", "-q"]),
+        (["data", "--ray=auto"], ["data", "--ray=auto"]),
+    ],
+)
+def test_an_address_after_ray_may_be_left_out(typed: list[str], meant: list[str]) -> None:
+    from chunkscope.commands.analyze import spelled_out
+
+    assert spelled_out(typed) == meant
+
+
+# -- on a real cluster -----------------------------------------------------------------------------
+
+# What Ray leaves open or warns of is not ours.
+real = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
+NODE = {"object_store_memory": 80 << 20, "num_cpus": 1}
+
+
+def started() -> Any:
+    """A head that only manages, and two nodes of one worker each."""
+    from ray.cluster_utils import Cluster
+
+    head = {**NODE, "num_cpus": 0, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    pytest.importorskip("ray")
+    cluster = started()
+    yield cluster
+    cluster.shutdown()
+
+
+class TestRealCluster:
+    pytestmark = real
+
+    def test_a_cluster_counts_what_one_process_counts_from_any_folder(
+        self, place: Path, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Workers have the folder of `ray start`: a relative name has to mean the driver's."""
+        monkeypatch.chdir(place)
+        cache = set(tmp_path.rglob("*"))
+        monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path))
+        alone = analyze("evals", options=OPTIONS)
+        there = analyze_on_ray("evals", cluster.address, options=OPTIONS, part_bytes=PART)
+        assert list(map(counts, there.datasets)) == list(map(counts, alone.datasets))
+        assert [dataset.name for dataset in there.failures] == ["cut"]
+        assert not [path for path in {*tmp_path.rglob("*")} - cache if "ray" in path.name]
+
+    def test_a_node_that_dies_costs_nothing_but_time(self, place: Path, cluster: Any) -> None:
+        doomed = cluster.add_node(**NODE)
+        cluster.wait_for_nodes()
+
+        class Killing(Progress):
+            seen = 0
+
+            def at(self, **_: int) -> None:
+                self.seen += 1
+                if self.seen == 1:
+                    cluster.remove_node(doomed, allow_graceful=False)
+
+        listener = Listener(progress=Killing())
+        data = place / "evals"
+        there = analyze_on_ray(
+            data, cluster.address, options=OPTIONS, listener=listener, part_bytes=PART
+        )
+        alone = analyze(data, options=OPTIONS)
+        assert list(map(counts, there.datasets)) == list(map(counts, alone.datasets))
+
+    def test_a_dead_worker_says_nothing_on_stdout(
+        self, place: Path, tmp_path: Path, cluster: Any
+    ) -> None:
+        big = tmp_path / "big.jsonl"
+        lines = (place / "evals" / "lines.jsonl").read_bytes()
+        big.write_bytes(b"\n".join([lines] * 40))
+        words = command(big, "--ray", cluster.address, "--json", "--skip-bad-rows", "--no-cache")
+        with subprocess.Popen(words, cwd=tmp_path, stdout=-1, env=environment()) as run:
+            worker = _busy_worker()
+            os.kill(worker, signal.SIGKILL)
+            out, _ = run.communicate(timeout=PATIENCE_S)
+        assert run.returncode == 0
+        (tmp_path / "out.json").write_bytes(out)
+        assert Profile.load(tmp_path / "out.json").overall.count > 100_000
+
+    def test_the_end_of_the_cluster_is_an_engine_failure(self, place: Path, tmp_path: Path) -> None:
+        pytest.importorskip("ray")
+        cluster = started()
+        big = tmp_path / "big.jsonl"
+        big.write_bytes(b"\n".join([(place / "evals" / "lines.jsonl").read_bytes()] * 80))
+        words = command(big, "--ray", cluster.address, "--no-cache")
+        with subprocess.Popen(words, cwd=tmp_path, stdout=-1, stderr=-1, env=environment()) as run:
+            _busy_worker()
+            cluster.shutdown()
+            out, err = run.communicate(timeout=PATIENCE_S)
+        assert run.returncode == 5, err.decode()
+        assert out == b""
+        assert not (tmp_path / "reports").exists()
+
+
+def _busy_worker() -> int:
+    """The process of a task that runs."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                title = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if title.startswith(b"ray::count_parts"):
+                return int(folder.name)
+        time.sleep(0.05)
+    raise AssertionError("no task runs")
