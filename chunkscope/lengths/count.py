@@ -19,9 +19,8 @@ from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import TextCounter
-from chunkscope.tokenizers.fast import ID_BYTES, pack
 from chunkscope.tokenizers.mistral import ChatRefused
-from chunkscope.tokenizers.reference import engine_name
+from chunkscope.tokenizers.reference import ID_BYTES, engine_name, pack
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _BATCH_CHARS = 1 << 20
