@@ -158,12 +158,9 @@ def origin(artefact: "Artefact") -> dict[str, str | None]:
         }
     tokenizer = getattr(artefact, "tokenizer", None)
     if tokenizer is not None:
-        options = getattr(artefact, "options", {})
-        given = {k: v for k, v in options.items() if v not in (None, [], "") and k != "command"}
         return {
             "tokenizer": f"{tokenizer.name} ({tokenizer.digest})",
             "counted by": tokenizer.engine,
-            "options": ", ".join(f"{name}={value}" for name, value in given.items()) or None,
         }
     return {}
 
@@ -172,5 +169,4 @@ def command_of(artefact: "Artefact") -> list[str]:
     """Where the command stands that made it."""
     if isinstance(artefact, Plan):
         return list(artefact.source.command)
-    options = getattr(artefact, "options", {})
-    return list(options.get("command", ()) or ())
+    return list(getattr(artefact, "command", ()))
