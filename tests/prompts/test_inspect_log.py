@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from chunkscope.prompts.harness import inspect_log
-from chunkscope.sources import archives
 from tests.prompts.inspect_logs import (
     DEFLATE,
     HEADER,
@@ -90,37 +89,6 @@ def test_the_one_object_form(tmp_path: Path) -> None:
     log = read(path)
     assert (log.error, log.bad, log.format) == (None, [], "inspect")
     assert said(log) == [["0"], ["1"], ["2"]]
-
-
-def in_chunks(**sequences: dict[int, list[Any]]) -> dict[str, bytes]:
-    held = members()
-    held["samples/7_epoch_1/sample.json"] = b'{"id": 7, "epoch": 1}'
-    held["samples/7_epoch_1/events/stats.json"] = b"{}"
-    for name, parts in sequences.items():
-        for start, items in parts.items():
-            held[f"samples/7_epoch_1/{name}/{start}.json"] = json.dumps(items).encode()
-    return held
-
-
-def test_a_sample_in_chunks_is_put_together(tmp_path: Path) -> None:
-    messages = [{"role": "user", "content": f"attachment://{n}"} for n in range(3)]
-    refer = [event(input_refs=[[0, 1]]), event(input_refs=[[0, 1], [2, 3]], at=1)]
-    held = in_chunks(
-        messages={0: messages[:2], 2: messages[2:]},
-        events={0: refer[:1], 1: refer[1:]},
-        attachments={0: ["a", "b"], 2: ["c"]},
-    )
-    (tmp_path / "a.eval").write_bytes(zipped(held))
-    log = read(tmp_path / "a.eval")
-    assert (log.error, log.bad) == (None, [])
-    assert said(log) == [["a"], ["a", "c"]]
-    held = in_chunks(messages={0: messages[:1], 2: messages[2:]}, events={0: refer})
-    (tmp_path / "gap.eval").write_bytes(zipped(held))
-    ((number, reason),) = read(tmp_path / "gap.eval").bad
-    assert (number, reason) == (
-        1,
-        "samples/7_epoch_1/messages/2.json does not go on where the one before ends",
-    )
 
 
 # --- what counts ----------------------------------------------------------------------------------
@@ -214,31 +182,30 @@ GOOD = sample("good", event("fine"))
 
 
 @pytest.mark.parametrize(
-    ("bad", "reason"),
+    "bad",
     [
-        (sample("x", event("attachment://gone")),
-         "sample x epoch 1: attachment://gone points nowhere"),
-        (sample("x", event("attachment://gone"), attachments=None),
-         "sample x epoch 1: attachment://gone points nowhere"),
-        (sample("x", {"event": "state"}), "sample x epoch 1 has no model events"),
-        (sample("x"), "sample x epoch 1 has no model events"),
-        (sample("x", event(input=None)),
-         "sample x epoch 1: a model event has neither input nor input_refs"),
-        (sample("x", event(input=[3])), "sample x epoch 1: a message is a number, not an object"),
-        (sample("x", event(input_refs=[[0, 2]]), events_data={"messages": [{}]}),
-         "sample x epoch 1: input_refs [0, 2] point beyond the 1 messages of events_data"),
-        (sample("x", event(input_refs=[[0]])),
-         "sample x epoch 1: input_refs hold a list, not a start and an end"),
+        sample("x", event("attachment://gone")),
+        sample("x", event("attachment://gone"), attachments=None),
+        sample("x", {"event": "state"}),
+        sample("x"),
+        sample("x", event(input=None)),
+        sample("x", event(input=[3])),
+        sample("x", event(input_refs=[[0, 2]]), events_data={"messages": [{}]}),
+        sample("x", event(input_refs=[[0]])),
+        sample("x", event(input_refs=[3])),
     ],
-)  # fmt: skip
+    ids=range(9),
+)
 @pytest.mark.parametrize("write", [write_eval, write_json])
-def test_what_is_wrong_is_said_and_the_rest_counts(
-    tmp_path: Path, bad: dict[str, Any], reason: str, write: Any
+def test_what_is_wrong_names_its_sample_and_the_rest_counts(
+    tmp_path: Path, bad: dict[str, Any], write: Any
 ) -> None:
     path = tmp_path / ("a.eval" if write is write_eval else "a.json")
     log = read(write(path, GOOD, bad, sample("last", event("too"))))
     assert said(log) == [["fine"], ["too"]]
-    assert (log.error, log.bad) == (None, [(2, reason)])
+    ((number, reason),) = log.bad
+    assert (log.error, number) == (None, 2)
+    assert "sample x epoch 1" in reason
 
 
 def test_a_log_that_is_cut_is_an_error(tmp_path: Path) -> None:
@@ -250,42 +217,19 @@ def test_a_log_that_is_cut_is_an_error(tmp_path: Path) -> None:
     assert read(path).error is not None
 
 
-@pytest.mark.parametrize("method", [DEFLATE, ZSTD])
-def test_a_zip_bomb_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int
-) -> None:
-    held = members(GOOD)
-    held["samples/bomb_epoch_1.json"] = b'"' + b"a" * (8 << 20) + b'"'
-    path = tmp_path / "a.eval"
-    path.write_bytes(zipped(held, method))
-    monkeypatch.setattr(archives, "_RATIO_FROM_BYTES", 1 << 20)
-    monkeypatch.setattr(archives, "_MOST_RATIO", 100)
-    log = read(path)
-    assert said(log) == [["fine"]]
-    ((number, reason),) = log.bad
-    assert number == 2
-    assert reason.endswith(
-        "samples/bomb_epoch_1.json unpacks to more than 100 times its size: a zip bomb?"
-    )
-    monkeypatch.setattr(archives, "_RATIO_FROM_BYTES", 1 << 30)
-    monkeypatch.setattr(archives, "MOST_ROW_BYTES", 1 << 20)
-    assert "is longer than 512 MB" in read(path).bad[0][1]
-
-
-def test_damage_inside_a_sample_is_said(tmp_path: Path) -> None:
+def test_damage_inside_a_sample_names_it(tmp_path: Path) -> None:
     path = write_eval(tmp_path / "a.eval", GOOD, sample("x", event("y" * 99)), method=0)
     path.write_bytes(path.read_bytes().replace(b"y" * 99, b"y" * 98 + b"z"))
     assert "samples/x_epoch_1.json" in read(path).bad[0][1]
-    held = members(GOOD) | {"samples/x_epoch_1.json": b"{"}
-    path.write_bytes(zipped(held))
-    assert read(path).bad[0][1].startswith("samples/x_epoch_1.json is not valid JSON")
+    path.write_bytes(zipped(members(GOOD) | {"samples/x_epoch_1.json": b"{"}))
+    assert "samples/x_epoch_1.json" in read(path).bad[0][1]
 
 
-def test_what_is_no_log_or_has_no_samples_is_said(tmp_path: Path) -> None:
-    empty = write_eval(tmp_path / "empty.eval")
-    assert "is an Inspect log without samples" in str(read(empty).error)
-    (tmp_path / "text.eval").write_text("an evaluation of mine")
-    assert "cut off or damaged" in str(read(tmp_path / "text.eval").error)
+def test_what_is_no_log_or_has_no_samples_is_an_error(tmp_path: Path) -> None:
     newer = members(GOOD) | {"header.json": json.dumps(HEADER | {"version": 9}).encode()}
-    (tmp_path / "newer.eval").write_bytes(zipped(newer))
-    assert "is an Inspect log of form 9" in str(read(tmp_path / "newer.eval").error)
+    logs = {"empty": zipped(members()), "text": b"an evaluation of mine", "newer": zipped(newer)}
+    for name, data in logs.items():
+        (tmp_path / f"{name}.eval").write_bytes(data)
+        error = read(tmp_path / f"{name}.eval").error
+        assert error is not None
+        assert f"{name}.eval" in error.message

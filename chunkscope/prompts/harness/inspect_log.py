@@ -1,22 +1,31 @@
 """Inspect's logs, `.eval` (a zip) and `.json`: read as the requests that were sent, in that order.
 
-A `.eval` has a member per sample, or (in chunks) several; a run that died has no `header.json`,
-but `_journal/start.json` says the same. Nothing in a log is executed.
+A `.eval` has a member per sample; a run that died has no `header.json`, but `_journal/start.json`
+says the same. Every model event was a request: each turn of an agent, each call of a grader, also
+in a try that failed and was repeated. Only what Inspect had in its own cache was never sent. Long
+texts are kept apart (`attachment://...`), and so are messages that requests share (`input_refs`).
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import conversation
-from chunkscope.prompts.harness.inspect_sample import LoggedSample
-from chunkscope.prompts.harness.log import AS_SENT, HarnessLog, SentRequest
+from chunkscope.prompts.harness.log import (
+    AS_SENT,
+    HarnessLog,
+    SentRequest,
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+)
 from chunkscope.prompts.paths import UnusableError, escape, json_type
 from chunkscope.sources.archives import Zip
 from chunkscope.sources.base import CHUNK_BYTES, Chunk, printable
@@ -28,14 +37,11 @@ if TYPE_CHECKING:
 
 FORMAT = "inspect"
 _MOCK = "mockllm/"
+_ATTACHMENT = "attachment://"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
 _NEWEST_VERSION = 2  # of the log's form; that of Inspect is among its packages
 _HEADERS = ("header.json", "_journal/start.json")
-_WHOLE = re.compile(r"samples/(?P<sample>.+_epoch_\d+)\.json")
-_IN_CHUNKS = re.compile(
-    r"samples/(?P<sample>.+_epoch_\d+)/"
-    r"(?:sample|(?P<sequence>messages|events|attachments)/(?P<start>\d+))\.json"
-)
+_SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 _STARTS_LIKE_JSON = re.compile(
     rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"[a-z]+",\s*(?:"[^"{]*":[^{]*)?"eval":\s*\{'
 )
@@ -46,7 +52,7 @@ _SORTED_BYTES = 64 << 20
 def is_inspect_zip(names: Iterable[str]) -> bool:
     """Whether the members of an archive are those of a log."""
     names = set(names)
-    return _HEADERS[1] in names or any(map(_WHOLE.fullmatch, names))
+    return _HEADERS[1] in names or any(map(_SAMPLE.fullmatch, names))
 
 
 def is_inspect_json(start: bytes) -> bool:
@@ -55,14 +61,11 @@ def is_inspect_json(start: bytes) -> bool:
 
 def task_in(name: str) -> str | None:
     """`"2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo"` -> `"gsm8k-agent"`."""
-    found = _NAME.fullmatch(name)
-    return found["task"] if found else None
+    match = _NAME.fullmatch(name)
+    return match["task"] if match else None
 
 
-class ReadSample(NamedTuple):
-    number: int
-    content: Any
-    size: int
+# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -73,6 +76,15 @@ class InspectState:
     lost_tries: int = 0
 
 
+class _Call(NamedTuple):
+    """A request as a row of a chat dataset, with the number of its sample in the log."""
+
+    sent_at: float
+    sample: int
+    row: dict[str, Any]
+    size: int
+
+
 def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     """A log, `.eval` or `.json`; a record is one request, a position the number of its sample."""
     is_zip = reader.source.format == FORMAT
@@ -81,16 +93,16 @@ def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chun
 
 
 def _requests(
-    reader: RecordReader, samples: Iterator[ReadSample]
+    reader: RecordReader, samples: Iterator[tuple[int, Any, int]]
 ) -> Iterator[tuple[int, Any, int]]:
     """Position, row and size of each request, in the order of sending."""
-    waiting: list[tuple[float, int, Any, int]] = []
+    waiting: list[_Call] = []
     size, error = 0, None
     try:
-        for sample in samples:
+        for number, content, sample_size in samples:
             reader.state.samples += 1
-            waiting += _calls(reader, sample)
-            size += sample.size
+            waiting += _calls(reader, number, content, sample_size)
+            size += sample_size
             if size >= _SORTED_BYTES:
                 yield from _in_order(waiting)
                 waiting, size = [], 0
@@ -106,28 +118,32 @@ def _requests(
         )
 
 
-def _calls(reader: RecordReader, sample: ReadSample) -> list[tuple[float, int, Any, int]]:
-    if not isinstance(sample.content, dict):
-        reader.problems.bad(sample.number, f"a sample is {json_type(sample.content)}")
-        return []
-    logged = LoggedSample(sample.content)
-    reader.state.lost_tries += logged.lost_tries
-    if not logged.model_events:
-        reader.problems.bad(sample.number, f"{logged.name} has no model events")
-    calls: list[tuple[float, int, Any, int]] = []
+def _in_order(calls: list[_Call]) -> Iterator[tuple[int, Any, int]]:
+    for call in sorted(calls, key=lambda call: call.sent_at):
+        yield call.sample, call.row, call.size
+
+
+def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterator[_Call]:
+    if not isinstance(content, dict):
+        return reader.problems.bad(number, f"a sample is {json_type(content)}")
+    sample = InspectSample(content)
+    reader.state.lost_tries += sample.lost_tries
+    if not sample.model_events:
+        reader.problems.bad(number, f"{sample.name} has no model events")
     sent_at = float("-inf")
-    each = sample.size // (len(logged.model_events) or 1)
-    for call in logged.calls():
-        if isinstance(call, UnusableError):
-            reader.problems.bad(sample.number, str(call))
+    for event in sample.model_events:
+        if event.get("cache") == "read":
             continue
-        sent_at = sent_at if call.sent_at is None else call.sent_at
-        calls.append((sent_at, sample.number, call.row, each))
-    return calls
+        with suppress(TypeError, ValueError, OverflowError, OSError):
+            sent_at = datetime.fromisoformat(event.get("timestamp") or "").timestamp()
+        try:
+            yield _Call(sent_at, number, sample.row(event), size // len(sample.model_events))
+        except (UnusableError, RecursionError) as error:
+            reader.problems.bad(number, f"{sample.name}: {error}")
 
 
 def _take_header(reader: RecordReader, header: Any) -> None:
-    reader.metadata = header if isinstance(header, dict) else {}
+    reader.metadata = as_dict(header)
     version = reader.metadata.get("version")
     if isinstance(version, int) and version > _NEWEST_VERSION:
         raise InputError(
@@ -137,115 +153,179 @@ def _take_header(reader: RecordReader, header: Any) -> None:
         )
 
 
-def _in_order(calls: list[tuple[float, int, Any, int]]) -> Iterator[tuple[int, Any, int]]:
-    for _, number, row, size in sorted(calls, key=lambda call: call[0]):
-        yield number, row, size
-
-
-def _json_samples(reader: RecordReader) -> Iterator[ReadSample]:
-    """The one-object form."""
+def _json_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
     for chunk in document_rows(reader, under="samples"):
         if not reader.state.samples:
             _take_header(reader, reader.metadata)
         for number, content in zip(chunk.positions, chunk.records, strict=True):
-            yield ReadSample(number, content, CHUNK_BYTES // len(chunk.records))
+            yield number, content, CHUNK_BYTES // len(chunk.records)
 
 
-# --- .eval -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _SampleEntries:
-    """The members of one sample: one, or one for itself and some for each of its sequences."""
-
-    name: str
-    shell: "ZipInfo | None" = None
-    sequences: "dict[str, list[tuple[int, ZipInfo]]]" = field(default_factory=dict)
-
-
-def _zip_samples(reader: RecordReader) -> Iterator[ReadSample]:
-    """The zip form, deflate or zstd."""
+def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
     archive = Zip(reader.file, reader.source.path)
     infos = sorted(archive.infos, key=lambda info: info.header_offset)
     by_name = {printable(info.filename): info for info in infos}  # the last of each name
-    unpack = partial(_json, reader, archive)
-    for name in _HEADERS:
-        with suppress(InputError, UnusableError, KeyError):  # damaged: the other one says the same
-            header, _ = unpack(by_name[name])
-            break
-    else:
-        header = {}
-    _take_header(reader, header)
-    for number, sample in enumerate(_by_sample(by_name), start=1):
+
+    def unpack(info: "ZipInfo") -> tuple[Any, int]:
+        name = printable(info.filename)
+        reader.bytes_taken = max(reader.bytes_taken, info.header_offset + info.compress_size)
+        data = archive.read(info, f"{reader.source.path}/{name}")
         try:
-            content, size = _sample(sample, unpack)
-        except (InputError, UnusableError) as error:
-            reason = error.message if isinstance(error, InputError) else str(error)
-            reader.problems.bad(number, reason)
-            continue
-        yield ReadSample(number, content, size)
+            return parse_value(data), len(data)
+        except ValueError as error:
+            raise InputError(f"{name} is {error}") from None
+
+    header = None
+    for name in _HEADERS:
+        with suppress(InputError, KeyError):  # damaged: the other one says the same
+            header = header or unpack(by_name[name])[0]
+    _take_header(reader, header)
+    names = filter(_SAMPLE.fullmatch, by_name)
+    for number, name in enumerate(names, start=1):
+        try:
+            yield number, *unpack(by_name[name])
+        except InputError as error:
+            reader.problems.bad(number, error.message)
 
 
-def _sample(
-    sample: _SampleEntries, unpack: "Callable[[ZipInfo], tuple[Any, int]]"
-) -> tuple[Any, int]:
-    content, size = unpack(sample.shell) if sample.shell else ({"id": sample.name}, 0)
-    if not sample.sequences or not isinstance(content, dict):
-        return content, size
-    joined: dict[str, list[Any]] = {}
-    for sequence, parts in sample.sequences.items():
-        joined[sequence] = []
-        for start, info in sorted(parts, key=lambda part: part[0]):
-            name = printable(info.filename)
-            if start != len(joined[sequence]):
-                raise UnusableError(f"{name} does not go on where the one before ends")
-            items, more = unpack(info)
-            if not isinstance(items, list):
-                raise UnusableError(f"{name} is {json_type(items)}, not a list")
-            joined[sequence] += items
-            size += more
-    pool = {"messages": joined.get("messages", [])}
-    attachments, events = joined.get("attachments", []), joined.get("events", [])
-    whole = {"events_data": pool, "attachments": attachments, "events": events}
-    return content | whole, size
+# --- one sample -----------------------------------------------------------------------------------
 
 
-def _json(reader: RecordReader, archive: Zip, info: "ZipInfo") -> tuple[Any, int]:
-    name = printable(info.filename)
-    reader.bytes_taken = max(reader.bytes_taken, info.header_offset + info.compress_size)
-    data = archive.read(info, f"{reader.source.path}/{name}")
-    try:
-        return parse_value(data), len(data)
-    except ValueError as error:
-        raise UnusableError(f"{name} is {error}") from None
+class InspectSample:
+    """A sample: its model events, with what they refer to put in."""
 
+    def __init__(self, sample: Mapping[str, Any]) -> None:
+        self.name = f"sample {escape(str(sample.get('id'))[:80])} epoch {sample.get('epoch')}"
+        self._ids = {key: sample.get(key) for key in ("id", "epoch")}
+        self._attachments = as_dict(sample.get("attachments"))
+        self._pool = as_list(as_dict(sample.get("events_data")).get("messages"))
+        self._messages: dict[int, dict[str, Any]] = {}  # many requests hold the same
+        tries = [as_dict(retry).get("events") for retry in as_list(sample.get("error_retries"))]
+        self.lost_tries = sum(not events for events in tries)  # not logged before 0.3.210
+        self.model_events = [
+            event for events in (*tries, sample.get("events")) for event in _model_events(events)
+        ]
 
-def _by_sample(infos: "dict[str, ZipInfo]") -> Iterable[_SampleEntries]:
-    """The samples in the order in which they lie there. An id may have a `/` in it."""
-    samples: dict[str, _SampleEntries] = {}
-    whole: set[str] = set()
-    for name, info in infos.items():
-        chunked = _IN_CHUNKS.fullmatch(name)
-        match = chunked or _WHOLE.fullmatch(name)
-        if match is None or match["sample"] in whole:
-            continue
-        sample = samples.setdefault(match["sample"], _SampleEntries(match["sample"]))
-        if chunked and chunked["sequence"]:
-            part = int(chunked["start"]), info
-            sample.sequences.setdefault(chunked["sequence"], []).append(part)
+    def row(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """A request, with what the server counted. Raises UnusableError."""
+        output = as_dict(event.get("output"))
+        usage = as_dict(output.get("usage"))
+        completion = None
+        with suppress(UnusableError):  # a request without an answer is still a request
+            completion = as_text(self._resolved(output.get("completion")))
+        return self._ids | {
+            "model": event.get("model"),
+            "messages": self._sent_messages(event),
+            "tools": [self._tool(tool) for tool in as_list(event.get("tools"))] or None,
+            "max_tokens": as_count(as_dict(event.get("config")).get("max_tokens")),
+            "input_tokens": _input_tokens(output, usage),
+            "output_tokens": as_count(usage.get("output_tokens")),
+            "completion": completion,
+        }
+
+    def _sent_messages(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
+        messages, refs = event.get("input"), event.get("input_refs")
+        if refs is None and not isinstance(messages, list):
+            raise UnusableError("a model event has neither input nor input_refs")
+        if refs is None:
+            return [self._message(message) for message in as_list(messages)]
+        indices = list(_indices(refs, len(self._pool)))
+        for index in indices:
+            if index not in self._messages:
+                self._messages[index] = self._message(self._pool[index])
+        return [self._messages[index] for index in indices]
+
+    def _message(self, message: Any) -> dict[str, Any]:
+        """A message as Inspect sends it to an OpenAI-compatible server."""
+        if not isinstance(message, dict):
+            raise UnusableError(f"a message is {json_type(message)}, not an object")
+        role, content = message.get("role"), message.get("content")
+        sent: dict[str, Any] = {"role": role}
+        if isinstance(content, list):
+            kinds = [as_dict(part).get("type") for part in content]
+            # Of images and the like only the kind is of interest.
+            parts = [
+                self._resolved(part) if kind in ("text", "reasoning") else part
+                for part, kind in zip(content, kinds, strict=True)
+            ]
+            pairs = list(zip(parts, kinds, strict=True))
+            sent["content"] = [part for part, kind in pairs if kind != "reasoning"]
+            thoughts = [str(part.get("reasoning")) for part, kind in pairs if kind == "reasoning"]
+            if thoughts:
+                sent["reasoning_content"] = "\n".join(thoughts)
         else:
-            sample.shell = info
-        if not chunked:
-            sample.sequences.clear()
-            whole.add(match["sample"])
-    return samples.values()
+            sent["content"] = self._resolved(content)
+        if role == "assistant" and (calls := as_list(message.get("tool_calls"))):
+            sent["tool_calls"] = [self._tool_call(as_dict(call)) for call in calls]
+        if role == "tool":
+            sent["tool_call_id"] = message.get("tool_call_id")
+            if failed := as_dict(message.get("error")):
+                sent["content"] = f"Error: {self._resolved(failed.get('message'))}"
+        return sent
+
+    def _tool_call(self, call: dict[str, Any]) -> dict[str, Any]:
+        arguments = self._resolved(call.get("arguments"))
+        function = {"name": call.get("function"), "arguments": arguments}
+        return {"id": call.get("id"), "type": "function", "function": function}
+
+    def _tool(self, tool: Any) -> dict[str, Any]:
+        keys = ("name", "description", "parameters")
+        function = {key: self._resolved(as_dict(tool).get(key)) for key in keys}
+        return {"type": "function", "function": function}
+
+    def _resolved(self, value: Any) -> Any:
+        """The value with the texts that are kept apart put in, wherever they are."""
+        if isinstance(value, dict):
+            return {key: self._resolved(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._resolved(inner) for inner in value]
+        if not isinstance(value, str) or not value.startswith(_ATTACHMENT):
+            return value
+        name = value.removeprefix(_ATTACHMENT)
+        if name not in self._attachments:
+            raise UnusableError(f"{escape(value[:80])} points nowhere")
+        return self._attachments[name]
 
 
-# --- what was sent ---------------------------------------------------------------------------
+def _model_events(events: Any) -> Iterator[dict[str, Any]]:
+    """The calls among a transcript's events; older versions put those of a tool inside it."""
+    for event in map(as_dict, as_list(events)):
+        if event.get("event") == "model":
+            yield event
+        else:
+            yield from _model_events(event.get("events"))
+
+
+def _indices(refs: Any, size: int) -> Iterator[int]:
+    """`[[0, 2], [5, 6]]` -> 0, 1, 5."""
+    for ref in as_list(refs):
+        start, end = ([as_count(number) for number in as_list(ref)] + [None, None])[:2]
+        if start is None or end is None or not start <= end <= size:
+            raise UnusableError(f"input_refs {ref} point beyond the {size} messages of events_data")
+        yield from range(start, end)
+
+
+def _input_tokens(output: Mapping[str, Any], usage: Mapping[str, Any]) -> int | None:
+    """What the server counted, with the tokens that it had in its cache."""
+    context = as_count(output.get("input_context_tokens"))
+    if context is not None:
+        return context
+    names = ("input_tokens", "output_tokens", "total_tokens")
+    counted, answer, total = (as_count(usage.get(name)) for name in names)
+    cached = sum(as_count(usage.get(f"input_tokens_cache_{way}")) or 0 for way in ("read", "write"))
+    if counted is None or not cached:
+        return counted
+    # Whether `input_tokens` holds the cached ones differs between versions; the total does not.
+    if total is not None and answer is not None and total >= answer:
+        return total - answer
+    return counted + cached
+
+
+# --- the log --------------------------------------------------------------------------------------
 
 
 class InspectLog(HarnessLog):
-    """The requests of an Inspect log, which its reader made already."""
+    """The requests of an Inspect log, which `inspect_rows` made already."""
 
     harness = "Inspect"
     order = AS_SENT
@@ -253,12 +333,9 @@ class InspectLog(HarnessLog):
     def __init__(self, reader: RecordReader) -> None:
         super().__init__()
         self._reader = reader
-        run = reader.metadata.get("eval")
-        run = run if isinstance(run, dict) else {}
-        packages = run.get("packages")
-        version = packages.get("inspect_ai") if isinstance(packages, dict) else None
-        self.version = version if isinstance(version, str) else None
-        self.task = run["task"] if isinstance(run.get("task"), str) else None
+        run = as_dict(reader.metadata.get("eval"))
+        self.version = as_text(as_dict(run.get("packages")).get("inspect_ai"))
+        self.task = as_text(run.get("task"))
         self._models: Counter[str] = Counter()
         self._counted_by_mock = False
 
