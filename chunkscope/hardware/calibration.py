@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from annotated_types import Gt, Lt
 
 from chunkscope.artefacts.artefact import Artefact, now
-from chunkscope.artefacts.schema import Count, Positive, plain
+from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.errors import InputError
-from chunkscope.hardware.step_time import NOTHING_ELSE, ModelWork
+from chunkscope.hardware.step_time import ModelWork
 
 Seconds = Annotated[float, Gt(0), Lt(1e6)]
 
@@ -54,10 +54,9 @@ class Calibration(Artefact):
     """The steps of one model on one kind of GPU. `method` says how durations were taken."""
 
     title: ClassVar = "calibration"
-    schema: ClassVar = "chunkscope/calibration/2"
+    schema: ClassVar = "chunkscope/calibration/3"
     made_by: ClassVar = "chunkscope verify"
     default_path: ClassVar = Path("reports/calibration.json")
-    added_later: ClassVar = frozenset({"other"})
 
     created: str = field(default_factory=now)
 
@@ -74,35 +73,24 @@ class Calibration(Artefact):
     steps: StepSamples
     version: str = ""
 
-    def _document(self) -> dict[str, Any]:
-        """Of dense models as it always was."""
-        document = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
-        if self.model.other == NOTHING_ELSE:
-            del document["model"]["other"]
-        return {name: value for name, value in document.items() if name != "version"}
 
-
-SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
+SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling", "model.name")
 
 
 def together(calibrations: Sequence[Calibration]) -> Calibration:
     """The steps of several workloads of one engine: each shows what the others do not."""
     first, *others = calibrations
     for other in others:
-        _check_same(first, other)
+        for name in SAME:
+            one, two = map(attrgetter(name), (first, other))
+            if one != two:
+                what = f"{name.partition('.')[0]} is {one} in one, {two} in another"
+                raise InputError(
+                    f"the calibrations are of different engines: {what}",
+                    hint="pass those of one GPU, model and vLLM version",
+                )
     steps = StepSamples.concatenated([calibration.steps for calibration in calibrations])
     if others:
         names = (f"{n}: {name}" for n, c in enumerate(calibrations, 1) for name in c.steps.setting)
         steps = replace(steps, setting=tuple(names))
     return replace(first, steps=steps)
-
-
-def _check_same(one: Calibration, other: Calibration) -> None:
-    for name in (*SAME, "model.name"):
-        first, second = map(attrgetter(name), (one, other))
-        if first != second:
-            what = f"{name.partition('.')[0]} is {first} in one, {second} in another"
-            raise InputError(
-                f"the calibrations are of different engines: {what}",
-                hint="pass those of one GPU, model and vLLM version",
-            )

@@ -4,17 +4,17 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import Gpu, card_titled
 from chunkscope.hardware.parallel import ALONE, Parallel
 from chunkscope.hardware.step_time import (
-    ASSUMED_HOST,
     FITTED_ON,
     Host,
     ModelWork,
     StepModel,
-    launch_s,
+    exchange_s,
     roofline,
     with_exchange,
 )
@@ -35,10 +35,8 @@ class CostTarget:
 
     work: ModelWork
     gpu: Gpu
-    tp: int
     vllm: str
-    parallel: Parallel = ALONE  # `tp` is its tensor's
-    exchange_s: tuple[float, float] = (0.0, 0.0)  # of a step and of each token in it
+    parallel: Parallel = ALONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ class CostModel:
     samples: int | None = None
     error: float | None = None
     assumed: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     kind: str | None = None  # of the model, in words
 
 
@@ -70,7 +68,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
             hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`, "
             "or pass --calibration",
         )
-    step = roofline(target.work, target.gpu, target.tp)
+    step = roofline(target.work, target.gpu, target.parallel)
     if step is None:
         raise MissingError(
             f"the speed of {target.gpu.title} is not known",
@@ -78,16 +76,13 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         )
     return CostModel(
         source=CostSource.ROOFLINE,
-        step=with_exchange(step, target.parallel, target.exchange_s),
+        step=step,
         gpu=target.gpu.title,
         model=target.work.name,
         vllm=None,
         assumed=tuple(f"host.{field.name}" for field in fields(Host)),
-        warnings=(f"step times are a roofline's, fitted on {FITTED_ON}: not measured here",),
+        notes=(Note(code="roofline_steps", values={"fitted_on": FITTED_ON}),),
     )
-
-
-# -- calibrated --------------------------------------------------------------------------------
 
 
 def _from_calibration(target: CostTarget | None, calibration: Calibration) -> CostModel:
@@ -102,22 +97,20 @@ def _from_calibration(target: CostTarget | None, calibration: Calibration) -> Co
         error=fit.error,
         assumed=fit.assumed,
     )
-    others = _differences(target, calibration) if target else []
-    return _scaled(model, target, calibration, others) if target and others else model
+    differing = _differences(target, calibration) if target else {}
+    return _scaled(model, target, calibration, differing) if target and differing else model
 
 
 def _fit(calibration: Calibration) -> "StepFit":
     """What the steps do not show is taken from the roofline, where there is one."""
-    from chunkscope.hardware.step_fit import fit_steps  # numpy: only for a calibration
+    from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration
 
-    origin = calibration_origin(calibration)
+    work, origin = calibration.model, calibration_origin(calibration)
     if not (calibration.device == "cuda" and calibration.async_scheduling):
-        return fit_steps(calibration.steps, origin, work=calibration.model)
+        return fit_steps(calibration.steps, origin, work=work)
     card = card_titled(calibration.gpu)
-    prior = roofline(calibration.model, card, calibration.tp) if card else None
-    return fit_steps(
-        calibration.steps, origin, work=calibration.model, prior=prior, host=ASSUMED_HOST
-    )
+    prior = roofline(work, card, Parallel(tensor=calibration.tp)) if card else None
+    return fit_steps(calibration.steps, origin, work=work, prior=prior, host=work.host)
 
 
 def calibration_origin(calibration: Calibration) -> str:
@@ -129,19 +122,23 @@ def calibration_origin(calibration: Calibration) -> str:
     )
 
 
-def _differences(target: CostTarget, calibration: Calibration) -> list[str]:
+def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list[Fact]]:
+    """What was measured there, and what is asked for here."""
     names = {calibration.model.name, calibration.model.hub_id}
     figures = (replace(work, name="", hub_id=None) for work in (calibration.model, target.work))
     same_model = target.work.name in names or len(set(figures)) == 1
-    found = {
-        f"of {calibration.model.name}, not {target.work.name}": not same_model,
-        f"of {calibration.gpu}, not {target.gpu.title}": calibration.gpu != target.gpu.title,
-        f"of {calibration.tp} GPUs, not {target.tp}": calibration.tp != target.tp,
-        f"of vLLM {calibration.vllm}, not {target.vllm}": (
-            _minor(calibration.vllm) != _minor(target.vllm)
+    there, here = calibration.vllm, target.vllm
+    differing = {
+        "model": (not same_model, calibration.model.name, target.work.name),
+        "gpu": (calibration.gpu != target.gpu.title, calibration.gpu, target.gpu.title),
+        "gpus": (
+            target.parallel != Parallel(tensor=calibration.tp),
+            f"{calibration.tp} GPUs",
+            f"{target.parallel.gpus}",
         ),
+        "vllm": (_minor(there) != _minor(here), f"vLLM {there}", here),
     }
-    return [text for text, differs in found.items() if differs]
+    return {name: [one, two] for name, (differs, one, two) in differing.items() if differs}
 
 
 def _minor(version: str) -> list[str]:
@@ -149,57 +146,58 @@ def _minor(version: str) -> list[str]:
     return version.split("+")[0].split(".")[:2]
 
 
-# -- scaled ------------------------------------------------------------------------------------
-
-
 def _scaled(
-    model: CostModel, target: CostTarget, calibration: Calibration, others: list[str]
+    model: CostModel, target: CostTarget, calibration: Calibration, differing: dict[str, list[Fact]]
 ) -> CostModel:
+    """By bytes and FLOPs; communication is taken out of the measured times and put in anew."""
     bytes_per_s, flops_per_s = _faster(calibration.gpu, target.gpu)
-    old, new = calibration.model, target.work
-    split = target.tp / calibration.tp
-    reading = _always(new) / _always(old) / split / bytes_per_s
+    old, new, step = calibration.model, target.work, model.step
+    split = target.parallel.tensor / calibration.tp
+    reading = new.always_read_bytes / old.always_read_bytes / split / bytes_per_s
     computing = new.active_parameters / old.active_parameters / split / flops_per_s
     pairs = new.pair_flops / old.pair_flops / split / flops_per_s if old.pair_flops else 1.0
-    step = model.step
-    launch = min(launch_s(old), step.fixed_s)
+    card = card_titled(calibration.gpu) or target.gpu
+    every_s, token_s = exchange_s(old, card, Parallel(tensor=calibration.tp))
+    fixed_s, per_token_s = max(0.0, step.fixed_s - every_s), max(0.0, step.per_token_s - token_s)
+    kernels_s = min(old.kernels_s, fixed_s)
+    scaled = replace(
+        step,
+        fixed_s=new.kernels_s * kernels_s / old.kernels_s + (fixed_s - kernels_s) * reading,
+        per_token_s=per_token_s * computing,
+        per_prefill_pair_s=step.per_prefill_pair_s * pairs,
+        per_decode_context_s=step.per_decode_context_s
+        * (new.kv_bytes_per_token / old.kv_bytes_per_token)
+        / bytes_per_s,
+        free_tokens=round(step.free_tokens * reading / computing),
+        experts_s=_experts_s(step, old, new, fixed_s - kernels_s, 1 / split / bytes_per_s),
+        expert_share=new.expert_share,
+        window=new.window,
+        host=replace(
+            step.host,
+            ungraphed_s=step.host.ungraphed_s * new.host.ungraphed_s / old.host.ungraphed_s,
+        ),
+        origin=f"scaled from {step.origin}",
+    )
     return replace(
         model,
         source=CostSource.SCALED,
         gpu=target.gpu.title,
         model=target.work.name,
-        step=replace(
-            step,
-            fixed_s=launch_s(new) * launch / launch_s(old) + (step.fixed_s - launch) * reading,
-            per_token_s=step.per_token_s * computing,
-            per_prefill_pair_s=step.per_prefill_pair_s * pairs,
-            per_decode_context_s=step.per_decode_context_s
-            * (new.kv_bytes_per_token / old.kv_bytes_per_token)
-            / bytes_per_s,
-            free_tokens=round(step.free_tokens * reading / computing),
-            experts_s=_experts_s(step, old, new, 1 / split / bytes_per_s),
-            expert_share=new.other.expert_share,
-            window=new.other.window,
-            origin=f"scaled from {step.origin}",
-        ),
-        warnings=(f"the calibration is {', '.join(others)}: its step times are scaled",),
+        step=with_exchange(scaled, new, target.gpu, target.parallel),
+        notes=(Note(code="scaled_steps", values=dict(differing)),),
     )
 
 
-def _always(work: ModelWork) -> int:
-    """Bytes that any step reads, whatever experts are chosen."""
-    return work.read_bytes - work.other.expert_bytes
+def _experts_s(
+    step: StepModel, old: ModelWork, new: ModelWork, reading_s: float, faster: float
+) -> float:
+    """To read all experts; from the calibration where it has some, else as fast as the rest.
 
-
-def _experts_s(step: StepModel, old: ModelWork, new: ModelWork, faster: float) -> float:
-    """To read all experts; from the calibration where it has some, else as fast as the rest."""
-    if not new.other.expert_bytes:
-        return 0.0
-    if old.other.expert_bytes:
-        per_byte = step.experts_s / old.other.expert_bytes
-    else:
-        per_byte = (step.fixed_s - min(launch_s(old), step.fixed_s)) / _always(old)
-    return new.other.expert_bytes * per_byte * faster
+    `reading_s`: what the calibrated model's other weights take.
+    """
+    if old.expert_bytes:
+        return step.experts_s * faster * new.expert_bytes / old.expert_bytes
+    return reading_s * faster * new.expert_bytes / old.always_read_bytes
 
 
 def _faster(there: str, here: Gpu) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import MissingError, UsageError
 
 GIB = 2**30
@@ -27,7 +28,9 @@ class Gpu:
     memory_gib: float
     bandwidth_gb_s: float | None = None
     dense_tflops: float | None = None
+    nvlink: bool = False  # or AMD's Infinity Fabric: else several GPUs talk over PCIe
     source: str = ""
+    memory_given: bool = False  # by --gpu-memory
 
     @property
     def memory_bytes(self) -> int:
@@ -44,7 +47,8 @@ def _rows(file: Path) -> list[dict[str, str]]:
     """Memory: what torch reports as total (its out-of-memory messages quote it), a little under
     the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. The source
     names the vendor's sheet to look in; the sheets themselves were not at hand when this was
-    written. Speeds were compared with public tables and memory with quoted messages, except what
+    written. `nvlink`: all GPUs of a machine have it; where only a bridge can be bought, no. Speeds
+    were compared with public tables and memory with quoted messages, except what
     is `unchecked`: written from memory and found nowhere to compare with. `aliases` are other ways
     to say the name: as nvidia-smi prints it, or with the memory in it.
     """
@@ -60,6 +64,7 @@ CARDS = tuple(
         memory_gib=float(row["memory_gib"]),
         bandwidth_gb_s=float(row["bandwidth_gb_s"]),
         dense_tflops=float(row["dense_tflops"]),
+        nvlink=row["nvlink"] == "yes",
         source=row["source"],
     )
     for row in _ROWS
@@ -82,16 +87,15 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     gpu = local_gpu() if _slug(name) == LOCAL else _by_name(name)
     if size is None:
         return gpu
-    return replace(gpu, memory_gib=size, source=f"--gpu-memory; speed: {gpu.source}")
+    return replace(gpu, memory_gib=size, memory_given=True)
 
 
-def doubts(gpu: Gpu) -> tuple[str, ...]:
+def doubts(gpu: Gpu) -> tuple[Note, ...]:
     """Which figures of a card nobody has compared with anything."""
-    given = gpu.source.startswith("--gpu-memory")
     return tuple(
-        f"the {kind} of {gpu.title} is assumed: not compared with a source"
-        for kind in UNCHECKED.get(gpu.name, ())
-        if not (given and kind == "memory")
+        Note(code="gpu_unchecked", values={"figure": figure, "gpu": gpu.title})
+        for figure in UNCHECKED.get(gpu.name, ())
+        if not (gpu.memory_given and figure == "memory")
     )
 
 

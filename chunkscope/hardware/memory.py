@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.hardware.gpus import GIB, Gpu
 from chunkscope.hardware.kv_groups import KvLayout, kv_layout
 from chunkscope.hardware.parallel import ALONE, Parallel
@@ -51,7 +52,6 @@ V2_SLICE_TOKENS = 1024
 MOST_EXPANDED = 64 * 1024
 # The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
 USABLE_HEADROOM = 0.9
-FITTED = "fitted on an H200, vLLM 0.24"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class MemoryLine:
     name: str
     gib: float
     label: Label
-    note: str
+    note: Note  # what it is made of
     profiled: bool = True
 
 
@@ -77,7 +77,7 @@ class Memory:
     headroom_gib: float
     unprofiled_gib: float
     runner: Runner
-    kv_cache_blocks: int | None = None  # None in plans that were made before it was counted
+    kv_cache_blocks: int
     kv_cache_label: Label | None = None  # None: predicted
 
     @property
@@ -109,13 +109,16 @@ class MemoryModel:
     gpu: Gpu
     runner: Runner
     counts_graphs: bool
-    tp: int = 1
-    parallel: Parallel = ALONE  # `tp` is its tensor's
+    parallel: Parallel = ALONE
     logprobs: bool = False
     cuda_graphs: bool = True
     caches_prefixes: bool = True
     kv_element_bytes: int = BYTES  # 1 where the KV cache is of 8 bits
     expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
+
+    @property
+    def tp(self) -> int:
+        return self.parallel.tensor
 
     @property
     def kv_layout(self) -> KvLayout:
@@ -179,31 +182,52 @@ class MemoryModel:
             self._expanding_bytes(budget, context),
         ]
         if self.logprobs:
-            parts.append(round(self._logprobs(min(chunk or budget, budget)).gib * GIB))
+            parts.append(self._logprobs_bytes(min(chunk or budget, budget)))
         return max(parts) / GIB
 
     def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
-        yield self._weights()
-        yield self._activation(budget, seqs, context)
-        if self.shape.experts:
-            yield self._experts(budget)
-        yield self._sampler(budget, seqs, context)
-        yield self._overhead()
-        yield self._graphs()
+        shape, parallel = self.shape, self.parallel
+        q = None if shape.file_bytes else shape.quantization
+        yield _line(
+            "weights",
+            parallel.weight_bytes(shape),
+            billions=shape.parameters.total / 1e9,
+            kind="files" if shape.file_bytes else f"{q.method} {q.bits:g}-bit" if q else "16-bit",
+            gpus=parallel.gpus,
+            shares_experts=parallel.data > 1 and shape.experts is not None,
+        )
+        profiled = self._profiled_bytes(budget, seqs, context)
+        yield _line(
+            "activation",
+            profiled,
+            tokens=budget,
+            kib=shape.activation_bytes_per_token(self.tp) / 1024,
+            expands=profiled > self._forward_bytes(budget),
+        )
+        if shape.experts:
+            split = 1 if parallel.by_expert else parallel.gpus
+            per_token = shape.workspace_bytes_per_token(split)
+            every = budget * parallel.data  # the replicas' tokens are gathered
+            tokens = min(every, self.expert_tokens or every)
+            label = Label.PREDICTED if parallel.gpus == 1 else Label.ASSUMED
+            yield _line("experts", tokens * per_token, label, tokens=tokens, kib=per_token / 1024)
+        # Only what the sampler needs beyond the activations: they are not held together.
+        rows, vocab = min(budget, seqs), shape.vocab
+        beyond = max(0, rows * vocab * SAMPLER_BYTES[self.runner] - profiled)
+        yield _line("sampler", beyond, Label.ASSUMED, requests=rows, vocab=vocab)
+        several = parallel.gpus > 1
+        overhead = OVERHEAD_BYTES + (PARALLEL_OVERHEAD_BYTES if several else 0)
+        yield _line("overhead", overhead, Label.ASSUMED, several=several)
+        graphs = GRAPH_BYTES + shape.layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
+        counted = self.counts_graphs
+        values = {"layers": shape.layers, "counted": counted}
+        yield _line("cuda_graphs", graphs, Label.ASSUMED, profiled=counted, **values)
         if self.logprobs:
-            yield self._logprobs(min(chunk, budget))
-
-    def _weights(self) -> MemoryLine:
-        shape, q = self.shape, self.shape.quantization
-        kind = f", {q.method} {q.bits:g}-bit" if q else ", 16-bit"
-        if shape.file_bytes is not None:
-            kind = ", the size of the weight files"
-        gpus = self.parallel.gpus
-        split = f", split over {self.tp} GPUs" if self.tp > 1 else ""
-        if self.parallel.data > 1:
-            split = f"; replicas on {gpus} GPUs share the experts" if shape.experts else split
-        note = f"{shape.parameters.total / 1e9:,.2f} billion parameters{kind}{split}"
-        return _line("weights", self.parallel.weight_bytes(shape), Label.PREDICTED, note)
+            chunk = min(chunk, budget)
+            rows = self._logprob_rows(chunk)
+            yield _line(
+                "logprobs", self._logprobs_bytes(chunk), profiled=False, tokens=rows, vocab=vocab
+            )
 
     def _forward_bytes(self, budget: int) -> int:
         return budget * self.shape.activation_bytes_per_token(self.tp)
@@ -219,56 +243,21 @@ class MemoryModel:
         expanded = context * shape.expanded_bytes_per_token(tp)
         return expanded + budget * shape.latent_bytes_per_token(tp)
 
-    def _activation(self, budget: int, seqs: int, context: int) -> MemoryLine:
-        per_token = self.shape.activation_bytes_per_token(self.tp)
-        note = f"{budget:,} tokens x {per_token / 1024:,.0f} KiB in one step; {FITTED}"
-        size = self._profiled_bytes(budget, seqs, context)
-        if size > self._forward_bytes(budget):
-            note = (
-                f"{budget:,} tokens in one step, and the context that they look back on, expanded"
-            )
-        return _line("activation", size, Label.PREDICTED, note)
+    def _logprob_rows(self, chunk: int) -> int:
+        return min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
 
-    def _experts(self, budget: int) -> MemoryLine:
-        parallel = self.parallel
-        per_token = self.shape.workspace_bytes_per_token(1 if parallel.by_expert else parallel.gpus)
-        every = budget * parallel.data  # the replicas' tokens are gathered
-        tokens = min(every, self.expert_tokens or every)
-        note = f"{tokens:,} tokens x {per_token / 1024:,.0f} KiB, which the experts' kernel keeps"
-        label = Label.PREDICTED if parallel.gpus == 1 else Label.ASSUMED
-        return _line("experts", tokens * per_token, label, note)
-
-    def _sampler(self, budget: int, seqs: int, context: int) -> MemoryLine:
-        """Only what the sampler needs beyond the step's activations: they are not held together."""
-        rows = min(budget, seqs)
-        need = rows * self.shape.vocab * SAMPLER_BYTES[self.runner]
-        beyond = max(0, need - self._profiled_bytes(budget, seqs, context))
-        note = f"{rows:,} requests x {self.shape.vocab:,} logits"
-        return _line("sampler", beyond, Label.ASSUMED, f"{note}, beyond the activations")
-
-    def _overhead(self) -> MemoryLine:
-        several = PARALLEL_OVERHEAD_BYTES if self.parallel.gpus > 1 else 0
-        note = "CUDA context and buffers: 0.30 GiB, from an H200 with vLLM 0.24"
-        if several:
-            note += "; 0.70 GiB for communication, not measured"
-        return _line("overhead", OVERHEAD_BYTES + several, Label.ASSUMED, note)
-
-    def _graphs(self) -> MemoryLine:
-        layers = self.shape.layers
-        size = GRAPH_BYTES + layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
-        note = f"of {layers} layers, from three models on an H200 with vLLM 0.24"
-        if not self.counts_graphs:
-            note += "; this version takes it from outside its budget"
-        return _line("cuda_graphs", size, Label.ASSUMED, note, profiled=self.counts_graphs)
-
-    def _logprobs(self, chunk: int) -> MemoryLine:
-        rows = min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
-        size = rows * self.shape.vocab * LOGPROB_BYTES[self.runner]
-        size += chunk * self.shape.hidden * BYTES
-        what = f"prompt_logprobs of {rows:,} tokens x {self.shape.vocab:,} entries"
-        note = f"{what}, not profiled by vLLM; {FITTED}"
-        return _line("logprobs", size, Label.PREDICTED, note, profiled=False)
+    def _logprobs_bytes(self, chunk: int) -> int:
+        logits = self._logprob_rows(chunk) * self.shape.vocab * LOGPROB_BYTES[self.runner]
+        return logits + chunk * self.shape.hidden * BYTES
 
 
-def _line(name: str, size: float, label: Label, note: str, *, profiled: bool = True) -> MemoryLine:
+def _line(
+    name: str,
+    size: float,
+    label: Label = Label.PREDICTED,
+    *,
+    profiled: bool = True,
+    **values: Fact,
+) -> MemoryLine:
+    note = Note(code=f"memory_{name}", values=dict(values))
     return MemoryLine(name=name, gib=size / GIB, label=label, note=note, profiled=profiled)

@@ -1,20 +1,13 @@
-"""A model on several GPUs: who holds what, and what they have to tell each other.
+"""A model on several GPUs: who holds what.
 
 None of it was measured here: nobody had such a machine. How vLLM splits weights is read in 0.24 and
-0.32; what communication takes is assumed.
+0.32.
 """
 
 from dataclasses import dataclass
 
 from chunkscope.errors import UsageError
-from chunkscope.hardware.gpus import Gpu
-from chunkscope.models.shape import BYTES, ModelShape
-
-# GPUs with so much bandwidth of their own are taken to have NVLink, others to talk over PCIe:
-# bytes a second that a GPU sends, and what an exchange takes however little is sent.
-LINKED_GB_S = 1_500
-NVLINK, PCIE = (300e9, 10e-6), (20e9, 25e-6)
-UNMEASURED = "several GPUs were never measured"
+from chunkscope.models.shape import ModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,22 +45,6 @@ class Parallel:
                 hint="choose fewer GPUs, or leave --ep out",
             )
 
-    def exchange_s(self, shape: ModelShape, gpu: Gpu) -> tuple[float, float]:
-        """Seconds of a step, and of each of its tokens: assumed.
 
-        After attention and after the MLP of each layer the GPUs of a replica add up their parts;
-        the replicas of a model with experts gather all tokens before those, and scatter them after.
-        """
-        is_linked = (gpu.bandwidth_gb_s or 0) >= LINKED_GB_S
-        bytes_per_s, each_s = NVLINK if is_linked else PCIE
-        hidden = BYTES * shape.hidden
-        sums = 2 * shape.layers if self.tensor > 1 else 0
-        sent = sums * 2 * hidden * (self.tensor - 1) / self.tensor
-        if self.data > 1 and shape.experts:
-            turns = 2 * shape.experts.layers
-            sums += turns
-            sent += turns * hidden * (self.data - 1)
-        return sums * each_s, sent / bytes_per_s
-
-
+UNMEASURED = "several GPUs were never measured"
 ALONE = Parallel()

@@ -1,40 +1,37 @@
 """A step model fitted to measured steps: the least sum of distances, no coefficient below zero.
 
 Distances, not squares: a step that something else held up must not move the others. With async
-scheduling a step takes as long as the GPU or the host, whichever is slower. Which of the two it was
-is not measured: it is guessed, both are fitted, and the guess is made again from that. What the
-steps do not show stays near what is known of other engines (`prior`).
+scheduling a step takes as long as the GPU or the host, whichever is slower, and both are fitted at
+once. What the steps do not show stays near what is known of other engines (`prior`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import StepSamples
-from chunkscope.hardware.step_kinds import Flags, Floats, StepKinds, kinds_of
 from chunkscope.hardware.step_time import GRAPHED_TOKENS, NO_HOST, Host, ModelWork, StepModel
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 FEWEST_STEPS = 20
 # Tokens that hide behind reading the weights: tried one by one, as that bend is not linear.
 FREE_TOKENS = (0, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+NO_BETTER = 0.005  # of what is left: so little speaks for no other number of free tokens
 # A kind of step that was seen so often is known: more of it do not make it weigh more.
 ENOUGH_STEPS = 8
 # What is known of other engines weighs as much as so many measured steps.
 PRIOR_STEPS = 3
-# First guesses at who was slower: the host in steps of so many requests that read little.
-HOST_REQUESTS = (64, 256, 1_024)
-MOST_GUESSES = 12
 # Distances up to this share of a step count by their squares, longer ones by their length.
 NEAR = 0.02
-TRIES = 6
-NO_BETTER = 0.005  # of what is left: so little speaks for no other number of free tokens
 # A coefficient is seen where it makes up this share of a step, in so many kinds of them.
 SEEN_SHARE, SEEN_KINDS = 0.1, 3
-GPU_TIMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s", "experts_s")
-HOST_TIMES = ("fixed_s", "per_request_s", "per_prompt_s", "ungraphed_s")
+GPU_TIMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s")
+HOST_TIMES = tuple(field.name for field in fields(Host))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +44,6 @@ class StepFit:
     step: StepModel
     samples: int
     error: float
-    host_steps: int = 0  # in which the host was slower
     assumed: tuple[str, ...] = ()
 
 
@@ -61,182 +57,182 @@ def fit_steps(
 ) -> StepFit:
     """`host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum.
 
-    `work` is the model's: of experts, those that are chosen are read.
+    `work` is the model's: of experts, those that are chosen are read. Steps are recorded with all
+    that is before a token, windows or not: so the fitted model simulates them.
     """
     kinds = kinds_of(steps, only_settled=host is not None)
-    if len(steps) < FEWEST_STEPS or kinds.steps.sum() < FEWEST_STEPS // 2:
+    if len(steps) < FEWEST_STEPS or kinds["steps"].sum() < FEWEST_STEPS // 2:
         raise InputError(
             f"the calibration has {len(steps):,} steps: too few to fit a step model to",
             hint="verify with more requests",
         )
-    data = _Data(kinds, prior, host, work.other.expert_share if work else 0.0)
-    found = data.best()
-    step = _step(data, found, origin, host)
-    if work is not None:
-        # Steps are recorded with all that is before a token, windows or not: so they are simulated.
-        step = replace(step, expert_share=work.other.expert_share)
-    error = float(np.median(np.abs(data.predicted(found) / data.seconds - 1)))
-    return StepFit(
-        step=step,
-        samples=len(steps),
-        error=error,
-        host_steps=int(kinds.steps[data.by_host(found)].sum()),
-        assumed=tuple(data.unseen(found)) if host else (),
+    share = work.expert_share if work else 0.0
+    fits = [_Fit(kinds, free, prior, host, share) for free in FREE_TOKENS]
+    enough = min(fit.cost for fit in fits) * (1 + NO_BETTER) + 1e-12
+    best = next(fit for fit in fits if fit.cost <= enough)
+    gpu, on_host = best.times()
+    gpu["fixed_s"] = max(gpu["fixed_s"], 1e-6)  # no step takes no time
+    step = StepModel(
+        per_request_s=gpu.get("per_request_s", 0.0),
+        experts_s=gpu.get("experts_s", 0.0),
+        free_tokens=best.free,
+        host=Host(**on_host) if host else NO_HOST,
+        expert_share=share,
+        origin=origin,
+        **{name: gpu[name] for name in GPU_TIMES},  # type: ignore[arg-type]
     )
+    error = float(np.median(np.abs(best.predicted() / kinds["duration_s"] - 1)))
+    assumed = tuple(best.unseen()) if host else ()
+    return StepFit(step=step, samples=len(steps), error=error, assumed=assumed)
 
 
-@dataclass(frozen=True)
-class _Found:
-    left: float
-    free: int
-    gpu: Floats
-    host: Floats
-
-
-class _Data:
-    """The steps as columns: what the GPU's time depends on, and what the host's does."""
+class _Fit:
+    """The coefficients that leave the least, if `free` tokens hide behind reading the weights."""
 
     def __init__(
-        self, kinds: StepKinds, prior: StepModel | None, host: Host | None, expert_share: float
+        self,
+        kinds: dict[str, Floats],
+        free: int,
+        prior: StepModel | None,
+        host: Host | None,
+        expert_share: float,
     ) -> None:
-        prompts, decodes = kinds.prefill_requests, kinds.decode_requests
-        self.seconds = kinds.duration_s
-        self.tokens = kinds.prefill_tokens + decodes
-        self.requests = prompts + decodes
-        self.is_reading = kinds.prefill_tokens > GRAPHED_TOKENS
-        self._rest = [kinds.prefill_pairs, kinds.decode_context_tokens]
-        ones = np.ones_like(self.seconds)
-        over = (self.tokens > GRAPHED_TOKENS).astype(float)
-        columns = [ones, self.requests, prompts, over] if host else []
-        self.host = np.stack(columns, axis=1) if host else np.zeros((len(ones), 0))
-        self._rest += [1.0 - (1.0 - expert_share) ** self.tokens] if expert_share else []
-        self.gpu_names: tuple[str, ...] = GPU_TIMES if expert_share else GPU_TIMES[:-1]
-        # Where the host's work is hidden, a request costs the GPU no more than its tokens do.
-        self._rest += [] if host else [self.requests]
-        self.gpu_names += () if host else ("per_request_s",)
-        # Zero where nothing is known.
-        self._gpu_prior = np.zeros(len(self._rest) + 2)
-        if prior is not None:
-            self._gpu_prior = np.asarray([getattr(prior, name) for name in self.gpu_names])
-        self._host_prior = np.asarray([getattr(host, name) for name in HOST_TIMES if host])
-        # A step's noise grows with its length: half way between absolute and relative errors.
-        self._weight = (np.minimum(kinds.steps, ENOUGH_STEPS) / self.seconds) ** 0.5
+        self.free, self._seconds = free, kinds["duration_s"]
+        prompts, decodes = kinds["prefill_requests"], kinds["decode_requests"]
+        tokens, requests = kinds["prefill_tokens"] + decodes, prompts + decodes
+        ones, paid = np.ones_like(self._seconds), np.maximum(0.0, tokens - free)
+        gpu = dict(
+            zip(
+                GPU_TIMES,
+                (ones, paid, kinds["prefill_pairs"], kinds["decode_context_tokens"]),
+                strict=True,
+            )
+        )
+        if expert_share:
+            gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** tokens
+        if host is None:  # where the host's work is hidden, a request costs no more than its tokens
+            gpu["per_request_s"] = requests
+        launched = (tokens > GRAPHED_TOKENS).astype(float)
+        self.names = (*gpu, *HOST_TIMES) if host else tuple(gpu)
+        self._width = len(gpu)
+        self._gpu = np.stack(list(gpu.values()), axis=1)
+        self._host = np.stack([ones, requests, prompts, launched], axis=1)
+        self._host = self._host if host else self._host[:, :0]
+        known = [getattr(prior, name) if prior else 0.0 for name in gpu]
+        known += [getattr(host, name) for name in HOST_TIMES] if host else []
+        weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self._seconds
+        self.cost, self.coefficients = self._solve(weight, np.asarray(known))
 
-    def gpu(self, free: int) -> Floats:
-        paid = np.maximum(0.0, self.tokens - free)
-        return np.stack([np.ones_like(paid), paid, *self._rest], axis=1)
+    def _solve(self, weight: Floats, prior: Floats) -> tuple[float, Floats]:
+        """From the prior, and from half of it, in units in which every coefficient is about 1."""
+        least_squares, nnls = _scipy()
+        known, by = prior > 0, (weight**0.5 / self._seconds)[:, None]
+        start = np.zeros(len(prior))
+        start[: self._width] = nnls(self._gpu * by, self._seconds * by[:, 0])[0]
+        largest = np.abs(np.concatenate([self._gpu, self._host], axis=1)).max(axis=0)
+        usual = np.where(start > 0, start, 1 / np.maximum(largest, 1e-30))
+        scale = np.where(known, prior, usual)
+        pull = PRIOR_STEPS * float(np.median(self._seconds))
+        weights = np.concatenate([weight, np.full(int(known.sum()), pull)])
 
-    def predicted(self, found: _Found) -> Floats:
-        longer: Floats = np.maximum(self.gpu(found.free) @ found.gpu, self.host @ found.host)
-        return longer
+        def distances(x: Floats) -> Floats:
+            off = self._longer(x * scale) / self._seconds - 1
+            return np.concatenate([off, x[known] - 1]) / NEAR
 
-    def by_host(self, found: _Found) -> Flags:
-        slower: Flags = self.host @ found.host > self.gpu(found.free) @ found.gpu
-        return slower
+        def loss(z: Floats) -> Floats:
+            """soft_l1, each distance with its weight: the value and its two derivatives."""
+            t = 1 + z
+            rho: Floats = np.stack([2 * (t**0.5 - 1), t**-0.5, -0.5 * t**-1.5]) * weights
+            return rho
 
-    def unseen(self, found: _Found) -> Iterator[str]:
+        starts = [np.where(known, 1.0, start / scale)]
+        starts += [0.5 * known] if self._host.size else []
+        answers = [least_squares(distances, x, bounds=(0, np.inf), loss=loss) for x in starts]
+        best = min(answers, key=lambda answer: float(answer.cost))
+        return float(best.cost), np.asarray(best.x * scale)
+
+    def _longer(self, coefficients: Floats) -> Floats:
+        gpu, host = np.split(coefficients, [self._width])
+        return np.asarray(np.maximum(self._gpu @ gpu, self._host @ host))
+
+    def predicted(self) -> Floats:
+        return self._longer(self.coefficients)
+
+    def times(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The GPU's coefficients, and the host's, by name."""
+        values = list(zip(self.names, map(float, self.coefficients), strict=True))
+        return dict(values[: self._width]), dict(values[self._width :])
+
+    def unseen(self) -> Iterator[str]:
         """Names of the coefficients that no measured step depends on."""
-        slower = self.by_host(found)
-        gpu = (self.gpu(found.free) * found.gpu)[~slower]
-        host = (self.host * found.host)[slower]
-        for names, parts, prefix in ((self.gpu_names, gpu, ""), (HOST_TIMES, host, "host.")):
-            seen = (parts > SEEN_SHARE * parts.sum(axis=1, keepdims=True)).sum(axis=0)
-            yield from (prefix + n for n, s in zip(names, seen, strict=True) if s < SEEN_KINDS)
-
-    def best(self) -> _Found:
-        """The number of free tokens, and the coefficients, that leave the least."""
-        firsts = (self._alternate(FREE_TOKENS[0], guess) for guess in self._guesses())
-        guess = self.by_host(min(firsts, key=lambda found: found.left))
-        tried = [self._alternate(free, guess) for free in FREE_TOKENS]
-        enough = min(found.left for found in tried) * (1 + NO_BETTER) + 1e-12
-        return next(found for found in tried if found.left <= enough)
-
-    def _guesses(self) -> Iterator[Flags]:
-        if not self.host.size:
-            yield np.zeros(len(self.seconds), dtype=bool)
-            return
-        for many in HOST_REQUESTS:
-            yield (self.requests >= many) & ~self.is_reading
-        if self._gpu_prior.all():
-            yield self.by_host(_Found(0.0, 0, self._gpu_prior, self._host_prior))
-
-    def _alternate(self, free: int, guess: Flags) -> _Found:
-        """Fit both, guess again who was slower, until the guess stays. Without a host: at once."""
-        features = self.gpu(free)
-        for tries in (1, TRIES):  # squares first: they are not easily caught in a wrong guess
-            for _ in range(MOST_GUESSES):
-                gpu = self._solve(features, ~guess, self._gpu_prior, tries)
-                host = self._solve(self.host, guess, self._host_prior, tries)
-                by_gpu, by_host = features @ gpu, self.host @ host
-                before, guess = guess, by_host > by_gpu
-                if (guess == before).all():
-                    break
-        return _Found(self._left(np.maximum(by_gpu, by_host)), free, gpu, host)
-
-    def _left(self, predicted: Floats) -> float:
-        off = (predicted - self.seconds) * self._weight
-        return float(off**2 @ _pull(predicted, self.seconds))
-
-    def _solve(self, features: Floats, rows: Flags, prior: Floats, tries: int) -> Floats:
-        """Squares, each divided by its distance in the try before: that sums up distances."""
-        chosen, seconds, weight = features[rows], self.seconds[rows], self._weight[rows]
-        strength = PRIOR_STEPS * (float(np.median(seconds)) if rows.any() else 1.0)
-        pull, drawn = np.ones_like(seconds), np.ones_like(prior)
-        for _ in range(tries):
-            by = weight * pull**0.5
-            found = _non_negative(chosen * by[:, None], seconds * by, prior, strength * drawn)
-            pull, drawn = _pull(chosen @ found, seconds), _pull(found, prior)
-        return found
+        gpu, host = np.split(self.coefficients, [self._width])
+        slower = self._host @ host > self._gpu @ gpu
+        parts = [("", (self._gpu * gpu)[~slower]), ("host.", (self._host * host)[slower])]
+        names = iter(self.names)
+        for prefix, values in parts:
+            seen = (values > SEEN_SHARE * values.sum(axis=1, keepdims=True)).sum(axis=0)
+            for count in seen:
+                name = next(names)
+                if count < SEEN_KINDS:
+                    yield prefix + name
 
 
-def _pull(found: Floats, wanted: Floats) -> Floats:
-    """What makes squares count like distances; 1 where nothing is wanted."""
-    far = np.abs(found / np.where(wanted > 0, wanted, 1.0) - 1)
-    pull: Floats = 1 / np.maximum(np.where(wanted > 0, far, 0.0) / NEAR, 1.0)
-    return pull
+def _scipy() -> tuple[Any, Any]:
+    try:
+        from scipy.optimize import least_squares, nnls
+    except ImportError:
+        raise MissingError(
+            "fitting a calibration needs scipy",
+            hint="install it: `pip install 'chunkscope[verify]'` or `pip install scipy`",
+        ) from None
+    return least_squares, nnls
 
 
-def _non_negative(features: Floats, wanted: Floats, prior: Floats, strength: Floats) -> Floats:
-    """Non-negative least squares, by trying every set of columns: there are only five.
+# -- steps that are alike ------------------------------------------------------------------------
 
-    Each coefficient with a prior is drawn to it, as by one more row: prior / prior = 1.
+# Sizes within about a third of each other count as the same; numbers of requests must be equal.
+SIZES = ("prefill_tokens", "prefill_pairs", "decode_context_tokens")
+COUNTS = ("prefill_requests", "decode_requests")
+SIZES_PER_E = 3
+MANY = 0.05  # of the requests
+
+
+def kinds_of(steps: StepSamples, *, only_settled: bool) -> dict[str, Floats]:
+    """The columns of `steps`, one entry per kind: the mean of those neither fast nor slow.
+
+    A workload repeats some steps a thousand times and others once. A fit to all of them would
+    hardly see the rare ones, which may be all that a coefficient shows in. `steps` is how many were
+    of a kind. `only_settled`: those beside which the host did the same work as in any other.
     """
-    most = np.abs(features).max(axis=0) if len(features) else np.zeros(features.shape[1])
-    scale = np.maximum(
-        np.maximum(most, 1e-30), np.where(prior > 0, 1 / np.maximum(prior, 1e-30), 0)
-    )
-    scaled = features / scale
-    pull = np.where(prior > 0, strength, 0.0)
-    drawn = np.where(prior > 0, 1 / (np.maximum(prior, 1e-30) * scale), 0.0)
-    gram = scaled.T @ scaled + np.diag(pull * drawn**2)
-    side = scaled.T @ wanted + pull * drawn
-    total = float(wanted @ wanted) + float(pull.sum())
-    answer: Floats = np.zeros(len(scale))
-    best = total
-    for size in range(len(scale), 0, -1):
-        for chosen in map(list, combinations(range(len(scale)), size)):
-            some = np.linalg.lstsq(gram[np.ix_(chosen, chosen)], side[chosen], rcond=1e-12)[0]
-            left = total - float(some @ side[chosen])
-            if (some >= 0).all() and left < best * (1 - 1e-9):
-                best, answer = left, np.zeros(len(scale))
-                answer[chosen] = some / scale[chosen]
-        if size == len(scale) and answer.any():
-            break  # nothing is better than all columns, if none of them is negative
-    return answer
+    names = [field.name for field in fields(StepSamples) if field.name != "setting"]
+    columns = {name: np.asarray(getattr(steps, name), dtype=float) for name in names}
+    if only_settled:
+        settled = ~(_firsts(steps) | _after_many_ended(steps))
+        columns = {name: values[settled] for name, values in columns.items()}
+    sizes = [np.round(np.log1p(columns[name]) * SIZES_PER_E) for name in SIZES]
+    keys = np.stack([*sizes, *(columns[name] for name in COUNTS)], axis=1)
+    _, place, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    order = np.lexsort((columns["duration_s"], place.ravel()))
+    groups = np.split(order, np.cumsum(count)[:-1]) if len(order) else []
+    middles = [group[len(group) // 4 : len(group) - len(group) // 4] for group in groups]
+    means = {
+        name: np.asarray([values[middle].mean() for middle in middles])
+        for name, values in columns.items()
+    }
+    return {**means, "steps": count.astype(float)}
 
 
-def _step(data: _Data, found: _Found, origin: str, host: Host | None) -> StepModel:
-    times = dict(zip(data.gpu_names, map(float, found.gpu), strict=True))
-    if host is not None:
-        host = replace(host, **dict(zip(HOST_TIMES, map(float, found.host), strict=True)))
-    return StepModel(
-        fixed_s=max(times["fixed_s"], 1e-6),  # no step takes no time
-        per_token_s=times["per_token_s"],
-        per_prefill_pair_s=times["per_prefill_pair_s"],
-        per_decode_context_s=times["per_decode_context_s"],
-        per_request_s=times.get("per_request_s", 0.0),
-        experts_s=times.get("experts_s", 0.0),
-        free_tokens=found.free,
-        host=host or NO_HOST,
-        origin=origin,
-    )
+def _firsts(steps: StepSamples) -> Flags:
+    """The first step of each repeat: nobody decodes, and somebody did in the step before."""
+    decodes, setting = np.asarray(steps.decode_requests), np.asarray(steps.setting)
+    first: Flags = decodes == 0
+    first[1:] &= (decodes[:-1] > 0) | (setting[1:] != setting[:-1])
+    return first
+
+
+def _after_many_ended(steps: StepSamples) -> Flags:
+    """While such a step runs the host still frees the requests that ended."""
+    requests = np.asarray(steps.prefill_requests) + np.asarray(steps.decode_requests)
+    fewer = np.zeros(len(requests), dtype=bool)
+    fewer[1:] = requests[1:] < (1 - MANY) * requests[:-1]
+    return fewer

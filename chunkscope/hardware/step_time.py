@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.hardware.gpus import Gpu
-from chunkscope.hardware.parallel import ALONE, UNMEASURED, Parallel
+from chunkscope.hardware.parallel import ALONE, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
 
 FITTED_ON = (
@@ -55,14 +55,18 @@ LAYER_S = 42e-6
 EXPERT_LAYER_S = 19e-6
 LATENT_LAYER_S = 22e-6  # DeepSeek-V2-Lite: 3.4 ms for one token, ...
 LATENT_REQUEST_S = 0.25e-6  # ... and 11 us for one more
-LAUNCH_S = 1.3e-3  # of a model whose layers are not known
-FREE_TOKENS = 84  # hide behind reading the weights, with the larger models
+# Tokens that hide behind reading the weights on an H200, with the larger models; as many more on
+# another GPU as it computes more FLOP for each byte that it reads.
+FREE_TOKENS, FITTED_FLOP_PER_BYTE = 84, 989e12 / 4800e9
 # Where a step reads prompts, too, attention takes longer for each token of a decoding request's
 # context: 1.54 (Llama-3.1-8B), 1.59 (Gemma-2-9B) and 1.55 times (Qwen3-30B-A3B).
 MIXED = 1.55
 # Of the engine's Python, by a profile of Qwen2.5-1.5B with 200 requests: 1.5 of 5 seconds went into
 # the results of a step, the rest into the step to come.
 HAND_OUT_SHARE = 0.3
+# GPUs that talk over NVLink (or AMD's Infinity Fabric), or over PCIe: bytes a second that one of
+# them sends, and what an exchange takes however little is sent. Assumed, as nobody measured it.
+NVLINK, PCIE = (300e9, 10e-6), (20e9, 25e-6)
 # vLLM captures CUDA graphs up to so many tokens, and 2 x max_num_seqs if that is less.
 GRAPHED_TOKENS = 512
 
@@ -81,18 +85,14 @@ class Host:
 
 
 NO_HOST = Host()
-ASSUMED_HOST = Host(
-    fixed_s=0.5e-3,
-    per_request_s=27e-6,
-    per_prompt_s=0.08e-3,
-    ungraphed_s=18.5e-3,
-)
-
-
-# More of the last by layer: it takes about 64 ms with DeepSeek-V2-Lite's 27. What of that is the
-# experts' share is a guess: Qwen3-30B-A3B never waited for it.
-EXPERT_UNGRAPHED_S = 0.45e-3
-LATENT_UNGRAPHED_S = 1.25e-3
+ASSUMED_HOST = Host(fixed_s=0.5e-3, per_request_s=27e-6, per_prompt_s=0.08e-3)
+# The launch of a step over the graphs' size: the same with 28 to 36 dense layers (Qwen2.5-1.5B,
+# Llama-3.1-8B, Qwen3-8B), and taken to grow with more of them. A layer with experts takes 2 ms: 94
+# ms with 48 (Qwen3-30B-A3B), 48 with 24 (gpt-oss-20b), 29 to 36 with 16 (OLMoE-1B-7B). Latent
+# attention comes on top: 80 ms with 27 layers (DeepSeek-V2-Lite).
+LAUNCH_S, LAUNCH_LAYERS = 18.5e-3, 36
+EXPERT_LAUNCH_S = 1.85e-3
+LATENT_LAUNCH_S = 1.05e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,73 +129,77 @@ NO_WINDOW = AttentionWindow()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherWork:
-    """What is different where a model is not dense, 16-bit and looks back on everything.
+class ModelWork:
+    """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair.
 
     Of experts a step reads those that its tokens choose: `expert_share` is what one token does.
     """
 
-    layers: Count = 0  # 0 in calibrations that do not say
+    name: str
+    hub_id: str | None
+    hidden: Positive
+    layers: Positive
+    active_parameters: Positive
+    kv_bytes_per_token: Positive  # read on one GPU
+    pair_flops: Count  # attention, per (token, context token)
+    read_bytes: Positive  # in a step whose tokens choose all experts
+    head_parameters: Count  # of the active ones: only for the last token of a request's step
     expert_layers: Count = 0
-    latent_layers: Count = 0
-    head_parameters: Count = 0  # of the active ones: only for the last token of a request's step
     expert_bytes: Count = 0  # of those that are read
     expert_share: float = 0.0
     expert_parameters: Count = 0  # of the active ones
+    untuned_experts: bool = False
     eight_bit_parameters: Count = 0  # of the active ones that no expert has: 8-bit products
     eight_bit_experts: bool = False
-    untuned_experts: bool = False
+    latent_layers: Count = 0
     state_bytes: Count = 0  # that a request's step reads and writes
     kv_slowness: float = 1.0  # how many times as long its KV cache takes as the bytes say
     pair_slowness: float = 1.0  # the same of attention's FLOPs when prompts are read
     window: AttentionWindow = NO_WINDOW
 
+    @property
+    def always_read_bytes(self) -> int:
+        """Whatever experts are chosen."""
+        return self.read_bytes - self.expert_bytes
 
-NOTHING_ELSE = OtherWork()
+    @property
+    def kernels_s(self) -> float:
+        """What the kernels of all layers take on the GPU, to start one after the other."""
+        more = self.expert_layers * EXPERT_LAYER_S + self.latent_layers * LATENT_LAYER_S
+        return self.layers * LAYER_S + more
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelWork:
-    """What a model makes a GPU do: bytes read in any step, FLOPs per token and per token pair."""
-
-    name: str
-    hub_id: str | None
-    weight_bytes: Positive
-    active_parameters: Positive
-    kv_bytes_per_token: Positive  # read on one GPU
-    pair_flops: Count  # attention, per (token, context token)
-    read_bytes: Positive
-    other: OtherWork = NOTHING_ELSE
+    @property
+    def host(self) -> Host:
+        """What is assumed of the engine's Python: a large step is launched layer by layer."""
+        dense = LAUNCH_S * max(1.0, self.layers / LAUNCH_LAYERS)
+        if self.expert_layers:
+            dense *= (self.layers - self.expert_layers) / self.layers
+        more = self.expert_layers * EXPERT_LAUNCH_S + self.latent_layers * LATENT_LAUNCH_S
+        return replace(ASSUMED_HOST, ungraphed_s=dense + more)
 
 
 def model_work(shape: ModelShape, tp: int = 1, kv_element_bytes: int = BYTES) -> ModelWork:
+    a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
+    fast = set(q.kinds) if q and q.eight_bit_products else set()
+    dense = {"attention": p.attention, "mlp": p.mlp}
     return ModelWork(
         name=shape.name,
         hub_id=shape.hub_id,
-        weight_bytes=shape.weight_bytes,
+        hidden=shape.hidden,
+        layers=shape.layers,
         active_parameters=shape.active_parameters,
         kv_bytes_per_token=_with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes)),
         pair_flops=_pair_flops(shape),
         read_bytes=_read_bytes(shape),
-        other=_other_work(shape, tp),
-    )
-
-
-def _other_work(shape: ModelShape, tp: int) -> OtherWork:
-    a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
-    is_fast = set(q.kinds) if q and q.eight_bit_products else set()
-    dense = {"attention": p.attention, "mlp": p.mlp}
-    return OtherWork(
-        layers=shape.layers,
-        expert_layers=e.layers if e else 0,
-        latent_layers=shape.kv_layers if a.latent else 0,
         head_parameters=p.head or p.embedding,
+        expert_layers=e.layers if e else 0,
         expert_bytes=shape.bytes_of("experts") if e else 0,
         expert_share=e.active / e.count if e else 0.0,
         expert_parameters=p.experts * e.active // e.count if e else 0,
-        eight_bit_parameters=sum(count for kind, count in dense.items() if kind in is_fast),
-        eight_bit_experts="experts" in is_fast,
         untuned_experts=e is not None and e.intermediate // tp not in TUNED.get(e.count, ()),
+        eight_bit_parameters=sum(count for kind, count in dense.items() if kind in fast),
+        eight_bit_experts="experts" in fast,
+        latent_layers=shape.kv_layers if a.latent else 0,
         state_bytes=a.state.layers * a.state.bytes(tp) if a.state else 0,
         pair_slowness=WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0,
         kv_slowness=_kv_slowness(a),
@@ -324,78 +328,75 @@ class StepModel:
 def step_model(
     shape: ModelShape, gpu: Gpu, parallel: Parallel = ALONE, kv_element_bytes: int = BYTES
 ) -> StepModel | None:
-    """None where the GPU's speed is not known."""
-    work = model_work(shape, parallel.tensor, kv_element_bytes)
-    step = roofline(work, gpu, parallel.tensor)
-    return with_exchange(step, parallel, parallel.exchange_s(shape, gpu)) if step else None
+    """A roofline; None where the GPU's speed is not known."""
+    return roofline(model_work(shape, parallel.tensor, kv_element_bytes), gpu, parallel)
 
 
-def with_exchange(
-    step: StepModel, parallel: Parallel, exchange_s: tuple[float, float]
-) -> StepModel:
+def roofline(work: ModelWork, gpu: Gpu, parallel: Parallel = ALONE) -> StepModel | None:
+    """From the GPU's peak figures and the efficiencies above; None where those are not known."""
+    if gpu.speed is None:
+        return None
+    bytes_per_s, flops_per_s, tp = gpu.speed[0] * 1e9, gpu.speed[1] * 1e12, parallel.tensor
+    per_flop = 1 / (flops_per_s * tp)
+    others = work.expert_parameters + work.eight_bit_parameters + work.head_parameters
+    experts = UNTUNED_EFFICIENCY if work.untuned_experts else EXPERTS_EFFICIENCY
+    experts = EIGHT_BIT_EXPERTS_EFFICIENCY if work.eight_bit_experts else experts
+    flops_per_byte = flops_per_s / bytes_per_s
+    step = StepModel(
+        fixed_s=work.always_read_bytes / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + work.kernels_s,
+        per_token_s=2
+        * per_flop
+        * (
+            (work.active_parameters - others) / MATMUL_EFFICIENCY
+            + work.eight_bit_parameters / EIGHT_BIT_EFFICIENCY
+            + work.expert_parameters / experts
+        ),
+        per_prefill_pair_s=work.pair_flops * per_flop / ATTENTION_EFFICIENCY * work.pair_slowness,
+        per_decode_context_s=work.kv_bytes_per_token
+        / (bytes_per_s * KV_EFFICIENCY)
+        * work.kv_slowness,
+        mixed=MIXED,
+        per_request_s=2 * work.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY)
+        + 2 * work.head_parameters * per_flop / MATMUL_EFFICIENCY
+        + work.latent_layers * LATENT_REQUEST_S,
+        free_tokens=round(FREE_TOKENS * flops_per_byte / FITTED_FLOP_PER_BYTE),
+        experts_s=work.expert_bytes / tp / (bytes_per_s * EXPERTS_READ_EFFICIENCY),
+        expert_share=work.expert_share,
+        window=work.window,
+        host=work.host,
+        origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
+        "assumed to be like that one",
+    )
+    return with_exchange(step, work, gpu, parallel)
+
+
+def with_exchange(step: StepModel, work: ModelWork, gpu: Gpu, parallel: Parallel) -> StepModel:
     """What more than one GPU changes; each reads experts for the tokens of all replicas."""
     if parallel.gpus == 1:
         return step
-    every_s, per_token_s = exchange_s
+    every_s, per_token_s = exchange_s(work, gpu, parallel)
     return replace(
         step,
         fixed_s=step.fixed_s + every_s,
         per_token_s=step.per_token_s + per_token_s,
         experts_s=step.experts_s / parallel.data,
         expert_share=chosen(step.expert_share, parallel.data),
-        origin=f"{step.origin}; {UNMEASURED}: what GPUs tell each other is assumed",
+        origin=f"{step.origin}; several GPUs were never measured: communication is assumed",
     )
 
 
-def launch_s(work: ModelWork) -> float:
-    other = work.other
-    if not other.layers:
-        return LAUNCH_S
-    more = other.expert_layers * EXPERT_LAYER_S + other.latent_layers * LATENT_LAYER_S
-    return other.layers * LAYER_S + more
+def exchange_s(work: ModelWork, gpu: Gpu, parallel: Parallel) -> tuple[float, float]:
+    """Seconds of communication in a step, and for each of its tokens: assumed.
 
-
-def assumed_host(work: ModelWork) -> Host:
-    """A step over the graphs' size is launched layer by layer, by Python where it is no graph."""
-    other = work.other
-    more = other.expert_layers * EXPERT_UNGRAPHED_S + other.latent_layers * LATENT_UNGRAPHED_S
-    return replace(ASSUMED_HOST, ungraphed_s=ASSUMED_HOST.ungraphed_s + more)
-
-
-def roofline(work: ModelWork, gpu: Gpu, tp: int = 1) -> StepModel | None:
-    """From the GPU's peak figures and the efficiencies above; None where those are not known."""
-    if gpu.speed is None:
-        return None
-    bytes_per_s, flops_per_s = gpu.speed[0] * 1e9, gpu.speed[1] * 1e12
-    per_flop = 1 / (flops_per_s * tp)
-    other = work.other
-    always = work.read_bytes - other.expert_bytes
-    others = other.expert_parameters + other.eight_bit_parameters + other.head_parameters
-    sixteen_bit = work.active_parameters - others
-    experts = UNTUNED_EFFICIENCY if other.untuned_experts else EXPERTS_EFFICIENCY
-    experts = EIGHT_BIT_EXPERTS_EFFICIENCY if other.eight_bit_experts else experts
-    return StepModel(
-        fixed_s=always / tp / (bytes_per_s * WEIGHTS_EFFICIENCY) + launch_s(work),
-        per_token_s=2
-        * per_flop
-        * (
-            sixteen_bit / MATMUL_EFFICIENCY
-            + other.eight_bit_parameters / EIGHT_BIT_EFFICIENCY
-            + other.expert_parameters / experts
-        ),
-        per_prefill_pair_s=work.pair_flops * per_flop / ATTENTION_EFFICIENCY * other.pair_slowness,
-        per_decode_context_s=work.kv_bytes_per_token
-        / (bytes_per_s * KV_EFFICIENCY)
-        * other.kv_slowness,
-        mixed=MIXED,
-        per_request_s=2 * other.state_bytes / (bytes_per_s * WEIGHTS_EFFICIENCY)
-        + 2 * other.head_parameters * per_flop / MATMUL_EFFICIENCY
-        + other.latent_layers * LATENT_REQUEST_S,
-        free_tokens=FREE_TOKENS,
-        experts_s=other.expert_bytes / tp / (bytes_per_s * EXPERTS_READ_EFFICIENCY),
-        expert_share=other.expert_share,
-        window=other.window,
-        host=assumed_host(work),
-        origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
-        "assumed to be like that one",
-    )
+    After attention and after the MLP of each layer the GPUs of a replica add up their parts; the
+    replicas of a model with experts gather all tokens before those, and scatter them after.
+    """
+    bytes_per_s, each_s = NVLINK if gpu.nvlink else PCIE
+    hidden = BYTES * work.hidden
+    sums = 2 * work.layers if parallel.tensor > 1 else 0
+    sent = sums * 2 * hidden * (parallel.tensor - 1) / parallel.tensor
+    if parallel.data > 1 and work.expert_layers:
+        turns = 2 * work.expert_layers
+        sums += turns
+        sent += turns * hidden * (parallel.data - 1)
+    return sums * each_s, sent / bytes_per_s

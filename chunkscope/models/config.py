@@ -1,8 +1,9 @@
 """Reading a Hugging Face config.json: the shape that it describes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from chunkscope.artefacts.note import Note
 from chunkscope.models.families import FAMILIES, LIKE_LLAMA, Family
 from chunkscope.models.fields import Config, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers, sliding_window
@@ -249,27 +250,23 @@ def _vision(config: Config) -> int:
     return int(layers * (4 * hidden * hidden + 2 * hidden * (wide or 4 * hidden)))
 
 
-def _notes(
-    config: Config, kind: str, attention: Attention, file_bytes: int | None
-) -> tuple[str, ...]:
-    notes = []
+def _notes(config: Config, kind: str, a: Attention, file_bytes: int | None) -> Iterator[Note]:
     if kind not in FAMILIES:
-        named = f"model_type {kind!r} is not known" if kind else "no model_type is stated"
-        counted = "KV cache and shape" if file_bytes else "weights and KV cache"
-        notes.append(f"{named}: {counted} follow from its fields alone, and may be off")
+        weighed = file_bytes is not None
+        yield Note(code="unknown_model_type", values={"name": kind, "weighed": weighed})
     if isinstance(config.get("vision_config"), Mapping):
-        notes.append("the vision tower is counted roughly, its activations are not")
-    if attention.sliding_layers:
-        notes.append(
-            f"{attention.sliding_layers} layers look back {attention.sliding_window:,} tokens: "
-            "a long request holds less KV cache than its tokens say"
+        yield Note(code="vision_tower")
+    if a.sliding_layers:
+        yield Note(
+            code="sliding_window",
+            values={"layers": a.sliding_layers, "tokens": a.sliding_window},
         )
-    if attention.stateful_layers:
-        notes.append(
-            f"{attention.stateful_layers} layers hold no KV cache"
-            + ("" if attention.state else ", and the size of their state is not known")
-            + ("" if file_bytes or attention.state else ", their weights are roughly counted")
+    if a.stateful_layers:
+        known = a.state is not None
+        weighed = known or file_bytes is not None
+        yield Note(
+            code="stateful_layers",
+            values={"layers": a.stateful_layers, "known": known, "weighed": weighed},
         )
     if config.get("is_encoder_decoder"):
-        notes.append("an encoder-decoder model: vLLM switches chunked prefill off by itself")
-    return tuple(notes)
+        yield Note(code="encoder_decoder")

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chunkscope.artefacts.note import Note
+
 LINEAR = ("attention", "mlp", "experts")
 
 
@@ -26,7 +28,7 @@ class Quantization:
         return (self.bits + self.extra_bits) / 8
 
 
-def read_quantization(config: Mapping[str, Any]) -> tuple[Quantization | None, tuple[str, ...]]:
+def read_quantization(config: Mapping[str, Any]) -> tuple[Quantization | None, tuple[Note, ...]]:
     """The quantization a config.json states, and notes on what is not known.
 
     >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}})[0].bits
@@ -39,9 +41,7 @@ def read_quantization(config: Mapping[str, Any]) -> tuple[Quantization | None, t
     reader = next((read for name, read in READERS.items() if method.startswith(name)), None)
     found = reader(stated) if reader else None
     if found is None:
-        return None, (
-            f"quantization {method or 'without a method'!r} is not known: 16-bit assumed",
-        )
+        return None, (Note(code="unknown_quantization", values={"method": method}),)
     return found, ()
 
 

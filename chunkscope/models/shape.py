@@ -2,6 +2,7 @@
 
 from dataclasses import astuple, dataclass
 
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.models.quantization import LINEAR, Quantization
 
@@ -103,7 +104,7 @@ class ModelShape:
     limit: int | None = None
     hub_id: str | None = None
     file_bytes: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def load_name(self) -> str:

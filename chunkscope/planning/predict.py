@@ -9,9 +9,9 @@ from pathlib import Path
 from chunkscope._version import __version__
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError, UsageError
+from chunkscope.hardware.accuracy import kind_of
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
-from chunkscope.hardware.model_kind import kind_of
 from chunkscope.hardware.step_time import model_work
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
@@ -137,7 +137,7 @@ def predict(
         pareto=pareto(runs) if options.sweep else (),
         knee=knee(runs, pareto(runs)) if options.sweep else None,
         notes=(
-            *(Note(code="text", values={"text": text}) for text in cost.warnings),
+            *cost.notes,
             *there.notes(settings),
             *notes,
             *lowered,
@@ -154,10 +154,8 @@ def _cost(there: Deployment, settings: Settings, calibration: Calibration | None
         target = CostTarget(
             work=model_work(shape, parallel.tensor, settings.kv_element_bytes),
             gpu=gpu,
-            tp=parallel.tensor,
             vllm=there.release.text,
             parallel=parallel,
-            exchange_s=parallel.exchange_s(shape, gpu),
         )
     cost = cost_model(target, calibration)
     return replace(cost, kind=kind_of(shape)) if shape is not None else cost
@@ -360,7 +358,7 @@ def _of_trace(
             f"no request of {path} fits max_model_len ({limit:,})",
             hint="plan for the lengths of the trace: `chunkscope analyze` it first",
         )
-    notes = [Note(code="text", values={"text": text}) for text in trace.notes]
+    notes = [*trace.notes]
     left_out = len(given) - len(fitting)
     if left_out:
         values = {"count": left_out, "of": len(given), "context": limit}

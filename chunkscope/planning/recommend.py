@@ -10,9 +10,9 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import Name, one_of
 from chunkscope.errors import UsageError
+from chunkscope.hardware.accuracy import unlike_measured
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
-from chunkscope.hardware.model_kind import unlike_measured
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
@@ -242,19 +242,14 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if p.can_simulate:
         yield from _sent_notes(p)
     if there.shape:
-        yield from filter(None, [tokenizer_note(profile.tokenizer, there.shape)])
-        yield from (Note(code="text", values={"text": text}) for text in _model_doubts(there.shape))
+        unlike = unlike_measured(there.shape)
+        yield from filter(None, [tokenizer_note(profile.tokenizer, there.shape), unlike])
+        yield from there.shape.notes
     if there.measured:
         yield log_note(there.measured)
     if there.gpu:
-        yield from (Note(code="text", values={"text": text}) for text in doubts(there.gpu))
+        yield from doubts(there.gpu)
     yield from there.notes(p.base, simulated=p.can_simulate)
-
-
-def _model_doubts(shape: ModelShape) -> Iterator[str]:
-    if unlike := unlike_measured(shape):
-        yield unlike
-    yield from shape.notes
 
 
 def _sent_notes(p: Problem) -> Iterator[Note]:

@@ -52,7 +52,12 @@ def memory_notes(memory: Memory) -> Table:
         Column(heading="from", right=False),
     )
     rows = [
-        (words.MEMORY_PARTS.get(line.name, line.name), f"{line.gib:.2f}", line.label, line.note)
+        (
+            words.MEMORY_PARTS.get(line.name, line.name),
+            f"{line.gib:.2f}",
+            line.label,
+            sentence(line.note),
+        )
         for line in memory.lines
     ]
     label = memory.kv_cache_label or Label.PREDICTED

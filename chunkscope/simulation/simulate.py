@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import one_of
 from chunkscope.hardware.cost_model import CostModel, CostSource
 from chunkscope.hardware.step_time import StepModel
@@ -80,7 +79,7 @@ def simulate(
         vllm=running.text,
         workload=info,
         runs=(run,),
-        notes=tuple(Note(code="text", values={"text": text}) for text in model.warnings),
+        notes=model.notes,
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from chunkscope.artefacts import codec
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.schema import validated
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
@@ -26,10 +27,6 @@ from chunkscope.prompts.traces import are_blocks, find_columns, length
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
 from chunkscope.vllm.enums import Task
 
-UNSHARED = (
-    "the hash_ids of the trace do not fit its lengths in blocks of any size: its prompts are taken "
-    "to share nothing"
-)
 _HINT = (
     "a trace is Mooncake's jsonl (timestamp, input_length, output_length), Azure's csv "
     "(TIMESTAMP, ContextTokens, GeneratedTokens), or what `chunkscope verify` wrote"
@@ -47,7 +44,7 @@ class Trace:
     shared_prefix: int = 0  # where they are one that was asked for
     task: Task | None = None
     concurrency: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def read_trace(path: Path) -> Trace:
@@ -144,7 +141,7 @@ def _sharing(requests: tuple[Request, ...], blocks: list[list[int]]) -> Trace:
         np.fromiter(chain.from_iterable(blocks), np.int64),
     )
     if prompts is None:
-        return Trace(requests=requests, notes=(UNSHARED,))
+        return Trace(requests=requests, notes=(Note(code="trace_unshared"),))
     sharing = sharing_of(prompts, whole=True)
     ends = zip(requests, sharing.ends, strict=True)
     return Trace(

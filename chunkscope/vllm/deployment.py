@@ -85,7 +85,6 @@ class Deployment:
 
     def memory_model(self, settings: Settings = OWN) -> MemoryModel | None:
         """None without a model or a GPU."""
-        parallel = settings.parallel
         if self.shape is None or self.gpu is None:
             return None
         runner = self.release.runner(self.shape.architecture, dense=self.shape.dense)
@@ -94,13 +93,12 @@ class Deployment:
             gpu=self.gpu,
             runner=runner,
             counts_graphs=self.release.counts_graphs(runner),
-            tp=parallel.tensor,
-            parallel=parallel,
+            parallel=settings.parallel,
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
             expert_tokens=self.release.expert_tokens,
             kv_element_bytes=settings.kv_element_bytes,
-            caches_prefixes=self.effective().enable_prefix_caching is not False,
+            caches_prefixes=self.effective(settings).enable_prefix_caching is not False,
         )
 
     def memory(self, settings: Settings = OWN, *, longest: int | None = None) -> Memory | None:

@@ -10,9 +10,9 @@ from chunkscope.artefacts.notebook import frame, html_table
 from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
+from chunkscope.hardware.accuracy import kind_of, unlike_measured
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
-from chunkscope.hardware.model_kind import kind_of, unlike_measured
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.models import ModelShape, find_model
 from chunkscope.vllm.deployment import Deployment, Refusal
@@ -95,10 +95,10 @@ class Footprint:
     @property
     def notes(self) -> tuple[Note, ...]:
         note, unlike = self.deployment.release.note, unlike_measured(self.shape)
-        texts = [*([unlike] if unlike else []), *doubts(self.gpu), *self.shape.notes]
         return (
-            *([note] if note else []),
-            *(Note(code="text", values={"text": text}) for text in texts),
+            *filter(None, (note, unlike)),
+            *doubts(self.gpu),
+            *self.shape.notes,
             *self.deployment.notes(self.settings, simulated=False),
         )
 

@@ -5,8 +5,10 @@ says, and elsewhere as many fewer or more than predicted as it was off there.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.note import Note
 from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel
 from chunkscope.vllm.log.trouble import Trouble
@@ -109,25 +111,28 @@ class MeasuredFit:
         return all(getattr(settings, name) == getattr(self.settings, name) for name in _SIZES)
 
     def _line(self, line: MemoryLine, more: dict[str, float], settings: Settings) -> MemoryLine:
-        said = f"as {self.log} says"
         if line.name in PEAK and "activation" in more:
             here = self._same(replace(settings, max_model_len=self.settings.max_model_len))
             if here and line.name == "activation":
-                gib = self.activation_gib or 0.0
-                return replace(line, gib=gib, label=Label.MEASURED, note=f"the peak, {said}")
+                gib, note = self.activation_gib or 0.0, self._note("memory_peak_in_log")
+                return replace(line, gib=gib, label=Label.MEASURED, note=note)
             if here:
-                return replace(line, gib=0.0, note="in the activation, as it was measured")
+                return replace(line, gib=0.0, note=Note(code="memory_in_activation"))
             if line.name == "activation":
-                note = f"{line.note}, and {more['activation']:+.2f} GiB, {said} of its own setting"
-                return replace(line, gib=line.gib + more["activation"], note=note)
+                gib = more["activation"]
+                note = self._note("memory_activation_and_log", more_gib=gib, **line.note.values)
+                return replace(line, gib=line.gib + gib, note=note)
         if line.name in more and line.name not in PEAK:
-            gib = line.gib + more[line.name]
-            return replace(line, gib=gib, label=Label.MEASURED, note=said)
+            gib, note = line.gib + more[line.name], self._note("memory_in_log")
+            return replace(line, gib=gib, label=Label.MEASURED, note=note)
         return line
 
     def _correction(self, size: int) -> MemoryLine:
-        note = f"what else {self.log} takes: its KV cache has {self.kv_cache_tokens:,} tokens"
+        note = self._note("memory_correction", tokens=self.kv_cache_tokens)
         return MemoryLine(name="correction", gib=size / GIB, label=Label.MEASURED, note=note)
+
+    def _note(self, code: str, **values: Any) -> Note:
+        return Note(code=code, values={"log": self.log, **values})
 
 
 def _of(bill: Memory, name: str) -> float:

@@ -119,7 +119,7 @@ def target(case: Case) -> CostTarget:
     """As `simulate` asks for it: older calibrations know less of a model than its config.json."""
     gpu, work = find_gpu(case.calibration.gpu), model_work(find_model(case.model))
     assert gpu is not None
-    return CostTarget(work=work, gpu=gpu, tp=case.calibration.tp, vllm=case.calibration.vllm)
+    return CostTarget(work=work, gpu=gpu, vllm=case.calibration.vllm)
 
 
 def fitted(group: Iterable[Case], names: Sequence[str], to: Case | None = None) -> CostModel:

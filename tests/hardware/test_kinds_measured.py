@@ -8,8 +8,8 @@ import json
 import re
 
 import pytest
-
 from chunkscope.hardware.model_kind import MEASURED, traits_of
+
 from tests.benchmarks.kinds_accuracy import (
     FOLDER,
     LIMITS,

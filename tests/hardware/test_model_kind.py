@@ -1,6 +1,6 @@
 import pytest
-
 from chunkscope.hardware.model_kind import MEASURED, kind_of, unlike_measured
+
 from chunkscope.models import find_model
 from chunkscope.vllm.enums import KvCacheType
 from chunkscope.vllm.footprint import memory

@@ -1,9 +1,9 @@
 """Steps that are alike count as one kind."""
 
 import pytest
+from chunkscope.hardware.step_kinds import kinds_of
 
 from chunkscope.hardware.calibration import StepSamples
-from chunkscope.hardware.step_kinds import kinds_of
 
 
 def steps(*rows: tuple[int, int, int, float]) -> StepSamples:

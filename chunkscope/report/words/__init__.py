@@ -14,6 +14,7 @@ Template = str | Callable[..., str]
 MODULES = (
     "data",
     "plan",
+    "hardware",
     "measured",
     "doctor",
     "gate",

@@ -434,7 +434,6 @@ def _started(entry: str, budget: int | None, seqs: int | None, **_: object) -> s
 
 
 SENTENCES: dict[str, Template] = {
-    "text": "{text}",
     # arguments
     "why_default": "default",
     "why_default_unknown": "left to vLLM; its default is not known without --model and --gpu",

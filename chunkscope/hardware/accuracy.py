@@ -1,0 +1,64 @@
+"""What kind of model it is, and how near predictions came to kinds that were measured."""
+
+from enum import StrEnum
+
+from chunkscope.artefacts.note import Note
+from chunkscope.models.shape import ModelShape
+
+
+class Trait(StrEnum):
+    """What makes a model other than dense, 16-bit and looking back on everything."""
+
+    EXPERTS = "a mixture of experts"
+    LATENT = "latent attention"
+    WINDOWS = "sliding windows"
+    STATES = "layers that keep a state"
+    EIGHT_BIT = "8-bit weights"
+    FOUR_BIT = "4-bit weights"
+
+
+# Models with these traits on an H200, and the least and most error of their makespans, which
+# tests/hardware/test_measured.py computes again from reports/h200.
+MEASURED = {
+    frozenset[Trait](): ("Llama-3.1-8B and Qwen2.5-1.5B", -0.18, 0.06),
+    frozenset({Trait.EXPERTS}): (
+        "Qwen3-30B-A3B, Qwen1.5-MoE-A2.7B and OLMoE-1B-7B", -0.06, 0.08,
+    ),
+    frozenset({Trait.EXPERTS, Trait.LATENT}): (
+        "DeepSeek-V2-Lite and Moonlight-16B-A3B", -0.01, 0.01,
+    ),
+    frozenset({Trait.WINDOWS}): ("Gemma-2-9B, Gemma-3-4B and Mistral-7B-v0.1", -0.01, 0.02),
+}  # fmt: skip
+
+
+def traits_of(shape: ModelShape) -> frozenset[Trait]:
+    a, q = shape.attention, shape.quantization
+    traits = {
+        Trait.EXPERTS: shape.experts is not None,
+        Trait.LATENT: a.latent is not None,
+        Trait.WINDOWS: a.sliding_layers > 0,
+        Trait.STATES: shape.hybrid,
+        Trait.EIGHT_BIT: q is not None and q.bits > 4,
+        Trait.FOUR_BIT: q is not None and q.bits <= 4,
+    }
+    return frozenset(trait for trait, has in traits.items() if has)
+
+
+def kind_of(shape: ModelShape) -> str:
+    """In words: what its memory and its steps are taken to be like."""
+    return _named(traits_of(shape))
+
+
+def unlike_measured(shape: ModelShape) -> Note | None:
+    """Where no model of this kind was measured: how near predictions of the nearest kind came."""
+    traits = traits_of(shape)
+    nearest = min(MEASURED, key=lambda measured: len(measured ^ traits))
+    if nearest == traits:
+        return None
+    models, least, most = MEASURED[nearest]
+    values = {"kind": _named(traits), "nearest": _named(nearest), "models": models}
+    return Note(code="unlike_measured", values={**values, "least": least, "most": most})
+
+
+def _named(traits: frozenset[Trait]) -> str:
+    return ", ".join(trait for trait in Trait if trait in traits) or "a dense model"
