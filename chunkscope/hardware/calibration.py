@@ -74,14 +74,14 @@ class Calibration(Artefact):
     version: str = ""
 
 
-SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling", "model.name")
+SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
 
 
 def together(calibrations: Sequence[Calibration]) -> Calibration:
     """The steps of several workloads of one engine: each shows what the others do not."""
     first, *others = calibrations
     for other in others:
-        for name in SAME:
+        for name in (*SAME, "model.name"):
             one, two = map(attrgetter(name), (first, other))
             if one != two:
                 what = f"{name.partition('.')[0]} is {one} in one, {two} in another"

@@ -26,6 +26,9 @@ NO_BETTER = 0.005  # of what is left: so little speaks for no other number of fr
 ENOUGH_STEPS = 8
 # What is known of other engines weighs as much as so many measured steps.
 PRIOR_STEPS = 3
+# First guesses at where the host was slower: in steps of so many requests that read little.
+HOST_REQUESTS = (64, 256, 1_024)
+MOST_TRIES = 200
 # Distances up to this share of a step count by their squares, longer ones by their length.
 NEAR = 0.02
 # A coefficient is seen where it makes up this share of a step, in so many kinds of them.
@@ -121,16 +124,29 @@ class _Fit:
         known = [getattr(prior, name) if prior else 0.0 for name in gpu]
         known += [getattr(host, name) for name in HOST_TIMES] if host else []
         weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self._seconds
-        self.cost, self.coefficients = self._solve(weight, np.asarray(known))
+        decoding = kinds["prefill_tokens"] <= GRAPHED_TOKENS
+        guesses = [(requests >= many) & decoding for many in HOST_REQUESTS]
+        guesses = guesses if host else [np.zeros(len(ones), dtype=bool)]
+        self.cost, self.coefficients = self._solve(weight, np.asarray(known), guesses)
 
-    def _solve(self, weight: Floats, prior: Floats) -> tuple[float, Floats]:
-        """From the prior, and from half of it, in units in which every coefficient is about 1."""
+    def _solve(self, weight: Floats, prior: Floats, guesses: list[Flags]) -> tuple[float, Floats]:
+        """In units in which every coefficient is about 1, from the prior and from each guess."""
         least_squares, nnls = _scipy()
-        known, by = prior > 0, (weight**0.5 / self._seconds)[:, None]
-        start = np.zeros(len(prior))
-        start[: self._width] = nnls(self._gpu * by, self._seconds * by[:, 0])[0]
+        known, by = prior > 0, weight**0.5 / self._seconds
+
+        def squares(features: Floats, rows: Flags) -> Floats:
+            if not features[rows].size:
+                return np.zeros(features.shape[1])
+            some = features[rows] * by[rows, None]
+            return np.asarray(nnls(some, (self._seconds * by)[rows])[0])
+
+        starts = [
+            np.concatenate([squares(self._gpu, ~guess), squares(self._host, guess)])
+            for guess in guesses
+        ]
+        starts += [prior] if known.any() else []
         largest = np.abs(np.concatenate([self._gpu, self._host], axis=1)).max(axis=0)
-        usual = np.where(start > 0, start, 1 / np.maximum(largest, 1e-30))
+        usual = np.where(starts[0] > 0, starts[0], 1 / np.maximum(largest, 1e-30))
         scale = np.where(known, prior, usual)
         pull = PRIOR_STEPS * float(np.median(self._seconds))
         weights = np.concatenate([weight, np.full(int(known.sum()), pull)])
@@ -139,21 +155,30 @@ class _Fit:
             off = self._longer(x * scale) / self._seconds - 1
             return np.concatenate([off, x[known] - 1]) / NEAR
 
+        def slopes(x: Floats) -> Floats:
+            by_host = self._by_host(x * scale)[:, None]
+            rows = np.concatenate([self._gpu * ~by_host, self._host * by_host], axis=1)
+            each = rows * scale / self._seconds[:, None]
+            return np.concatenate([each, np.eye(len(x))[known]]) / NEAR
+
         def loss(z: Floats) -> Floats:
             """soft_l1, each distance with its weight: the value and its two derivatives."""
             t = 1 + z
             rho: Floats = np.stack([2 * (t**0.5 - 1), t**-0.5, -0.5 * t**-1.5]) * weights
             return rho
 
-        starts = [np.where(known, 1.0, start / scale)]
-        starts += [0.5 * known] if self._host.size else []
-        answers = [least_squares(distances, x, bounds=(0, np.inf), loss=loss) for x in starts]
+        how = {"bounds": (0, np.inf), "loss": loss, "max_nfev": MOST_TRIES}
+        answers = [least_squares(distances, x / scale, slopes, **how) for x in starts]
         best = min(answers, key=lambda answer: float(answer.cost))
         return float(best.cost), np.asarray(best.x * scale)
 
     def _longer(self, coefficients: Floats) -> Floats:
         gpu, host = np.split(coefficients, [self._width])
         return np.asarray(np.maximum(self._gpu @ gpu, self._host @ host))
+
+    def _by_host(self, coefficients: Floats) -> Flags:
+        gpu, host = np.split(coefficients, [self._width])
+        return np.asarray(self._host @ host > self._gpu @ gpu)
 
     def predicted(self) -> Floats:
         return self._longer(self.coefficients)
@@ -166,7 +191,7 @@ class _Fit:
     def unseen(self) -> Iterator[str]:
         """Names of the coefficients that no measured step depends on."""
         gpu, host = np.split(self.coefficients, [self._width])
-        slower = self._host @ host > self._gpu @ gpu
+        slower = self._by_host(self.coefficients)
         parts = [("", (self._gpu * gpu)[~slower]), ("host.", (self._host * host)[slower])]
         names = iter(self.names)
         for prefix, values in parts:

@@ -278,26 +278,6 @@ class StepModel:
         taken = 1 - share * (1 - READ_AGAIN)
         return replace(self, per_decode_context_s=self.per_decode_context_s * taken)
 
-    def seconds(
-        self,
-        *,
-        tokens: int,
-        context: int = 0,
-        decode_context: int = 0,
-        prefill: int | None = None,
-        requests: int = 1,
-    ) -> float:
-        """A step of `tokens`; its `prefill` part (all by default) looks back over `context`."""
-        read = tokens if prefill is None else prefill
-        return self.of(tokens, read * context, decode_context, requests, min(1, read))
-
-    def of(
-        self, tokens: int, pairs: float, decode_context: float, requests: int = 0, prompts: int = 0
-    ) -> float:
-        """A step with so many (token, context token) pairs to read `prompts`, of all `requests`."""
-        gpu = self.gpu_s(tokens, pairs, decode_context, requests)
-        return max(gpu, self.host_s(tokens, requests, prompts))
-
     def gpu_s(self, tokens: int, pairs: float, decode_context: float, requests: int) -> float:
         paid = tokens - self.free_tokens
         context = decode_context * self.mixed if pairs else decode_context
@@ -310,9 +290,6 @@ class StepModel:
             + requests * self.per_request_s
         )
 
-    def host_s(self, tokens: int, requests: int, prompts: int) -> float:
-        return sum(self.host_parts(tokens, requests, prompts))
-
     def host_parts(self, tokens: int, requests: int, prompts: int) -> tuple[float, float, float]:
         """To prepare a step, to launch it, and to hand out its tokens."""
         host = self.host
@@ -320,9 +297,6 @@ class StepModel:
         prepare = (1 - HAND_OUT_SHARE) * every + prompts * host.per_prompt_s
         launch = 0.0 if tokens <= self.graphed_tokens else host.ungraphed_s
         return prepare, launch, HAND_OUT_SHARE * every
-
-    def tokens_per_second(self, tokens: int) -> float:
-        return tokens / self.seconds(tokens=tokens)
 
 
 def step_model(

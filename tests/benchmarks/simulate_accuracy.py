@@ -9,13 +9,13 @@ Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit mixed
 """
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from statistics import median
 
+from chunkscope.artefacts.figures import BY_KEY
 from chunkscope.artefacts.numbers import spaced
 from chunkscope.hardware.calibration import Calibration, together
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
@@ -25,6 +25,7 @@ from chunkscope.models import find_model
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.traces import Trace, read_trace
+from chunkscope.verification.result import Run, Verification
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
@@ -42,7 +43,7 @@ class Case:
     """A workload that was measured, and the calibration of that day."""
 
     folder: Path
-    document: dict[str, Any]
+    verification: Verification
     calibration: Calibration
     trace: Trace
 
@@ -55,9 +56,9 @@ class Case:
         return self.folder.name.removeprefix(f"{self.model}-")
 
     @property
-    def runs(self) -> Iterator[dict[str, Any]]:
-        for run in self.document["runs"]:
-            if run.get("makespan_s") and run.get("engine", {}).get("num_gpu_blocks"):
+    def runs(self) -> Iterator[Run]:
+        for run in self.verification.runs:
+            if run.figures and run.engine.get("num_gpu_blocks"):
                 yield run
 
 
@@ -67,7 +68,7 @@ def cases(root: Path) -> dict[str, list[Case]]:
     found: dict[str, list[Case]] = {}
     for path in sorted(root.glob("*/verify.json")):
         beside = Calibration.load(next(path.parent.glob("calibration*.json")))
-        case = Case(path.parent, json.loads(path.read_text()), beside, read_trace(path))
+        case = Case(path.parent, Verification.load(path), beside, read_trace(path))
         found.setdefault(case.model, []).append(case)
     return found
 
@@ -75,9 +76,9 @@ def cases(root: Path) -> dict[str, list[Case]]:
 # -- simulated, and measured -------------------------------------------------------------------
 
 
-def simulated(case: Case, run: dict[str, Any], cost: CostModel, *, watch: int = 0) -> SimulatedRun:
+def simulated(case: Case, run: Run, cost: CostModel, *, watch: int = 0) -> SimulatedRun:
     """The same requests under the settings that the engine said it ran with."""
-    engine = run["engine"]
+    engine = run.engine
     block = int(engine.get("block_size") or 16)
     args = EngineArgs(
         max_num_batched_tokens=engine["max_num_batched_tokens"],
@@ -99,15 +100,13 @@ def simulated(case: Case, run: dict[str, Any], cost: CostModel, *, watch: int = 
     return run_setting(scenario, args, watch=watch)
 
 
-def errors(case: Case, run: dict[str, Any], cost: CostModel) -> Errors:
-    found = simulated(case, run, cost)
-    pairs = {
-        "makespan": (found.figures.makespan_s, run["makespan_s"]),
-        "TTFT p50": (found.figures.ttft_s.p50, run["ttft_s"]["p50"]),
-        "TTFT p95": (found.figures.ttft_s.p95, run["ttft_s"]["p95"]),
-        "gap p50": (found.figures.itl_s.p50 if found.figures.itl_s else 0.0, run["itl_s"]["p50"]),
+def errors(case: Case, run: Run, cost: CostModel) -> Errors:
+    predicted = simulated(case, run, cost).figures
+    figures = {name: BY_KEY[key] for name, key in SPREADS.items()}
+    return {
+        name: (figure.value(predicted) or 0.0) / figure.value(run.figures) - 1
+        for name, figure in figures.items()
     }
-    return {name: mine / real - 1 for name, (mine, real) in pairs.items()}
 
 
 def worst(found: Iterable[Errors]) -> Errors:
@@ -160,8 +159,8 @@ def main_table(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[st
     yield f"| runs within it | | {' | '.join(within)} |"
 
 
-def _row(case: Case, run: dict[str, Any], found: Errors, rough: Errors, *, is_fitted: bool) -> str:
-    setting = run["setting"].replace("max-num-batched-tokens=", "")
+def _row(case: Case, run: Run, found: Errors, rough: Errors, *, is_fitted: bool) -> str:
+    setting = run.setting.replace("max-num-batched-tokens=", "")
     cells = [f"{_percent(found[name])} ({_spread(run, SPREADS[name])})" for name in LIMITS]
     note = " *(fitted on)*" if is_fitted else ""
     cells.append(_percent(rough["makespan"]))
@@ -203,11 +202,11 @@ def _percent(error: float) -> str:
     return spaced(f"{error:+.1%}")
 
 
-def _spread(run: dict[str, Any], name: str) -> str:
+def _spread(run: Run, name: str) -> str:
     """From the fastest repeat to the slowest, against their median."""
-    found = run["spread"][name]
-    low, high = (found[end] / found["median"] - 1 for end in ("min", "max"))
-    return f"{_whole(low)} to {_whole(high)}"
+    values = [BY_KEY[name].value(repeat) for repeat in run.repeats]
+    middle = median(values)
+    return f"{_whole(min(values) / middle - 1)} to {_whole(max(values) / middle - 1)}"
 
 
 def _whole(value: float) -> str:

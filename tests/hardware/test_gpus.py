@@ -4,7 +4,7 @@ import pytest
 
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.hardware import gpus as hardware
-from chunkscope.hardware.gpus import CARDS, GIB, TABLE, UNCHECKED, doubts, find_gpu, parse_memory
+from chunkscope.hardware.gpus import CARDS, GIB, TABLE, doubts, find_gpu, parse_memory
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_memory_is_read_with_its_unit(text, size):
 
 @pytest.mark.parametrize("text", ["", "much", "-3GiB", "0GiB", "80 apples", "8,5GiB", "1e3"])
 def test_what_is_no_amount_of_memory_is_refused(text):
-    with pytest.raises(UsageError, match="no amount of GPU memory"):
+    with pytest.raises(UsageError):
         parse_memory(text)
 
 
@@ -107,14 +107,13 @@ def test_no_gpu_here_is_something_missing(tmp_path, monkeypatch, output, code):
 
 def test_no_nvidia_smi_is_something_missing(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match="no nvidia-smi"):
+    with pytest.raises(MissingError):
         find_gpu("local")
 
 
 def test_a_figure_nobody_compared_is_said_to_be_assumed():
-    assert doubts(TABLE["h200"]) == ()
-    assert len(doubts(TABLE["b300"])) == 2
-    assert "speed" in doubts(find_gpu("b300", memory="260GiB"))[0]
-    assert len(doubts(find_gpu("b300", memory="260GiB"))) == 1
+    figures = [[note.values["figure"] for note in doubts(gpu)] for gpu in (
+        TABLE["h200"], TABLE["b300"], find_gpu("b300", memory="260GiB"),
+    )]  # fmt: skip
+    assert figures == [[], ["memory", "speed"], ["speed"]]
     assert doubts(find_gpu(None, memory="80GiB")) == ()
-    assert all(set(kinds) <= {"memory", "speed"} for kinds in UNCHECKED.values())

@@ -1,0 +1,277 @@
+"""Where step times come from: fitted, scaled or a roofline, and always labelled."""
+
+import random
+from dataclasses import asdict, fields, replace
+
+import pytest
+
+from chunkscope.errors import InputError, MissingError
+from chunkscope.hardware.calibration import Calibration, StepSamples, together
+from chunkscope.hardware.cost_model import CostSource, CostTarget, cost_model
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.parallel import Parallel
+from chunkscope.hardware.step_time import NO_WINDOW, Host, StepModel, model_work, roofline
+from chunkscope.models import find_model
+
+pytest.importorskip("scipy")
+from chunkscope.hardware.step_fit import fit_steps, kinds_of
+
+TRUE = StepModel(
+    fixed_s=5e-3,
+    per_token_s=18e-6,
+    per_prefill_pair_s=1.1e-9,
+    per_decode_context_s=38e-9,
+    per_request_s=2e-6,
+    free_tokens=128,
+    origin="made up",
+)
+COLUMNS = [field.name for field in fields(StepSamples)]
+WORK = model_work(find_model("llama-3.1-8b"))
+PRIOR = roofline(WORK, find_gpu("h200"))
+BESIDE = replace(
+    TRUE,
+    per_request_s=0.0,
+    host=Host(fixed_s=1e-3, per_request_s=60e-6, per_prompt_s=0.1e-3, ungraphed_s=12e-3),
+)
+
+
+def samples(
+    true: StepModel = TRUE, *, count: int = 600, noise: float = 0.02, longest: int = 4_000
+) -> StepSamples:
+    """Steps of a mixed workload, each a little off; one in fifty takes thrice as long."""
+    chance = random.Random(1)
+    rows = []
+    for _ in range(count):
+        decodes = chance.choice([0, 1, 8, 64, 256])
+        chunk = chance.choice([0, 0, 200, 2_000, 8_000]) or (0 if decodes else 64)
+        context = chance.randint(0, 20_000)
+        pairs = chunk * context + chunk * (chunk + 1) // 2
+        held, prompts = decodes * chance.randint(50, longest), int(chunk > 0)
+        host_s = sum(true.host_parts(chunk + decodes, decodes + prompts, prompts))
+        exact = max(true.gpu_s(chunk + decodes, pairs, held, decodes + prompts), host_s)
+        hiccup = 3 if noise and chance.random() < 0.02 else 1
+        took = exact * chance.gauss(1, noise) * hiccup
+        rows.append(("run", chunk, pairs, prompts, decodes, held, took))
+    return StepSamples(**dict(zip(COLUMNS, map(tuple, zip(*rows, strict=True)), strict=True)))
+
+
+def only(steps: StepSamples, places: list[int]) -> StepSamples:
+    return StepSamples(**{n: tuple(getattr(steps, n)[k] for k in places) for n in COLUMNS})
+
+
+def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) -> Calibration:
+    facts = {
+        "gpu": find_gpu(gpu).title,
+        "gpu_memory_gib": 139.8,
+        "device": "cuda",
+        "model": model_work(find_model(model)),
+        "tp": 1,
+        "vllm": "0.28.0",
+        "torch": "2.11.0",
+        "eager": False,
+        "async_scheduling": False,
+        "method": "made up",
+        "steps": samples(count=200),
+    }
+    return Calibration(**{**facts, **more})
+
+
+def target(
+    model: str = "llama-3.1-8b", gpu: str = "h200", vllm: str = "0.28.0", tp: int = 1
+) -> CostTarget:
+    work, parallel = model_work(find_model(model), tp), Parallel(tensor=tp)
+    return CostTarget(work=work, gpu=find_gpu(gpu), vllm=vllm, parallel=parallel)
+
+
+# -- fitting -----------------------------------------------------------------------------------
+
+
+def test_exact_steps_give_their_model_back():
+    fit = fit_steps(samples(noise=0), "test")
+    for name in ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s"):
+        assert getattr(fit.step, name) == pytest.approx(getattr(TRUE, name), rel=1e-3), name
+    assert fit.step.free_tokens == 128
+    assert fit.error < 1e-4
+
+
+def test_noise_and_hiccups_hardly_move_the_fit():
+    fit = fit_steps(samples(), "test")
+    assert fit.step.per_token_s == pytest.approx(TRUE.per_token_s, rel=0.03)
+    assert fit.step.fixed_s == pytest.approx(TRUE.fixed_s, rel=0.1)
+    assert fit.error < 0.02
+
+
+def test_no_coefficient_is_ever_negative():
+    """Durations that fall with the context: the best that can be said is that it costs nothing."""
+    steps = samples(noise=0)
+    falling = tuple(1.0 - 1e-9 * pairs / 100 for pairs in steps.prefill_pairs)
+    step = fit_steps(replace(steps, duration_s=falling), "test").step
+    assert step.per_prefill_pair_s == pytest.approx(0, abs=1e-13)
+    assert min(step.fixed_s, step.per_token_s, step.per_decode_context_s) >= 0
+
+
+def test_too_few_steps_are_an_input_error():
+    with pytest.raises(InputError):
+        fit_steps(samples(count=5), "test")
+    begun = only(replace(samples(), decode_requests=(0,) * 600), [0] * 30)
+    with pytest.raises(InputError):
+        fit_steps(replace(begun, setting=tuple(map(str, range(30)))), "test", host=WORK.host)
+
+
+@pytest.mark.parametrize("noise", [0, 0.05])
+def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise):
+    steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
+    fit = fit_steps(steps, "test", prior=PRIOR, host=WORK.host)
+    near = 0.05 if not noise else 0.10
+    for tokens, pairs, held in ((8_192, 8_192 * 10_000, 0), (64, 0, 150_000), (256, 0, 20_000)):
+        fitted, true = (one.gpu_s(tokens, pairs, held, 1) for one in (fit.step, BESIDE))
+        assert fitted == pytest.approx(true, rel=near)
+    assert fit.step.host.per_request_s == pytest.approx(60e-6, rel=near)
+
+
+def test_what_the_steps_do_not_show_is_assumed_and_named():
+    """One long prompt at a time: nobody waits for the host."""
+    steps = samples(BESIDE, noise=0)
+    alone = only(steps, [n for n, many in enumerate(steps.decode_requests) if many < 2])
+    fit = fit_steps(alone, "test", prior=PRIOR, host=WORK.host)
+    assert fit.step.host.per_request_s == pytest.approx(WORK.host.per_request_s, rel=0.1)
+    assert "host.per_request_s" in fit.assumed
+    assert "per_token_s" not in fit.assumed
+
+
+@pytest.mark.parametrize("took", [1e-6, 0.01, 900.0])
+def test_few_or_odd_steps_still_give_a_sane_model(took):
+    steps = replace(samples(count=25), duration_s=(took,) * 25)
+    for more in ({}, {"host": WORK.host}, {"host": WORK.host, "prior": PRIOR}):
+        step = asdict(fit_steps(steps, "test", **more).step)
+        times = [v for v in (*step.values(), *step["host"].values()) if isinstance(v, float)]
+        assert all(0 <= time < 1e4 for time in times)
+
+
+def test_steps_that_something_held_up_do_not_count():
+    steps = only(samples(noise=0), [0] * 9)
+    slow = replace(steps, duration_s=(*[0.01] * 8, 9.0))
+    kinds = kinds_of(slow, only_settled=False)
+    assert kinds["duration_s"] == pytest.approx([0.01])
+    assert kinds["steps"] == pytest.approx([9])
+
+
+def test_a_step_is_not_settled_at_the_start_or_when_many_have_just_ended():
+    begun, going, ended = (1, 0, 1.0), (0, 40, 2.0), (0, 20, 3.0)
+    rows = [begun, going, going, ended, ended, begun, going]
+    prompts, decodes, seconds = map(tuple, zip(*rows, strict=True))
+    steps = replace(
+        only(samples(), [0] * len(rows)),
+        prefill_tokens=tuple(100 * n for n in prompts),
+        prefill_requests=prompts,
+        decode_requests=decodes,
+        duration_s=seconds,
+    )
+    assert sorted(kinds_of(steps, only_settled=True)["steps"]) == [1, 3]  # ended, going
+    assert kinds_of(steps, only_settled=False)["steps"].sum() == 7
+
+
+def test_only_an_engine_that_schedules_ahead_hides_its_host():
+    assert cost_model(None, calibration()).step.host == Host()
+    assert cost_model(None, calibration(async_scheduling=True)).step.host != Host()
+    assert cost_model(None, calibration(async_scheduling=True, device="cpu")).step.host == Host()
+
+
+def test_steps_that_were_recorded_without_windows_are_simulated_without():
+    """A probe counts all that is before a token: a window must not be taken off once more."""
+    work = model_work(find_model("gemma-2-9b"))
+    assert work.window.tokens == 4_096
+    assert fit_steps(samples(count=200), "test", work=work).step.window == NO_WINDOW
+
+
+def test_several_calibrations_of_one_engine_are_fitted_together():
+    both = together([calibration(), calibration()])
+    assert len(both.steps) == 400
+    assert {name[0] for name in both.steps.setting} == {"1", "2"}
+    for other in (calibration(vllm="0.24.0"), calibration("qwen2.5-7b")):
+        with pytest.raises(InputError, match=r"vllm|model"):
+            together([calibration(), other])
+
+
+# -- which source ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vllm", ["0.28.0", "0.28.1", "0.28.0+cpu"])
+def test_a_calibration_of_the_same_engine_is_used_as_it_is(vllm):
+    cost = cost_model(target(), calibration(vllm=vllm))
+    assert (cost.source, cost.notes) == (CostSource.CALIBRATED, ())
+    assert (cost.gpu, cost.model, cost.samples) == ("NVIDIA H200", "llama-3.1-8b", 200)
+
+
+@pytest.mark.parametrize(
+    ("made_for", "differing"),
+    [
+        ({"model": "qwen2.5-7b"}, {"model": ["llama-3.1-8b", "qwen2.5-7b"]}),
+        ({"gpu": "a100"}, {"gpu": ["NVIDIA H200", "NVIDIA A100-SXM4-80GB"]}),
+        ({"vllm": "0.32.0"}, {"vllm": ["vLLM 0.28.0", "0.32.0"]}),
+        ({"tp": 2}, {"gpus": ["1 GPUs", "2"]}),
+    ],
+)
+def test_one_of_another_engine_is_scaled_and_says_why(made_for, differing):
+    cost = cost_model(target(**made_for), calibration())
+    assert cost.source is CostSource.SCALED
+    assert [(note.code, note.values) for note in cost.notes] == [("scaled_steps", differing)]
+
+
+def test_scaling_follows_flops_bytes_and_bandwidth():
+    here = cost_model(target(), calibration()).step
+    slower = cost_model(target(gpu="a100"), calibration()).step
+    assert slower.per_token_s / here.per_token_s == pytest.approx(989 / 312)
+    assert slower.per_decode_context_s / here.per_decode_context_s == pytest.approx(4800 / 2039)
+    assert slower.fixed_s > 1.9 * here.fixed_s
+    larger = cost_model(target("llama-3.1-70b"), calibration()).step
+    assert 8 < larger.per_token_s / here.per_token_s < 10
+
+
+def test_a_calibration_scaled_to_more_gpus_keeps_their_communication():
+    """8 GPUs compute a step of 8,192 tokens in an eighth of the time, and then have to add up."""
+    one, eight, far = (
+        cost_model(target(tp=tp, gpu=gpu), calibration()).step.gpu_s(8_192, 0, 0, 1)
+        for tp, gpu in ((1, "h200"), (8, "h200"), (8, "h100-pcie"))
+    )
+    assert one / 8 * 1.1 < eight < one
+    assert far > 4 * eight, "over PCIe"
+
+
+def test_what_was_measured_on_two_gpus_has_its_communication_already():
+    two = calibration(tp=2)
+    assert cost_model(target(tp=2), two).source is CostSource.CALIBRATED
+    back = cost_model(target(tp=1), two).step
+    assert back.per_token_s < 2 * cost_model(None, two).step.per_token_s
+
+
+def test_a_gpu_of_unknown_speed_cannot_be_scaled_from():
+    with pytest.raises(InputError, match="cpu"):
+        cost_model(target(), replace(calibration(), gpu="cpu"))
+
+
+def test_without_a_calibration_it_is_a_roofline_or_something_is_missing():
+    cost = cost_model(target(), None)
+    assert cost.source is CostSource.ROOFLINE
+    assert [note.code for note in cost.notes] == ["roofline_steps"]
+    for nothing in (None, replace(target(), gpu=find_gpu(None, memory="80GiB"))):
+        with pytest.raises(MissingError):
+            cost_model(nothing, None)
+
+
+def test_without_scipy_a_calibration_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
+    with pytest.raises(MissingError) as error:
+        cost_model(None, calibration())
+    assert "pip install" in error.value.hint
+
+
+def test_a_calibration_comes_back_from_its_file(tmp_path):
+    written = calibration(version="0.1.0")
+    written.save(tmp_path / "calibration.json")
+    assert Calibration.load(tmp_path / "calibration.json") == written
+
+
+def test_columns_that_differ_in_length_are_refused():
+    with pytest.raises(InputError):
+        replace(samples(count=3), duration_s=(1.0,))

@@ -1,0 +1,130 @@
+"""Predictions of memory and step time against an H200 that nobody fitted them to.
+
+Kinds: reports/h200/kinds, measured by tests/benchmarks/measure_kinds.py. The held-out rows were
+measured while nobody knew them who could set a constant; predicted.jsonl was on main before.
+
+Dense models: measured on 2026-11-15 with vLLM 0.24.0 by tests/benchmarks/measure_memory.py, random
+bf16 weights, max_model_len 32768, gpu_memory_utilization 0.9, eager, max_num_seqs 1024.
+"""
+
+import json
+import re
+
+import pytest
+
+from chunkscope.hardware.accuracy import MEASURED, kind_of, traits_of, unlike_measured
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.models import find_model
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import release
+from tests.benchmarks.kinds_accuracy import FOLDER, LIMITS, errors, measured, rows, shape_of, table
+
+FIT = {(row["model"], row["budget"], row["eager"]): row for row in rows("fit")}
+HELD_OUT = {(row["model"], row["budget"]): row for row in rows("held-out")}
+# What is further off than was asked for. The reasons are in reports/h200/README.md.
+MISSED = {
+    ("moonlight-16b-a3b", 2_048): {"activation_gib"},
+    ("qwen1.5-moe-a2.7b", 8_192): {"activation_gib"},
+    ("qwen1.5-moe-a2.7b", 2_048): {"activation_gib", "e2e_p50_s"},
+    ("olmoe-1b-7b", 8_192): {"activation_gib", "makespan_s"},
+    ("gemma-3-4b-text", 8_192): {"itl_p50_s"},
+    ("gemma-3-4b-text", 2_048): {"activation_gib"},
+    ("mistral-7b-v0.1", 8_192): {"itl_p50_s"},
+}
+
+
+def too_far(off):
+    return {name for name, error in off.items() if abs(error) > LIMITS[name]}
+
+
+@pytest.mark.parametrize("key", HELD_OUT)
+def test_held_out_rows_come_as_near_as_asked_but_for_what_is_named(key):
+    assert too_far(errors(HELD_OUT[key])) == MISSED.get(key, set())
+
+
+@pytest.mark.parametrize("key", FIT)
+def test_rows_that_constants_were_set_on_are_near(key):
+    assert not too_far(errors(FIT[key]))
+
+
+@pytest.mark.parametrize("key", [*HELD_OUT, *FIT])
+def test_the_kv_cache_of_every_kind_is_within_a_percent(key):
+    assert abs(errors(HELD_OUT.get(key) or FIT[key])["kv_tokens"]) < 0.01
+
+
+def test_no_held_out_row_is_predicted_worse_than_before_it_was_measured():
+    lines = (FOLDER / "predicted.jsonl").read_text().splitlines()
+    before = {(one["model"], one["budget"]): one for one in map(json.loads, lines)}
+    assert len({model for model, _ in HELD_OUT} - {model for model, *_ in FIT}) >= 5
+    for key, row in HELD_OUT.items():
+        seen = measured(row)
+        for name, error in errors(row).items():
+            assert abs(error) <= abs(before[key][name] / seen[name] - 1) + 0.01, (key, name)
+
+
+@pytest.mark.parametrize("traits", [traits for traits in MEASURED if traits], ids=str)
+def test_the_range_of_a_kind_is_that_of_its_rows(traits):
+    alike = [
+        errors(row)["makespan_s"]
+        for row in (*FIT.values(), *HELD_OUT.values())
+        if "repeats" in row and traits_of(shape_of(row["model"])) == traits
+    ]
+    assert MEASURED[traits][1:] == pytest.approx((min(alike), max(alike)), abs=0.006)
+
+
+def test_the_readme_shows_every_row():
+    text = (FOLDER.parent / "README.md").read_text()
+    number = re.compile(r"[+-]\d+\.\d %")
+    for name in ("fit", "held-out"):
+        for line in table(name):
+            shown = next(x for x in text.splitlines() if x.split("(")[0] == line.split("(")[0])
+            pairs = zip(number.findall(shown), number.findall(line), strict=True)
+            assert all(abs(float(a[:-2]) - float(b[:-2])) <= 0.3 for a, b in pairs), line
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("llama-3.1-8b", "a dense model"),
+        ("qwen3-30b-a3b", "a mixture of experts"),
+        ("deepseek-v3", "a mixture of experts, latent attention, 8-bit weights"),
+        ("gpt-oss-20b", "a mixture of experts, sliding windows, 4-bit weights"),
+    ],
+)
+def test_a_kind_names_what_is_not_dense(model, kind):
+    assert kind_of(find_model(model)) == kind
+
+
+def test_only_a_kind_that_was_not_measured_is_said_to_be_unlike():
+    for name in ("llama-3.1-8b", "qwen3-30b-a3b", "gemma-2-9b"):
+        assert unlike_measured(find_model(name)) is None
+    note = unlike_measured(find_model("deepseek-v3"))
+    assert note.code == "unlike_measured"
+    assert note.values["nearest"] == "a mixture of experts, latent attention"
+
+
+#  model               budget  weights GiB  activation GiB  KV tokens
+DENSE = [
+    ("llama-3.1-8b", 8192, 15.00, 0.912, 898_784),
+    ("qwen2.5-7b", 2048, 14.32, 0.271, 2_043_056),
+    ("qwen2.5-7b", 16384, 14.32, 2.172, 2_041_280),
+    ("mistral-7b-v0.3", 2048, 13.51, 0.228, 916_224),
+    ("mistral-7b-v0.3", 16384, 13.51, 1.688, 904_128),
+    ("qwen3-8b", 2048, 15.27, 0.248, 796_624),
+    ("qwen3-8b", 16384, 15.27, 1.625, 791_312),
+    ("llama-3.2-1b", 2048, 2.32, 0.117, 4_014_016),
+    ("qwen3-30b-a3b", 2048, 56.88, 0.226, 725_680),
+    ("qwen3-30b-a3b", 16384, 56.88, 1.407, 715_520),
+]
+
+
+@pytest.mark.parametrize(("model", "budget", "weights", "activation", "tokens"), DENSE)
+def test_memory_of_other_models_is_what_was_measured(model, budget, weights, activation, tokens):
+    """KV tokens within 0.25 %, weights within 1 %, large activation peaks within 10 %."""
+    release_, shape = release("0.24"), find_model(model)
+    there = Deployment(shape=shape, gpu=find_gpu("h200"), release=release_, cuda_graphs=False)
+    bill = there.memory_model().memory(budget=budget, seqs=1024, utilization=0.9)
+    assert bill.kv_cache_tokens == pytest.approx(tokens, rel=0.0025)
+    assert bill.line("weights").gib == pytest.approx(weights, rel=0.01)
+    if budget >= 8192 and shape.experts is None:
+        assert bill.line("activation").gib == pytest.approx(activation, rel=0.1)

@@ -1,0 +1,35 @@
+"""The steps that become a calibration: thinned, joined, and with what neighbours share."""
+
+from chunkscope.verification.calibrate import COLUMNS, bursts_for, joined, timed_steps
+from tests.hardware.test_calibration import calibration
+
+
+def test_very_many_steps_are_thinned():
+    many = {name: list(range(1, 5_001)) for name in COLUMNS}
+    rows = [row[0] for row in timed_steps([many, many])]
+    assert 2_000 < len(rows) <= 3_000
+    assert rows[0] == 1
+    assert rows[-1] > 4_990
+
+
+def test_bursts_fit_into_any_context():
+    for longest in (2, 16, 100, 512, 4_096, 131_072):
+        bursts = bursts_for(longest)
+        assert all(p >= 1 and o >= 1 and p + o <= longest for _, p, o in bursts)
+    assert max(p for _, p, _ in bursts_for(131_072)) == 32_768
+
+
+def test_steps_of_rows_that_were_kept_join_those_measured_later():
+    one = calibration()
+    assert joined(one, calibration()).steps.duration_s == one.steps.duration_s * 2
+    assert joined(calibration(vllm="0.24.0"), one) is one
+
+
+def test_context_that_neighbours_share_counts_as_much_as_it_takes():
+    repeat = {name: [1, 2] for name in COLUMNS} | {
+        "decode_context_tokens": [1_000, 2_000],
+        "duration_s": [0.01, 0.02],
+    }
+    rows = timed_steps([repeat], context_weight=0.62)
+    assert [row[COLUMNS.index("decode_context_tokens")] for row in rows] == [620, 1_240]
+    assert [row[COLUMNS.index("duration_s")] for row in rows] == [0.01, 0.02]
