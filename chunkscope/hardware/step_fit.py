@@ -138,7 +138,8 @@ class _Fit:
             if not features[rows].size:
                 return np.zeros(features.shape[1])
             some = features[rows] * by[rows, None]
-            return np.asarray(nnls(some, (self._seconds * by)[rows])[0])
+            answer: Floats = nnls(some, (self._seconds * by)[rows])[0]
+            return answer
 
         starts = [
             np.concatenate([squares(self._gpu, ~guess), squares(self._host, guess)])
@@ -158,7 +159,7 @@ class _Fit:
         def slopes(x: Floats) -> Floats:
             by_host = self._by_host(x * scale)[:, None]
             rows = np.concatenate([self._gpu * ~by_host, self._host * by_host], axis=1)
-            each = rows * scale / self._seconds[:, None]
+            each: Floats = rows * scale / self._seconds[:, None]
             return np.concatenate([each, np.eye(len(x))[known]]) / NEAR
 
         def loss(z: Floats) -> Floats:
