@@ -159,8 +159,9 @@ class _Fit:
         def slopes(x: Floats) -> Floats:
             by_host = self._by_host(x * scale)[:, None]
             rows = np.concatenate([self._gpu * ~by_host, self._host * by_host], axis=1)
-            each: Floats = rows * scale / self._seconds[:, None]
-            return np.concatenate([each, np.eye(len(x))[known]]) / NEAR
+            each = rows * scale / self._seconds[:, None]
+            slope: Floats = np.concatenate([each, np.eye(len(x))[known]]) / NEAR
+            return slope
 
         def loss(z: Floats) -> Floats:
             """soft_l1, each distance with its weight: the value and its two derivatives."""
