@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, UsageError
-from chunkscope.planning.compare import Comparison, compare, sustained
+from chunkscope.planning.compare import Comparison, compare
 from chunkscope.planning.plan import Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import LADDER, LARGER, Problem, round_up
 from chunkscope.planning.rule import Decision
+from chunkscope.planning.search import sustained
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode, Task
 from chunkscope.vllm.flags import Off
@@ -93,7 +95,9 @@ def _by_simulation(p: Problem, decision: Decision, tick: Callable[[], None]) -> 
     rate = gpus = None
     if p.request.slo and not c.keeps_limits:
         kind = AdviceKind.NO_SETTING
-        rate, gpus = sustained(p, c.best)
+        rate = sustained(p, c.best)
+        if rate and p.request.rate:  # replicas share the requests
+            gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
     advice = Advice(
         kind=kind,
         basis=Basis.SIMULATED,
@@ -139,7 +143,8 @@ def _no_threshold(p: Problem, c: Comparison, threshold: int) -> tuple[str, Value
     if threshold >= budget:
         return "budget_ends_first", {"threshold": threshold, "budget": budget}
     with_it = replace(c.default, long_prefill_token_threshold=threshold)
-    gain = c.bench.seconds(c.default) / c.bench.seconds(with_it) - 1
+    part = c.bench.part
+    gain = part.seconds(c.default) / part.seconds(with_it) - 1
     return "rule_gains", {"threshold": threshold, "gain": gain}
 
 

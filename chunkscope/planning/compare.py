@@ -5,8 +5,7 @@ assumed turns out otherwise: the host, the draw, the lengths, outputs that nobod
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass
 
 from chunkscope.planning.plan import Cost, Role, Standing, TriedRow
 from chunkscope.planning.problem import Problem
@@ -20,12 +19,12 @@ from chunkscope.planning.search import (
     limits_used,
     search,
 )
-from chunkscope.planning.simulator import Simulator, draw, served, variations
-from chunkscope.simulation.sweep import FEWEST_REQUESTS, UNIT_RATE, find_rate
+from chunkscope.planning.simulator import served, variations
 from chunkscope.vllm.settings import NAMES, Settings
 
 HOUR_S = 3_600
 MOST_ROUNDS = 4  # of looking whether a neighbour in the table beats the best
+MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,22 +60,23 @@ def compare(
 ) -> Comparison:
     """Search on a part of the requests, then judge the finalist on all of them."""
     bench, default = Bench.of(p, tick=tick), p.default
-    best = _finalist(bench.part, default, threshold)
-    named = _named(bench, default, best, threshold)
+    best = _keeping(bench, _robust(bench.part, _finalist(bench.part, default, threshold)))
+    named = _named(bench, default, best)
     for _ in range(MOST_ROUNDS):
         top = _top(bench, [one for one in named if one != default], default) or best
         if top == best:
             break
         best = top
-        named = _named(bench, default, best, threshold)
+        named = _named(bench, default, best)
     gain, least, doubt, chosen = None, None, None, best
-    if bench.run(default) is not None:
+    if p.request.slo and not bench.keeps_limits(default):  # what keeps them is better, surely
+        chosen = best if bench.keeps_limits(best) else default
+        doubt = _breaks_with(bench.part, best) if chosen == best else None
+    elif bench.run(default) is not None:
         is_worth = _is_worth(bench, best, default)
         gain = bench.cost(default) / bench.cost(best) - 1
         least, doubt = _least(bench.part, best, default, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
-        if p.request.slo and not bench.keeps_limits(default):
-            gain = None
     return Comparison(
         default=default,
         chosen=chosen,
@@ -110,6 +110,55 @@ def _finalist(bench: Bench, default: Settings, threshold: int | None) -> Setting
     return best
 
 
+def _breaks_with(part: Bench, settings: Settings) -> str | None:
+    """The code of a variation with which a setting breaks a limit."""
+    every = variations(part.problem.output)
+    return next((v.code for v in every if not part.varied(v).keeps_limits(settings)), None)
+
+
+def _robust(part: Bench, best: Settings) -> Settings:
+    """The next best that keeps the limits whatever is varied, where the finalist does not."""
+    if not part.problem.request.slo or not part.keeps_limits(best):
+        return best
+    codes = {variation.code: variation for variation in variations(part.problem.output)}
+    settings, keeping = best, _keepers(part)[: 4 * MOST_CHECKED]
+    for _ in range(MOST_CHECKED):
+        if (broken := _breaks_with(part, settings)) is None:
+            return settings
+        varied = part.varied(codes[broken])
+        keeping = [one for one in keeping if one != settings and varied.keeps_limits(one)]
+        if not keeping:
+            break
+        settings = keeping[0]
+    return best
+
+
+def _keepers(part: Bench) -> list[Settings]:
+    """What was tried and keeps the limits, the best first."""
+    keeping = [one for one, run in part.tried().items() if limits_used(run) <= 1]
+    return sorted(keeping, key=part.cost)
+
+
+def _keeping(bench: Bench, best: Settings) -> Settings:
+    """The finalist of a part of the requests, or the next that keeps the limits with all of them.
+
+    All have a longer tail than a part: what breaks a limit by so much has to have as much room.
+    """
+    part = bench.part
+    if part is bench or not bench.problem.request.slo:
+        return best
+    keeping = _keepers(part)
+    for _ in range(MOST_CHECKED):
+        run, of_part = bench.run(best), part.run(best)
+        if run is None or of_part is None or limits_used(run) <= 1:
+            return best
+        tail = limits_used(run) / max(limits_used(of_part), 1e-9)
+        runs = part.tried()
+        keeping = [one for one in keeping if limits_used(runs[one]) * tail <= 1]
+        best = keeping[0] if keeping else best
+    return best
+
+
 def _top(bench: Bench, settings: list[Settings], default: Settings) -> Settings | None:
     """By the aim; of those that are about as good and no worse than the default, the one with the
     shortest longest gap."""
@@ -122,16 +171,10 @@ def _top(bench: Bench, settings: list[Settings], default: Settings) -> Settings 
 
 
 def _least(part: Bench, best: Settings, default: Settings, gain: float) -> tuple[float, str | None]:
-    """The least gain of all variations, on either host; one in which there is none ends it.
-
-    Where the default breaks a limit, a variation in which both keep all of them tells nothing.
-    """
+    """The least gain of all variations, on either host; one in which there is none ends it."""
     p, least, doubt = part.problem, gain, None
-    mends = bool(p.request.slo) and not part.keeps_limits(default)
     for variation in variations(p.output):
         varied = part.varied(variation)
-        if mends and varied.keeps_limits(default) and varied.keeps_limits(best):
-            continue
         times = varied.against(best, default)
         found = 1 / times - 1 if times else float("inf")
         if found < least:
@@ -144,18 +187,12 @@ def _least(part: Bench, best: Settings, default: Settings, gain: float) -> tuple
 # -- the table -----------------------------------------------------------------------------------
 
 
-def _named(
-    bench: Bench, default: Settings, best: Settings, threshold: int | None
-) -> dict[Settings, Role]:
-    """vLLM's default, the length rule's, the best and its neighbours."""
-    size = best.max_num_batched_tokens or 0
-    rows = {default: Role.DEFAULT}
-    for settings in ideas(bench.problem, default, threshold)[:1] if threshold else ():
-        rows.setdefault(settings, Role.RULE)
-    rows.setdefault(best, Role.BEST)
-    for budget in (size // 2, size * 2):
-        rows.setdefault(best.at_budget(budget), Role.NEIGHBOUR)
-    return rows
+def _named(bench: Bench, default: Settings, best: Settings) -> dict[Settings, Role]:
+    """vLLM's default, the best, and the better of its neighbours by the part of the requests."""
+    size, part = best.max_num_batched_tokens or 0, bench.part
+    near = [best.at_budget(budget) for budget in (size // 2, size * 2)]
+    rows = {min(near, key=part.cost): Role.NEIGHBOUR, best: Role.BEST, default: Role.DEFAULT}
+    return dict(reversed(rows.items()))
 
 
 def _rows(
@@ -203,17 +240,3 @@ def cost_of(bench: Bench, settings: Settings) -> Cost | None:
         gpus=p.base.parallel.gpus,
         price_per_hour=p.request.price_per_hour,
     )
-
-
-def sustained(p: Problem, settings: Settings) -> tuple[float | None, int | None]:
-    """The rate a second at which a setting keeps the limits, and how many GPUs hold the rate that
-    was asked: replicas share the requests, so each needs to keep its part of them."""
-    count = max(FEWEST_REQUESTS, 2 * (settings.max_num_seqs or 0))
-    request = replace(p.request, arrivals=UNIT_RATE, requests=count)
-    workload = draw(request, p.datasets, p.output, p.context)
-    simulator = Simulator(request=request, deployment=p.deployment, workload=workload)
-    run = find_rate(simulator.scenario(settings), simulator.args(settings))
-    rate = run.rate.rate_per_s if run.rate else None
-    if rate is None or p.request.rate is None:
-        return rate, None
-    return rate, ceil(p.request.rate / rate) * p.base.parallel.gpus

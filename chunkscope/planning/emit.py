@@ -46,7 +46,8 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     text, notes = emission.text, [_planned_for(plan, target), *emission.notes]
     if plan.advice.kind is AdviceKind.NO_SETTING and target not in WITHOUT_COMMENTS:
         text = f"# does NOT keep the limits: {broken(plan)}\n{text}"
-    if (many := plan.requests_in_flight) and target.entry is Entry.SERVE:
+    served = target.entry is Entry.SERVE and not plan.request.is_open
+    if served and (many := plan.requests_in_flight):
         notes.append(Note(code="emit_in_flight", values={"requests": many}))
     return replace(emission, text=text, notes=tuple(notes))
 

@@ -17,7 +17,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.search import WORTH, Bench, search
+from chunkscope.planning.search import better_at, unit_rate
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.simulation.policies import FIXED_THRESHOLD
@@ -26,7 +26,6 @@ from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import (
     FEWEST_REQUESTS,
-    UNIT_RATE,
     around,
     find_rate,
     knee,
@@ -108,7 +107,7 @@ def predict(
     cost = _cost(there, settings, calibration)
     full = there.effective(settings)
     if options.find_rate:
-        request = _rated_request(request, options, full.max_num_seqs or 0)
+        request = _rated_request(request, options, full)
     workload, info, notes = _workload(plan, profile, options, request, full.max_model_len)
     simulator = Simulator(
         request=request,
@@ -268,19 +267,12 @@ def _rated(
     runs = run_all(c, chosen, work=find_rate, advance=advance)
     rates = [run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s]
     if problem is not None and rates and problem.can_simulate:
-        better = _better(problem, max(rates) * (1 + WORTH))
+        better = better_at(problem, max(rates))
         if better is not None and (args := simulator.args(better)) not in chosen:
             wanted[BEST] = args
             runs = (*runs, find_rate(c, args))
     advance()
     return tuple(_titled(run, wanted) for run in runs), left_out
-
-
-def _better(problem: Problem, rate: float) -> Settings | None:
-    """What the search of `recommend` finds at this rate; None where it does not keep the limits."""
-    bench = Bench.of(replace(problem, request=replace(problem.request, arrivals=f"{rate!r}/s")))
-    best = search(bench, problem.default)
-    return best if bench.keeps_limits(best) else None
 
 
 def _taken(
@@ -313,7 +305,9 @@ def _titled(run: SimulatedRun, wanted: dict[str, EngineArgs]) -> SimulatedRun:
 _Sent = tuple[Workload, WorkloadInfo, tuple[Note, ...]]
 
 
-def _rated_request(request: PlanRequest, options: SimulateOptions, seqs: int) -> PlanRequest:
+def _rated_request(
+    request: PlanRequest, options: SimulateOptions, settings: Settings
+) -> PlanRequest:
     """Enough requests that some wait for a place, coming one by one."""
     fixed = {
         "--arrivals": options.arrivals,
@@ -327,8 +321,7 @@ def _rated_request(request: PlanRequest, options: SimulateOptions, seqs: int) ->
             raise UsageError(f"--find-rate tries rates of its own: leave {name} out")
     if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
         raise UsageError(f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue")
-    count = options.requests or max(FEWEST_REQUESTS, 2 * seqs)
-    return replace(request, requests=count, arrivals=UNIT_RATE, concurrency=None)
+    return unit_rate(request, settings)
 
 
 def _workload(

@@ -7,19 +7,20 @@ takes no time, and counts as what it is at its worst: what pays only with one of
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import sqrt
 
 from chunkscope.hardware.step_time import NO_HOST, Host
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
-from chunkscope.planning.request import Aim
+from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.planning.simulator import (
     AS_DRAWN,
-    MOST_REQUESTS,
     NO_CPU_TIME,
     Simulator,
     Variation,
     draw,
 )
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.sweep import FEWEST_REQUESTS, UNIT_RATE
 from chunkscope.vllm.flags import Off, Release, known_to
 from chunkscope.vllm.settings import Settings
 
@@ -34,6 +35,7 @@ THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while other
 # Settings are searched on a part of the requests, which takes no more than a moment.
 SEARCH_TOKENS = 1_000_000
 FEWEST_SEARCHED = 256
+MOST_RATE, LEAST_RATE = 256.0, 1 / 1_024  # requests a second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +63,8 @@ class Bench:
             p.request, p.datasets, p.output, p.context, count=count, variation=variation
         )
         simulator = Simulator(request=p.request, deployment=p.deployment, workload=workload)
-        # On another host requests come at other steps: it is tried only where it is asked for.
-        hosts = HOSTS[:1] if p.request.is_open else HOSTS
+        # With limits, another host is another simulation: tried only where it is asked for.
+        hosts = HOSTS[:1] if p.request.slo else HOSTS
         return cls(problem=p, simulator=simulator, hosts=hosts, tick=tick)
 
     @property
@@ -92,6 +94,10 @@ class Bench:
         """None where vLLM would not start with it, or it does not fit."""
         self.tick()
         return self.simulator.attempt(settings, host=host)
+
+    def tried(self) -> dict[Settings, SimulatedRun]:
+        """What ran so far, on the model's own host."""
+        return self.simulator.tried()
 
     def seconds(self, settings: Settings, host: Host | None = None) -> float:
         """With a host that takes no time, what is sent at once takes what the GPU computes."""
@@ -140,34 +146,40 @@ def limits_used(run: SimulatedRun) -> float:
 
 
 def _searched(p: Problem) -> int:
-    """Twice as many as run at once, so that some wait; and no more than a moment's worth.
-
-    All, where limits are to be kept: a part has other percentiles, and another longest gap.
-    """
-    if p.request.slo:
-        return MOST_REQUESTS
+    """Twice as many as run at once, so that some wait; and no more than a moment's worth."""
     mean = max(1, round(p.lengths.mean or 0) + p.output.tokens)
     running = (p.default.max_num_seqs or 0) * p.base.parallel.data
     return max(2 * running, FEWEST_SEARCHED, SEARCH_TOKENS // mean)
 
 
 def search(bench: Bench, start: Settings) -> Settings:
-    """Budgets, then requests at once, then a budget again if that changed: one at a time."""
+    """The best setting by the aim, or `start` where none is better."""
+    if bench.problem.request.slo:
+        return _search_limits(bench, start)
     sizes = _sizes(bench, start)
-    release, slo = bench.problem.deployment.release, bench.problem.request.slo
-    if slo:  # of which none is better all along a way
-        chosen = bench.best((start.at_budget(size) for size in sizes), start)
-        chosen = bench.best([*_capped(start, release), *_capped(chosen, release)], chosen)
-    else:
-        chosen = bench.best(_budgets(bench, start, sizes), start)
+    chosen = bench.best(_budgets(bench, start, sizes), start)
     budget, seqs = chosen.max_num_batched_tokens or 0, start.max_num_seqs or 0
     if seqs <= min(bench.requests, budget):  # else nobody waits for a place
         chosen = bench.best(_counts(bench, chosen), chosen)
-    if slo:
-        chosen = bench.best(_admitted(release, chosen, start), chosen)
     if chosen.max_num_seqs != start.max_num_seqs:
         chosen = bench.best(_budgets(bench, chosen, sizes), chosen)
     return chosen
+
+
+def _search_limits(bench: Bench, start: Settings) -> Settings:
+    """A coarse grid of budgets and requests at once, for no limit gets better all along a way; then
+    what is near the best of it, and caps on one prompt's tokens."""
+    release, seqs = bench.problem.deployment.release, start.max_num_seqs or 1
+    sizes = sorted({*LADDER[::2], start.max_num_batched_tokens or 0})
+    levels = dict.fromkeys(max(FEWEST_SEQS, seqs >> n) for n in (0, 2, 4))
+    grid = [replace(start, max_num_seqs=n).at_budget(size) for n in levels for size in sizes]
+    chosen = bench.best(grid, start)
+    budget, running = chosen.max_num_batched_tokens or 1, chosen.max_num_seqs or 1
+    near = [replace(chosen, max_num_seqs=max(FEWEST_SEQS, n)) for n in (running // 2, running * 2)]
+    near += [chosen.at_budget(n) for n in (budget // 2, budget * 2)]
+    chosen = bench.best(near, chosen)
+    chosen = bench.best([*_capped(chosen, release), *_capped(start, release)], chosen)
+    return bench.best(_admitted(release, chosen, start), chosen)
 
 
 def ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settings]:
@@ -204,7 +216,7 @@ def _sizes(bench: Bench, start: Settings) -> list[int]:
     """Around vLLM's own budget; all of the ladder where the one to start from does not run."""
     own = start.max_num_batched_tokens or 0
     around = [max(LADDER[0], int(own * step)) for step in BUDGET_STEPS]
-    rest = LADDER if bench.problem.request.slo or bench.run(start) is None else ()
+    rest = LADDER if bench.run(start) is None else ()
     return sorted({*around, *rest} - {own})
 
 
@@ -219,13 +231,10 @@ def _budgets(bench: Bench, start: Settings, sizes: list[int]) -> list[Settings]:
 
 def _counts(bench: Bench, start: Settings) -> list[Settings]:
     seqs, budget = start.max_num_seqs or 1, start.max_num_batched_tokens or 1
-    halves = 8 if bench.problem.request.slo else 2  # limits may ask for a few at a time
-    fewer = [max(FEWEST_SEQS, seqs >> n) for n in range(1, halves + 1)]
+    fewer = [max(FEWEST_SEQS, seqs >> n) for n in (1, 2)]
     more = [min(n * seqs, budget) for n in (2, 4)]
     down = [replace(start, max_num_seqs=count) for count in fewer if count < seqs]
     up = [replace(start, max_num_seqs=count) for count in more if count > seqs]
-    if bench.problem.request.slo:
-        return [*down, *up]
     return [*_walk(bench, start, down), *_walk(bench, start, up)]
 
 
@@ -239,3 +248,46 @@ def _walk(bench: Bench, first: Settings, path: list[Settings]) -> Iterator[Setti
             return
         yield settings
         last = settings
+
+
+# -- the highest rate ------------------------------------------------------------------------------
+
+
+def unit_rate(request: PlanRequest, settings: Settings) -> PlanRequest:
+    """Enough requests that some wait for a place, coming one by one, for `find_rate`."""
+    count = request.requests or max(FEWEST_REQUESTS, 2 * (settings.max_num_seqs or 0))
+    return replace(request, arrivals=UNIT_RATE, requests=count, concurrency=None)
+
+
+def at_rate(problem: Problem, rate: float) -> Bench:
+    request = replace(unit_rate(problem.request, problem.default), arrivals=f"{rate!r}/s")
+    return Bench.of(replace(problem, request=request))
+
+
+def better_at(problem: Problem, rate: float) -> Settings | None:
+    """What the search finds at a rate that is higher by its margin than what is sustained; None
+    where it does not keep the limits."""
+    bench = at_rate(problem, rate * (1 + WORTH))
+    best = search(bench, problem.default)
+    return best if bench.keeps_limits(best) else None
+
+
+def sustained(problem: Problem, settings: Settings) -> float | None:
+    """The highest rate a second at which this setting, or a better one, keeps the limits."""
+    rate = _rate_of(problem, settings, problem.request.rate or MOST_RATE)
+    better = better_at(problem, rate) if rate else None
+    return _rate_of(problem, better, 2 * (rate or 0.0)) if better else rate
+
+
+def _rate_of(problem: Problem, settings: Settings, broken: float) -> float | None:
+    """The highest rate below one that breaks a limit, by bisection; None where none is kept."""
+    low = broken
+    while not at_rate(problem, low).keeps_limits(settings):
+        low, broken = low / 4, low
+        if low < LEAST_RATE:
+            return None
+    while broken / low > 1 + WORTH:
+        middle = sqrt(low * broken)
+        keeps = at_rate(problem, middle).keeps_limits(settings)
+        low, broken = (middle, broken) if keeps else (low, middle)
+    return low

@@ -150,6 +150,10 @@ class Simulator:
         except InputError:
             return None  # the longest request and the cache are of one size, to a block
 
+    def tried(self) -> dict[Settings, SimulatedRun]:
+        """What ran so far, on the model's own host."""
+        return {one: run for (one, host), run in self._attempts.items() if run and host is None}
+
     def args(self, settings: Settings) -> EngineArgs:
         """What the scheduler obeys: nothing left open, and so much KV cache."""
         full = self.deployment.effective(settings)

@@ -189,9 +189,10 @@ def _because_of_limits(plan: "Plan") -> str:
         return f"{_limit_state(best or default)} (simulated). {rate}"
     if said.kind == "set":
         gain = f"{by(said.gain)} throughput, and " if said.gain and not plan.request.is_open else ""
+        unless = f", though not with {_doubt(plan)}" if said.doubt and not said.least_gain else ""
         aim = "The aim is room to the limits: " if plan.request.is_open else ""
         return (
-            f"{aim}{gain}{_limit_state(ours)} {_when(plan)}; with vLLM's default: "
+            f"{aim}{gain}{_limit_state(ours)} {_when(plan)}{unless}; with vLLM's default: "
             f"{_limit_state(default)} (simulated)."
         )
     return f"With them {_limit_state(default)} {_when(plan)} (simulated)."
