@@ -65,7 +65,8 @@ def section(findings: Findings) -> Section | None:
 
 def _table(rows: list[MemoryBreakdown], parts: list[str]) -> Table:
     columns = (
-        *(Column(heading=heading, right=False) for heading in ("setting", "known")),
+        Column(heading="setting", right=False),
+        Column(heading="known", right=False, fixed=True),
         *figures("", *parts, "KV tokens")[1:],
     )
     cells = [

@@ -1,7 +1,7 @@
 """All results of a folder: the answer on top, then a chapter for each artefact."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from chunkscope.report.words import answer as words
 from chunkscope.verification.result import EngineKind
 from chunkscope.vllm.enums import Target
 
+FOLDED = ("reuse", "memory", "timeline")
 MARKS = {
     "long_prefill_token_threshold": "tokens of one prompt per step",
     "max_num_batched_tokens": "tokens per step",
@@ -150,15 +151,33 @@ def chapters(findings: Findings, changes: ReportComparison | None = None) -> lis
         ("engine", "engine", "What limited the engine", _of(findings.diagnosis)),
         ("provenance", "sources", "Where the numbers come from", list(_origins(findings))),
     )
-    seen = set(words.cautions(findings))  # on the first screen
+    top = hero(findings)
+    seen = {top.headline, *top.sentences, *top.notes}  # on the first screen
     made = []
     for name, nav, title, shown in parts:
-        fresh = [replace(s, notes=tuple(n for n in s.notes if n not in seen)) for s in shown]
+        fresh = [
+            replace(
+                section,
+                sentences=tuple(text for text in section.sentences if text not in seen),
+                notes=tuple(note for note in section.notes if note not in seen),
+            )
+            for section in _folded(shown)
+        ]
         seen |= {note for section in shown for note in section.notes}
         kept = tuple(section for section in fresh if not section.is_empty)
         if kept:
             made.append(Chapter(id=name, nav=nav, title=title, sections=kept))
     return made
+
+
+def _folded(shown: Sequence[Section]) -> Iterator[Section]:
+    """Tables on demand where a chart says the same."""
+    for section in shown:
+        if section.table is None or section.chart is None or section.chart.name not in FOLDED:
+            yield section
+        else:
+            yield replace(section, table=None)
+            yield Section(title="In numbers", table=section.table, details=True)
 
 
 def _of(artefact: object | None) -> list[Section]:
@@ -193,24 +212,12 @@ def _shared(findings: Findings) -> list[Section]:
     if profile is None or not measured_in(profile):
         return []
     plan = findings.plan if findings.plan_is_of_this_profile else None
-    return _table_folded(all_sections(prefixes(profile, plan)), "By dataset")
+    return all_sections(prefixes(profile, plan))
 
 
 def _memory(findings: Findings) -> list[Section]:
     section = breakdown.section(findings)
-    return _table_folded([section], "In numbers") if section is not None else []
-
-
-def _table_folded(shown: list[Section], title: str) -> list[Section]:
-    """The first section with its table on demand: a chart says the same."""
-    first, *rest = shown
-    if first.chart is None:
-        return shown
-    return [
-        replace(first, table=None),
-        Section(title=title, table=first.table, details=True),
-        *rest,
-    ]
+    return [section] if section is not None else []
 
 
 def _measured(findings: Findings) -> tuple[str, list[Section]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from chunkscope.console import printable
-from chunkscope.report.section import Section, Table, sections, text_of
+from chunkscope.report.section import Section, Table, all_of, sections
 
 MOST_ROWS = 500  # GitHub throws a summary over 1 MiB away as a whole
 MARKUP = "\\`*_{}[]<>|#~@&!"
@@ -34,7 +34,7 @@ def _blocks(section: Section, level: int) -> Iterator[str]:
 def table(shown: Table) -> str:
     heads = [text(column.heading) for column in shown.columns]
     rules = ["---:" if column.right else "---" for column in shown.columns]
-    rows = [[text(text_of(cell)) for cell in row] for row in shown.rows[:MOST_ROWS]]
+    rows = [[text(all_of(cell)) for cell in row] for row in shown.rows[:MOST_ROWS]]
     lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *rows)]
     if (left := len(shown.rows) - MOST_ROWS) > 0:
         lines.append(f"\n... and {left:,} more.")

@@ -29,13 +29,14 @@ LAYOUTS = {
 class Cell:
     """A table's cell that is more than its text.
 
-    `look` is good, worse, bad or none; `note` stands behind the text in small print; `sort` is what
-    the page sorts by.
+    `look` is good, worse, bad or none; `note` stands behind the text, `more` where there is room:
+    not on a terminal; `sort` is what the page sorts by.
     """
 
     text: str
     look: str = ""
     note: str = ""
+    more: str = ""
     sort: float | str | None = None
 
 
@@ -127,3 +128,7 @@ def figures(name: str, *headings: str, **looks: Any) -> tuple[Column, ...]:
 
 def text_of(cell: Cell | str) -> str:
     return cell if isinstance(cell, str) else " ".join(filter(None, (cell.text, cell.note)))
+
+
+def all_of(cell: Cell | str) -> str:
+    return text_of(cell) if isinstance(cell, str) else f"{text_of(cell)} {cell.more}".strip()

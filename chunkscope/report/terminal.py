@@ -13,6 +13,7 @@ from chunkscope.report.section import Chart, Section, Table, sections, text_of
 if TYPE_CHECKING:
     from rich.console import Console
 
+GAP = 2
 WIDE = 112  # columns of a terminal that has room for every column of a table
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _LOOKS = {"good": "green", "worse": "red", "bad": "bold red", "none": "dim"}
@@ -44,7 +45,10 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
             if number or (section.sentences and not is_facts):
                 console.print()
             if isinstance(part, Table):
-                console.print(grid(part, console.width))
+                for place_of_grid, columns in enumerate(pages(part, console.width)):
+                    if place_of_grid:
+                        console.print()
+                    console.print(grid(part, columns))
                 if part.caption:
                     console.print(Text(part.caption, style="dim"))
             else:
@@ -63,13 +67,35 @@ def unbroken(text: str) -> str:
     return re.sub(r"(?<=\d) (?=(?:%|m?s|min|h|GiB|KiB)(?!\w))", NO_BREAK, text)
 
 
-def grid(table: Table, width: int) -> Grid:
-    """Figures keep their line, words are wrapped."""
+def pages(table: Table, width: int) -> Iterator[list[int]]:
+    """The columns that fit side by side; each page begins with the first column."""
     shown = [at for at, column in enumerate(table.columns) if width >= WIDE or not column.wide]
+    cells = [[text_of(row[at]) if at < len(row) else "" for row in table.rows] for at in shown]
+    widths = {
+        at: max(map(len, (table.columns[at].heading, *texts)), default=0) + GAP
+        for at, texts in zip(shown, cells, strict=True)
+    }
+    wraps = [at for at in shown if not table.columns[at].right and not table.columns[at].fixed]
+    for at in wraps:  # words can be wrapped, but not to a letter a line
+        widths[at] = min(widths[at], 22)
+    if not table.has_headings or sum(widths.values()) <= width:
+        yield shown
+        return
+    page = shown[:1]
+    for at in shown[1:]:
+        if len(page) > 1 and sum(widths[one] for one in (*page, at)) > width:
+            yield page
+            page = shown[:1]
+        page.append(at)
+    yield page
+
+
+def grid(table: Table, shown: Sequence[int]) -> Grid:
+    """Figures keep their line, words are wrapped."""
     made = Grid(
         box=None,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, GAP, 0, 0),
         show_header=table.has_headings,
         header_style="bold",
     )

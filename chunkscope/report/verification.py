@@ -1,6 +1,7 @@
 """Measured runs as sections: the verdict, the figures that decide, then every figure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from chunkscope.artefacts.figures import (
@@ -67,7 +68,7 @@ def runs_table(v: Verification) -> Table | None:
         return None
     columns = [Column(heading="setting (measured)", right=False)]
     for place, (figure, heading) in enumerate(shown):
-        columns.append(Column(heading=heading, wide=place > 3))
+        columns.append(Column(heading=heading, wide=place > 2))
         if figure is MAKESPAN and len(ran) > 1:
             columns.append(Column(heading="change"))
     rows = []
@@ -107,7 +108,9 @@ def _figures() -> Iterator[Figure]:
     """All of them, times of short and of long prompts besides."""
     yield from FIGURES
     for prompts in ("short", "long"):
-        yield from (figure.among(prompts) for figure in in_group(Group.TTFT, Group.ITL))
+        for figure in in_group(Group.TTFT, Group.ITL):
+            title = f"{figure.title}, {prompts} prompts"
+            yield replace(figure.among(prompts), title=title)
 
 
 def _cell(figure: Figure, run: Run, first: Run) -> Cell:
@@ -115,9 +118,12 @@ def _cell(figure: Figure, run: Run, first: Run) -> Cell:
         return Cell(text=NOT_MEASURED, look="none")
     ends = spread(run, figure) if len(run.repeats) > 1 else None
     least, most = map(figure.unit.brief, ends) if ends else ("", "")
-    notes = [_change(figure, run, first), f"({least} to {most})" if least != most else ""]
-    look = LOOKS.get(judge(figure, run, first), "") if run is not first else ""
-    return Cell(text=words.shown(figure, run), note=" ".join(filter(None, notes)), look=look)
+    return Cell(
+        text=words.shown(figure, run),
+        note=_change(figure, run, first),
+        more=f"({least} to {most})" if least != most else "",
+        look=LOOKS.get(judge(figure, run, first), "") if run is not first else "",
+    )
 
 
 def _settings(v: Verification) -> Table:

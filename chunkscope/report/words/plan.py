@@ -347,8 +347,8 @@ def capacity(plan: "Plan") -> Iterator[str]:
 
 
 def arguments(plan: "Plan") -> Iterator[str]:
-    """The flags, on a line of their own."""
-    if words := plan.cli_args():
+    """The flags, on a line of their own; none where no setting keeps the limits."""
+    if plan.advice.kind != "no setting" and (words := plan.cli_args()):
         yield " ".join(words)
 
 

@@ -87,8 +87,9 @@ def short_verdict(v: Verification, found: MeasuredVerdict) -> str:
         sets = listed(Settings.of(arguments(use)))
         return f"{_name(use)} is better than the plan: {change_to}; {sets or 'it sets nothing'}"
     if found.conclusion is Conclusion.DROP_FLAGS and use is not None:
-        both = f"{_goal(use, goal)}, and {_goal(plan, goal)} with them"
-        return f"leave out {' and '.join(found.drop)}: without, {both} (a tie, measured)"
+        them = "them" if len(found.drop) > 1 else "it"
+        both = f"{_goal(plan, goal)} with {them}, {shown(goal, use)} without"
+        return f"leave out {' and '.join(found.drop)}, which brings nothing: {both} (measured)"
     if found.conclusion is Conclusion.KEEP_DEFAULT:
         others = " and no other setting is better" if len(v.runs) > 1 else ""
         return f"keep vLLM's defaults: {_goal(plan, goal)}{others} (measured)"
