@@ -202,7 +202,7 @@ def test_charts_are_drawn_without_a_library(tmp_path: Path) -> None:
 
 def test_models_and_gpus_list_what_is_known(tmp_path: Path) -> None:
     from chunkscope.hardware.gpus import CARDS
-    from chunkscope.models.table import MODELS
+    from chunkscope.models.find import MODELS
 
     models = json.loads(command(tmp_path, "models", "--json").out)["models"]
     assert [model["name"] for model in models] == list(MODELS)

@@ -71,7 +71,7 @@ def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
 
 def test_gpus_and_models_can_be_found(checkout: Path) -> None:
     from chunkscope.hardware.gpus import TABLE
-    from chunkscope.models.table import MODELS
+    from chunkscope.models.find import MODELS
 
     assert "H100" in README
     for command, names in (("chunkscope gpus", TABLE), ("chunkscope models", MODELS)):

@@ -26,8 +26,7 @@ def models(
 
     Example: chunkscope models qwen3
     """
-    from chunkscope.models.find import built_in
-    from chunkscope.models.table import MODELS
+    from chunkscope.models.find import MODELS, built_in
 
     shapes = [(name, model.hub_ids, built_in(name)) for name, model in MODELS.items()]
     rows: list[dict[str, Any]] = [

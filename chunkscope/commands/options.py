@@ -56,7 +56,7 @@ def complete_gpu(part: str) -> list[str]:
 
 
 def complete_model(part: str) -> list[str]:
-    from chunkscope.models.table import MODELS
+    from chunkscope.models.find import MODELS
 
     return [name for name in MODELS if name.startswith(part.lower())]
 

@@ -1,9 +1,8 @@
 """config.json -> ModelShape: weights, KV bytes and activation bytes per token."""
 
 from chunkscope.models.config import shape_from_config
-from chunkscope.models.find import built_in_config, find_model
+from chunkscope.models.find import MODELS, built_in_config, find_model
 from chunkscope.models.shape import ModelShape
-from chunkscope.models.table import MODELS
 
 __all__ = [
     "MODELS",

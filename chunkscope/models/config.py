@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chunkscope.artefacts.note import Note
-from chunkscope.models.families import FAMILIES, LIKE_LLAMA, Family
-from chunkscope.models.fields import Config, Fields
+from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Family, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers, sliding_window
 from chunkscope.models.quantization import read_quantization
 from chunkscope.models.shape import Attention, Experts, Latent, ModelShape, State
-from chunkscope.models.states import StatefulLayer, read_stateful_layer
-from chunkscope.models.weights import Weights
+from chunkscope.models.weights import StatefulLayer, Weights, read_stateful_layer
 
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.

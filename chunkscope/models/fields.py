@@ -1,7 +1,14 @@
-"""The fields of a config.json, by whatever name a family gives them."""
+"""The fields of a config.json by whatever name a family gives them, and what a family leaves out.
 
+A row of families.json holds what the code of its model types knows and config.json does not say.
+Each is compared with the model that transformers builds (tests/models/test_families.py), or is one
+of those under another name; some with what vLLM builds (tests/hardware/test_kv_groups.py).
+"""
+
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import InputError
@@ -13,12 +20,7 @@ NAMES = {
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
     "heads": ("num_attention_heads", "n_head", "n_heads"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
-    "intermediate": (
-        "intermediate_size",
-        "ffn_dim",
-        "n_inner",
-        "ffn_hidden_size",
-    ),
+    "intermediate": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
     "vocab": ("vocab_size", "padded_vocab_size"),
     "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
     "active": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k",
@@ -29,6 +31,31 @@ NAMES = {
     "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
 }  # fmt: skip
 MOST_LAYERS = 10_000  # they are looked at one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    tied: bool = False
+    gated: bool = True
+    norms_per_layer: int = 2
+    norm_bias: bool = False
+    qkv_bias: bool = False
+    mlp_biases: bool = False
+    all_biases: bool = False
+    qk_norm: bool = False
+    gated_attention: bool = False  # its output is multiplied, by a gate as wide as the queries
+    learned_positions: bool = False
+    latent_cache: bool = True  # vLLM keeps the latent, and not what it expands to
+    state_beside: bool = False  # each layer has both attention and a state
+    defaults: Config = field(default_factory=dict)
+
+
+LIKE_LLAMA = Family()
+FAMILIES = {
+    model_type: Family(**row)
+    for row in json.loads(Path(__file__).with_name("families.json").read_bytes())
+    for model_type in row.pop("model_types")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +72,21 @@ class Fields:
     @property
     def layers(self) -> int:
         listed = self.words("layers_block_type")
-        found = len(listed) if listed and self.maybe("layers") is None else self.number("layers")
-        if not 1 <= found <= MOST_LAYERS:
-            raise InputError(f"the config.json of {self.name} describes a model of {found} layers")
-        return found
+        count = len(listed) if listed and self.maybe("layers") is None else self.number("layers")
+        if not 1 <= count <= MOST_LAYERS:
+            raise InputError(f"the config.json of {self.name} describes a model of {count} layers")
+        return count
 
     def number(self, what: str) -> int:
-        found = self.maybe(what)
-        if found is None:
+        value = self.maybe(what)
+        if value is None:
             raise InputError(
                 f"the config.json of {self.name} has no {NAMES[what][0]}",
                 hint="it must be the config.json of a language model, as on the Hugging Face hub",
             )
-        if not found:
+        if not value:
             raise InputError(f"the config.json of {self.name} has {NAMES[what][0]} = 0")
-        return found
+        return value
 
     def maybe(self, what: str) -> int | None:
         for key in NAMES.get(what, (what,)):
@@ -75,8 +102,8 @@ class Fields:
 
     def all_of(self, *names: str) -> tuple[int, ...] | None:
         """All of them, or None where one is missing or zero."""
-        found = tuple(value for name in names if (value := self.maybe(name)))
-        return found if len(found) == len(names) else None
+        values = tuple(value for name in names if (value := self.maybe(name)))
+        return values if len(values) == len(names) else None
 
     def words(self, key: str) -> list[str] | None:
         """A list with a word for each layer."""

@@ -1,9 +1,19 @@
-"""A model's name -> its shape: a folder, the built-in table, the hub's local cache, the hub."""
+"""A model's name -> its shape: a folder, the built-in table, the hub's local cache, the hub.
+
+An entry of table.json holds the part of the published config.json that decides memory and speed:
+what its family shares (or the model it is `like`), and what is its own. `published` is the model's
+parameter count; the tests compare it with what is counted from the config. Both were written from
+memory, without a network: the hub was not read. Where it says `corroborated` the count was found
+quoted in public repositories; elsewhere config and count merely agree with each other. The count of
+deepseek-v3 is the main model's: its checkpoint adds a multi-token-prediction layer. Models that are
+known to split text alike, whatever their special tokens, have the same `tokenizer`.
+"""
 
 import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -11,11 +21,37 @@ from typing import Any
 from chunkscope.errors import InputError, MissingError
 from chunkscope.models.config import shape_from_config
 from chunkscope.models.shape import ModelShape
-from chunkscope.models.table import MODELS, KnownModel
 from chunkscope.network import expect_hub
 
 INDEX = "model.safetensors.index.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    hub_ids: tuple[str, ...]
+    published: int
+    config: Mapping[str, Any]
+    tokenizer: str
+    corroborated: bool = False
+
+
+def _table(file: Path) -> dict[str, KnownModel]:
+    models: dict[str, KnownModel] = {}
+    for family in json.loads(file.read_bytes()):
+        for name, model in family["models"].items():
+            shared = models[model["like"]].config if "like" in model else family.get("config", {})
+            models[name] = KnownModel(
+                hub_ids=tuple(model["hub_ids"]),
+                published=model["published"],
+                config={**shared, **model.get("config", {})},
+                tokenizer=model.get("tokenizer") or family["tokenizer"],
+                corroborated=model.get("corroborated", False),
+            )
+    return models
+
+
+MODELS = _table(Path(__file__).with_name("table.json"))
 
 
 def find_model(name: str | os.PathLike[str]) -> ModelShape:
@@ -25,6 +61,8 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
     32
     """
     text = os.fspath(name)
+    if not text:
+        raise InputError("the name of the model is empty", hint=_HINT)
     path = Path(text).expanduser()
     if path.exists():
         return _from_path(path, text)
@@ -105,15 +143,12 @@ def _from_path(
 ) -> ModelShape:
     file = path / "config.json" if path.is_dir() else path
     config = _read_config(file)
-    shape = shape_from_config(
-        config, name=name, source=source or str(file), hub_id=hub_id or str(file.parent)
-    )
-    if not shape.hybrid:
-        return shape
-    # What the table of layers cannot count, the weight files can.
-    size = _indexed_bytes(file.parent)
     return shape_from_config(
-        config, name=name, source=shape.source, hub_id=shape.hub_id, file_bytes=size
+        config,
+        name=name,
+        source=source or str(file),
+        hub_id=hub_id or str(file.parent),
+        file_bytes=_loaded_bytes(file.parent, config),
     )
 
 
@@ -131,12 +166,19 @@ def _read_config(file: Path) -> Mapping[str, Any]:
     return config
 
 
-def _indexed_bytes(folder: Path) -> int | None:
+def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:
+    """What vLLM loads of the weight files, by their index; None where that does not say.
+
+    32-bit weights are cast down. Layers that predict further tokens are in the files and not loaded.
+    """
     try:
         total = json.loads((folder / INDEX).read_bytes())["metadata"]["total_size"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return total if isinstance(total, int) and total > 0 else None
+    if not isinstance(total, int) or total <= 0 or config.get("num_nextn_predict_layers"):
+        return None
+    is_wide = "float32" in (config.get("torch_dtype"), config.get("dtype"))
+    return total // 2 if is_wide else total
 
 
 def _cached_config(hub_id: str) -> Path | None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.errors import InputError
-from chunkscope.models.families import Family
-from chunkscope.models.fields import Fields
+from chunkscope.models.fields import Family, Fields
 
 
 class KvKind(StrEnum):

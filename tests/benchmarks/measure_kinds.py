@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chunkscope.models.table import MODELS
+from chunkscope.models.find import MODELS
 from chunkscope.verification import process
 
 CONTEXT, UTILIZATION = 32_768, 0.9

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from chunkscope.models import shape_from_config
-from chunkscope.models.families import FAMILIES
+from chunkscope.models.fields import FAMILIES
 
 # Not built by themselves: part of a model that sees, or another's under a name of its own.
 NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3_vl_text"}

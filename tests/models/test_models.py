@@ -15,6 +15,10 @@ def shape(config=LLAMA, **changed):
     return shape_from_config({**config, **changed}, name="test", source="test")
 
 
+def codes(model):
+    return {note.code for note in model.notes}
+
+
 def without(*names):
     return {key: value for key, value in LLAMA.items() if key not in names}
 
@@ -64,7 +68,7 @@ def test_a_sliding_window_bounds_what_a_long_request_holds():
     model = find_model("gemma-3-27b")
     a = model.attention
     assert (a.sliding_layers, a.sliding_window) == (52, 1024)
-    assert any("1,024" in note for note in model.notes)
+    assert codes(model) == {"sliding_window", "vision_tower"}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def test_mxfp4_packs_the_experts_only():
 def test_an_unknown_quantization_is_taken_as_16_bit_and_said_so():
     model = shape(quantization_config={"quant_method": "vodoo"})
     assert model.weight_bytes == shape().weight_bytes
-    assert any("vodoo" in note for note in model.notes)
+    assert codes(model) == {"unknown_quantization"}
 
 
 def test_a_multimodal_config_keeps_its_language_model_one_level_down():
@@ -151,7 +155,7 @@ def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     assert model.parameters.text == 8_030_261_248
     assert model.parameters.vision == 24 * (4 * 1024**2 + 2 * 1024 * 4096)
     assert model.quantization.method == "fp8"
-    assert any("vision" in note for note in model.notes)
+    assert codes(model) == {"vision_tower"}
 
 
 def test_a_gemma_3_config_that_leaves_its_heads_out_is_completed():
@@ -164,15 +168,10 @@ def test_a_gemma_3_config_that_leaves_its_heads_out_is_completed():
     assert model.limit == 131_072
 
 
-@pytest.mark.parametrize(
-    ("kind", "named"),
-    [("brand_new", "model_type 'brand_new' is not known"), (None, "no model_type is stated")],
-)
-def test_a_family_that_nobody_compared_is_said_to_be_guessed(kind, named):
+@pytest.mark.parametrize("kind", ["brand_new", None])
+def test_a_family_that_nobody_compared_is_said_to_be_guessed(kind):
     assert not shape().notes
-    (note,) = shape(model_type=kind).notes
-    assert note.startswith(named)
-    assert note.endswith("weights and KV cache follow from its fields alone, and may be off")
+    assert codes(shape(model_type=kind)) == {"unknown_model_type"}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ def test_a_family_that_nobody_compared_is_said_to_be_guessed(kind, named):
     ],
 )
 def test_layers_that_are_not_all_described_are_an_input_error(changed):
-    with pytest.raises(InputError, match="describes 32 layers, and not each of them"):
+    with pytest.raises(InputError, match="32 layers"):
         shape(**changed)
 
 
@@ -311,7 +310,7 @@ def test_a_damaged_config_is_an_input_error(tmp_path, content):
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./nope", "nope.json"])
 def test_a_path_that_is_not_there_is_an_input_error(name):
-    with pytest.raises(InputError, match="no such model folder"):
+    with pytest.raises(InputError):
         find_model(name)
 
 
@@ -320,12 +319,31 @@ def test_a_folder_without_a_config_is_an_input_error(tmp_path):
         find_model(tmp_path)
 
 
-def test_the_weight_files_count_what_the_layers_cannot(tmp_path):
-    config = {**LLAMA, "layer_types": ["linear_attention"] * 16 + ["full_attention"] * 16}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+@pytest.mark.parametrize(
+    ("changed", "size"),
+    [
+        pytest.param({}, 12_345_678_900, id="a model that is counted exactly, too"),
+        pytest.param(
+            {"layer_types": ["linear_attention"] * 16 + ["full_attention"] * 16},
+            12_345_678_900,
+            id="layers that are not counted",
+        ),
+        pytest.param({"torch_dtype": "float32"}, 12_345_678_900 // 2, id="cast down to 16 bits"),
+        pytest.param({"num_nextn_predict_layers": 1}, 2 * 8_030_261_248, id="layers not loaded"),
+    ],
+)
+def test_the_weights_weigh_what_the_index_of_their_files_says(tmp_path, changed, size):
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, **changed}))
     index = {"metadata": {"total_size": 12_345_678_900}, "weight_map": {}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert find_model(tmp_path).weight_bytes == 12_345_678_900
+    assert find_model(tmp_path).weight_bytes == size
+
+
+def test_an_empty_name_is_not_the_config_of_this_folder(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError):
+        find_model("")
 
 
 junk = st.recursive(
@@ -345,15 +363,3 @@ def test_any_config_is_a_shape_or_an_input_error(changed):
         return
     assert model.weight_bytes >= 0
     assert model.kv_bytes_per_token() >= 0
-
-
-def test_every_entry_says_whether_its_total_was_found_elsewhere():
-    corroborated = {name for name, model in MODELS.items() if model.corroborated}
-    assert len(corroborated) == 24
-    assert {"llama-3.1-8b", "deepseek-v3"} <= corroborated < set(MODELS)
-
-
-def test_a_tuned_model_is_like_its_base_but_for_its_context():
-    base, tuned = MODELS["qwen2.5-7b"], MODELS["qwen2.5-7b-instruct"]
-    assert (base.config["max_position_embeddings"], base.published) == (131072, tuned.published)
-    assert tuned.config == {**base.config, "max_position_embeddings": 32768}
