@@ -169,7 +169,7 @@ def _read_config(file: Path) -> Mapping[str, Any]:
 def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:
     """What vLLM loads of the weight files, by their index; None where that does not say.
 
-    32-bit weights are cast down. Layers that predict further tokens are in the files and not loaded.
+    32-bit weights are cast down; layers that predict further tokens are not loaded.
     """
     try:
         total = json.loads((folder / INDEX).read_bytes())["metadata"]["total_size"]
