@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.rule import Decision, activation
-    from chunkscope.reference.wrapper import chunked
+    from chunkscope.reference.chunked import chunked
     from chunkscope.report.prefixes import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
@@ -81,7 +81,7 @@ _HOMES = {
     "lengths.profile": ("DatasetProfile", "Profile"),
     "planning.plan": ("Plan",),
     "planning.rule": ("Decision", "activation"),
-    "reference.wrapper": ("chunked",),
+    "reference.chunked": ("chunked",),
     "report.prefixes": ("PrefixSummary",),
     "simulation.result": ("Simulation",),
     "verification.result": ("Verification",),

@@ -7,7 +7,6 @@ from chunkscope import console
 from chunkscope.commands import options as shared
 from chunkscope.commands.options import options
 from chunkscope.errors import UsageError
-from chunkscope.vllm.enums import ChunkPolicy
 
 DEMO = shared.REPORTS / "demo" / "verify.json"
 MOST_DIGITS = 9  # of a chunk: no prompt is longer
@@ -20,14 +19,12 @@ Input:
   --seed SEED      Random seed. [default: 0]
 Setting:
   --chunk SIZES    Tokens of one prompt per step, such as 32,512,none. [default: none,256]
-  --policy         How prompts are cut into chunks.
 """)
 
 
 def demo(
     model: Annotated[str | None, OPTIONS["model"]] = None,
     chunk: Annotated[str, OPTIONS["chunk"]] = "none,256",
-    policy: Annotated[ChunkPolicy, OPTIONS["policy"]] = ChunkPolicy.VLLM,
     long: Annotated[int, OPTIONS["long"]] = 3_072,
     seed: Annotated[int, OPTIONS["seed"]] = 0,
     details: shared.Details = False,
@@ -43,9 +40,7 @@ def demo(
     """
     from chunkscope.reference.demo import DemoOptions, demonstrate
 
-    chosen = DemoOptions(
-        model=model, chunks=_sizes(chunk), policy=policy, long_tokens=long, seed=seed
-    )
+    chosen = DemoOptions(model=model, chunks=_sizes(chunk), long_tokens=long, seed=seed)
     demonstration = demonstrate(
         chosen, lambda name: None if quiet else console.say(f"answering {name}")
     )

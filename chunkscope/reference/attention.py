@@ -1,10 +1,8 @@
 """Attention of a batch that holds pieces of several requests: each looks at its own past alone.
 
-All that a model does to one token at a time (projections, experts, the head) it does to the whole
-batch at once, which is what makes a chunk beside decodes cheap. Only attention has to know who is
-who, so only attention is replaced: piece by piece, with the keys and values of that request, by the
-function that the model would have called. A loop, because it is exact for every model and can be
-read; fast engines have one kernel for all pieces.
+All that a model does to one token at a time it does to the whole batch at once, which is what makes
+a chunk beside decodes cheap. Only attention has to know who is who, so only attention is replaced:
+piece by piece, with that request's keys and values, by the function the model would have called.
 """
 
 import sys
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chunkscope.errors import InputError
 from chunkscope.reference.batch import BatchPiece, PackedBatch
-from chunkscope.reference.pieces import why_model_is_whole
+from chunkscope.reference.models import why_whole
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +29,7 @@ def by_piece(model: Any) -> Iterator[str]:
     from transformers import AttentionInterface
 
     config, before = model.config.get_text_config(), model.config._attn_implementation
-    if (why := why_model_is_whole(model.config)) is not None:
+    if (why := why_whole(model)) is not None:
         raise not_taken(model, why)
     AttentionInterface.register(NAME, batch_attention)
     model.set_attn_implementation(NAME)
@@ -70,7 +68,7 @@ def batch_attention(
     if batch is None:
         raise not_taken(module)
     attend, window = _function(module, attends_by), _window(module)
-    found = []
+    parts = []
     for piece in batch.pieces:
         keys, values = piece.request.keep(
             module.layer_idx, piece.start, key[:, :, piece.in_batch], value[:, :, piece.in_batch]
@@ -78,8 +76,8 @@ def batch_attention(
         oldest = max(0, piece.start - window + 1) if window else 0
         mask = _mask(piece, oldest, window, query, is_eager=attends_by == "eager")
         seen = keys[:, :, oldest:], values[:, :, oldest:]
-        found.append(attend(module, query[:, :, piece.in_batch], *seen, mask, **options)[0])
-    return torch.cat(found, dim=1), None
+        parts.append(attend(module, query[:, :, piece.in_batch], *seen, mask, **options)[0])
+    return torch.cat(parts, dim=1), None
 
 
 def _mask(
@@ -118,6 +116,6 @@ def _function(module: Any, name: str) -> Callable[..., Any]:
     from transformers import AttentionInterface
 
     if name == "eager":  # each model has its own
-        found: Callable[..., Any] = sys.modules[type(module).__module__].eager_attention_forward
-        return found
+        eager: Callable[..., Any] = sys.modules[type(module).__module__].eager_attention_forward
+        return eager
     return AttentionInterface()[name]  # type: ignore[no-any-return]

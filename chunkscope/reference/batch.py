@@ -4,7 +4,7 @@ A prompt's chunk and the single token of a request that decodes are the same thi
 one request, computed together, after all that were computed before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,16 +67,6 @@ class PackedBatch:
     """All pieces of a step in one row, without padding."""
 
     pieces: tuple[BatchPiece, ...]
-
-    @classmethod
-    def of(cls, parts: Iterable[tuple[LiveRequest, int, int, bool]]) -> "PackedBatch":
-        pieces, place = [], 0
-        for request, start, end, is_due in parts:
-            pieces.append(
-                BatchPiece(request=request, start=start, end=end, place=place, is_due=is_due)
-            )
-            place += end - start
-        return cls(tuple(pieces))
 
     @property
     def tokens(self) -> list[int]:

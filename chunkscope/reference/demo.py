@@ -7,7 +7,6 @@ Without chunks all of them wait for the long prompts to be read.
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from chunkscope.reference.engine import (
     engine_args,
     generate,
 )
-from chunkscope.reference.libraries import load_torch
-from chunkscope.reference.models import TINY, load_model, text_tokens, tiny_model, vocabulary_of
+from chunkscope.reference.models import TINY, load_model, load_torch, tiny_model
 from chunkscope.simulation.workload import GIVEN, Workload
 from chunkscope.verification.latencies import distribution_of, figures_of
 from chunkscope.verification.result import (
@@ -36,7 +34,7 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.vllm.enums import ChunkPolicy, Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import Settings
 
@@ -44,8 +42,6 @@ LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
 MOST_APART = 0.25  # of the largest logit, where 16 bits and experts round otherwise
 LATER_S = 0.001  # while the first step is computed
-OWN_CHUNKS = (ChunkPolicy.BY_LENGTH, ChunkPolicy.ADAPTIVE)  # policies that choose the chunk
-GUIDE = Path(__file__).parents[1] / "guide"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +50,6 @@ class DemoOptions:
 
     model: str | None = None
     chunks: tuple[int | None, ...] = (None, CHUNK)
-    policy: ChunkPolicy = ChunkPolicy.VLLM
     long_tokens: int = LONG_TOKENS
     seed: int = 0
 
@@ -89,29 +84,44 @@ def demonstrate(
     torch = load_torch("chunkscope demo")
     torch.manual_seed(options.seed)
     model = tiny_model(options.seed) if options.model is None else load_model(options.model)
-    text = _manual(model, options)
     _check_lengths(model, options)
-    requests = tuple(_requests(model, text, options))
+    requests = tuple(_requests(model, options))
     _warm_up(model, requests[: len(EARLY)])
     runs, rows = {}, []
-    workload = _workload(requests, options)
-    for name, chunk, policy in _settings(options):
+    workload = Workload(
+        requests=tuple(request.size for request in requests),
+        seed=options.seed,
+        arrivals=GIVEN,
+        task=Task.GENERATE,
+        long_over=max(*EARLY, *LATE),
+    )
+    for chunk in options.chunks:
+        name = f"with chunks of {chunk:,}" if chunk else "without chunks"
         starting(name)
         args, started = engine_args(model, requests, chunk=chunk), now()
         try:
-            runs[name] = generate(model, requests, args, policy=policy)
+            runs[name] = generate(model, requests, args)
         except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
         rows.append(_run(name, runs[name], workload, started, model))
     measured = Verification(
-        model=_subject(model, options),
+        model=Subject(
+            name=Path(options.model).expanduser().resolve().name if options.model else TINY,
+            load_format="auto" if options.model else "dummy",
+            parameters=model.num_parameters(),
+        ),
         measured=EngineKind.DEMO,
         workload=workload,
-        source=PromptSource(datasets=("chunkscope's manual",) if text else ()),
+        source=PromptSource(),
         repeats=1,
         runs=tuple(rows),
-        machine=_machine(model),
+        machine=Machine(
+            device=model.device.type,
+            gpu=torch.cuda.get_device_name() if model.device.type == "cuda" else None,
+            gpus=int(model.device.type == "cuda"),
+            torch=str(torch.__version__),
+        ),
     )
     return Demonstration(requests=requests, runs=runs, measured=measured)
 
@@ -120,8 +130,8 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
     """Some models attend or count positions their own way: is it what they say by themselves?"""
     import torch
 
-    found = generate(model, requests, engine_args(model, requests, chunk=32)).first_logits
-    for request, logits in zip(requests, found, strict=True):
+    run = generate(model, requests, engine_args(model, requests, chunk=32))
+    for request, logits in zip(requests, run.first_logits, strict=True):
         with torch.inference_mode():
             ids = torch.tensor([request.prompt], device=model.device)
             expected = model(input_ids=ids, use_cache=False).logits[0, -1].float().cpu()
@@ -130,41 +140,16 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
             raise not_taken(model, "alone it answers otherwise than beside another request")
 
 
-# -- what is asked -------------------------------------------------------------------------------
-
-
-def _settings(options: DemoOptions) -> Iterator[tuple[str, int | None, ChunkPolicy]]:
-    whole = [chunk for chunk in options.chunks if chunk is None]
-    if options.policy in OWN_CHUNKS:
-        yield from (("without chunks", None, ChunkPolicy.VLLM) for _ in whole)
-        yield f"with {options.policy} chunks", None, options.policy
-        return
-    ordered = f", {options.policy}" if options.policy is ChunkPolicy.INTERACTIVE_FIRST else ""
-    for chunk in options.chunks:
-        if chunk is None:
-            yield "without chunks", None, ChunkPolicy.VLLM
-        else:
-            yield f"with chunks of {chunk:,}{ordered}", chunk, options.policy
-
-
-def _requests(model: Any, text: Sequence[int], options: DemoOptions) -> Iterator[TokenRequest]:
-    """Pieces of a text, which is repeated where it is too short; of random tokens without one."""
+def _requests(model: Any, options: DemoOptions) -> Iterator[TokenRequest]:
+    """Random tokens: what they say makes no difference to how they are read."""
     long = (options.long_tokens,) * 2
     lengths = [*EARLY, *long, *LATE]
     arrivals = [0.0] * len(EARLY) + [LATER_S] * (len(long) + len(LATE))
-    chance, known = random.Random(options.seed), vocabulary_of(model)  # noqa: S311  (no secret)
-    tokens = cycle(text) if text else (chance.randrange(known) for _ in count())
+    vocabulary = range(model.get_input_embeddings().num_embeddings)
+    chance = random.Random(options.seed)  # noqa: S311  (no secret)
     for length, arrival in zip(lengths, arrivals, strict=True):
-        prompt = list(islice(tokens, length))
+        prompt = chance.choices(vocabulary, k=length)
         yield TokenRequest(prompt=prompt, output_tokens=OUTPUT_TOKENS, arrival_s=arrival)
-
-
-def _manual(model: Any, options: DemoOptions) -> list[int]:
-    """Our own, by the tokenizer of the model; empty where it brings none."""
-    if options.model is None:
-        return []
-    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(GUIDE.glob("*.md")))
-    return text_tokens(model, Path(options.model).expanduser(), text)
 
 
 def _check_lengths(model: Any, options: DemoOptions) -> None:
@@ -177,27 +162,14 @@ def _check_lengths(model: Any, options: DemoOptions) -> None:
         )
 
 
-# -- the artefact --------------------------------------------------------------------------------
-
-
-def _workload(requests: Sequence[TokenRequest], options: DemoOptions) -> Workload:
-    return Workload(
-        requests=tuple(request.size for request in requests),
-        seed=options.seed,
-        arrivals=GIVEN,
-        task=Task.GENERATE,
-        long_over=max(*EARLY, *LATE),
-    )
-
-
 def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: Any) -> Run:
     by_length, args = figures_of(run.answers, workload), run.run.args
     figures = replace(run.run.figures, short=by_length.short, long=by_length.long)
     memory = WorkerMemory(
         rank=0,
-        activation_peak_gib=run.beyond_weights_gib,  # keys and values included
-        device_peak_gib=run.peak_gib,
-        weights_gib=_weights_gib(model),
+        activation_peak_gib=_gib(run.beyond_weights_bytes),  # keys and values included
+        device_peak_gib=_gib(run.peak_bytes),
+        weights_gib=sum(p.nbytes for p in model.parameters()) / GIB,
     )
     return Run(
         setting=name,
@@ -217,25 +189,5 @@ def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: 
     )
 
 
-def _weights_gib(model: Any) -> float:
-    return float(sum(p.numel() * p.element_size() for p in model.parameters()) / GIB)
-
-
-def _subject(model: Any, options: DemoOptions) -> Subject:
-    return Subject(
-        name=TINY if options.model is None else Path(options.model).expanduser().resolve().name,
-        load_format="dummy" if options.model is None else "auto",
-        parameters=sum(p.numel() for p in model.parameters()),
-    )
-
-
-def _machine(model: Any) -> Machine:
-    import torch
-
-    on_gpu = model.device.type == "cuda"
-    return Machine(
-        device=model.device.type,
-        gpu=torch.cuda.get_device_name(model.device) if on_gpu else None,
-        gpus=int(on_gpu),
-        torch=str(torch.__version__),
-    )
+def _gib(size: int | None) -> float | None:
+    return None if size is None else size / GIB

@@ -17,7 +17,6 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.reference.attention import by_piece
 from chunkscope.reference.batch import LiveRequest
-from chunkscope.reference.peak_memory import PeakMemory
 from chunkscope.reference.runner import ModelRunner
 from chunkscope.simulation.clock import Pipeline
 from chunkscope.simulation.loop import Scenario, run_setting
@@ -25,7 +24,6 @@ from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Request
 from chunkscope.verification.latencies import Answer
-from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 
@@ -71,20 +69,13 @@ class ReferenceRun:
     outputs: tuple[tuple[int, ...], ...]
     answers: tuple[Answer, ...]
     first_logits: "tuple[torch.Tensor, ...]"
-    peak_gib: float | None
-    beyond_weights_gib: float | None
+    peak_bytes: int | None
+    beyond_weights_bytes: int | None
 
     @property
     def chunk_s(self) -> list[float]:
         """Seconds of each step that read some of a prompt."""
         return [step.duration_s for step in self.run.timeline if step.chunks]
-
-    @property
-    def interleaving(self) -> float | None:
-        """Chunks of prompts for each step that decoded; None where none did."""
-        steps = self.run.timeline
-        decoding = sum(step.decode_requests > 0 for step in steps)
-        return sum(len(step.chunks) for step in steps) / decoding if decoding else None
 
 
 class ModelPipeline(Pipeline):
@@ -118,35 +109,25 @@ class ModelPipeline(Pipeline):
         return self._ends.popleft()
 
 
-def generate(
-    model: Any,
-    requests: Sequence[TokenRequest],
-    args: EngineArgs,
-    *,
-    policy: ChunkPolicy = ChunkPolicy.VLLM,
-    temperature: float = 0.0,
-    seed: int = 0,
-) -> ReferenceRun:
-    """Answer all requests with one setting of the engine, and measure it.
+def generate(model: Any, requests: Sequence[TokenRequest], args: EngineArgs) -> ReferenceRun:
+    """Answer all requests greedily with one setting of the engine, and measure it.
 
     Steps are scheduled one by one: `args` may not ask for async scheduling, nor for prefix caching
     (each request keeps its own keys and values).
     """
+    from chunkscope.verification.inside.chunkscope_probe import PeakMemory
+
     if args.async_scheduling or args.enable_prefix_caching:
         raise InputError("the reference engine knows no async scheduling and no prefix caching")
     live = [LiveRequest(request.prompt, request.output_tokens) for request in requests]
-    scenario = Scenario(
-        requests=tuple(request.size for request in requests),
-        rules=RULES,
-        step=MEASURED,
-        policy=policy,
-    )
+    sizes = tuple(request.size for request in requests)
+    scenario = Scenario(requests=sizes, rules=RULES, step=MEASURED)
     model.eval()
     with by_piece(model) as attends_by:
-        runner = ModelRunner(model, live, attends_by=attends_by, temperature=temperature, seed=seed)
-        pipeline, memory = ModelPipeline(runner, model.device), PeakMemory(model.device)
+        runner = ModelRunner(model, live, attends_by=attends_by)
+        pipeline, memory = ModelPipeline(runner, model.device), PeakMemory()
         run = run_setting(scenario, args, watch=sys.maxsize, fast=False, pipeline=pipeline)
-        peak, beyond = memory.peak_gib(), memory.beyond_gib()
+        peak, beyond = memory.peak_bytes(), memory.beyond_bytes()
     return ReferenceRun(
         run=run,
         outputs=tuple(request.output for request in live),
@@ -155,15 +136,15 @@ def generate(
             for request, times in zip(requests, pipeline.tokens_at, strict=True)
         ),
         first_logits=tuple(runner.first_logits[request] for request in live),
-        peak_gib=peak,
-        beyond_weights_gib=beyond,
+        peak_bytes=peak,
+        beyond_weights_bytes=beyond,
     )
 
 
 def context_of(model: Any) -> int | None:
     """How many tokens a request may have in all, if the model says so."""
-    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return found if isinstance(found, int) and found > 0 else None
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return most if isinstance(most, int) and most > 0 else None
 
 
 def engine_args(

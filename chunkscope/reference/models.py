@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.numbers import plural
 from chunkscope.errors import InputError, MissingError
-from chunkscope.reference.libraries import load_torch
-from chunkscope.tokenizers.reference import auto_tokenizer, load_auto
+from chunkscope.tokenizers.reference import auto_tokenizer
 from chunkscope.verification.verify import has_weights
 
 TINY = "a random Llama"
@@ -22,7 +20,24 @@ TINY_SHAPE = {
     "bos_token_id": None,
     "eos_token_id": None,
 }
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+
+
+# Layers that keep a state hold no keys and values that a later chunk could look at.
+LAYERS = {"full_attention", "sliding_attention"}
+# Their own code goes on from a cache by one token at a time alone.
+ONE_BY_ONE = {"cpmant", "git", "moshi", "prophetnet"}
+ROPE_BY_LENGTH = {"dynamic", "longrope"}
+
+
+def load_torch(who: str) -> Any:
+    """The module; MissingError where it is not installed. `who` needs it: "chunkscope demo"."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingError(
+            f"{who} needs torch, which is not installed", hint="pip install 'chunkscope[torch]'"
+        ) from error
+    return torch
 
 
 def tiny_model(seed: int = 0) -> Any:
@@ -39,14 +54,11 @@ def load_model(name: str) -> Any:
     """The model in a folder, on the GPU if there is one. Nothing is downloaded."""
     load_torch("a model")
     folder = Path(name).expanduser()
-    if not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file() or not has_weights(folder):
         raise MissingError(
-            f"no such model: {name}",
-            hint="name a folder with a config.json and weights (`hf download ID --local-dir DIR`)",
-        )
-    if not has_weights(folder):
-        raise MissingError(
-            f"{folder} holds no weights", hint="without --model a small random model is made"
+            f"{name} is no folder with a config.json and weights",
+            hint="`hf download ID --local-dir DIR` makes one; without --model a small random model "
+            "is used",
         )
     auto_tokenizer()  # transformers, told to give no advice
     from transformers import AutoModelForCausalLM
@@ -54,27 +66,10 @@ def load_model(name: str) -> Any:
 
     logging.disable_progress_bar()
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
-            folder,
-            local_files_only=True,
-            dtype="auto",
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # it is said below
-        )
+        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto")
     except Exception as error:  # whatever a damaged or foreign file provokes
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"transformers cannot load the model in {folder}: {first}") from error
-    if others := sorted(found["mismatched_keys"]):
-        name, there, expected = others[0]
-        raise InputError(
-            f"the weights in {folder} do not belong to its config.json: {name} is of "
-            f"{list(there)} numbers, where {list(expected)} are expected"
-        )
-    if missing := sorted(found["missing_keys"]):
-        raise InputError(
-            f"the weights in {folder} are not all there: {plural(len(missing), 'tensor')} "
-            f"missing, such as {missing[0]}"
-        )
     return _placed(model)
 
 
@@ -84,20 +79,30 @@ def _placed(model: Any) -> Any:
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
 
-def vocabulary_of(model: Any) -> int:
-    return int(model.get_input_embeddings().num_embeddings)
-
-
-def text_tokens(model: Any, folder: Path, text: str) -> list[int]:
-    """A text by the tokenizer that lies beside the model; empty where none does."""
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
-        return []
-    tokens: list[int] = load_auto(folder)(text, add_special_tokens=False)["input_ids"]
-    most, known = max(tokens, default=-1), vocabulary_of(model)
-    if most >= known:
-        raise InputError(
-            f"the tokenizer in {folder} does not belong to its model: it makes token {most:,}, and "
-            f"the model knows {known:,}",
-            hint="put the tokenizer of that model into the folder, or none: then tokens are random",
-        )
-    return tokens
+def why_whole(model: Any) -> str | None:
+    """What keeps prompts of this model from being read in chunks; None: nothing does."""
+    config = model.config
+    text = config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    ropes = [part for part in (rope, *rope.values()) if isinstance(part, dict)]
+    layers = sorted(set(getattr(text, "layer_types", None) or ()) - LAYERS)
+    ahead = getattr(text, "use_bidirectional_attention", None)
+    if config.output_attentions or config.output_hidden_states:
+        return "it gives attentions or hidden states of the whole prompt"
+    if config.is_encoder_decoder:
+        return "it is an encoder-decoder"
+    if layers or getattr(model, "_is_stateful", False):
+        return f"it has layers that keep a state ({', '.join(layers) or type(model).__name__})"
+    if config.model_type in ONE_BY_ONE:
+        return f"{config.model_type} does not go on from its cache with several tokens at once"
+    if getattr(text, "is_causal", True) is False or ahead in (True, "all"):
+        return "its tokens look ahead"
+    if any(part.get("rope_type") in ROPE_BY_LENGTH for part in ropes):
+        return "its rotary embedding depends on the length of the whole prompt"
+    if any("mrope_section" in part for part in ropes):
+        return "it finds positions of text and images by the whole prompt"
+    if getattr(model, "pooler", None) is not None or (
+        model.base_model is not model and not model.can_generate()
+    ):
+        return f"{type(model).__name__} gives one answer for the whole prompt"
+    return None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.reference.batch import LiveRequest, PackedBatch
+from chunkscope.reference.batch import BatchPiece, LiveRequest, PackedBatch
 from chunkscope.simulation.requests import Step
 
 if TYPE_CHECKING:
@@ -11,29 +11,10 @@ if TYPE_CHECKING:
 
 
 class ModelRunner:
-    """`execute` a step: afterwards every request that was due has a token more.
+    """`execute` a step: afterwards every request that was due has its most likely token more."""
 
-    `temperature` 0 takes the most likely token. Otherwise each request draws with a seed of its
-    own, so that its answer does not depend on who else is in the batch.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        requests: Sequence[LiveRequest],
-        *,
-        attends_by: str,
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> None:
-        import torch
-
+    def __init__(self, model: Any, requests: Sequence[LiveRequest], *, attends_by: str) -> None:
         self._model, self.requests, self._attends_by = model, requests, attends_by
-        self._temperature = temperature
-        self._chance = {
-            request: torch.Generator().manual_seed(seed + place)
-            for place, request in enumerate(requests)
-        }
         self.first_logits: dict[LiveRequest, torch.Tensor] = {}  # of the last prompt token
 
     def execute(self, step: Step) -> None:
@@ -48,21 +29,24 @@ class ModelRunner:
             request = piece.request
             if piece.end == request.prompt_tokens:
                 self.first_logits[request] = row
-            request.tokens.append(self._sample(row, self._chance[request]))
+            request.tokens.append(int(row.argmax()))
         for state in step.ended:
             self.requests[state.id].forget()
 
     def _batch(self, step: Step) -> PackedBatch:
         """The scheduler has counted these tokens as computed already, and the next one as there."""
-        return PackedBatch.of(
-            (
-                self.requests[state.id],
-                state.num_computed_tokens - tokens,
-                state.num_computed_tokens,
-                state.last_step == step.number,
+        pieces, place = [], 0
+        for state, tokens in step.num_scheduled_tokens.items():
+            piece = BatchPiece(
+                request=self.requests[state.id],
+                start=state.num_computed_tokens - tokens,
+                end=state.num_computed_tokens,
+                place=place,
+                is_due=state.last_step == step.number,
             )
-            for state, tokens in step.num_scheduled_tokens.items()
-        )
+            pieces.append(piece)
+            place += tokens
+        return PackedBatch(tuple(pieces))
 
     def _forward(self, batch: PackedBatch) -> "torch.Tensor":
         """Logits after the last token of each piece that is due, on the CPU."""
@@ -70,21 +54,13 @@ class ModelRunner:
 
         device = self._model.device
         last = [piece.in_batch.stop - 1 for piece in batch.due]
-        kept = torch.tensor(last or [0], device=device)  # the head is not asked for the others
+        wanted = torch.tensor(last or [0], device=device)  # the head is not asked for others
         logits = self._model(
             input_ids=torch.tensor([batch.tokens], device=device),
             position_ids=torch.tensor([batch.positions], device=device),
             use_cache=False,  # requests keep their own
-            logits_to_keep=kept,
+            logits_to_keep=wanted,
             batch=batch,
             attends_by=self._attends_by,
         ).logits[0]
         return logits[: len(last)].float().cpu()
-
-    def _sample(self, logits: "torch.Tensor", chance: "torch.Generator") -> int:
-        import torch
-
-        if not self._temperature:
-            return int(logits.argmax())
-        shares = torch.softmax(logits / self._temperature, dim=-1)
-        return int(torch.multinomial(shares, 1, generator=chance))

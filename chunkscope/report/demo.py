@@ -36,7 +36,7 @@ def _summary(demo: Demonstration) -> Table:
     columns = figures("setting", "short wait", "longest gap", "all done", "prompt step", "memory")
     rows = []
     for name, run in demo.runs.items():
-        memory = run.beyond_weights_gib
+        memory = run.beyond_weights_bytes
         rows.append(
             (
                 name,
@@ -44,7 +44,7 @@ def _summary(demo: Demonstration) -> Table:
                 seconds(run.run.figures.longest_gap_s),
                 seconds(run.run.figures.makespan_s),
                 seconds(mean(run.chunk_s)),
-                "not measured" if memory is None else f"{memory * 1024:,.0f} MiB",
+                "not measured" if memory is None else f"{memory / 2**20:,.0f} MiB",
             )
         )
     return Table(columns=columns, rows=tuple(rows), caption=words.DEMO_KEY)

@@ -6,6 +6,7 @@ version.
 """
 
 import contextlib
+import ctypes
 import json
 import time
 from typing import Any
@@ -20,7 +21,7 @@ class Probe:
 
     def chunkscope_begin(self) -> str:
         """From here on: peaks start at what is held now, and steps are recorded."""
-        memory = _Memory()
+        memory = PeakMemory()
         recorder = _Recorder(_clock(memory.on_gpu))
         self._chunkscope = (memory, recorder)
         run = self.model_runner.execute_model
@@ -37,7 +38,7 @@ class Probe:
         return json.dumps(self._chunkscope[1].take())
 
     def chunkscope_memory(self) -> str:
-        return json.dumps({"rank": getattr(self, "rank", 0), **self._chunkscope[0].peaks()})
+        return json.dumps({"rank": getattr(self, "rank", 0), **peaks(self._chunkscope[0])})
 
 
 def machine() -> "dict[str, Any]":
@@ -60,34 +61,48 @@ def profiled(worker: Any) -> "dict[str, Any]":
     return {name: int(size) for name, size in sizes.items() if isinstance(size, (int, float))}
 
 
-class _Memory:
-    """Torch's own account of this GPU; on a CPU, the resident memory of the process."""
+class PeakMemory:
+    """The most memory from when this is made until it is asked.
+
+    Torch's own account on a GPU; on a CPU the resident memory of the process, known on Linux.
+    """
 
     def __init__(self) -> None:
         self.on_gpu = torch.cuda.is_available()
+        self._before: int | None = None
         if self.on_gpu:
             torch.cuda.synchronize()
+            torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-            self._held = torch.cuda.memory_allocated()
-        else:
-            with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-                file.write("5")  # the kernel's high-water mark starts anew
+            self._before = torch.cuda.memory_allocated()
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)  # what was freed before goes back
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the kernel's high-water mark starts anew
+        self._before = _resident("VmRSS:")
 
-    def peaks(self) -> "dict[str, Any]":
-        if not self.on_gpu:
-            return {"activation_peak_bytes": None, "device_peak_bytes": _resident_peak()}
-        free, total = torch.cuda.mem_get_info()
-        # Torch keeps what it once took, so what is used now is the most that was.
-        return {
-            "activation_peak_bytes": torch.cuda.max_memory_allocated() - self._held,
-            "device_peak_bytes": total - free,
-        }
+    def peak_bytes(self) -> "int | None":
+        return int(torch.cuda.max_memory_allocated()) if self.on_gpu else _resident("VmHWM:")
+
+    def beyond_bytes(self) -> "int | None":
+        """The peak, without what was there before: weights, and vLLM's KV cache."""
+        peak = self.peak_bytes()
+        return None if peak is None or self._before is None else max(0, peak - self._before)
 
 
-def _resident_peak() -> "int | None":
+def peaks(memory: PeakMemory) -> "dict[str, Any]":
+    if not memory.on_gpu:
+        return {"activation_peak_bytes": None, "device_peak_bytes": memory.peak_bytes()}
+    free, total = torch.cuda.mem_get_info()
+    # Torch keeps what it once took, so what is used now is the most that was.
+    return {"activation_peak_bytes": memory.beyond_bytes(), "device_peak_bytes": total - free}
+
+
+def _resident(name: str) -> "int | None":
     with contextlib.suppress(OSError, ValueError), open("/proc/self/status") as file:
         for line in file:
-            if line.startswith("VmHWM:"):
+            if line.startswith(name):
                 return int(line.split()[1]) * 1024
     return None
 
