@@ -6,7 +6,7 @@ once. What the steps do not show stays near what is known of other engines (`pri
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import StepSamples
-from chunkscope.hardware.step_time import GRAPHED_TOKENS, NO_HOST, Host, ModelWork, StepModel
+from chunkscope.hardware.step_time import GRAPHED_TOKENS, Host, ModelWork, StepModel
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -33,8 +33,6 @@ MOST_TRIES = 200
 NEAR = 0.02
 # A coefficient is seen where it makes up this share of a step, in so many kinds of them.
 SEEN_SHARE, SEEN_KINDS = 0.1, 3
-GPU_TIMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s")
-HOST_TIMES = tuple(field.name for field in fields(Host))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +71,12 @@ def fit_steps(
     fits = [_Fit(kinds, free, prior, host, share) for free in FREE_TOKENS]
     enough = min(fit.cost for fit in fits) * (1 + NO_BETTER) + 1e-12
     best = next(fit for fit in fits if fit.cost <= enough)
-    gpu, on_host = best.times()
-    gpu["fixed_s"] = max(gpu["fixed_s"], 1e-6)  # no step takes no time
-    step = StepModel(
-        per_request_s=gpu.get("per_request_s", 0.0),
-        experts_s=gpu.get("experts_s", 0.0),
-        free_tokens=best.free,
-        host=Host(**on_host) if host else NO_HOST,
-        expert_share=share,
-        origin=origin,
-        **{name: gpu[name] for name in GPU_TIMES},  # type: ignore[arg-type]
-    )
-    error = float(np.median(np.abs(best.predicted() / kinds["duration_s"] - 1)))
+    times = dict(zip(best.names, map(float, best.coefficients), strict=True))
+    gpu = {name: time for name, time in times.items() if not name.startswith("host.")}
+    on_host = {name[5:]: time for name, time in times.items() if name.startswith("host.")}
+    step = StepModel(free_tokens=best.free, expert_share=share, origin=origin, **gpu)  # type: ignore[arg-type]
+    step = replace(step, fixed_s=max(step.fixed_s, 1e-6), host=Host(**on_host))
+    error = float(np.median(np.abs(best.longer(best.coefficients) / best.seconds - 1)))
     assumed = tuple(best.unseen()) if host else ()
     return StepFit(step=step, samples=len(steps), error=error, assumed=assumed)
 
@@ -100,108 +92,86 @@ class _Fit:
         host: Host | None,
         expert_share: float,
     ) -> None:
-        self.free, self._seconds = free, kinds["duration_s"]
+        self.free, self.seconds = free, kinds["duration_s"]
         prompts, decodes = kinds["prefill_requests"], kinds["decode_requests"]
         tokens, requests = kinds["prefill_tokens"] + decodes, prompts + decodes
-        ones, paid = np.ones_like(self._seconds), np.maximum(0.0, tokens - free)
-        gpu = dict(
-            zip(
-                GPU_TIMES,
-                (ones, paid, kinds["prefill_pairs"], kinds["decode_context_tokens"]),
-                strict=True,
-            )
-        )
+        gpu = {
+            "fixed_s": np.ones_like(self.seconds),
+            "per_token_s": np.maximum(0.0, tokens - free),
+            "per_prefill_pair_s": kinds["prefill_pairs"],
+            "per_decode_context_s": kinds["decode_context_tokens"],
+        }
         if expert_share:
             gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** tokens
         if host is None:  # where the host's work is hidden, a request costs no more than its tokens
             gpu["per_request_s"] = requests
         launched = (tokens > GRAPHED_TOKENS).astype(float)
-        self.names = (*gpu, *HOST_TIMES) if host else tuple(gpu)
+        on_host = (gpu["fixed_s"], requests, prompts, launched) if host else ()
+        self.names = (*gpu, *(f"host.{f.name}" for f in fields(Host) if host))
         self._width = len(gpu)
-        self._gpu = np.stack(list(gpu.values()), axis=1)
-        self._host = np.stack([ones, requests, prompts, launched], axis=1)
-        self._host = self._host if host else self._host[:, :0]
+        self._features = np.stack([*gpu.values(), *on_host], axis=1)
         known = [getattr(prior, name) if prior else 0.0 for name in gpu]
-        known += [getattr(host, name) for name in HOST_TIMES] if host else []
-        weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self._seconds
+        known += [getattr(host, f.name) for f in fields(Host)] if host else []
+        weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self.seconds
         decoding = kinds["prefill_tokens"] <= GRAPHED_TOKENS
-        guesses = [(requests >= many) & decoding for many in HOST_REQUESTS]
-        guesses = guesses if host else [np.zeros(len(ones), dtype=bool)]
+        many = HOST_REQUESTS if host else (np.inf,)
+        guesses = [(requests >= number) & decoding for number in many]
         self.cost, self.coefficients = self._solve(weight, np.asarray(known), guesses)
 
     def _solve(self, weight: Floats, prior: Floats, guesses: list[Flags]) -> tuple[float, Floats]:
         """In units in which every coefficient is about 1, from the prior and from each guess."""
         least_squares, nnls = _scipy()
-        known, by = prior > 0, weight**0.5 / self._seconds
-
-        def squares(features: Floats, rows: Flags) -> Floats:
-            if not features[rows].size:
-                return np.zeros(features.shape[1])
-            some = features[rows] * by[rows, None]
-            answer: Floats = nnls(some, (self._seconds * by)[rows])[0]
-            return answer
-
-        starts = [
-            np.concatenate([squares(self._gpu, ~guess), squares(self._host, guess)])
-            for guess in guesses
-        ]
-        starts += [prior] if known.any() else []
-        largest = np.abs(np.concatenate([self._gpu, self._host], axis=1)).max(axis=0)
-        usual = np.where(starts[0] > 0, starts[0], 1 / np.maximum(largest, 1e-30))
+        by, known, features = weight**0.5 / self.seconds, prior > 0, self._features
+        starts = [prior] if known.any() else []
+        for guess in guesses:
+            rows = features * self._slower(guess) * by[:, None]
+            starts.append(nnls(rows, self.seconds * by)[0])
+        usual = np.where(starts[-1] > 0, starts[-1], 1 / np.maximum(features.max(axis=0), 1e-30))
         scale = np.where(known, prior, usual)
-        pull = PRIOR_STEPS * float(np.median(self._seconds))
+        pull = PRIOR_STEPS * float(np.median(self.seconds))
         weights = np.concatenate([weight, np.full(int(known.sum()), pull)])
 
         def distances(x: Floats) -> Floats:
-            off = self._longer(x * scale) / self._seconds - 1
+            off = self.longer(x * scale) / self.seconds - 1
             return np.concatenate([off, x[known] - 1]) / NEAR
 
-        def slopes(x: Floats) -> Floats:
-            by_host = self._by_host(x * scale)[:, None]
-            rows = np.concatenate([self._gpu * ~by_host, self._host * by_host], axis=1)
-            each = rows * scale / self._seconds[:, None]
-            slope: Floats = np.concatenate([each, np.eye(len(x))[known]]) / NEAR
-            return slope
+        def slopes(x: Floats) -> Any:
+            rows = features * self._slower(self._by_host(x * scale))
+            each = rows * scale / self.seconds[:, None]
+            return np.concatenate([each, np.eye(len(x))[known]]) / NEAR
 
-        def loss(z: Floats) -> Floats:
+        def loss(z: Floats) -> Any:
             """soft_l1, each distance with its weight: the value and its two derivatives."""
             t = 1 + z
-            rho: Floats = np.stack([2 * (t**0.5 - 1), t**-0.5, -0.5 * t**-1.5]) * weights
-            return rho
+            return np.stack([2 * (t**0.5 - 1), t**-0.5, -0.5 * t**-1.5]) * weights
 
         how = {"bounds": (0, np.inf), "loss": loss, "max_nfev": MOST_TRIES}
         answers = [least_squares(distances, x / scale, slopes, **how) for x in starts]
         best = min(answers, key=lambda answer: float(answer.cost))
         return float(best.cost), np.asarray(best.x * scale)
 
-    def _longer(self, coefficients: Floats) -> Floats:
-        gpu, host = np.split(coefficients, [self._width])
-        return np.asarray(np.maximum(self._gpu @ gpu, self._host @ host))
+    def _slower(self, by_host: Flags) -> Flags:
+        """By step and feature: does it count, if the host was the slower one in these steps?"""
+        of_host = np.arange(self._features.shape[1]) >= self._width
+        return np.asarray(of_host == by_host[:, None])
+
+    def _parts(self, coefficients: Floats) -> tuple[Floats, Floats]:
+        parts = self._features * coefficients
+        return parts[:, : self._width].sum(axis=1), parts[:, self._width :].sum(axis=1)
+
+    def longer(self, coefficients: Floats) -> Floats:
+        return np.asarray(np.maximum(*self._parts(coefficients)))
 
     def _by_host(self, coefficients: Floats) -> Flags:
-        gpu, host = np.split(coefficients, [self._width])
-        return np.asarray(self._host @ host > self._gpu @ gpu)
-
-    def predicted(self) -> Floats:
-        return self._longer(self.coefficients)
-
-    def times(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The GPU's coefficients, and the host's, by name."""
-        values = list(zip(self.names, map(float, self.coefficients), strict=True))
-        return dict(values[: self._width]), dict(values[self._width :])
+        gpu, host = self._parts(coefficients)
+        return np.asarray(host > gpu)
 
     def unseen(self) -> Iterator[str]:
         """Names of the coefficients that no measured step depends on."""
-        gpu, host = np.split(self.coefficients, [self._width])
-        slower = self._by_host(self.coefficients)
-        parts = [("", (self._gpu * gpu)[~slower]), ("host.", (self._host * host)[slower])]
-        names = iter(self.names)
-        for prefix, values in parts:
-            seen = (values > SEEN_SHARE * values.sum(axis=1, keepdims=True)).sum(axis=0)
-            for count in seen:
-                name = next(names)
-                if count < SEEN_KINDS:
-                    yield prefix + name
+        parts = self._features * self.coefficients
+        parts = parts * self._slower(self._by_host(self.coefficients))
+        seen = (parts > SEEN_SHARE * parts.sum(axis=1, keepdims=True)).sum(axis=0)
+        return (name for name, count in zip(self.names, seen, strict=True) if count < SEEN_KINDS)
 
 
 def _scipy() -> tuple[Any, Any]:
