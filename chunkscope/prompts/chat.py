@@ -20,11 +20,11 @@ Message = dict[str, Any]
 
 # The first vLLM that does it, in the sources of 0.16 to 0.32.
 _SINCE = {
-    "knows_defer_loading": (0, 21),
-    "null_arguments_are_empty": (0, 23),
-    "knows_strict": (0, 24),
-    "drops_unknown_keys": (0, 27),
-    "only_object_arguments": (0, 29),
+    "knows_defer_loading": (0, 21),  # and leaves it out where it is null
+    "null_arguments_are_empty": (0, 23),  # "null" becomes {}
+    "knows_strict": (0, 24),  # like defer_loading
+    "drops_unknown_keys": (0, 27),  # of a tool and of its function
+    "only_object_arguments": (0, 29),  # a list or a number becomes {}
     "mends_broken_arguments": (0, 29),
 }
 
@@ -33,11 +33,11 @@ _SINCE = {
 class ServerRules:
     """How one version of vLLM writes a request before the chat template sees it."""
 
-    knows_defer_loading: bool = True  # and leaves it out where it is null
-    knows_strict: bool = True  # likewise
-    drops_unknown_keys: bool = True  # of a tool and of its function
-    null_arguments_are_empty: bool = True  # "null" becomes {}
-    only_object_arguments: bool = True  # a list or a number becomes {}
+    knows_defer_loading: bool = True
+    knows_strict: bool = True
+    drops_unknown_keys: bool = True
+    null_arguments_are_empty: bool = True
+    only_object_arguments: bool = True
     # Versions before refuse the request, so where no version is named the row is refused, too.
     mends_broken_arguments: bool = False
 
@@ -66,32 +66,20 @@ _ROLES = {
     "human": "user",
     **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"),
     **dict.fromkeys(("function_response", "observation"), "tool"),
+    **{r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")},
 }
-_KNOWN_ROLES = {"system", "developer", "user", "assistant", "tool", "function", "ipython"}
-_PLAIN_ROLES = _KNOWN_ROLES - {"developer"}  # whose messages also have tools
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
 _MEDIA_PARTS = {
     **dict.fromkeys(("image_url", "input_image", "image", "image_pil", "image_embeds"), "image"),
     **dict.fromkeys(("input_audio", "audio_url", "audio_embeds", "audio"), "audio"),
     **dict.fromkeys(("video_url", "video"), "video"),
 }
-
-# Where a message has its text; OpenAI's name first.
-_CONTENTS = ("content", "value", "text")
+_CONTENTS = ("content", "value", "text")  # where a message has its text; OpenAI's name first
 # Under these names rows have their tools; the function-calling leaderboard says `function`.
 TOOL_FIELDS = ("tools", "functions", "function")
 # Row-level fields that change what is rendered.
-ROW_FIELDS = (
-    *TOOL_FIELDS,
-    "chat_template_kwargs",
-    "documents",
-    "add_generation_prompt",
-    "continue_final_message",
-    "reasoning_effort",
-)
-_SAYS_MORE = frozenset(ROW_FIELDS)
-_CHAT_KEYS = (*_CONTENTS, "tool_calls")
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
+ROW_FIELDS = (*TOOL_FIELDS, *_PASSED_ON, "chat_template_kwargs", "continue_final_message")
 _FUNCTION_KEYS = ("name", "description", "parameters")
 _REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "tools"}
 
@@ -131,9 +119,9 @@ def messages_of(value: Any) -> Any:
 
 
 def begins_a_chat(value: Any) -> bool:
-    """Whether it looks like messages whose roles are those of a chat, wherever it was found."""
+    """Whether it looks like messages whose roles are those of a chat, wherever it stands."""
     return looks_like_messages(value) and all(
-        _ROLES.get(role, role) in _KNOWN_ROLES and any(name in message for name in _CHAT_KEYS)
+        role in _ROLES and not message.keys().isdisjoint((*_CONTENTS, "tool_calls"))
         for message in value[:3]
         if isinstance(role := message.get("role", message.get("from")), str)
     )
@@ -145,42 +133,31 @@ def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST
     >>> conversation([{"from": "human", "value": "hi"}], {}).messages
     [{'role': 'user', 'content': 'hi'}]
     """
-    if not isinstance(value, list):
-        raise UnusableError(f"messages are {json_type(value)}, not a list")
-    if not value:
-        raise UnusableError("messages are an empty list")
-    messages = [
-        _plain(message) or _message(message, number, rules)
-        for number, message in enumerate(value, start=1)
-    ]
-    says_more = not _SAYS_MORE.isdisjoint(row)
+    if not isinstance(value, list) or not value:
+        raise UnusableError(f"messages are {json_type(value)}, not a list with some in it")
+    messages = [_message(message, number, rules) for number, message in enumerate(value, start=1)]
     return Conversation(
         messages=messages,
-        tools=_tools(row, rules) if says_more else None,
-        template_kwargs=_template_kwargs(row) if says_more else {},
-        media=sum(_media(m["content"]) for m in messages if type(m["content"]) is not str),
+        tools=_tools(row, rules),
+        template_kwargs=_template_kwargs(row),
+        media=sum(_media(message["content"]) for message in messages),
     )
-
-
-def _plain(message: Any) -> Message | None:
-    """A message that is a role and a text, as most are: `_message` without its questions."""
-    if type(message) is not dict or len(message) != 2:
-        return None
-    role, content = message.get("role"), message.get("content")
-    if type(role) is not str or role not in _PLAIN_ROLES or type(content) is not str:
-        return None
-    return {"role": role, "content": content}
 
 
 def _message(message: Any, number: int, rules: ServerRules) -> Message:
     if not isinstance(message, dict):
         raise UnusableError(f"message {number} is {json_type(message)}, not an object")
     share_gpt = "role" not in message and "from" in message
-    role = _role(message["from"] if share_gpt else message.get("role"), number, share_gpt=share_gpt)
-    held = next((name for name in _CONTENTS if name in message), "content")
-    content = _content(message.get("value" if share_gpt else held), number)
+    name = message["from"] if share_gpt else message.get("role")
+    role = _ROLES.get(name) if isinstance(name, str) else None
+    if role is None:
+        raise UnusableError(f'message {number} has an unknown role "{escape(str(name)[:40])}"')
+    if share_gpt and role == "function":
+        role = "tool"
+    held = "value" if share_gpt else next((n for n in _CONTENTS if n in message), "content")
+    content = _content(message.get(held), number)
     # vLLM hands all text of a tool's result over as one string, whatever the template.
-    if role == "tool" and isinstance(content, list) and not _media(content):
+    if role == "tool" and not _media(content):
         content = _joined(content)
     result: Message = {"role": role, "content": content}
     if role == "assistant":
@@ -194,27 +171,13 @@ def _message(message: Any, number: int, rules: ServerRules) -> Message:
     return result
 
 
-def _role(role: Any, number: int, *, share_gpt: bool) -> str:
-    if not isinstance(role, str):
-        what = "has no role" if role is None else f"has {json_type(role)} as its role"
-        raise UnusableError(f"message {number} {what}")
-    if share_gpt and role == "function":
-        return "tool"
-    known = _ROLES.get(role, role)
-    if known not in _KNOWN_ROLES:
-        raise UnusableError(f'message {number} has an unknown role "{escape(role[:40])}"')
-    return known
-
-
 def _content(content: Any, number: int) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
-    if content is None:
-        return []
-    if isinstance(content, list):
-        parts = (_part(part, number) for part in content)
-        return [part for part in parts if part is not None]
-    raise UnusableError(f"the content of message {number} is {json_type(content)}, not text")
+    if content is not None and not isinstance(content, list):
+        raise UnusableError(f"the content of message {number} is {json_type(content)}, not text")
+    parts = (_part(part, number) for part in content or ())
+    return [part for part in parts if part is not None]
 
 
 def _part(part: Any, number: int) -> dict[str, Any] | None:
@@ -224,20 +187,16 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     if not isinstance(part, dict):
         raise UnusableError(f"a content part of message {number} is {json_type(part)}")
     kind = part.get("type") or next((key for key in _MEDIA_PARTS if key in part), None)
-    if not isinstance(kind, str):
-        raise UnusableError(f"a content part of message {number} has no type")
-    if kind in _MEDIA_PARTS:
+    if isinstance(kind, str) and kind in _MEDIA_PARTS:
         return {"type": _MEDIA_PARTS[kind]}
-    if kind not in _TEXT_PARTS:
+    if not isinstance(kind, str) or kind not in _TEXT_PARTS:
         raise UnusableError(
-            f'message {number} has a content part of unknown type "{escape(kind[:40])}"'
+            f"message {number} has a content part of type {shorten(kind) or 'null'}"
         )
     text = part.get(kind if kind in ("refusal", "thinking") else "text")
-    if text is None:
-        return None
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
         raise UnusableError(f"the text of a part of message {number} is {json_type(text)}")
-    return {"type": "text", "text": text}
+    return None if text is None else {"type": "text", "text": text}
 
 
 def _assistant(result: Message, message: Message, number: int, rules: ServerRules) -> Message:
@@ -283,29 +242,35 @@ def _arguments(arguments: Any, number: int, rules: ServerRules) -> Any:
     return arguments
 
 
+# --- tools ----------------------------------------------------------------------------------------
+
+
 def _tools(row: Mapping[str, Any], rules: ServerRules) -> list[dict[str, Any]] | None:
     """The first of a row's fields that holds some."""
     for name in TOOL_FIELDS:
-        if (value := row.get(name)) is None or (name == "function" and not _are_functions(value)):
+        if row.get(name) is None or (name == "function" and not has_functions(name, row)):
             continue
-        if tools := _list([value] if isinstance(value, dict) and name != "tools" else value, name):
-            if name == "functions":
-                tools = [{"function": tool} for tool in tools]
-            elif name == "function":
-                tools = list(map(_documented_tool, tools))
+        tools = _parsed(row[name], name)
+        if isinstance(tools, dict) and name != "tools":
+            tools = [tools]
+        if tools is not None and not isinstance(tools, list):
+            raise UnusableError(f'field "{name}" is {json_type(tools)}, not a list')
+        if tools and name == "functions":
+            tools = [{"function": tool} for tool in tools]
+        elif tools and name == "function":
+            tools = list(map(_documented_tool, tools))
+        if tools:
             return [_tool(tool, rules) for tool in tools]
     return None
 
 
 def has_functions(name: str, row: Any) -> bool:
-    """Whether a row has tools in that field, by their shape."""
-    return isinstance(row, dict) and bool(row.get(name)) and _are_functions(row[name])
-
-
-def _are_functions(value: Any) -> bool:
-    """Rows may have a `function` that is something else."""
+    """Whether a row has tools in that field, by their shape: a `function` may be something else."""
+    value = row.get(name) if isinstance(row, dict) else None
     functions = value if isinstance(value, list) else [value]
-    return all(isinstance(one, dict) and ("name" in one or "function" in one) for one in functions)
+    return bool(value) and all(
+        isinstance(tool, dict) and ("name" in tool or "function" in tool) for tool in functions
+    )
 
 
 def _parsed(value: Any, name: str) -> Any:
@@ -316,13 +281,6 @@ def _parsed(value: Any, name: str) -> Any:
         return json.loads(value) if value.strip() else None
     except (ValueError, RecursionError):
         raise UnusableError(f'field "{name}" is not valid JSON') from None
-
-
-def _list(value: Any, name: str) -> list[Any] | None:
-    value = _parsed(value, name)
-    if value is None or isinstance(value, list):
-        return value
-    raise UnusableError(f'field "{name}" is {json_type(value)}, not a list')
 
 
 def _tool(tool: Any, rules: ServerRules) -> dict[str, Any]:
@@ -353,10 +311,11 @@ def _written(
     given: dict[str, Any], always: Sequence[str], optional: Sequence[str], rules: ServerRules
 ) -> dict[str, Any]:
     """What the server passes on: keys it knows in its own order, then the others as they came."""
-    known = {name: given[name] for name in always}
-    known |= {name: given[name] for name in optional if given.get(name) is not None}
-    left = () if rules.drops_unknown_keys else given.keys() - {*always, *optional}
-    return known | {name: value for name, value in given.items() if name in left}
+    written = {name: given[name] for name in always}
+    written |= {name: given[name] for name in optional if given.get(name) is not None}
+    if rules.drops_unknown_keys:
+        return written
+    return written | {k: v for k, v in given.items() if k not in (*always, *optional)}
 
 
 _SCHEMA_TYPES = {
@@ -400,16 +359,14 @@ def _schema(schema: Any, depth: int = 20) -> Any:
 
 
 def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
-    kwargs = _parsed(row.get("chat_template_kwargs"), "chat_template_kwargs")
-    if kwargs is not None and not isinstance(kwargs, dict):
+    kwargs = _parsed(row.get("chat_template_kwargs"), "chat_template_kwargs") or {}
+    if not isinstance(kwargs, dict):
         raise UnusableError(f'field "chat_template_kwargs" is {json_type(kwargs)}, not an object')
-    refused = _REFUSED_KWARGS & (kwargs or {}).keys()
-    if refused:
+    if refused := _REFUSED_KWARGS & kwargs.keys():
         raise UnusableError(f'"{min(refused)}" is not allowed in chat_template_kwargs')
     if row.get("continue_final_message"):
         raise UnusableError("continue_final_message is not supported")
-    passed_on = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
-    return passed_on | (kwargs or {})
+    return {name: row[name] for name in _PASSED_ON if row.get(name) is not None} | kwargs
 
 
 # --- content, as a template wants it --------------------------------------------------------------
@@ -427,8 +384,6 @@ def _joined(content: str | list[dict[str, Any]]) -> str:
 
 def string_content(messages: list[Message]) -> list[Message]:
     """For templates that treat content as a string: the parts' texts, a line break between."""
-    if all(isinstance(message["content"], str) for message in messages):
-        return messages
     return [{**message, "content": _joined(message["content"])} for message in messages]
 
 

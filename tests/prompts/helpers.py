@@ -70,3 +70,8 @@ def _read(source: Any) -> ReadLog:
     assert all(row.reason for row in problems.rows)
     result.bad = [row.position for row in problems.rows]
     return result
+
+
+def lengths(dataset: dict[str, Any]) -> dict[int, int]:
+    """How many prompts of a dataset in a profile's JSON have how many tokens."""
+    return {int(tokens): count for tokens, count in dataset["lengths"]["counts"].items()}

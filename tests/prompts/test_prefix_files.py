@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.helpers import Run, analyze, write_jsonl
+from tests.prompts.helpers import lengths
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def place(tmp_path: Path) -> Path:
 def longer(run: Run) -> list[int]:
     """By how many tokens the prompts of each dataset are longer than without a prefix."""
     assert run.code == 0, run.err
-    return [int(dataset["tokens"]["max"]) - 3 for dataset in run.profile["datasets"]]
+    return [max(lengths(dataset)) - 3 for dataset in run.profile["datasets"]]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from chunkscope.verification.prompts import real_prompts
 from chunkscope.vllm.enums import Task
 from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
+from tests.prompts.helpers import lengths
 
 SUMS = """task: sums
 dataset_path: json
@@ -120,7 +121,7 @@ def sent(run: Run) -> dict[str, tuple]:
     assert run.code == 0, run.err
     return {
         dataset["log"]["task"]: (
-            dataset["histogram"],
+            lengths(dataset),
             dataset["log"]["requests"],
             dataset["log"]["kinds"],
             dataset["log"]["output_caps"],
@@ -256,8 +257,8 @@ def test_an_inspect_task_is_rendered_through_its_mock_model(
     assert all(log["rendered"] for log in logs.values())
     sums = run.profile["datasets"][0]
     prompt = "<system>Shots: 1 + 1 = 2\n<user>0 + 0?\n<assistant>"
-    assert sums["histogram"] == {str(len(words_in(prompt))): 4}
-    assert sums["output_tokens"] is None  # a mock's answers are none
+    assert lengths(sums) == {len(words_in(prompt)): 4}
+    assert sums["output_lengths"] is None  # a mock's answers are none
     assert "running the code of its tasks" in run.err
 
 
@@ -400,7 +401,7 @@ def test_nothing_runs_unless_a_task_is_named_so(
     (tmp_path / "chunkscope.toml").write_text('[analyze]\ninput_format = "jsonl"\n')
     run = analyze(tmp_path, logged, "lm-eval:gsm8k")
     assert run.code == 0, run.err
-    assert run.profile["overall"]["rows"] == 2
+    assert run.profile["figures"]["overall"]["tokens"]["count"] == 2
 
 
 def test_verify_asks_the_task_again_as_the_profile_was_asked(
