@@ -155,7 +155,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "b.jsonl", [{"prompt": WRITTEN}])
     run = analyze(tmp_path, "a.jsonl", "--choices", "choices")
     assert lengths(run.dataset) == lengths(analyze(tmp_path, "b.jsonl").dataset)
-    assert run.profile["options"]["choices"] == ["choices"]
+    assert run.profile["options"]["select"]["choices"] == ["choices"]
     assert "--choices" not in run.out + run.err
     assert "--choices choices" in analyze(tmp_path, "a.jsonl").out
     assert "--choices choices" in analyze(tmp_path, "a.jsonl", "--json").err

@@ -41,7 +41,7 @@ def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[
     assert longer(run) == added
     recorded = run.profile["options"]["prefix_files"]
     assert [file["path"] for file in recorded] == [file.rpartition("=")[2] for file in given]
-    assert all(len(file["sha256"]) == 64 and "text" not in file for file in recorded)
+    assert all(len(file["sha256"]) == 64 and file["text"] is None for file in recorded)
     # From the cache it is the same, and another order is not.
     assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)) == added
 
