@@ -26,7 +26,6 @@ Paths = Sequence[Name] | Name
 
 def analyze(
     paths: Paths,
-    tokenizer: Name | None = None,
     *,
     options: AnalyzeOptions | None = None,
     listener: Listener | None = None,
@@ -41,8 +40,6 @@ def analyze(
     <Profile of 200 prompts in 1 dataset: p50 101, p95 170, longest 205 tokens>
     """
     options = options or AnalyzeOptions()
-    named = os.fspath(tokenizer) if tokenizer is not None else None
-    options = replace(options, tokenizer=options.tokenizer or named)
     listener = listener or Listener()
     with discovered(paths, options, listener) as (sources, options):
         total_bytes = sum(source.bytes or 0 for source in sources)

@@ -227,6 +227,7 @@ class DatasetScan:
         self.tally = Tally(
             scan.options.keep_longest, scan.export.rows(source.name) if scan.export else None
         )
+        self._told = (0, 0, 0)  # rows, tokens and bytes, as progress knows them
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
@@ -269,6 +270,7 @@ class DatasetScan:
             self.problems,
         )
         counter.count(self._prompts(reader, selection))
+        self._tell(reader)
 
     def _prompts(self, reader: RecordReader, selection: Selection) -> Iterator[Prompts]:
         columns = sorted(selection.columns) if selection.columns is not None else None
@@ -278,12 +280,14 @@ class DatasetScan:
             if seen > len(chunk.records):
                 self.sample = Sample(rows=len(chunk.records), out_of=seen, seed=self.options.seed)
             chunks = [chunk]
-        done = [0, 0, 0]
         for chunk in chunks:
             yield selection.extract(chunk, self.problems)
-            now = [self.tally.rows, self.tally.tokens, reader.bytes_read]
-            self.scan.advance(*(new - old for new, old in zip(now, done, strict=True)))
-            done = now
+            self._tell(reader)
+
+    def _tell(self, reader: RecordReader) -> None:
+        now = (self.tally.rows, self.tally.tokens, reader.bytes_read)
+        self.scan.advance(*(new - old for new, old in zip(now, self._told, strict=True)))
+        self._told = now
 
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
         source, reader, selection, tally = self.source, self.reader, self.selection, self.tally

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.lengths.analyze import analyze
+from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import RequestSelection
 from chunkscope.prompts.select import selected
@@ -84,7 +85,7 @@ def test_every_length_is_the_reference_tokenizers(shared: Path, version: str, ru
     tokenizer_folder = shared / "tokenizers" / "qwen3"
     reference = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
     folder = shared / "data" / "harness_logs" / version
-    profile = analyze([folder / run], str(tokenizer_folder))
+    profile = analyze([folder / run], options=AnalyzeOptions(tokenizer=str(tokenizer_folder)))
     lengths = {d.log.task: dict(d.lengths.counts) for d in profile.datasets if d.log}
     for task, requests in truth_of(folder, run).items():
         sent = Counter(_length(request, reference) for request in requests)

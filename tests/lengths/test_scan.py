@@ -1,5 +1,6 @@
 """A scan of several datasets: how far it is, and what went wrong in one of them."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 import chunkscope
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
-from chunkscope.lengths.scan import Listener
+from chunkscope.lengths.analyze import analyze as run
+from chunkscope.lengths.scan import Listener, draw
+from chunkscope.sources.base import Chunk
 from tests.commands.helpers import prompts, write_jsonl
 
 
@@ -21,7 +24,7 @@ class Noted(Progress):
 
 
 def analyze(data: Path, progress: Noted) -> chunkscope.Profile:
-    return chunkscope.analyze(data, listener=Listener(progress=progress))
+    return run(data, listener=Listener(progress=progress))
 
 
 @pytest.mark.parametrize("seen_before", [False, True], ids=["counted", "from the cache"])
@@ -43,12 +46,12 @@ def test_progress_ends_at_what_was_counted_and_never_goes_back(
 
 def test_the_error_of_the_only_dataset_is_raised_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_text("no gzip")
-    with pytest.raises(InputError, match="is not gzip data") as raised:
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz") as raised:
         chunkscope.analyze(tmp_path / "a.jsonl.gz")
     assert "hint:" not in raised.value.message
 
 
-def test_beside_others_it_is_a_sentence_of_the_profile(tmp_path: Path) -> None:
+def test_beside_others_it_is_in_the_profile(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts(3))
     write_jsonl(tmp_path / "b.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}])
     template = tmp_path / "chat.jinja"
@@ -56,5 +59,38 @@ def test_beside_others_it_is_a_sentence_of_the_profile(tmp_path: Path) -> None:
     options: Any = chunkscope.AnalyzeOptions(chat_template=template)
     files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     (failed,) = chunkscope.analyze(files, options=options).failures
-    assert "not valid Jinja" in (failed.failure or "")
-    assert "\n\nhint: give another one" in (failed.failure or "")
+    assert failed.name == "b"
+    assert failed.failure is not None
+    assert failed.failure.hint
+
+
+def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
+    data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": "so " * n} for n in range(1, 201)])
+    options = chunkscope.AnalyzeOptions(sample=20, seed=3, use_cache=False)
+    (dataset,) = run(data, options=options).datasets
+    assert dataset.sample is not None
+    assert (dataset.rows, dataset.sample.out_of, dataset.sample.seed) == (20, 200, 3)
+    assert [prompt.position for prompt in dataset.longest[:3]] == [195, 192, 185]
+
+
+def test_every_row_is_as_likely_to_be_in_a_sample() -> None:
+    chunks = [Chunk(range(start, start + 50), ["x"] * 50) for start in range(0, 200, 50)]
+    seen = Counter(row for seed in range(400) for row in draw(chunks, 20, seed)[0].positions)
+    assert sum(seen.values()) == 400 * 20
+    assert all(20 < seen[row] < 65 for row in range(200))
+
+
+def test_lengths_that_came_with_the_data_need_no_tokenizer(tmp_path: Path) -> None:
+    data = write_jsonl(tmp_path / "a.jsonl", [{"input_length": 5, "output_length": 2}])
+    profile = chunkscope.analyze(data)
+    assert profile.tokenizer.kind == "none"
+    assert profile.datasets[0].engine is None
+
+
+def test_a_file_that_changed_is_counted_again_and_one_that_did_not_is_not(tmp_path: Path) -> None:
+    data = write_jsonl(tmp_path / "a.jsonl", prompts(30, field="what"))
+    first = chunkscope.analyze(data)
+    again = chunkscope.analyze(data)
+    assert again.datasets == first.datasets
+    write_jsonl(data, prompts(31, field="what"))
+    assert chunkscope.analyze(data).overall.count == 31

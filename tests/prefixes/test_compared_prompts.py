@@ -54,7 +54,7 @@ def measured(
     place: Path, rows: list[dict], tokenizer: str | None, **changes: object
 ) -> PrefixReuse:
     data = write_jsonl(place / "data.jsonl", rows)
-    (dataset,) = chunkscope.analyze(data, tokenizer, options=options(**changes)).datasets
+    (dataset,) = chunkscope.analyze(data, options=options(tokenizer=tokenizer, **changes)).datasets
     assert dataset.prefixes is not None
     assert dataset.prefixes.tokens == dataset.lengths.total
     assert dataset.shared_prefix_tokens == dataset.prefixes.common_tokens
@@ -170,11 +170,13 @@ def test_a_first_token_that_comes_twice_is_said(tmp_path, shared):
         {"prompt": f"<|begin_of_text|>{text}" if n < 5 else text} for n, text in enumerate(texts)
     ]
     data = write_jsonl(tmp_path / "a.jsonl", rows)
-    (dataset,) = chunkscope.analyze(data, llama, options=options()).datasets
+    (dataset,) = chunkscope.analyze(data, options=options(tokenizer=llama)).datasets
     assert dataset.notes == (note("begun_twice", begin="<|begin_of_text|>", count=5),)
     assert dataset.prefixes is not None
     assert dataset.prefixes.common_tokens == 1
-    (without,) = chunkscope.analyze(data, llama, options=options(special_tokens=False)).datasets
+    (without,) = chunkscope.analyze(
+        data, options=options(tokenizer=llama, special_tokens=False)
+    ).datasets
     assert without.notes == ()
 
 
