@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import doctor
     from chunkscope.errors import ChunkscopeError
-    from chunkscope.gating.check import gate
-    from chunkscope.gating.verdict import GateResult
+    from chunkscope.gating.check import GateResult
+    from chunkscope.gating.gate import gate
     from chunkscope.lengths.histogram import LengthHistogram
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import DatasetProfile, Profile
@@ -74,8 +74,8 @@ _HOMES = {
     "diagnosis.diagnosis": ("Diagnosis",),
     "diagnosis.doctor": ("doctor",),
     "errors": ("ChunkscopeError",),
-    "gating.check": ("gate",),
-    "gating.verdict": ("GateResult",),
+    "gating.check": ("GateResult",),
+    "gating.gate": ("gate",),
     "lengths.histogram": ("LengthHistogram",),
     "lengths.options": ("AnalyzeOptions",),
     "lengths.profile": ("DatasetProfile", "Profile"),

@@ -13,9 +13,9 @@ from chunkscope.artefacts.figures import Figures, Latencies
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.findings import load_findings
-from chunkscope.gating.budget_file import parse_file
-from chunkscope.gating.check import judge
-from chunkscope.gating.verdict import GateResult, Verdict
+from chunkscope.gating.budget import parse_budget
+from chunkscope.gating.check import Check, GateResult
+from chunkscope.gating.gate import judge
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
 from chunkscope.models import find_model
@@ -223,15 +223,15 @@ class Place:
         """Judge by a budget whose tables are written without `gate.`: [data] is [gate.data]."""
         text = budget.replace("\n[", "\n[gate.")
         text = "[gate." + text[1:] if text.startswith("[") else f"[gate]\n{text}"
-        file = parse_file(text, self.folder / "chunkscope.toml")
+        file = parse_budget(text, self.folder / "chunkscope.toml")
         return judge(file, load_findings(self.reports))
 
-    def one(self, budget: str, promise: str | None = None, subject: str | None = None) -> Verdict:
-        """The only verdict, or the only one of that promise and subject."""
-        verdicts = [
-            verdict
-            for verdict in self.gate(budget).verdicts
-            if promise in (None, verdict.promise) and subject in (None, verdict.subject)
+    def one(self, budget: str, name: str | None = None, subject: str | None = None) -> Check:
+        """The only check, or the only one of that name and subject."""
+        checks = [
+            check
+            for check in self.gate(budget).checks
+            if name in (None, check.name) and subject in (None, check.subject)
         ]
-        assert len(verdicts) == 1, verdicts
-        return verdicts[0]
+        assert len(checks) == 1, checks
+        return checks[0]

@@ -11,7 +11,7 @@ from chunkscope.commands.options import REPORTS, Details, Json, argument, option
 from chunkscope.errors import ChunkscopeError, GateBroken, UsageError
 
 if TYPE_CHECKING:
-    from chunkscope.gating.verdict import GateResult
+    from chunkscope.gating.check import GateResult
 
 BUDGET = Path("chunkscope.toml")
 
@@ -59,7 +59,7 @@ def gate(
     if update:
         _update(reports, config)
         return
-    from chunkscope.gating.check import gate as run
+    from chunkscope.gating.gate import gate as run
 
     try:
         result = run(reports, config=config)
@@ -68,7 +68,7 @@ def gate(
             _annotate_error(error, config)
         raise
     _print(result, output_format, as_json=as_json, details=details)
-    if not result.kept:
+    if not result.passed:
         from chunkscope.report.words import gate as words
 
         raise GateBroken(words.failure(result))
@@ -97,7 +97,7 @@ def _refuse_contradictions(
 def _init(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.starting_file import starting_text
+    from chunkscope.gating.init import BASELINE, starting_text
 
     if path.name == "pyproject.toml":
         raise UsageError(
@@ -107,7 +107,11 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     if path.exists() and not force:
         hint = "`chunkscope gate --update` keeps comments and edits; --force starts anew"
         raise UsageError(f"{path} is there already", hint=hint)
-    text = starting_text(load_findings(reports), path)
+    findings, baseline = load_findings(reports), path.parent / BASELINE
+    if findings.profile is not None and not baseline.exists():
+        findings.profile.save(baseline)
+        console.say(f"wrote {baseline}: what later data is compared with; commit it")
+    text = starting_text(findings, path)
     if path.exists():
         console.say(f"the old {path} is now {_set_aside(path)}")
     write_atomically(path, text.encode())
@@ -125,16 +129,16 @@ def _update(reports: Path, config: Path | None) -> None:
     """What changes is shown, and nothing is asked: version control knows the file as it was."""
     from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.budget_file import find_budget, parse_file
-    from chunkscope.gating.check import judge
-    from chunkscope.gating.refreshed_file import refreshed_text
+    from chunkscope.gating.budget import find_budget, parse_budget
+    from chunkscope.gating.gate import judge
+    from chunkscope.gating.init import updated_text
     from chunkscope.report import terminal
     from chunkscope.report.gate import remedies
     from chunkscope.report.words import gate as words
 
     file, findings = find_budget(config), load_findings(reports)
-    text = refreshed_text(file, findings)
-    result = judge(parse_file(text, file.path), findings)
+    text = updated_text(file, findings)
+    result = judge(parse_budget(text, file.path), findings)
     if text == file.text:
         console.say(f"there is nothing to move in {file.path}")
     else:
@@ -143,7 +147,7 @@ def _update(reports: Path, config: Path | None) -> None:
         console.emit("".join(diff).encode("utf-8", "replace"))
         write_atomically(file.path, text.encode())
         console.say(f"wrote {file.path}; next: look at it, and commit it")
-    if not result.kept:
+    if not result.passed:
         console.show(lambda out: terminal.draw(remedies(result), out))
         raise GateBroken(f"no limit could be moved for that: {words.failure(result)}")
 

@@ -1,9 +1,15 @@
-"""The budget: what may be promised, table by table, checked key by key.
+"""The budget: which file holds it, what may be asked, table by table, and reading it.
 
-A table that is missing promises nothing; a key that is missing promises nothing.
+`--config FILE`, else chunkscope.toml, else pyproject.toml. In pyproject.toml the table is
+[tool.chunkscope.gate], elsewhere [gate]. A table or key that is missing asks for nothing. A limit
+that `gate --init` wrote carries the value of its day: `p95 = { limit = 3200, today = 2880 }`.
 """
 
+import re
+import tomllib
+from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -17,23 +23,38 @@ from pydantic import (
 )
 
 from chunkscope.artefacts import units
+from chunkscope.artefacts.codec import read_text
 from chunkscope.artefacts.figures import Figure, Group, in_group
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
+from chunkscope.gating.check import Key
+
+BUDGET = Path("chunkscope.toml")
+PROJECT = Path("pyproject.toml")
+HINT = "write a starting file with `chunkscope gate --init`"
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-Tokens = Annotated[int, BeforeValidator(units.TOKENS.read)]
-Count = Annotated[int, BeforeValidator(units.COUNT.read)]
-Share = Annotated[float, BeforeValidator(units.SHARE.read)]
+def _read_by(unit: units.Unit) -> BeforeValidator:
+    def read(given: Any) -> float:
+        dated = isinstance(given, dict) and given.keys() == {"limit", "today"}
+        return unit.read(given["limit"] if dated else given)
+
+    return BeforeValidator(read)
+
+
+Tokens = Annotated[int, _read_by(units.TOKENS)]
+Count = Annotated[int, _read_by(units.COUNT)]
+Share = Annotated[float, _read_by(units.SHARE)]
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[str, ...], Strict(False)]  # TOML has only lists
 
 
-class LengthPromises(_Table):
-    """Limits on one dataset, or on all together."""
+class LengthLimits(_Table):
+    """On one dataset, or on all together."""
 
     longest_prompt: Tokens | None = None
     p50: Tokens | None = None
@@ -45,15 +66,16 @@ class LengthPromises(_Table):
     shared_prefix_tokens: Tokens | None = None
 
 
-class DataPromises(LengthPromises):
+class DataLimits(LengthLimits):
     datasets: list[Text] | None = None
     max_model_len: Tokens | None = None
     allow_sample: bool = False
-    of: dict[str, LengthPromises] = {}
+    of: dict[str, LengthLimits] = {}
 
 
-class DriftPromises(_Table):
+class DriftLimits(_Table):
     baseline: Text
+    content: Literal["same", "any"] = "any"
     p50: Share | None = None
     p95: Share | None = None
     max: Share | None = None
@@ -63,65 +85,63 @@ class DriftPromises(_Table):
     allow_sample: bool = False
 
 
-class SettingsPromises(_Table):
+class SettingsLimits(_Table):
     file: Text
     form: Literal["vllm-args", "vllm-yaml", "lm-eval"] | None = None
     must_be: Literal["equal", "as-good"] = "as-good"
-    threshold_tolerance: Share | None = None
     vllm_version: Text | None = None
     allow: Names = ()
 
 
-TIMES = in_group(Group.TTFT, Group.ITL, Group.E2E)
-SPEED = (*TIMES, *(figure for figure in in_group(Group.THROUGHPUT) if figure.promise))
+SPEED = tuple(
+    figure
+    for figure in in_group(Group.TTFT, Group.ITL, Group.E2E, Group.THROUGHPUT)
+    if figure.promise
+)
 PEAKS = tuple(figure for figure in in_group(Group.MEMORY) if figure.promise)
 
 if TYPE_CHECKING:  # their keys are the figures', which a type checker cannot know
     Peaks = _Table
-    LatencyPromises = _Table
     Speeds = _Table
 else:
 
     def _limits(name: str, figures: tuple[Figure, ...]) -> type:
         fields = {
-            figure.promise: (Annotated[float, BeforeValidator(figure.unit.read)] | None, None)
+            figure.promise: (Annotated[float, _read_by(figure.unit)] | None, None)
             for figure in figures
         }
         return create_model(name, __base__=_Table, **fields)
 
     Peaks = _limits("Peaks", PEAKS)
-    LatencyPromises = _limits("LatencyPromises", TIMES)
     Speeds = _limits("Speeds", SPEED)
 
 
-class PeakPromises(Peaks):
+class PeakLimits(Peaks):
     kv_requests_of_p95: Count | None = None
 
 
-class MemoryPromises(_Table):
+class MemoryLimits(_Table):
     setting: Text = "plan"
-    predicted: PeakPromises | None = None
-    measured: PeakPromises | None = None
+    predicted: PeakLimits | None = None
+    measured: PeakLimits | None = None
 
 
-class SpeedPromises(Speeds):
+class SpeedLimits(Speeds):
     setting: Text = "plan"
-    short: LatencyPromises | None = None
-    long: LatencyPromises | None = None
     baseline: Text | None = None
     tolerance: Share = 0.05
     compare: Names = ("ttft_p95", "itl_p95", "output_tokens_per_s")
 
 
-class OutputPromises(_Table):
+class OutputLimits(_Table):
     """How far answers may differ from those of the run that others are compared with."""
 
     setting: Text = "plan"
     equal: Share | None = None
 
 
-class DoctorPromises(_Table):
-    """Limits on what an engine's log says."""
+class DoctorLimits(_Table):
+    """On what an engine's log says."""
 
     findings: Count | None = None
     refused_prompts: Count | None = None
@@ -129,7 +149,7 @@ class DoctorPromises(_Table):
     prefix_hit_rate: Share | None = None
 
 
-class FreshnessPromises(_Table):
+class FreshnessLimits(_Table):
     data: bool = False
     plan: bool = False
     verification: bool = False
@@ -138,49 +158,122 @@ class FreshnessPromises(_Table):
 
 class Budget(_Table):
     output_tokens: Annotated[Tokens, Field(ge=1)] | None = None
-    data: DataPromises | None = None
-    drift: DriftPromises | None = None
-    settings: SettingsPromises | None = None
-    memory: MemoryPromises | None = None
-    speed: SpeedPromises | None = None
-    outputs: OutputPromises | None = None
-    doctor: DoctorPromises | None = None
-    freshness: FreshnessPromises | None = None
+    data: DataLimits | None = None
+    drift: DriftLimits | None = None
+    settings: SettingsLimits | None = None
+    memory: MemoryLimits | None = None
+    slo: Speeds | None = None  # the plan's predicted figures
+    speed: SpeedLimits | None = None
+    outputs: OutputLimits | None = None
+    doctor: DoctorLimits | None = None
+    freshness: FreshnessLimits | None = None
 
 
-def parse_budget(table: dict[str, Any], *, file: str, prefix: str) -> Budget:
-    """The table under `prefix` of that file; InputError names the key and what it may be."""
+# -- the file ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetFile:
+    """`notes`: what a reader should know about which file was taken."""
+
+    path: Path
+    budget: Budget
+    text: str
+    prefix: Key
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Files that the budget names are looked for from here."""
+        return self.path.parent
+
+    def lines(self) -> dict[Key, int]:
+        """Where each key stands, for annotations: {("data", "p95"): 7}.
+
+        As far as one line tells: tomllib keeps no positions.
+        """
+        lines: dict[Key, int] = {}
+        table: Key = ()
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if header := re.match(r"\s*\[([^\[\]]+)\]", line):
+                table = tuple(part.strip(' "') for part in header[1].split("."))
+                lines[table] = number
+            elif key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line):
+                lines[*table, key[1]] = number
+        start = len(self.prefix)
+        return {key[start:]: n for key, n in lines.items() if key[:start] == self.prefix}
+
+
+def find_budget(config: Path | None = None) -> BudgetFile:
+    if config is not None:
+        return read_budget(config)
+    in_project = _is_in_project()
+    if BUDGET.exists():
+        both = note("gate_two_budgets", taken=str(BUDGET), other=str(PROJECT))
+        return read_budget(BUDGET, notes=(both,) if in_project else ())
+    if in_project:
+        return read_budget(PROJECT)
+    raise InputError(f"there is no {BUDGET}, and no [tool.chunkscope.gate] in {PROJECT}", hint=HINT)
+
+
+def _is_in_project() -> bool:
+    try:
+        text = read_text(PROJECT, hint=HINT) if PROJECT.exists() else ""
+        return _table_of(_toml(text, PROJECT), PROJECT) is not None
+    except InputError:
+        return not BUDGET.exists()  # then reading it says what is wrong
+
+
+def read_budget(path: Path, *, notes: tuple[Note, ...] = ()) -> BudgetFile:
+    return parse_budget(read_text(path, hint=HINT), path, notes=notes)
+
+
+def parse_budget(text: str, path: Path, *, notes: tuple[Note, ...] = ()) -> BudgetFile:
+    prefix = ("tool", "chunkscope", "gate") if path.name == PROJECT.name else ("gate",)
+    table = _table_of(_toml(text, path), path)
+    if table is None:
+        raise InputError(f"{path} has no [{'.'.join(prefix)}] table", hint=HINT)
     try:
         budget = Budget.model_validate(table)
     except ValidationError as error:
-        raise _fault(error.errors(include_url=False)[0], file, prefix) from None
-    known = [figure.promise for figure in SPEED]
+        raise _fault(error.errors(include_url=False)[0], f"{path}: {'.'.join(prefix)}") from None
+    names = [figure.promise for figure in SPEED]
     for name in budget.speed.compare if budget.speed else ():
-        if name not in known:
-            what = f"{file}: {prefix}.speed.compare: there is no figure {name!r}"
-            raise InputError(what, hint=_nearest(name, known))
-    return budget
+        if name not in names:
+            what = f"{path}: {'.'.join(prefix)}.speed.compare: there is no figure {name!r}"
+            raise InputError(what, hint=_nearest(name, names))
+    return BudgetFile(path=path, budget=budget, text=text, prefix=prefix, notes=notes)
 
 
-def _fault(fault: Any, file: str, prefix: str) -> InputError:
+def _table_of(document: dict[str, Any], path: Path) -> dict[str, Any] | None:
+    if path.name == PROJECT.name:
+        tool = document.get("tool")
+        document = tool.get("chunkscope") if isinstance(tool, dict) else None  # type: ignore[assignment]
+    table = document.get("gate") if isinstance(document, dict) else None
+    return table if isinstance(table, dict) else None
+
+
+def _toml(text: str, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no TOML: {error}") from None
+
+
+def _fault(fault: Any, prefix: str) -> InputError:
     place = [str(part) for part in fault["loc"]]
-    where = f"{file}: {'.'.join((prefix, *place))}"
+    where = ".".join((prefix, *place))
     if fault["type"] == "extra_forbidden":
-        return unknown_key(place[-1], _known_at(place[:-1]), where)
+        return InputError(f"{where} is not known", hint=_nearest(place[-1], _keys_at(place[:-1])))
     if fault["type"] == "missing":
         return InputError(f"{where} is missing", hint=f"add a line `{place[-1]} = ...`")
-    return InputError(f"{where}: {_said(fault)}")
-
-
-def _said(fault: Any) -> str:
-    """Pydantic's words, or ours where a validator spoke."""
     message = str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "literal_error":
-        return f"{fault['input']!r} is not one of {fault['ctx']['expected']}"
-    return message[0].lower() + message[1:]
+        message = f"{fault['input']!r} is not one of {fault['ctx']['expected']}"
+    return InputError(f"{where}: {message[0].lower()}{message[1:]}")
 
 
-def _known_at(place: list[str]) -> list[str]:
+def _keys_at(place: list[str]) -> list[str]:
     """The keys that may stand in a table."""
     model: Any = Budget
     for part in place:
@@ -195,10 +288,6 @@ def _table_in(annotation: Any) -> type[_Table] | None:
     return next(filter(None, map(_table_in, get_args(annotation))), None)
 
 
-def unknown_key(key: str, known: list[str], where: str) -> InputError:
-    return InputError(f"{where} is no promise known here", hint=_nearest(key, known))
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+def _nearest(name: str, names: list[str]) -> str:
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"

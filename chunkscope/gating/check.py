@@ -1,82 +1,164 @@
-"""`gate`: artefacts x budget -> verdicts. The function behind the command and the Python API."""
+"""A check: one line of the budget held against the artefacts, with both numbers."""
 
-from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from chunkscope._version import __version__
+from chunkscope.artefacts import units
+from chunkscope.artefacts.artefact import now
+from chunkscope.artefacts.figures import Better
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError
-from chunkscope.findings import DEFAULT_FOLDER, Findings, load_findings
-from chunkscope.gating.budget import Budget
-from chunkscope.gating.budget_file import HINT, BudgetFile, find_budget
-from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.promises.data import check_data
-from chunkscope.gating.promises.doctor import check_doctor
-from chunkscope.gating.promises.drift import check_drift
-from chunkscope.gating.promises.freshness import check_freshness
-from chunkscope.gating.promises.memory import check_memory
-from chunkscope.gating.promises.outputs import check_outputs
-from chunkscope.gating.promises.settings import check_settings
-from chunkscope.gating.promises.speed import check_speed
-from chunkscope.gating.remedies import with_remedies
-from chunkscope.gating.verdict import GateResult, Verdict
+from chunkscope.lengths.profile import ALL
 
-CHECKS: dict[str, Callable[[Any, Evidence], Iterator[Verdict]]] = {
-    "data": check_data,
-    "drift": check_drift,
-    "settings": check_settings,
-    "memory": check_memory,
-    "speed": check_speed,
-    "outputs": check_outputs,
-    "doctor": check_doctor,
-    "freshness": check_freshness,
+SCHEMA = "chunkscope/gate/2"
+UNITS: dict[str, units.Unit] = {
+    "tokens": units.TOKENS,
+    "count": units.COUNT,
+    "mean": units.MANY,
+    "nats": units.NATS,
+    "share": units.SHARE,
+    "seconds": units.SECONDS,
+    "GiB": units.SIZE,
+    "requests/s": units.REQUESTS,
+    "tokens/s": units.RATE,
 }
+Key = tuple[str, ...]  # a place in the budget: ("data", "p95")
 
 
-def gate(folder: str | Path = DEFAULT_FOLDER, *, config: str | Path | None = None) -> GateResult:
-    """Hold the artefacts in `folder` against the promises of a budget file.
+class Relation(StrEnum):
+    """How a value has to stand to its limit."""
 
-    Broken promises are in the result; what cannot be judged at all is an InputError.
+    AT_MOST = "at most"
+    AT_LEAST = "at least"
+    WITHIN = "within"  # a relative change, either way
+    EQUAL = "equal"
+    PRESENT = "present"
+    UNCHANGED = "unchanged"
+    MADE_FROM = "made from"
+    ACCEPTED = "accepted"  # by a vLLM
+    ALLOWED = "allowed"
+    HELD = "held"  # by the memory model
 
-    >>> from tempfile import mkdtemp
-    >>> budget = Path(mkdtemp()) / "chunkscope.toml"
-    >>> _ = budget.write_text("[gate.data]\\nlongest_prompt = '24K'\\np95 = 2000\\n")
-    >>> gate("reports/example", config=budget)
-    <GateResult of .../chunkscope.toml: 1 of 2 promises broken>
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """`subject`: the dataset, setting or file it is about; `key`: its place in the budget.
+
+    Of one that failed: `reason`, what is to be said of the value; `cause`, the stale artefact that
+    it rests on; `remedy`, the command that makes today's state the one that is asked for.
     """
-    file = find_budget(Path(config) if config is not None else None)
-    return judge(file, load_findings(Path(folder)))
+
+    name: str
+    passed: bool
+    subject: str = ALL
+    relation: Relation = Relation.EQUAL
+    limit: Fact = None
+    value: Fact = None
+    unit: str = ""
+    reason: Note | None = None
+    cause: Note | None = None
+    remedy: str = ""
+    key: Key = ()
+    of_a_part: bool = False  # the value is of a part of the data
+
+    @property
+    def place(self) -> Key:
+        return self.key or tuple(self.name.split("."))
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} of {self.subject}"
+
+    @property
+    def table(self) -> str:
+        return self.name.partition(".")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "key"}
 
 
-def judge(file: BudgetFile, findings: Findings) -> GateResult:
-    return GateResult(
-        budget=file.path,
-        folder=findings.folder,
-        verdicts=tuple(_verdicts(file, findings)),
-        digests=findings.digests,
-        lines=file.lines(),
-        notes=file.notes,
+def unit_name(unit: units.Unit) -> str:
+    return next(name for name, known in UNITS.items() if known is unit)
+
+
+def limited(
+    name: str,
+    limit: float,
+    value: float | None,
+    unit: units.Unit,
+    *,
+    better: Better = Better.LESS,
+    **more: Any,
+) -> Check:
+    """Passed when the value is not worse than the limit. Not known is not passed."""
+    at_least = better is Better.MORE
+    if at_least and limit <= 0:
+        raise InputError(f"{name}: at least {unit.write(limit)} asks for nothing")
+    worse = value is None or (
+        units.exceeds(limit, value) if at_least else units.exceeds(value, limit)
+    )
+    return Check(
+        name=name,
+        passed=not worse,
+        relation=Relation.AT_LEAST if at_least else Relation.AT_MOST,
+        limit=limit,
+        value=value,
+        unit=unit_name(unit),
+        **more,
     )
 
 
-def _verdicts(file: BudgetFile, findings: Findings) -> list[Verdict]:
-    budget = file.budget
-    evidence = Evidence(
-        findings=findings, folder=file.folder, asked_output_tokens=budget.output_tokens
-    )
-    found: list[Verdict] = []
-    for table, check in CHECKS.items():
-        if (limits := getattr(budget, table)) is None:
-            continue
-        verdicts = list(check(limits, evidence))
-        if not verdicts:
-            raise _nothing(f"[{'.'.join((*file.prefix, table))}] in {file.path}")
-        found += verdicts
-    if not found:
-        raise _nothing(str(file.path))
-    return with_remedies(found, file, evidence)
+def doubted(check: Check, doubt: Note | None) -> Check:
+    """A figure of a part of the data is no evidence about the whole."""
+    return replace(check, passed=False, reason=doubt, of_a_part=True) if doubt else check
 
 
-def _nothing(what: str) -> InputError:
-    """A gate that checks nothing must not look like one that found nothing wrong."""
-    known = ", ".join(name for name in Budget.model_fields if name in CHECKS)
-    return InputError(f"{what} promises nothing", hint=f"{HINT}; the tables are {known}")
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class GateResult:
+    """All checks of a budget file, in its order. `lines` is where each stands in the file.
+
+    >>> GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), checks=()).passed
+    True
+    """
+
+    budget: Path
+    folder: Path
+    checks: tuple[Check, ...]
+    digests: dict[str, str] = field(default_factory=dict)
+    lines: dict[Key, int] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    created: str = field(default_factory=now)
+
+    @property
+    def passed(self) -> bool:
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+    def __repr__(self) -> str:
+        return f"<GateResult of {self.budget}: {len(self.failed)} of {len(self.checks)} failed>"
+
+    def line_of(self, check: Check) -> int | None:
+        """Where the check stands in the budget file; else where its table begins."""
+        place = check.place
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "chunkscope": __version__,
+            "created": self.created,
+            "budget": str(self.budget),
+            "folder": str(self.folder),
+            "artefacts": self.digests,
+            "passed": self.passed,
+            "failed": len(self.failed),
+            "checks": [check.to_json() for check in self.checks],
+        }

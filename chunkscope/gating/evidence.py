@@ -1,4 +1,4 @@
-"""What promises are held against: the artefacts, and the committed files a budget names."""
+"""What checks are held against: the artefacts, and the committed files that a budget names."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
+from chunkscope.artefacts.note import Note, note
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import InputError
 from chunkscope.findings import Findings
@@ -20,11 +21,11 @@ A = TypeVar("A", bound=Artefact)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """An artefact that a promise needs and that is not there is an error, never a pass."""
+    """An artefact that a check needs and that is not there is an error, never a pass."""
 
     findings: Findings
     folder: Path  # of the budget file
-    asked_output_tokens: int | None = None
+    budget_output_tokens: int | None = None
 
     @property
     def profile(self) -> Profile:
@@ -40,32 +41,22 @@ class Evidence:
 
     @property
     def diagnosis(self) -> Diagnosis:
-        found = self._need(self.findings.diagnosis, Diagnosis)
-        if why := found.contradiction:
-            path = self.findings.folder / found.default_path.name
-            raise InputError(
-                f"{path} contradicts itself: {why}", hint="make it again: `chunkscope doctor`"
-            )
-        return found
+        return self._need(self.findings.diagnosis, Diagnosis)
 
-    def _need(self, found: A | None, kind: type[A]) -> A:
-        if found is None:
+    def _need(self, artefact: A | None, kind: type[A]) -> A:
+        if artefact is None:
             path = self.findings.folder / kind.default_path.name
             raise InputError(
-                f"a promise needs {path}, and it is not there",
-                hint=f"run `{kind.made_by}` first, or take the promise out",
+                f"a check needs {path}, and it is not there",
+                hint=f"run `{kind.made_by}` first, or take the check out",
             )
-        return found
-
-    def digest(self, artefact: Artefact) -> str:
-        """Of the file that it was read from."""
-        return self.findings.digests[artefact.default_path.name]
+        return artefact
 
     @property
     def output_tokens(self) -> int:
         """Room for the answer: as the budget says, else the plan, else the usual."""
-        if self.asked_output_tokens is not None:
-            return self.asked_output_tokens
+        if self.budget_output_tokens is not None:
+            return self.budget_output_tokens
         return self.plan.output.tokens if self.findings.plan else DEFAULT_OUTPUT
 
     def path(self, name: str) -> Path:
@@ -81,27 +72,24 @@ class Evidence:
             raise InputError(f"the baseline {path}: {error.message}", hint=hint) from None
 
 
-def run_of(verification: Verification, setting: str) -> tuple[Run | None, str]:
+def run_of(verification: Verification, setting: str) -> tuple[Run | None, Note | None]:
     """The row of that name if it was measured; else why there is nothing to go by."""
-    named = [run for run in verification.runs if setting in (run.setting, *run.same_as)]
-    if len(named) != 1:
-        there = ", ".join(r.setting for r in verification.runs) or "none"
-        how_many = "no run is" if not named else f"{len(named)} runs are"
-        return None, f"{how_many} called {setting}; there are: {there}"
-    (run,) = named
+    rows = [run for run in verification.runs if setting in (run.setting, *run.same_as)]
+    if len(rows) != 1:
+        names = ", ".join(run.setting for run in verification.runs)
+        return None, note("gate_no_such_run", count=len(rows), setting=setting, names=names)
+    (run,) = rows
     if not run.ok:
-        return None, f"the run ended as {run.status}"
-    return run, ""
+        return None, run.failure or note("gate_run_failed", status=str(run.status))
+    return run, None
 
 
-def doubt_of(datasets: Iterable[DatasetProfile], *, allow_sample: bool) -> str:
-    """Why their figures are not about all prompts; empty when they are."""
+def doubt_of(datasets: Iterable[DatasetProfile], *, allow_sample: bool) -> Note | None:
+    """Why their figures are not about all prompts; None when they are."""
     for dataset in datasets:
         if dataset.failure:
-            return f"{dataset.name} could not be read to its end: {dataset.failed_because}"
+            return note("gate_unread_dataset", dataset=dataset.name)
         if dataset.sample and not allow_sample:
-            return (
-                f"only {dataset.sample.rows:,} of {dataset.sample.out_of:,} rows of "
-                f"{dataset.name} were counted; say `allow_sample = true` if that will do"
-            )
-    return ""
+            rows, out_of = dataset.sample.rows, dataset.sample.out_of
+            return note("gate_sample_only", dataset=dataset.name, rows=rows, out_of=out_of)
+    return None

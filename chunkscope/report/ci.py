@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import ChunkscopeError
-from chunkscope.gating.verdict import GateResult, Verdict
+from chunkscope.gating.check import Check, GateResult
 from chunkscope.report import markdown
 from chunkscope.report.words import doctor, gate
 
@@ -21,7 +21,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def gate_annotations(result: GateResult) -> str:
     """A workflow command for each check that fails; a notice where none does."""
-    lines = [_of_verdict(verdict, result) for verdict in result.broken]
+    lines = [_of_check(check, result) for check in result.failed]
     notice = f"::notice title=chunkscope gate::{_escaped(gate.answer(result))}"
     return "\n".join(lines or [notice]) + "\n"
 
@@ -45,16 +45,13 @@ def error_annotation(error: ChunkscopeError, budget: Path | None) -> str:
 
 
 def job_summary(result: GateResult) -> str | None:
-    """Add the verdicts to the job's summary where there is one; what went wrong, if anything."""
+    """Add the checks to the job's summary where there is one; what went wrong, if anything."""
     return _append_summary("### chunkscope gate\n\n" + markdown.markdown(result))
 
 
-def _of_verdict(verdict: Verdict, result: GateResult) -> str:
-    key = verdict.key
-    while key and key not in result.lines:  # where the check stands; else where its table begins
-        key = key[:-1]
-    text = "\n".join((gate.both(verdict), *gate.remedy([verdict])))
-    return _error(verdict.title, text, result.budget, result.lines.get(key))
+def _of_check(check: Check, result: GateResult) -> str:
+    text = "\n".join((gate.both(check), *gate.remedy([check])))
+    return _error(check.title, text, result.budget, result.line_of(check))
 
 
 def _error(title: str, message: str, budget: Path | None, line: int | None = None) -> str:
@@ -98,31 +95,32 @@ def _append_summary(text: str) -> str | None:
 
 def junit(result: GateResult) -> bytes:
     """Each table of the budget is a suite, each check a test case."""
-    suites: dict[str, list[Verdict]] = {}
-    for verdict in result.verdicts:
-        suites.setdefault(verdict.promise.partition(".")[0], []).append(verdict)
-    root = Element("testsuites", {"name": "chunkscope gate", **_counts(result.verdicts)})
-    for name, verdicts in suites.items():
+    suites: dict[str, list[Check]] = {}
+    for check in result.checks:
+        suites.setdefault(check.table, []).append(check)
+    root = Element("testsuites", {"name": "chunkscope gate", **_counts(result.checks)})
+    for name, checks in suites.items():
         suite = SubElement(root, "testsuite", name=name, timestamp=result.created[:19])
-        suite.attrib.update(_counts(verdicts))
-        for verdict in verdicts:
+        suite.attrib.update(_counts(checks))
+        for check in checks:
             case = SubElement(suite, "testcase", classname="chunkscope.gate", time="0")
-            case.set("name", _xml(verdict.title))
-            if verdict.kept:
-                SubElement(case, "system-out").text = _xml(gate.both(verdict))
+            case.set("name", _xml(check.title))
+            both = _xml(gate.both(check))
+            if check.passed:
+                SubElement(case, "system-out").text = both
             else:
-                both = _xml(gate.both(verdict))
-                failure = SubElement(case, "failure", type="broken", message=both)
-                failure.text = _xml("\n".join((both, verdict.note, *gate.remedy([verdict]))))
+                failure = SubElement(case, "failure", type="failed", message=both)
+                lines = (f"found {gate.found(check)}", *gate.remedy([check]))
+                failure.text = _xml("\n".join(lines))
     indent(root)
     written: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return written + b"\n"
 
 
-def _counts(verdicts: Iterable[Verdict]) -> dict[str, str]:
-    kept = [verdict.kept for verdict in verdicts]
-    failures = str(kept.count(False))
-    return {"tests": str(len(kept)), "failures": failures, "errors": "0", "time": "0"}
+def _counts(checks: Iterable[Check]) -> dict[str, str]:
+    passed = [check.passed for check in checks]
+    failures = str(passed.count(False))
+    return {"tests": str(len(passed)), "failures": failures, "errors": "0", "time": "0"}
 
 
 def _xml(text: str) -> str:

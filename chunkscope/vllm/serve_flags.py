@@ -5,16 +5,17 @@ minor version (tests/vllm/serve_flag_rows.py writes it). What is not in it, no v
 takes.
 """
 
+import argparse
 import csv
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from chunkscope.vllm.flags import OLDEST, Version, dotted, spelled
 
@@ -54,10 +55,6 @@ class ServeFlag:
     @property
     def is_switch(self) -> bool:
         return self.takes in ("switch", "on")
-
-    @property
-    def takes_several(self) -> bool:
-        return self.takes == "texts"
 
     def read(self, text: str) -> Any:
         """The value as vLLM's parser makes it of a word; ValueError where it refuses the word."""
@@ -104,33 +101,54 @@ def _json(text: str) -> Any:
         raise ValueError(f"{text[:40]!r} is no JSON") from None
 
 
-def find_flag(word: str, version: Version) -> tuple[ServeFlag, bool]:
-    """The option that this version takes a word for, and whether it switches it on.
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
 
-    Like argparse it takes the beginning of a name where only one goes on like that. ValueError says
-    why it would refuse the word.
 
-    >>> find_flag("--max-num-b", (0, 24, 0))[0].name, find_flag("--no-enforce-eager", (0, 24, 0))[1]
-    ('max_num_batched_tokens', False)
+def parse_words(
+    words: Sequence[str], version: Version
+) -> tuple[dict[str, bool | str | list[str] | None], list[str]]:
+    """What each option is given, as it is written, and the words that this version does not know.
+
+    As argparse goes over them: the beginning of a name will do, and later words win. ValueError
+    says what it refuses.
+
+    >>> parse_words(["--max-num-b", "512", "--no-enforce-eager", "--foo"], (0, 24, 0))
+    ({'max_num_batched_tokens': '512', 'enforce_eager': False}, ['--foo'])
     """
-    known = _spellings(version)
-    if word in known:
-        return known[word]
-    longer = [name for name in known if word.startswith("--") and name.startswith(word)]
-    if len(longer) == 1:
-        return known[longer[0]]
-    if longer:
-        raise ValueError(f"{word} could be {longer[0]} or {longer[1]}")
-    raise ValueError(_why_unknown(word, version))
+    given, unknown = _parser(version).parse_known_args([_dashed(word) for word in words])
+    return vars(given), unknown
 
 
-def _why_unknown(word: str, version: Version) -> str:
+def _dashed(word: str) -> str:
+    """vLLM takes `--max_model_len` for `--max-model-len`; values keep their underscores."""
+    name, equals, value = word.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}" if word.startswith("--") else word
+
+
+@cache
+def _parser(version: Version) -> _Parser:
+    parser = _Parser(prog="vllm", add_help=False, argument_default=argparse.SUPPRESS)
+    for flag in flags_of(version).values():
+        how: dict[str, Any] = {"nargs": {"maybe": "?", "texts": "*"}.get(flag.takes)}
+        if flag.takes == "switch":
+            how = {"action": argparse.BooleanOptionalAction}
+        elif flag.takes == "on":
+            how = {"action": "store_true"}
+        parser.add_argument(*flag.spellings, dest=flag.name, **how)
+    return parser
+
+
+def why_unknown(word: str, version: Version) -> str:
+    """Why this version does not take an option."""
     rows = [flag for flag in _table() if word in flag.spellings]
     if rows and version < rows[0].since:
         return f"vLLM knows it since {dotted(rows[0].since)}, not in {dotted(version)}"
     if rows or word in REMOVED:
         return f"vLLM {dotted(version)} does not know it any more"
-    near = get_close_matches(word.lower(), _spellings(version), n=1, cutoff=0.8)
+    spellings = [name for flag in flags_of(version).values() for name in flag.spellings]
+    near = get_close_matches(word.lower(), spellings, n=1, cutoff=0.8)
     hint = f"; did you mean {near[0].lstrip('-')}?" if near else ""
     return f"vLLM {dotted(version)} has no such argument{hint}"
 
@@ -139,14 +157,9 @@ REMOVED = frozenset({"--num-scheduler-steps"})  # before the oldest version here
 
 
 @cache
-def _spellings(version: Version) -> dict[str, tuple[ServeFlag, bool]]:
-    found: dict[str, tuple[ServeFlag, bool]] = {}
-    for flag in _table():
-        if flag.known_to(version):
-            found |= dict.fromkeys(flag.spellings, (flag, True))
-            if flag.takes == "switch":
-                found["--no" + flag.spellings[0][1:]] = (flag, False)
-    return found
+def flags_of(version: Version) -> dict[str, ServeFlag]:
+    """The options of a version, by name."""
+    return {flag.name: flag for flag in _table() if flag.known_to(version)}
 
 
 @cache

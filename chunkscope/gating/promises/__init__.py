@@ -1,1 +1,0 @@
-"""One module per table of the budget: evidence x limits -> verdicts."""

@@ -1,0 +1,323 @@
+"""Engine arguments as people commit them: words for a shell, vLLM's YAML, lm-eval's model_args.
+
+Each is read as its reader reads it, odd habits included: what vLLM would refuse, or silently drop,
+is a fault beside the values. Nothing is passed over.
+"""
+
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chunkscope.artefacts.codec import read_text
+from chunkscope.artefacts.note import Note, note
+from chunkscope.errors import InputError
+from chunkscope.vllm.deployment import OWN
+from chunkscope.vllm.enums import Entry
+from chunkscope.vllm.flags import Version
+from chunkscope.vllm.serve_flags import Effect, ServeFlag, flags_of, parse_words, why_unknown
+from chunkscope.vllm.settings import NAMES, Settings
+
+SERVE = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b")
+ENDS = re.compile(r"[|;&<>]|\d?>")  # a shell's word after which the arguments are over
+HARNESS_COMMAND = re.compile(r"\blm[_-]eval\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that vLLM would not take, or not take as it is meant.
+
+    `unknown`: as far as is known here; a vLLM of that version may know better.
+    """
+
+    argument: str
+    why: Note
+    unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedArguments:
+    """`others` are arguments that no setting here stands for, each as it is written.
+
+    `defaults` are those of who starts vLLM; `words` or `keywords` are what vLLM would be given.
+    """
+
+    settings: Settings = OWN
+    model: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    harmless: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    entry: Entry = Entry.SERVE
+    defaults: Settings = OWN
+    words: tuple[str, ...] = ()
+    keywords: Mapping[str, Any] | None = None
+
+
+def read_arguments(path: Path, version: Version, form: str | None = None) -> CommittedArguments:
+    hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
+    text = read_text(path, "settings file", hint=hint)
+    chosen = form or _form_of(path, text)
+    read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
+    try:
+        return read[chosen](text, version)
+    except ValueError as error:
+        raise InputError(
+            f"{path} cannot be read as {chosen}: {error}",
+            hint="say what it is: `form` may be vllm-args, vllm-yaml or lm-eval",
+        ) from None
+
+
+def _form_of(path: Path, text: str) -> str:
+    """By its name, else by what it starts, else by how its first word looks."""
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return "vllm-yaml"
+    text = _uncommented(text)
+    if SERVE.search(text):
+        return "vllm-args"
+    first = next(iter(text.split()), "")
+    is_harness = HARNESS_COMMAND.search(text) or re.match(r"\{|[a-z_]+=", first)
+    return "lm-eval" if is_harness else "vllm-args"
+
+
+def _uncommented(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def from_words(text: str, version: Version) -> CommittedArguments:
+    """Flags and values; or a script, of which the command that starts vLLM is read."""
+    lines = re.sub(r"\\\r?\n", " ", text).splitlines()
+    started = [line for line in lines if SERVE.search(line) and not line.lstrip().startswith("#")]
+    if len(started) > 1:
+        raise ValueError("it starts vLLM more than once")
+    words = shlex.split(started[0] if started else "\n".join(lines), comments=True)
+    if started:
+        is_start = (n for n, w in enumerate(words) if w == "serve" or w.endswith("api_server"))
+        words = words[next(is_start) + 1 :]
+        words = list(itertools.takewhile(lambda word: not ENDS.match(word), words))
+    return _from_list(words, version)
+
+
+def _from_list(
+    words: list[str], version: Version, faults: Iterable[Fault] = ()
+) -> CommittedArguments:
+    reader = _Reader(version, faults)
+    # The model is the one word that may stand without a flag.
+    model = words[0] if words and not words[0].startswith("-") else None
+    words = words[1:] if model else words
+    try:
+        given, unknown = parse_words(words, version)
+    except ValueError as error:
+        reader.fault("arguments", str(error))
+        given, unknown = {}, []
+    for name, value in given.items():
+        reader.take(flags_of(version)[name], value)
+    reader.take_unknown(unknown)
+    return reader.result(model=reader.values.get("model", model), words=tuple(words))
+
+
+class _Reader:
+    """What was read so far: values, how they are written, and what is wrong with them."""
+
+    def __init__(self, version: Version, faults: Iterable[Fault] = ()) -> None:
+        self.version = version
+        self.values: dict[str, Any] = {}
+        self.flags: dict[str, ServeFlag] = {}
+        self.written: dict[str, str] = {}
+        self.faults = list(faults)
+
+    def fault(self, argument: str, why: str, *, unknown: bool = False) -> None:
+        refused = note("argument_refused", why=why)
+        self.faults.append(Fault(argument=argument, why=refused, unknown=unknown))
+
+    def take(self, flag: ServeFlag, value: bool | str | list[str] | None) -> None:
+        self.flags[flag.name] = flag
+        if isinstance(value, bool):
+            self.written[flag.name], self.values[flag.name] = str(value).lower(), value
+            return
+        words = value if isinstance(value, list) else [] if value is None else [value]
+        self.written[flag.name] = " ".join(words)
+        for word in words:
+            try:
+                self.values[flag.name] = flag.read(word)
+            except ValueError as error:
+                self.fault(flag.name, str(error))
+
+    def take_unknown(self, words: list[str]) -> None:
+        """An unknown flag has the words behind it; nobody knows how many it takes."""
+        name = ""
+        for word in words:
+            flag, equals, value = word.partition("=")
+            base, dot, _ = flag.removeprefix("--").replace("-", "_").partition(".")
+            if word.startswith("--") and dot and base in flags_of(self.version):
+                name = base  # `--some-config.key value` is one key of a JSON argument
+                self.flags[name] = flags_of(self.version)[name]
+                self.written[name] = word
+            elif word.startswith("-"):
+                name = flag.lstrip("-").replace("-", "_")
+                self.written[name] = value if equals else ""
+                self.fault(name, why_unknown(flag, self.version), unknown=True)
+            elif name:
+                self.written[name] = f"{self.written[name]} {word}".strip()
+            else:
+                self.fault(word, f"vLLM does not know what to do with the word {word!r}")
+
+    def result(self, **more: Any) -> CommittedArguments:
+        names = [name for name in self.written if name not in (*NAMES, "model")]
+        harmless = [name for name in names if self._is_harmless(name)]
+        return CommittedArguments(
+            settings=Settings.of(self.values),
+            others={name: self.written[name] for name in names if name not in harmless},
+            harmless=tuple(harmless),
+            faults=tuple(self.faults),
+            **more,
+        )
+
+    def _is_harmless(self, name: str) -> bool:
+        """Of no effect, or what is done anyway."""
+        flag = self.flags.get(name)
+        if flag is None:
+            return False
+        return flag.effect is Effect.NONE or self.written[name].lower() == (flag.default or None)
+
+
+# -- YAML ----------------------------------------------------------------------------------------
+
+
+def from_yaml(text: str, version: Version) -> CommittedArguments:
+    """`key: value`. vLLM makes words of it: `key: true` is a switch, `key: false` is dropped."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    if not isinstance(document, dict):
+        raise ValueError("it holds no `key: value` lines")  # noqa: TRY004
+    words: list[str] = []
+    dropped: list[Fault] = []
+    for key, value in document.items():
+        if value is False:
+            dropped += _dropped(str(key), version)
+        elif value != []:
+            words += [f"--{key}", *_yaml_words(value)]
+    return _from_list(words, version, dropped)
+
+
+def _yaml_words(value: Any) -> list[str]:
+    if value is True:
+        return []
+    # Only single values are looked at; what an alias repeats could be endless.
+    several = value if isinstance(value, list) else [value]
+    return ["{}" if isinstance(item, list | dict) else str(item) for item in several]
+
+
+def _dropped(key: str, version: Version) -> list[Fault]:
+    """What it would have switched off stays on."""
+    flag = flags_of(version).get(key.replace("-", "_"))
+    if flag is None or (flag.effect is not Effect.JUDGED and flag.default != "true"):
+        return []
+    dropped = note("argument_dropped", key=key, instead=key.removeprefix("no-"))
+    return [Fault(argument=flag.name, why=dropped)]
+
+
+# -- lm-eval -------------------------------------------------------------------------------------
+
+
+def _harness_key(name: str, default: str | None = None) -> tuple[str, ServeFlag]:
+    """A key of lm-eval's own, with what it is unless given; None: of no effect here."""
+    effect = Effect.NONE if default is None else Effect.ANY
+    return name, ServeFlag(name=name, takes="text", default=default or "", effect=effect)
+
+
+# As read in 0.4.9 and 0.4.13, as is what it calls some of vLLM's, and what it sets unasked.
+HARNESS_KEYS = dict(
+    [
+        *map(_harness_key, ("device", "swap_space", "think_end_token", "prefix_token_id")),
+        _harness_key("batch_size", "auto"),
+        _harness_key("max_gen_toks", "256"),
+        _harness_key("truncation_side", "left"),
+        *(_harness_key(name, "") for name in ("add_bos_token", "lora_local_path")),
+        *(_harness_key(name, "") for name in ("enable_thinking", "chat_template_args")),
+    ]
+)
+HARNESS_NAMES = {
+    "max_length": "max_model_len",
+    "max_batch_size": "max_num_seqs",
+    "pretrained": "model",
+}
+HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
+
+
+def from_model_args(text: str, version: Version) -> CommittedArguments:
+    """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it."""
+    text = _model_args(_uncommented(text).strip())
+    pairs = json.loads(text) if text.startswith("{") else _pairs(text)
+    reader = _Keywords(version)
+    if "max_length" in pairs and "max_model_len" in pairs:
+        reader.fault("max_length", "lm-eval takes it or max_model_len, not both")
+    for key, given in pairs.items():
+        name = HARNESS_NAMES.get(key, key)
+        if name == key or name not in pairs:
+            reader.one(name, given)
+    engine = {n: v for n, v in reader.values.items() if n not in (*HARNESS_KEYS, "model")}
+    return reader.result(
+        model=reader.values.get("model"),
+        entry=Entry.LLM,
+        defaults=HARNESS_DEFAULTS,
+        keywords=engine,
+    )
+
+
+class _Keywords(_Reader):
+    """lm-eval's own arguments, and those that it hands on to vLLM's `LLM` class."""
+
+    def one(self, name: str, given: Any) -> None:
+        self.written[name] = str(given)
+        # The keywords of that class are the engine's arguments, written out.
+        flag = HARNESS_KEYS.get(name) or flags_of(self.version).get(name)
+        if flag is None or flag.server:
+            self.fault(name, "vLLM's LLM class has no such argument", unknown=True)
+            return
+        self.flags[name] = flag
+        try:
+            self.values[name] = _keyword(flag, given)
+        except ValueError as error:
+            self.fault(name, str(error))
+
+
+def _model_args(text: str) -> str:
+    if not HARNESS_COMMAND.search(text.split("=", 1)[0]):
+        return text
+    words = shlex.split(text.replace("\\\n", " "))
+    at = next((i for i, w in enumerate(words) if w in ("--model_args", "-a")), None)
+    if at is None:
+        raise ValueError("the command has no --model_args")
+    return ",".join(itertools.takewhile(lambda word: not word.startswith("-"), words[at + 1 :]))
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = {}
+    for part in " ".join(text.split()).split(","):
+        key, equals, value = part.strip().partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{part.strip()!r} is no key=value")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _keyword(flag: ServeFlag, given: Any) -> Any:
+    text = str(given)
+    if flag.is_switch:
+        if text.lower() not in ("true", "false", "1", "0"):
+            raise ValueError(f"{text!r} is not true or false")
+        return text.lower() in ("true", "1")
+    if flag.takes.startswith(("size", "length")):  # no 4K here, and no `auto`
+        return int(flag.read(str(int(text))))
+    return given if isinstance(given, dict | list) else flag.read(text)

@@ -1,0 +1,305 @@
+"""[gate.settings]: are the committed engine arguments still what `recommend` says?
+
+Three questions, and each must have a yes:
+- Would that vLLM take them? By its version's options and rules, and by its own parser where it is
+  installed.
+- Is there nothing that nobody judges? Another model, or an argument that may change memory or speed
+  and is none of the plan's, has to be named in `allow`.
+- Are they equal to the plan, or as good? As good means: the same GPUs, no prompt refused that the
+  plan serves, the memory model holds it, and the simulation of the same requests is within 3 % of
+  the plan: in time for all of them, unless they come by themselves; where the plan was made for
+  limits, in how much of the tightest is used, which must not break if the plan keeps it.
+
+Compared is what the engine ends up with: an argument left out counts as vLLM's default.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from chunkscope.artefacts.note import note
+from chunkscope.artefacts.units import exceeds
+from chunkscope.errors import ChunkscopeError, InputError, UsageError
+from chunkscope.gating.budget import SettingsLimits
+from chunkscope.gating.check import Check, Relation
+from chunkscope.gating.evidence import Evidence
+from chunkscope.gating.read_arguments import CommittedArguments, Fault, read_arguments
+from chunkscope.hardware.step_time import NO_HOST
+from chunkscope.lengths.profile import DatasetProfile, Profile, together
+from chunkscope.models.find import built_in, find_model
+from chunkscope.models.shape import ModelShape
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.request import chosen_datasets
+from chunkscope.planning.search import WORTH, limits_used
+from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.simulation.result import SimulatedRun
+from chunkscope.vllm.check import read_by_vllm
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import NEVER_WORKED, Release, release
+from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
+
+MUST_BE = ("settings", "must_be")
+
+
+def check_settings(limits: SettingsLimits, evidence: Evidence) -> Iterator[Check]:
+    plan, profile = evidence.plan, evidence.profile
+    there = plan.deployment
+    if limits.vllm_version:
+        there = replace(there, release=_release(limits.vllm_version))
+    committed = read_arguments(evidence.path(limits.file), there.release.version, limits.form)
+    there = replace(there, entry=committed.entry)
+    actual = there.effective(committed.settings.over(committed.defaults))
+    yield from _accepted(committed, actual, there, limits.file)
+    yield from _unjudged(committed, plan, _allowed(limits))
+    if not evidence.findings.plan_is_of_this_profile:
+        # Advice about other data is not what `recommend` says today.
+        name, stale = f"settings.{limits.must_be}", Relation.MADE_FROM
+        about: dict[str, Any] = {"relation": stale, "limit": "profile.json", "value": "another"}
+        yield Check(name=name, subject="plan", passed=False, key=MUST_BE, **about)
+        return
+    planned = plan.effective
+    if limits.must_be == "equal":
+        yield from _equal(committed, planned, actual)
+    else:
+        yield from _as_good(plan, profile, there, planned, actual)
+
+
+def _release(version: str) -> Release:
+    try:
+        return release(version)
+    except UsageError as error:  # it stands in a file, not on the command line
+        raise InputError(f"settings.vllm_version: {error.message}") from None
+
+
+# -- would vLLM take it? -------------------------------------------------------------------------
+
+
+def _accepted(
+    committed: CommittedArguments, actual: Settings, there: Deployment, file: str
+) -> Iterator[Check]:
+    faults = [
+        *_faults(committed, there.release),
+        *(Fault(argument=r.argument, why=r) for r in there.refusals(actual)),
+    ]
+    about: dict[str, Any] = {
+        "name": "settings.accepted",
+        "relation": Relation.ACCEPTED,
+        "limit": there.release.text,
+        "key": ("settings", "file"),
+    }
+    for fault in faults:
+        yield Check(subject=fault.argument, passed=False, reason=fault.why, **about)
+    if not faults:
+        checked = len(committed.settings.given()) + len(committed.others)
+        values = {"checked": checked, "harmless": len(committed.harmless)}
+        reason = note("gate_arguments_checked", **values)
+        yield Check(subject=file, passed=True, value=checked, reason=reason, **about)
+
+
+def _faults(committed: CommittedArguments, running: Release) -> Iterator[Fault]:
+    """By what is known here; an installed vLLM of that version knows better which flags it has."""
+    answer = read_by_vllm(running, committed.words, committed.keywords)
+    for fault in committed.faults:
+        if answer is None or not fault.unknown:
+            yield fault
+    if answer is not None and not answer.accepted:
+        why = note("argument_refused", why=answer.message)
+        yield Fault(argument="vLLM's own parser", why=why)
+    for name, value in committed.others.items():
+        if name in NEVER_WORKED and value != "1":
+            yield Fault(argument=name, why=note("argument_partial_prefills"))
+        if name == "config":
+            yield Fault(argument=name, why=note("argument_other_file"))
+
+
+# -- is there something that nobody judges? --------------------------------------------------------
+
+
+def _allowed(limits: SettingsLimits) -> frozenset[str]:
+    names = frozenset(name.lstrip("-").replace("-", "_") for name in limits.allow)
+    if judged := sorted(names & set(NAMES)):
+        what = f"settings.allow: {judged[0]} is compared with the plan, it cannot be allowed"
+        raise InputError(what, hint='take it out, or ask for must_be = "as-good"')
+    return names
+
+
+def _unjudged(
+    committed: CommittedArguments, plan: Plan, allowed: frozenset[str]
+) -> Iterator[Check]:
+    others = {name: value or "given" for name, value in committed.others.items()}
+    if committed.model and not (plan.model and _is_model(committed.model, plan.model)):
+        others = {"model": committed.model, **others}
+    for name, value in others.items():
+        planned = plan.model.load_name if plan.model else "no model"
+        code = "gate_other_model" if name == "model" else "gate_unjudged"
+        reason = note(code, name=name, planned=planned)
+        yield Check(
+            name="settings.allow",
+            subject=name,
+            passed=name in allowed,
+            relation=Relation.ALLOWED,
+            value=value[:80],
+            reason=None if name in allowed else reason,
+            key=("settings", "allow"),
+        )
+
+
+def _is_model(name: str, planned: ModelShape) -> bool:
+    """The same shape is the same model to us, by whatever name or in whatever folder."""
+    if name in (planned.name, planned.load_name):
+        return True
+    try:
+        is_folder = (Path(name) / "config.json").is_file()
+        shape = find_model(name) if is_folder else built_in(name)
+    except (ChunkscopeError, OSError, ValueError):
+        return False
+    if shape is None:
+        return False
+    return planned == replace(
+        shape, name=planned.name, source=planned.source, hub_id=planned.hub_id
+    )
+
+
+# -- is it equal? --------------------------------------------------------------------------------
+
+
+def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -> Iterator[Check]:
+    for name in NAMES:
+        limit, value = getattr(planned, name), getattr(actual, name)
+        if name in UNUSUAL and limit == value:
+            continue
+        explicit = getattr(committed.settings, name) is not None
+        is_known = limit is not None or name in UNUSUAL
+        passed = value == limit if is_known else not explicit
+        unknown = name not in UNUSUAL and not passed and None in (limit, value)
+        yield Check(
+            name="settings.equal",
+            subject=name,
+            passed=passed,
+            limit=limit,
+            value=value,
+            reason=note("gate_default_unknown") if unknown else None,
+            key=MUST_BE,
+        )
+
+
+# -- is it as good? ------------------------------------------------------------------------------
+
+
+def _good(subject: str, passed: bool, **more: Any) -> Check:
+    return Check(name="settings.as-good", subject=subject, passed=passed, key=MUST_BE, **more)
+
+
+def _as_good(
+    plan: Plan, profile: Profile, there: Deployment, planned: Settings, actual: Settings
+) -> Iterator[Check]:
+    gpus = planned.parallel.gpus, actual.parallel.gpus
+    split = note("gate_split_otherwise") if gpus[0] == gpus[1] else None
+    same_split = planned.parallel == actual.parallel
+    reason = None if same_split else split
+    yield _good("tensor_parallel_size", same_split, limit=gpus[0], value=gpus[1], reason=reason)
+    # Fewer bits in the KV cache may be faster, and may change scores: never as good.
+    types = planned.kv_cache_dtype, actual.kv_cache_dtype
+    if types != (None, None):
+        yield _good("kv_cache_dtype", types[0] == types[1], limit=types[0], value=types[1])
+    datasets = _planned_datasets(plan, profile)
+    yield _serves(plan, datasets, planned, actual)
+    yield _held(plan, there, planned, actual)
+    if planned == actual or plan.run is None:
+        unknown = None if planned == actual else note("gate_not_simulated")
+        yield _good("simulation", planned == actual, relation=Relation.ACCEPTED, reason=unknown)
+        return
+    contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
+    room = min(contexts, default=1)
+    workload = draw(plan.request, datasets, plan.output, room)  # what either of them takes
+    simulator = Simulator(request=plan.request, deployment=there, workload=workload)
+    if not plan.request.is_open:
+        yield _simulated("time", simulator, planned, actual, lambda run: run.figures.makespan_s)
+    if plan.request.slo:
+        yield _simulated("limits", simulator, planned, actual, limits_used, most=1.0)
+
+
+def _planned_datasets(plan: Plan, profile: Profile) -> tuple[DatasetProfile, ...]:
+    try:
+        return chosen_datasets(profile, plan.request.dataset)
+    except UsageError as error:  # it stands in the plan, not on the command line
+        raise InputError(f"the plan is about another dataset: {error.message}") from None
+
+
+def _serves(
+    plan: Plan, datasets: tuple[DatasetProfile, ...], planned: Settings, actual: Settings
+) -> Check:
+    """A shorter context is as good as long as it refuses no prompt that the plan serves."""
+    lengths, output = together(datasets), plan.output.tokens
+
+    def refused(settings: Settings) -> int:
+        context = settings.max_model_len
+        return lengths.over(context - output) if context else 0
+
+    unknown = actual.max_model_len is None and planned.max_model_len is not None
+    values = {
+        "context": actual.max_model_len,
+        "output": output,
+        "of": lengths.count,
+        "longest": lengths.max,
+    }
+    return _good(
+        "max_model_len",
+        not unknown and refused(actual) <= refused(planned),
+        relation=Relation.AT_MOST,
+        limit=refused(planned),
+        value=None if unknown else refused(actual),
+        unit="count",
+        reason=note("gate_refused_prompts", **values),
+    )
+
+
+def _held(plan: Plan, there: Deployment, planned: Settings, actual: Settings) -> Check:
+    """Larger steps and more requests cost KV cache: one request of full length must still fit."""
+    memory, context = there.memory(actual, longest=plan.decision.longest), actual.max_model_len
+    if memory is None or context is None:
+        reason = None if planned == actual else note("gate_no_memory_model")
+        return _good("memory", planned == actual, relation=Relation.HELD, reason=reason)
+    code = "" if memory.starts else "gate_would_not_start"
+    code = code if memory.survives_logprobs else "gate_logprobs_do_not_fit"
+    return _good(
+        "memory",
+        memory.holds(context) and memory.starts,
+        relation=Relation.HELD,
+        limit=context,
+        value=memory.kv_cache_tokens,
+        unit="tokens",
+        reason=note(code) if code else None,
+    )
+
+
+def _simulated(
+    subject: str,
+    simulator: Simulator,
+    planned: Settings,
+    actual: Settings,
+    figure: Callable[[SimulatedRun], float],
+    most: float | None = None,
+) -> Check:
+    """On the host that likes it least, as `recommend` weighs settings."""
+    hosts = (None,) if simulator.request.is_open else (None, NO_HOST)
+    pairs = [(simulator.attempt(planned, host=h), simulator.attempt(actual, host=h)) for h in hosts]
+    both = [(figure(one), figure(other)) for one, other in pairs if one and other]
+    unit = "share" if subject == "limits" else "seconds"
+    about: dict[str, Any] = {"relation": Relation.AT_MOST, "unit": unit}
+    if len(both) < len(pairs):
+        return _good(f"simulation, {subject}", False, reason=note("gate_cannot_run"), **about)
+    one, other = max(both, key=lambda pair: pair[1] / pair[0] if pair[0] else 0.0)
+    limit = one * (1 + WORTH)
+    if most is not None:  # a limit that the plan keeps may not break
+        limit = min(limit, max(one, most))
+    values = {"value": one, "unit": unit, "requests": len(simulator.workload.requests)}
+    return _good(
+        f"simulation, {subject}",
+        not exceeds(other, limit),
+        limit=limit,
+        value=other,
+        reason=note("gate_within_plan", **values),
+        **about,
+    )
