@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import EXIT_BUG, ChunkscopeError
 from tests.commands.helpers import Run
-from tests.gating.mutations import mutated, mutations
+from tests.fuzz.mutations import mutated, mutations
 from tests.processes import PATIENCE_S
 
 SEED = int(os.environ.get("CHUNKSCOPE_FUZZ_SEED", "14"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.gating.committed import read_committed
+from chunkscope.gating.read_arguments import read_arguments
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
@@ -69,7 +69,7 @@ def written(document: Any) -> bytes:
 def test_what_is_damaged_is_good_to_begin_with(folder: Path) -> None:
     assert [kind.load(folder / "reports" / name) for name, kind in KINDS.items()]
     assert [chunkscope(folder, *words).code for words in SHOWN] == [0, 0, 0, 1]
-    assert read_committed(folder / "vllm.yaml", version=(0, 24, 0))
+    assert read_arguments(folder / "vllm.yaml", version=(0, 24, 0))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -132,7 +132,7 @@ def test_committed_settings_are_read_or_refused(
     def check(data: bytes) -> None:
         path.write_bytes(data)
         with fine():
-            read_committed(path, version=(0, 24, 0))
+            read_arguments(path, version=(0, 24, 0))
 
     words = b"vllm serve m --max-num-seqs 64 --max-num-b 256 --config other.yaml -O3 \\\n --x '"
     explore(check, damaged(SETTINGS) | damaged(words), examples=60, past=[(b"a: &a [*a]",)])

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gating.helpers import Place
+from tests.build import Place
 
 
 @pytest.fixture

@@ -1,180 +1,259 @@
-"""[gate.data]: each promise kept and broken, on the boundary."""
+"""[gate.data], [gate.drift], [gate.freshness]: each check on its boundary."""
 
+import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from chunkscope.lengths.profile import DatasetProfile, Profile, Sample
-from chunkscope.prefixes.reuse import PrefixReuse
-from tests.build import TOKENIZER, dataset
+import chunkscope
+from chunkscope.errors import InputError
+from chunkscope.lengths.profile import Profile, Sample
+from tests.build import TOKENIZER, dataset, profile
 
-ALL = "all together"
+
+def of(*datasets) -> Profile:
+    return Profile(tokenizer=TOKENIZER, datasets=datasets)
 
 
-def test_the_longest_prompt_may_be_as_long_as_promised(place):
+# -- data ------------------------------------------------------------------------------------------
+
+
+def test_the_longest_prompt_may_be_as_long_as_the_limit(place):
     place.save_profile(data=[10, 1000])
-    verdict = place.one("[data]\nlongest_prompt = 1000")
-    assert (verdict.kept, verdict.promised, verdict.found) == (
-        True, "at most 1,000 tokens", "1,000 tokens",
-    )  # fmt: skip
-    assert verdict.subject == ALL
-
-
-def test_one_token_more_breaks_it(place):
-    place.save_profile(data=[10, 1001])
-    verdict = place.one("[data]\nlongest_prompt = 1000")
-    assert not verdict.kept
-    assert (verdict.promised_value, verdict.found_value) == (1000, 1001)
+    assert place.one("[data]\nlongest_prompt = 1000").passed
+    failed = place.one("[data]\nlongest_prompt = 999")
+    assert (failed.passed, failed.limit, failed.value, failed.unit) == (False, 999, 1000, "tokens")
 
 
 @pytest.mark.parametrize(("key", "limit"), [("p50", 50), ("p95", 95), ("p99", 99)])
-def test_a_percentile_is_kept_at_its_value_and_broken_below(place, key, limit):
+def test_a_percentile_passes_at_its_value_and_fails_below(place, key, limit):
     place.save_profile(data=range(101))
-    assert place.one(f"[data]\n{key} = {limit}").kept
-    assert not place.one(f"[data]\n{key} = {limit - 1}").kept
+    assert place.one(f"[data]\n{key} = {limit}").passed
+    assert not place.one(f"[data]\n{key} = {limit - 1}").passed
 
 
 def test_a_percentile_between_two_numbers_is_not_rounded_in_its_favour(place):
     place.save_profile(data=[100, 101])
-    verdict = place.one("[data]\np50 = 100")
-    assert not verdict.kept
-    assert verdict.found == "100.5 tokens"
+    failed = place.one("[data]\np50 = 100")
+    assert (failed.passed, failed.value) == (False, 100.5)
 
 
-def test_rows_may_not_become_fewer(place):
-    place.save_profile(data=[1] * 10)
-    assert place.one("[data]\nmin_rows = 10").kept
-    broken = place.one("[data]\nmin_rows = 11")
-    assert (broken.kept, broken.promised, broken.found) == (False, "at least 11", "10")
-
-
-def test_bad_rows_are_counted(place):
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(dataset("a", [5], skipped=2),)))
-    assert place.one("[data]\nbad_rows = 2").kept
-    assert not place.one("[data]\nbad_rows = 1").kept
-    assert not place.one("[data]\nbad_rows = 0").kept
+def test_rows_may_not_become_fewer_and_bad_ones_not_more(place):
+    place.save_profile(of(dataset("a", [1] * 10, skipped=2)))
+    assert place.one("[data]\nmin_rows = 10").passed
+    assert not place.one("[data]\nmin_rows = 11").passed
+    assert place.one("[data]\nbad_rows = 2").passed
+    assert not place.one("[data]\nbad_rows = 1").passed
 
 
 def test_a_dataset_must_be_there_and_have_rows(place):
-    empty = (dataset("full", [5]), dataset("empty", []))
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=empty))
-    assert place.one('[data]\ndatasets = ["full"]').kept
-    broken = place.gate('[data]\ndatasets = ["empty", "fulll"]').verdicts
-    assert [(v.subject, v.kept, v.found) for v in broken] == [
-        ("empty", False, "0 rows"),
-        ("fulll", False, "not in the profile"),
+    place.save_profile(of(dataset("full", [5]), dataset("empty", [])))
+    assert place.one('[data]\ndatasets = ["full"]').passed
+    failed = place.gate('[data]\ndatasets = ["empty", "fulll"]').checks
+    assert [(c.subject, c.passed, c.value) for c in failed] == [
+        ("empty", False, 0),
+        ("fulll", False, None),
     ]
-    assert "did you mean full?" in broken[1].note
+    assert failed[1].reason.values == {"name": "full"}
 
 
 def test_no_prompt_is_refused_at_exactly_its_length_and_the_output(place):
-    place.save_profile(data=[10, 744])
+    made = place.save_profile(data=[10, 744])
     budget = "output_tokens = 256\n[data]\nmax_model_len = {}"
-    assert place.one(budget.format(1000)).kept
-    broken = place.one(budget.format(999))
-    assert not broken.kept
-    assert (broken.promised, broken.found) == (
-        "none over 743 tokens", "1 of 2, longest 744 tokens",
-    )  # fmt: skip
-
-
-def test_the_output_is_the_plans_unless_the_budget_says_so(place):
-    found = place.save_profile(data=[10, 744])
-    place.save_plan(found, max_output=100)
-    assert place.one("[data]\nmax_model_len = 844").kept
-    assert not place.one("[data]\nmax_model_len = 843").kept
-    assert place.one("output_tokens = 99\n[data]\nmax_model_len = 843").kept
-
-
-def test_without_a_plan_the_usual_output_is_left_room_for(place):
-    place.save_profile(data=[744])
-    assert place.one("[data]\nmax_model_len = 1000").kept
-    assert not place.one("[data]\nmax_model_len = 999").kept
+    assert place.one(budget.format(1000)).passed
+    failed = place.one(budget.format(999))
+    assert (failed.passed, failed.value) == (False, 1)
+    assert place.one("[data]\nmax_model_len = 1000").passed, "256 tokens unless a plan says"
+    place.save_plan(made, max_output=100)
+    assert place.one("[data]\nmax_model_len = 844").passed
+    assert not place.one("[data]\nmax_model_len = 843").passed
 
 
 def test_a_dataset_can_have_limits_of_its_own(place):
     place.save_profile(short=[10], long=[5000])
-    budget = '[data.of.{}]\nlongest_prompt = 4999\nmin_rows = 1\nbad_rows = 0\np95 = "5K"'
-    verdicts = place.gate(budget.format("long")).verdicts
-    assert [(v.promise, v.subject, v.kept) for v in verdicts] == [
+    budget = '[data.of.{}]\nlongest_prompt = 4999\np95 = "5K"'
+    checks = place.gate(budget.format("long")).checks
+    assert [(c.name, c.subject, c.passed) for c in checks] == [
         ("data.longest_prompt", "long", False),
         ("data.p95", "long", True),
-        ("data.min_rows", "long", True),
-        ("data.bad_rows", "long", True),
     ]
-    assert place.gate(budget.format("short")).kept
-    gone = place.one(budget.format("lung"))
-    assert (gone.kept, gone.found, gone.note) == (False, "not in the profile", "did you mean long?")
+    assert place.gate(budget.format("short")).passed
+    assert not place.one(budget.format("lung")).passed
+
+
+@pytest.mark.parametrize("line", ["longest_prompt = 9000", "p95 = 9000", "max_model_len = 9000"])
+def test_a_sample_is_no_evidence_about_the_whole_unless_that_is_allowed(place, line):
+    place.save_profile(of(dataset("a", [5], sample=Sample(rows=1, out_of=100, seed=0))))
+    failed = place.one(f"[data]\n{line}")
+    assert not failed.passed
+    assert failed.reason.values == {"dataset": "a", "rows": 1, "out_of": 100}
+    assert place.one(f"[data]\n{line}\nallow_sample = true").passed
+    assert place.one("[data]\nmin_rows = 100").passed, "a sample does not make the data smaller"
+
+
+def test_a_limit_may_carry_the_value_of_its_day(place):
+    place.save_profile(data=[10, 1000])
+    assert place.one("[data]\nlongest_prompt = { limit = 1000, today = 900 }").passed
+    assert not place.one("[data]\nlongest_prompt = { limit = 999, today = 900 }").passed
+    with pytest.raises(InputError, match=r"data\.longest_prompt"):
+        place.one("[data]\nlongest_prompt = { limit = 999, yesterday = 900 }")
+
+
+# -- drift -----------------------------------------------------------------------------------------
+
+BASE = '[drift]\nbaseline = "baseline.json"\n'
+
+
+def commit(place, made):
+    made.save(place.folder / "baseline.json")
 
 
 @pytest.mark.parametrize(
-    "promise", ["longest_prompt = 9000", "p95 = 9000", "bad_rows = 0", "max_model_len = 9000"]
+    ("key", "before", "passes", "fails"),
+    [
+        pytest.param("p50", [300] * 3, [330] * 3, [331] * 3, id="median up"),
+        pytest.param("p95", [300] * 3, [270] * 3, [269] * 3, id="tail down"),
+        pytest.param("max", [1, 1, 300], [1, 1, 330], [1, 1, 331], id="longest up"),
+    ],
 )
-def test_a_sample_keeps_no_promise_about_the_whole_unless_that_is_allowed(place, promise):
-    part = dataset("a", [5], sample=Sample(rows=1, out_of=100, seed=0))
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(part,)))
-    broken = place.one(f"[data]\n{promise}")
-    assert not broken.kept
-    assert "1 of 100 rows" in broken.note
-    assert place.one(f"[data]\n{promise}\nallow_sample = true").kept
+def test_a_figure_may_move_by_exactly_the_share(place, key, before, passes, fails):
+    commit(place, profile(data=before))
+    budget = f'{BASE}{key} = "10%"'
+    place.save_profile(data=passes)
+    assert place.one(budget).passed
+    place.save_profile(data=fails)
+    failed = place.one(budget)
+    assert not failed.passed
+    assert failed.reason.values == {"before": 300, "now": max(fails)}
+    assert (failed.value > 0) is (max(fails) > 300)
 
 
-def test_a_sample_does_not_make_the_data_smaller(place):
-    part = dataset("a", [5], sample=Sample(rows=1, out_of=100, seed=0))
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(part,)))
-    assert place.one("[data]\nmin_rows = 100").kept
-    assert not place.one("[data]\nmin_rows = 101").kept
+def test_each_dataset_is_looked_at_as_well_as_all_together(place):
+    commit(place, profile(a=[100] * 9, b=[100]))
+    place.save_profile(a=[100] * 9, b=[200])
+    passed = {c.subject: c.passed for c in place.gate(f'{BASE}p50 = "10%"').checks}
+    assert passed == {"all together": True, "a": True, "b": False}
+    assert place.gate(f'{BASE}p50 = "10%"\neach_dataset = false').passed
 
 
-def test_a_dataset_that_failed_keeps_no_promise(place):
-    failed = replace(dataset("a", [5]), failure="line 2 is not JSON")
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(failed,)))
-    for promise in ("longest_prompt = 9000", "bad_rows = 5"):
-        broken = place.one(f"[data]\n{promise}\nallow_sample = true")
-        assert not broken.kept
-        assert "line 2 is not JSON" in broken.note
+def test_new_and_vanished_datasets_are_named(place):
+    commit(place, profile(a=[1], gone=[1], empty=[1]))
+    place.save_profile(a=[1], new=[1], empty=[])
+    assert place.one(f"{BASE}new_datasets = 0").subject == "new"
+    failed = place.one(f"{BASE}vanished_datasets = 1")
+    assert (failed.passed, failed.subject, failed.value) == (False, "gone, empty", 2)
+    assert place.one(f"{BASE}vanished_datasets = 2").passed
 
 
-def shared(name: str, *, common: int, cached: int) -> DatasetProfile:
-    """Ten prompts of a hundred tokens."""
-    reuse = PrefixReuse(
-        prompts=10,
-        tokens=1000,
-        common_tokens=common,
-        cached_tokens=cached,
-        best_order_cached_tokens=cached,
-        working_set_tokens=1000 - cached,
-    )
-    return dataset(name, [100] * 10, prefixes=reuse)
+def test_a_change_from_nothing_is_not_known_and_fails(place):
+    commit(place, profile(data=[0]))
+    place.save_profile(data=[5])
+    assert not place.one(f'{BASE}max = "900%"').passed
+    place.save_profile(data=[0])
+    assert place.one(f'{BASE}max = "0%"').passed
 
 
-def test_so_much_has_to_be_shared(place):
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(shared("a", common=48, cached=600),)))
-    assert place.one('[data]\nprefix_hit_rate = "60%"').kept
-    broken = place.one('[data]\nprefix_hit_rate = "60.1%"')
-    assert (broken.kept, broken.promised, broken.found) == (False, "at least 60.1 %", "60 %")
-    assert place.one("[data]\nshared_prefix_tokens = 48").kept
-    assert not place.one("[data]\nshared_prefix_tokens = 49").kept
-    assert place.one('[data.of.a]\nprefix_hit_rate = "60%"').subject == "a"
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"digest": "1", "name": "qwen"}, id="another"),
+        pytest.param({"digest": "1"}, id="another of that name"),
+        pytest.param({"chat_template": "1"}, id="another chat template"),
+        pytest.param({"special_tokens_added": 1}, id="other special tokens"),
+        pytest.param({"kind": "none"}, id="none at all"),
+    ],
+)
+def test_a_baseline_of_another_tokenizer_is_an_error(place, changes):
+    made = place.save_profile(data=[5])
+    commit(place, replace(made, tokenizer=replace(TOKENIZER, **changes)))
+    with pytest.raises(InputError, match=r"baseline\.json") as error:
+        place.gate(f'{BASE}p95 = "900%"')
+    assert error.value.exit_code == 3
 
 
-def test_all_together_share_what_they_share(place):
-    sets = (shared("a", common=48, cached=600), shared("b", common=32, cached=200))
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=sets))
-    assert place.one('[data]\nprefix_hit_rate = "40%"').kept
-    assert not place.one('[data]\nprefix_hit_rate = "41%"').kept
-    assert place.one('[data.of.b]\nprefix_hit_rate = "20%"').kept
+@pytest.mark.parametrize("text", [None, "{", '{"schema": "chunkscope/plan/1"}', "[1]"])
+def test_a_baseline_that_cannot_be_read_is_an_error_that_names_it(place, text):
+    place.save_profile(data=[5])
+    if text is not None:
+        place.write("baseline.json", text)
+    with pytest.raises(InputError, match=r"baseline\.json"):
+        place.gate(f'{BASE}p95 = "10%"')
 
 
-@pytest.mark.parametrize("promise", ['prefix_hit_rate = "1%"', "shared_prefix_tokens = 1"])
-def test_what_was_not_measured_keeps_no_promise(place, promise):
-    sets = (shared("a", common=48, cached=600), dataset("b", [7]))
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=sets))
-    assert not place.one(f"[data]\n{promise}").kept
-    assert place.one(f"[data.of.a]\n{promise}").kept
+# -- freshness -------------------------------------------------------------------------------------
+
+ROWS = '{"prompt": "one two three", "answer": "a"}\n{"prompt": "four", "answer": "b"}\n'
+DATA = "[freshness]\ndata = true"
 
 
-def test_of_a_sample_it_is_no_evidence(place):
-    sample = replace(shared("a", common=48, cached=600), sample=Sample(rows=10, out_of=99, seed=0))
-    place.save_profile(Profile(tokenizer=TOKENIZER, datasets=(sample,)))
-    assert not place.one('[data]\nprefix_hit_rate = "5%"').kept
+@pytest.fixture
+def analyzed(place, monkeypatch):
+    """Data on disk: a file, and one in an archive."""
+    monkeypatch.chdir(place.folder)
+    place.write("data/a.jsonl", ROWS)
+    with zipfile.ZipFile(place.folder / "data/pack.zip", "w") as archive:
+        archive.writestr("inner.jsonl", ROWS)
+    place.save_profile(chunkscope.analyze("data"))
+    return place
+
+
+def failed_subjects(place, budget):
+    return [check.subject for check in place.gate(budget).failed]
+
+
+def test_data_that_has_not_changed_passes_from_whatever_folder(analyzed, monkeypatch):
+    checks = analyzed.gate(DATA).checks
+    assert [(c.subject, c.passed) for c in checks] == [("a", True), ("pack/inner", True)]
+    elsewhere = analyzed.write("elsewhere/data/a.jsonl", '{"prompt": "another"}\n').parents[1]
+    monkeypatch.chdir(elsewhere)
+    assert analyzed.gate(DATA).passed
+    assert Path.cwd() == elsewhere
+
+
+def test_what_changed_is_gone_or_is_new_fails_by_its_name(analyzed):
+    (analyzed.folder / "data/a.jsonl").write_text(ROWS + "\n")
+    assert failed_subjects(analyzed, DATA) == ["a"]
+    (analyzed.folder / "data/a.jsonl").unlink()
+    assert failed_subjects(analyzed, DATA) == ["a"]
+    with zipfile.ZipFile(analyzed.folder / "data/pack.zip", "a") as archive:
+        archive.writestr("more.txt", "more")
+    assert failed_subjects(analyzed, DATA) == ["a", "pack/inner", "data/pack.zip/more.txt"]
+
+
+@pytest.mark.parametrize("path", ["data", "data/*", "data/**/*.jsonl"])
+def test_a_file_added_to_what_was_analyzed_fails(analyzed, path):
+    analyzed.save_profile(chunkscope.analyze(path))
+    assert analyzed.gate(DATA).passed
+    analyzed.write("data/deeper/b.jsonl", ROWS)
+    analyzed.write("elsewhere/c.jsonl", ROWS)
+    assert failed_subjects(analyzed, DATA) == ["data/deeper/b.jsonl"]
+    assert analyzed.gate(f'{DATA}\nnot_checked = ["deeper/b"]').passed
+
+
+@pytest.mark.parametrize("paths", [None, [], [""], ["elsewhere"], ["data/pack.zip"], "data", [1]])
+def test_a_profile_that_does_not_say_what_was_analyzed_is_not_fresh(analyzed, paths):
+    made = chunkscope.analyze("data")
+    analyzed.save_profile(replace(made, options={**made.options, "paths": paths}))
+    assert "a" in failed_subjects(analyzed, DATA)
+
+
+def test_what_has_no_digest_is_not_taken_for_fresh(analyzed):
+    made = chunkscope.analyze("data/a.jsonl")
+    (one,) = made.datasets
+    unknown = replace(one, name="hf:some/set", path="hf:some/set", sha256=None)
+    analyzed.save_profile(replace(made, datasets=(one, unknown)))
+    assert failed_subjects(analyzed, DATA) == ["hf:some/set"]
+    assert analyzed.gate(f'{DATA}\nnot_checked = ["hf:some/set"]').passed
+
+
+def test_a_plan_belongs_to_its_profile_whenever_that_was_counted(place):
+    made = place.save_profile()
+    place.save_plan(made)
+    assert place.one("[freshness]\nplan = true").passed
+    place.save_profile(replace(made, created="2030-01-01T00:00:00+00:00"))
+    assert place.one("[freshness]\nplan = true").passed, "the same content, counted again"
+    place.save_profile(data=[1, 2, 3])
+    failed = place.one("[freshness]\nplan = true")
+    assert (failed.passed, failed.value) == (False, "another")
+    assert failed.remedy.startswith("chunkscope recommend")

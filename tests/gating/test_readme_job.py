@@ -132,7 +132,7 @@ def test_the_job_passes_on_unchanged_data(checkout, programs):
     assert Path(done[0].stdout.strip()).resolve() == REPOSITORY.resolve(), "installs this very code"
     assert (REPOSITORY / "pyproject.toml").exists()
     assert done[-1].stdout.startswith("::notice title=chunkscope gate::")
-    assert "promises kept" in (checkout / "summary.md").read_text()
+    assert "| ok |" in (checkout / "summary.md").read_text()
 
 
 def test_the_job_fails_when_the_data_grows(checkout, programs):
@@ -142,7 +142,7 @@ def test_the_job_fails_when_the_data_grows(checkout, programs):
     assert "title=data.longest_prompt of all together::" in done[-1].stdout
     assert "title=drift.max of code_repair::" in done[-1].stdout
     assert "title=settings." not in done[-1].stdout, "longer prompts still fit the model's context"
-    assert "promises broken" in (checkout / "summary.md").read_text()
+    assert "| FAIL |" in (checkout / "summary.md").read_text()
 
 
 def test_the_action_judges_what_is_committed_where_nothing_is_to_be_counted(checkout, programs):
@@ -172,7 +172,7 @@ def test_the_hook_passes_and_fails_likewise(checkout, programs):
 
 
 def test_the_speed_example_is_a_budget(tmp_path):
-    from chunkscope.gating.budget_file import parse_file
+    from chunkscope.gating.budget import parse_budget
 
-    budget = parse_file(block("text", "[gate.speed]"), tmp_path / "chunkscope.toml").budget
+    budget = parse_budget(block("text", "[gate.speed]"), tmp_path / "chunkscope.toml").budget
     assert budget.speed.output_tokens_per_s == 4500

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from chunkscope.gating.committed import from_model_args, from_words
+from chunkscope.gating.read_arguments import from_model_args, from_words
 from chunkscope.vllm.check import Case, check_many, known_flags, read_by_vllm
 from chunkscope.vllm.flags import release
 from tests.vllm.serve_flag_rows import TABLE, rows_of
@@ -71,7 +71,7 @@ def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed, tmp_p
             words=one.words,
             keywords=one.keywords
             if one.keywords is None
-            else {**one.keywords, **{fault.what: 1 for fault in one.faults}},
+            else {**one.keywords, **{fault.argument: 1 for fault in one.faults}},
             only_read=True,
         )
         for one in found

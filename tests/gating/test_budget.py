@@ -1,0 +1,158 @@
+"""The budget file: found, read, written by --init, moved by --update; mistakes name their place."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chunkscope.errors import InputError
+from chunkscope.findings import load_findings
+from chunkscope.gating.budget import find_budget, parse_budget
+from chunkscope.gating.gate import judge
+from chunkscope.gating.init import starting_text, updated_text
+from chunkscope.planning.emit import emit
+from chunkscope.vllm.enums import Target
+from tests.build import MIXED, run
+
+TABLE = "[gate.data]\np95 = 1000\n"
+
+
+def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"chunkscope\.toml"):
+        find_budget()
+    Path("pyproject.toml").write_text("[tool.chunkscope.gate.data]\np95 = 5\n")
+    assert find_budget().budget.data.p95 == 5
+    Path("chunkscope.toml").write_text(TABLE)
+    file = find_budget()
+    assert (file.budget.data.p95, [note.code for note in file.notes]) == (
+        1000,
+        ["gate_two_budgets"],
+    )
+    Path("pyproject.toml").write_text("[")
+    assert find_budget().budget.data.p95 == 1000, "a damaged file that is not read is no matter"
+    Path("chunkscope.toml").unlink()
+    with pytest.raises(InputError, match=r"pyproject\.toml"):
+        find_budget()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[gate.data]\np96 = 1", "gate.data.p96"),
+        ("[gate.date]\np95 = 1", "gate.date"),
+        ('[gate.data]\np95 = "many"', "gate.data.p95"),
+        ("[gate.data]\np95 = -1", "gate.data.p95"),
+        ("[gate.data]\np95 = nan", "gate.data.p95"),
+        ("[gate.data]\np95 = true", "gate.data.p95"),
+        ("[gate.drift]\np95 = '5%'", "gate.drift.baseline"),
+        ("[gate.drift]\nbaseline = 'b'\np95 = 5", "gate.drift.p95"),
+        ("[gate.speed]\nttft_p95 = 3", "gate.speed.ttft_p95"),
+        ("[gate.speed]\nbaseline = 'b'\ncompare = ['fast']", "gate.speed.compare"),
+        ("[gate.settings]\nfile = 'a'\nmust_be = 'nice'", "gate.settings.must_be"),
+        ("[gate", "TOML"),
+        ("p95 = 3", "[gate]"),
+    ],
+)
+def test_a_mistake_is_an_error_that_names_its_place(tmp_path, text, place):
+    with pytest.raises(InputError) as error:
+        parse_budget(text, tmp_path / "chunkscope.toml")
+    assert place in error.value.message
+    assert error.value.exit_code == 3
+
+
+def test_lines_are_known_for_annotations(tmp_path):
+    text = '# a\n[gate.data]\np95 = 1\n\n[gate.data.of."a b"]\np50 = 2\n'
+    lines = parse_budget(text, tmp_path / "chunkscope.toml").lines()
+    assert lines == {
+        ("data",): 2,
+        ("data", "p95"): 3,
+        ("data", "of", "a b"): 5,
+        ("data", "of", "a b", "p50"): 6,
+    }
+
+
+@pytest.mark.parametrize("budget", ["[data]", "[speed]", "[freshness]\ndata = false", ""])
+def test_a_gate_that_checks_nothing_is_an_error(place, budget):
+    place.save_profile()
+    place.save_verification()
+    with pytest.raises(InputError):
+        place.gate(budget)
+
+
+# -- --init and --update ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full(place):
+    """All artefacts, a baseline and committed arguments."""
+    made = place.save_profile(data=MIXED, more=[5, 9])
+    plan = place.save_plan(made)
+    place.save_verification(run("plan"), plan_digest=plan.digest())
+    made.save(place.folder / "baseline" / "profile.json")
+    place.write("vllm.yaml", emit(plan, Target.VLLM_YAML).text + "\nenforce-eager: true\n")
+    return place
+
+
+def start(place):
+    path = place.folder / "chunkscope.toml"
+    path.write_text(starting_text(load_findings(place.reports), path))
+    return path
+
+
+def result_of(place, path):
+    return judge(parse_budget(path.read_text(), path), load_findings(place.reports))
+
+
+def test_what_init_writes_passes_and_says_the_value_of_its_day(full):
+    path = start(full)
+    gate = tomllib.loads(path.read_text())["gate"]
+    assert gate["data"]["longest_prompt"] == {"limit": 4400, "today": 4000}
+    assert gate["settings"]["allow"] == ["enforce_eager"]
+    assert {*gate} == {"data", "drift", "settings", "memory", "speed", "freshness"}
+    failed = [check.title for check in result_of(full, path).failed]
+    assert failed == ["freshness.data of data", "freshness.data of more"] or not failed
+
+
+def test_what_fails_today_is_a_comment(place):
+    place.save_profile()
+    path = start(place)
+    text = path.read_text()
+    assert "\n# data = true" in text, "the profile is of no file"
+    assert result_of(place, path).passed
+
+
+def test_update_moves_what_init_wrote_and_what_fails_and_leaves_the_rest(place):
+    place.save_profile(data=[10, 1000])
+    path = start(place)
+    chosen = path.read_text().replace("min_rows = { limit = 1, today = 2 }", "min_rows = 2  # mine")
+    path.write_text(f"# my words\n{chosen}")
+    place.save_profile(data=[10, 500, 2000])
+    file = parse_budget(path.read_text(), path)
+    text = updated_text(file, load_findings(place.reports))
+    gate = tomllib.loads(text)["gate"]["data"]
+    assert gate["longest_prompt"] == {"limit": 2200, "today": 2000}
+    assert (gate["min_rows"], "# mine" in text, "# my words" in text) == (2, True, True)
+    path.write_text(text)
+    assert result_of(place, path).passed
+    again = updated_text(parse_budget(text, path), load_findings(place.reports))
+    assert again == text, "nothing is left to move"
+
+
+def test_update_keeps_a_limit_that_a_person_chose_and_that_holds(place):
+    place.save_profile(data=[10, 1000])
+    path = place.write("chunkscope.toml", "[gate.data]\nlongest_prompt = 5000\np95 = 900\n")
+    text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
+    gate = tomllib.loads(text)["gate"]["data"]
+    assert gate["longest_prompt"] == 5000
+    assert gate["p95"] > 950
+
+
+def test_update_does_not_take_figures_of_other_data(place):
+    made = place.save_profile(data=MIXED)
+    place.save_plan(made)
+    path = place.write("chunkscope.toml", '[gate.memory.predicted]\nactivation_peak = "1MiB"\n')
+    place.save_profile(replace(made, datasets=made.datasets[:0]))
+    text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
+    assert text == path.read_text()

@@ -1,0 +1,154 @@
+"""[gate.memory], [gate.slo], [gate.speed], [gate.outputs], [gate.doctor]."""
+
+from dataclasses import replace
+
+import pytest
+
+from chunkscope.diagnosis.doctor import doctor
+from chunkscope.errors import InputError
+from chunkscope.verification.result import Machine, Subject
+from tests.build import SHORT, WORKLOAD, advised, failed, figures, profile, run
+from tests.conftest import REPOSITORY
+
+LOG = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
+
+
+def measured(**more):
+    return run(figures=figures(2.0, **more), repeats=(figures(2.0, **more),) * 2)
+
+
+@pytest.mark.parametrize(
+    ("key", "passes", "fails"),
+    [
+        ("ttft_p50", "200ms", "199.9ms"),
+        ("ttft_p95", "400ms", "399.9ms"),
+        ("itl_max", "40ms", "39.9ms"),
+        ("e2e_p95", "2s", "1.99s"),
+        ("makespan", "2s", "1.99s"),
+    ],
+)
+def test_a_time_may_be_as_long_as_the_limit(place, key, passes, fails):
+    place.save_verification(measured())
+    assert place.one(f'[speed]\n{key} = "{passes}"').passed
+    assert not place.one(f'[speed]\n{key} = "{fails}"').passed
+
+
+def test_throughput_may_be_as_low_as_the_limit(place):
+    place.save_verification(measured())
+    assert place.one("[speed]\noutput_tokens_per_s = 8").passed
+    check = place.one("[speed]\noutput_tokens_per_s = 9")
+    assert (check.passed, check.value, check.unit) == (False, 8, "tokens/s")
+
+
+def test_what_was_not_measured_fails(place):
+    place.save_verification(measured(gap_s=None))
+    check = place.one('[speed]\nitl_p95 = "99h"')
+    assert (check.passed, check.value) == (False, None)
+    place.save_verification(failed())
+    assert not place.one("[speed]\noutput_tokens_per_s = 1").passed
+    place.save_verification(run("default"))
+    check = place.one('[speed]\nttft_p95 = "99h"')
+    assert check.reason.values == {"count": 0, "setting": "plan", "names": "default"}
+    assert place.one('[speed]\nsetting = "default"\nttft_p95 = "99h"').passed
+    place.save_verification(run(), run("other", same_as=("plan",)))
+    assert not place.one('[speed]\nttft_p95 = "99h"').passed, "two runs of one name"
+
+
+COMPARED = '[speed]\nbaseline = "old.json"\ntolerance = "5%"\ncompare = ["{}"]'
+
+
+@pytest.mark.parametrize(
+    ("name", "passes", "fails", "better"),
+    [
+        ("itl_p95", {"gap_s": 0.0105}, {"gap_s": 0.0106}, {"gap_s": 0.001}),
+        (
+            "output_tokens_per_s",
+            {"output_tokens_per_s": 7.6},
+            {"output_tokens_per_s": 7.5},
+            {"output_tokens_per_s": 80.0},
+        ),
+    ],
+)
+def test_a_baseline_may_be_missed_by_the_tolerance(place, name, passes, fails, better):
+    place.save_verification(measured(), name="old.json")
+    for more, passed in ((passes, True), (fails, False), (better, True)):
+        place.save_verification(measured(**more))
+        assert place.one(COMPARED.format(name)).passed is passed, more
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": Subject(name="qwen3-8b", load_format="dummy")},
+        {"machine": Machine(device="cuda", gpu="NVIDIA L4", gpus=1)},
+        {"machine": None},
+        {"workload": replace(WORKLOAD, arrivals="4/s")},
+        {"workload": replace(WORKLOAD, requests=WORKLOAD.requests[:1])},
+    ],
+)
+def test_a_baseline_of_something_else_is_an_error(place, changes):
+    place.save_verification(name="old.json", **changes)
+    place.save_verification()
+    with pytest.raises(InputError, match=r"old\.json"):
+        place.gate(COMPARED.format("ttft_p95"))
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": "chunkscope/verify/1"}', "\x00"])
+def test_a_damaged_baseline_is_an_error_that_names_it(place, text):
+    place.save_verification()
+    place.write("old.json", text)
+    with pytest.raises(InputError, match=r"old\.json"):
+        place.gate(COMPARED.format("ttft_p95"))
+
+
+def test_a_missing_artefact_is_an_error_and_never_a_pass(place):
+    place.save_profile()
+    for budget, name in (
+        ('[speed]\nttft_p95 = "1s"', "verify"),
+        ("[doctor]\nfindings = 0", "doctor"),
+    ):
+        with pytest.raises(InputError, match=rf"{name}\.json"):
+            place.gate(budget)
+
+
+def test_what_is_predicted_of_the_plan_has_limits_too(place):
+    plan = advised(SHORT)
+    profile(data=SHORT).save(place.reports / "profile.json")
+    plan.save(place.reports / "plan.json")
+    seconds = plan.run.figures.makespan_s
+    assert place.one(f'[slo]\nmakespan = "{seconds * 1.01:.6f}s"').passed
+    check = place.one(f'[slo]\nmakespan = "{seconds * 0.99:.6f}s"')
+    assert (check.passed, check.value) == (False, seconds)
+    place.save_plan(place.save_profile(data=SHORT), model=None, gpu=None)
+    assert not place.one('[slo]\nmakespan = "99h"').passed, "nothing was simulated"
+
+
+def test_memory_is_checked_as_predicted_and_as_measured(place):
+    made = place.save_profile()
+    plan = place.save_plan(made)
+    peak = plan.memory.line("activation").gib + plan.memory.line("sampler").gib
+    budget = '[memory.{}]\nactivation_peak = "{:.3f}GiB"'
+    assert place.one(budget.format("predicted", peak + 0.001)).passed
+    assert not place.one(budget.format("predicted", peak - 0.001)).passed
+    place.save_verification(run())
+    assert place.one(budget.format("measured", 0.5)).passed
+    assert not place.one(budget.format("measured", 0.499)).passed
+    held = plan.capacity.p95
+    assert place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held}").passed
+    assert not place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held + 1}").passed
+    place.save_plan(made, model=None, gpu=None)
+    assert not place.one('[memory.predicted]\nactivation_peak = "999GiB"').passed
+
+
+def test_answers_of_random_weights_are_no_evidence(place):
+    place.save_verification(run())
+    check = place.one('[outputs]\nequal = "10%"')
+    assert (check.passed, check.value) == (False, None)
+
+
+def test_what_a_log_says_has_limits(place):
+    diagnosis = doctor(LOG)
+    diagnosis.save(place.reports / "doctor.json")
+    count = len(diagnosis.symptoms)
+    assert place.one(f"[doctor]\nfindings = {count}").passed
+    assert not place.one(f"[doctor]\nfindings = {count - 1}").passed
