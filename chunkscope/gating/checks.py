@@ -31,11 +31,9 @@ from chunkscope.gating.check import Check, Relation, doubted, limited, unit_name
 from chunkscope.gating.evidence import Evidence, doubt_of, run_of
 from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, TokenizerInfo, together
 from chunkscope.models.shape import BLOCK_TOKENS
-from chunkscope.prefixes.reuse import PrefixReuse
-from chunkscope.prefixes.reuse_together import reuse_together
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.sources.discovery import discover
 from chunkscope.verification.result import Run, Verification
 
@@ -459,14 +457,14 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
 
 def _there_today(profile: Profile) -> tuple[dict[str, str], Note | None]:
     """The names of all datasets that the same paths lead to now, by their paths."""
-    paths = profile.options.get("paths")
-    if not paths or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
+    paths = profile.paths
+    if not paths:
         return {}, note("gate_paths_unknown")
     on_disk = [path for path in paths if os.path.lexists(path) or has_magic(path)]
     if not on_disk:
         return {}, None
     try:
-        options = AnalyzeOptions.from_record(profile.options)
+        options = profile.options
         sources, _ = discover(
             on_disk, include=options.include, exclude=options.exclude, options=options.read
         )

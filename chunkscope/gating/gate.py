@@ -178,8 +178,7 @@ class Commands:
     def analyze(self) -> str:
         """A sample that is doubted is not taken once more."""
         profile = self.evidence.findings.profile
-        options: dict[str, Any] = profile.options if profile else {}
-        command, paths = _words(options.get("command")), _words(options.get("paths"))
+        command, paths = (profile.command, profile.paths) if profile else ((), ())
         words = _without(command, _OF_SAMPLES) or ["chunkscope", "analyze", *(paths or ["data/"])]
         return shlex.join(words)
 
@@ -207,12 +206,6 @@ class Commands:
 
     def _place(self, name: str) -> str:
         return shlex.quote(str(self.evidence.path(name)))
-
-
-def _words(value: object) -> list[str]:
-    """A profile's options are anybody's."""
-    words = list(value) if isinstance(value, list | tuple) else []
-    return words if all(isinstance(word, str) for word in words) else []
 
 
 def _without(words: Sequence[str], options: tuple[str, ...]) -> list[str]:

@@ -231,10 +231,10 @@ def test_a_file_added_to_what_was_analyzed_fails(analyzed, path):
     assert analyzed.gate(f'{DATA}\nnot_checked = ["deeper/b"]').passed
 
 
-@pytest.mark.parametrize("paths", [None, [], [""], ["elsewhere"], ["data/pack.zip"], "data", [1]])
+@pytest.mark.parametrize("paths", [(), ("",), ("elsewhere",), ("data/pack.zip",)])
 def test_a_profile_that_does_not_say_what_was_analyzed_is_not_fresh(analyzed, paths):
     made = chunkscope.analyze("data")
-    analyzed.save_profile(replace(made, options={**made.options, "paths": paths}))
+    analyzed.save_profile(replace(made, paths=paths))
     assert "a" in failed_subjects(analyzed, DATA)
 
 
