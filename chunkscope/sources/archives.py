@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
@@ -75,7 +76,12 @@ def members(open_file: Opener, shown: str) -> list[Member]:
     if not is_tape:
         with Zip(open_file(), shown) as archive:
             listed = [
-                Member(info.filename, info.file_size, None, _problem(info))
+                Member(
+                    info.filename,
+                    info.file_size,
+                    None,
+                    "encrypted" if info.flag_bits & _ENCRYPTED else None,
+                )
                 for info in archive.infos
             ]
     last = {member.name: place for place, member in enumerate(listed)}
@@ -98,7 +104,7 @@ def open_member(
     for one in stale:
         one.close()
     if isinstance(archive, Zip):
-        return archive.stream(archive.info(name, shown), shown)
+        return archive.stream(name, shown)
     return file_stream(archive.member(offset or 0, size, shown), shown)
 
 
@@ -149,52 +155,30 @@ class Zip:
         self._zip.close()
         self._file.close()
 
-    def info(self, name: str, shown: str) -> "ZipInfo":
-        try:
-            info: ZipInfo = self._zip.getinfo(name)
-        except KeyError as error:
-            raise InputError(f"{shown} is gone from its archive", hint=_HINT) from error
-        return info
-
     def read(self, info: "ZipInfo", shown: str) -> bytes:
         """What one file holds, as a whole: at most as much as one row may be."""
         with self.stream(info, shown) as stream:
-            data = stream.read(MOST_ROW_BYTES + 1)
-            if stream.peek(1) or len(data) > MOST_ROW_BYTES:  # peek: also the error it ends in
-                raise too_long(shown, "what it holds")
+            data = stream.read_whole(MOST_ROW_BYTES)
+        if len(data) > MOST_ROW_BYTES:
+            raise too_long(shown, "what it holds")
         return data
 
-    def stream(self, info: "ZipInfo", shown: str) -> Stream:
+    def stream(self, member: "ZipInfo | str", shown: str) -> Stream:
         """A file's bytes. That it is damaged, or a bomb, is said after what came before."""
-        if problem := _problem(info):
-            raise InputError(f"{shown} is {problem}, which cannot be read", hint=_HINT)
+        explain = partial(_damaged, shown)
         try:
+            info: ZipInfo = self._zip.getinfo(member) if isinstance(member, str) else member
             file = self._zip.open(info)
-        except Exception as error:  # zipfile raises all sorts
-            raise _damaged(shown, error) from error
-        return Stream(_limited(file, info, shown), file)
+        except Exception as error:  # encrypted, gone, a method nobody knows
+            raise explain(error) from error
+        most = max(_RATIO_FROM_BYTES, _MOST_RATIO * info.compress_size)
 
+        def read(size: int) -> bytes:
+            if file.tell() > most:
+                raise ValueError(f"it unpacks to more than {_MOST_RATIO:,} times its size")
+            return file.read(size)  # type: ignore[no-any-return]
 
-def _limited(file: IO[bytes], info: "ZipInfo", shown: str) -> Iterator[bytes]:
-    size = 0
-    while True:
-        try:
-            block = file.read(CHUNK_BYTES)
-        except Exception as error:  # each compression has an error class of its own
-            raise _damaged(shown, error) from error
-        if not block:
-            return
-        size += len(block)
-        if size > max(_RATIO_FROM_BYTES, _MOST_RATIO * info.compress_size):
-            raise InputError(
-                f"{shown} unpacks to more than {_MOST_RATIO:,} times its size: a zip bomb?",
-                hint="no evaluation writes such a file: where does it come from?",
-            )
-        yield block
-
-
-def _problem(info: "ZipInfo") -> str | None:
-    return "encrypted" if info.flag_bits & _ENCRYPTED else None
+        return Stream(read, file, explain)
 
 
 def _damaged(shown: str, error: Exception) -> InputError:

@@ -115,7 +115,7 @@ def first_line(error: BaseException) -> str:
 def too_long(path: str, what: str) -> InputError:
     return InputError(
         f"{path}: {what} is longer than {MOST_ROW_BYTES >> 20} MB",
-        hint="is it the format that its name says? See --input-format",
+        hint="is it the format that its name says? See input_format in `chunkscope help config`",
     )
 
 

@@ -10,17 +10,20 @@ import os
 import re
 import stat
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import Any, NamedTuple
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources import recognisers
-from chunkscope.sources.archives import Member, archive_suffix, members
+from chunkscope.sources.archives import archive_suffix, members
 from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
 from chunkscope.sources.formats import (
     START_BYTES,
@@ -31,21 +34,9 @@ from chunkscope.sources.formats import (
 )
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.names import named_sources
-from chunkscope.sources.remote import (
-    is_remote,
-    open_remote,
-    open_remote_stream,
-    remote_files,
-    without_secrets,
-)
-from chunkscope.sources.streams import (
-    Stream,
-    compression_of,
-    decompressed,
-    looks_binary,
-    open_path,
-    start_unpacked,
-)
+from chunkscope.sources.opening import open_raw, open_whole
+from chunkscope.sources.remote import is_remote, remote_files, without_secrets
+from chunkscope.sources.streams import compression_of, decompressed, looks_binary
 from chunkscope.sources.tables import looks_like_table, saved_files, saved_splits
 
 _SEARCH_HINT = (
@@ -59,37 +50,20 @@ class SkipFile(Exception):  # noqa: N818  (a way out, not a mistake)
     """This file is left out; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A file that may be a dataset: on disk, on another machine or in an archive.
+class Candidate(NamedTuple):
+    """A file that may be a dataset, and where it lies below what was named.
 
-    `shown` is how people call it, `below` where it lies below what they named. One that was named
-    itself is `explicit`: it must be readable. Others are left out if they are not.
+    One that was named itself is `explicit`: it must be readable. Others are left out if they are
+    not. Its source has no format yet.
     """
 
-    shown: str
+    source: Source
     below: str
-    group: str
     explicit: bool = False
-    file: Path | None = None
-    url: str | None = None
-    size: int | None = None
-    member: Member | None = None
 
-    def open(self) -> IO[bytes]:
-        if self.url is not None:
-            return open_remote(self.url)
-        if self.file is None:
-            raise InputError(f"{self.shown} is no file", hint=_SEARCH_HINT)
-        try:
-            return self.file.open("rb", buffering=0)
-        except OSError as error:
-            raise cannot_read(self.shown, error) from error
 
-    def stream(self) -> Stream:
-        if self.url is not None:
-            return open_remote_stream(self.url, self.shown, size=self.size)
-        return open_path(self.file or Path(self.shown), self.shown)
+def _found(path: str, group: str, file: Path | None, **known: Any) -> Source:
+    return Source(name="", group=group, path=path, format="", file=file, **known)
 
 
 def discover(
@@ -104,7 +78,7 @@ def discover(
     """All datasets behind `paths`, with unique names, and the files that were left out."""
     if options.input_format is not None and options.input_format not in formats():
         raise UsageError(
-            f"unknown --input-format: {options.input_format}",
+            f"unknown input_format: {options.input_format}",
             hint=f"one of {', '.join(sorted(formats()))}",
         )
     search = _Search(options, tuple(include), tuple(exclude), tasks)
@@ -146,7 +120,7 @@ class _Search:
             if path.is_dir():
                 self._folder(path, _as_typed(text))
             else:
-                self._file(path, Candidate(shown=text, below=path.name, group="", explicit=True))
+                self._file(path, Candidate(_found(text, "", path), path.name, explicit=True))
         elif glob.has_magic(text):
             self._glob(text)
         else:
@@ -161,10 +135,9 @@ class _Search:
     def _add(self, source: Source) -> None:
         texts = source.name, source.group, source.path
         name, group, path = shown = tuple(map(printable, texts))
-        is_same = shown == texts
-        self.sources.append(
-            source if is_same else replace(source, name=name, group=group, path=path)
-        )
+        if shown != texts:
+            source = replace(source, name=name, group=group, path=path)
+        self.sources.append(source)
 
     def _skip(self, shown: str, reason: str) -> None:
         self.skipped.append(Skipped(printable(shown), printable(reason)))
@@ -174,12 +147,12 @@ class _Search:
             return
         if sys.stdin is not None and sys.stdin.isatty():
             say("reading from the terminal: type or paste the data, then Ctrl-D")
-        kind = self.options.input_format or _kind_of_start(start_unpacked(_peek_stdin()))
+        kind = self.options.input_format or _kind_of_start(_start_of_stdin())
         if kind not in formats():
             what = f"a {kind} archive" if kind else "neither text nor parquet"
             raise InputError(
                 f"cannot read standard input: it looks like {what}",
-                hint="save it to a file, or say what it is: --input-format jsonl",
+                hint='save it to a file, or say in chunkscope.toml: input_format = "jsonl"',
             )
         self._add(Source(name="stdin", group="", path="-", format=kind, file=None))
 
@@ -191,99 +164,82 @@ class _Search:
         if not files:
             shown = printable(without_secrets(text))
             raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
-        for file in files:
-            above = PurePosixPath(file.below).parent.as_posix()
-            candidate = Candidate(
-                shown=without_secrets(file.url),
-                below=file.below,
-                group=_join(root, "" if above == "." else above) if root else "",
-                explicit=not root,
-                url=file.url,
-                size=file.size,
-            )
-            self._consider(candidate, file.url)
+        for url, below, size in files:
+            group = _join(root, below.rpartition("/")[0]) if root else ""
+            source = _found(without_secrets(url), group, None, url=url, bytes=size)
+            self._consider(Candidate(source, below, explicit=not root), url)
 
     def _glob(self, pattern: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
         parts = Path(pattern).parts
         depth = next(i for i, part in enumerate(parts) if glob.has_magic(part))
         fixed = Path(*parts[:depth])
-        before = len(self.sources), len(self.skipped), self.filtered, len(self.taken)
+        before = len(self.taken), len(self.skipped), self.filtered
         if fixed.is_dir():
             self._folder(fixed, _as_typed(str(fixed)), parts[depth:])
-        if before == (len(self.sources), len(self.skipped), self.filtered, len(self.taken)):
+        if before == (len(self.taken), len(self.skipped), self.filtered):
             raise InputError(f"nothing matches {pattern}", hint=_SEARCH_HINT)
 
     def _folder(self, path: Path, shown: str, pattern: Sequence[str] = ()) -> None:
         """All that is in a folder and fits the pattern, sorted; a link to a folder above ends."""
         folders: set[Hashable] = set()
-        root = Candidate(shown=shown, below="", group=_folder_name(path), file=path)
-        waiting = [(True, pattern, root)]
+        waiting = [(True, pattern, Candidate(_found(shown, _folder_name(path), path), ""))]
         while waiting:  # not by recursion: folders may be nested deeper than Python's stack
-            goes_deeper, wanted, found = waiting.pop()
-            place = found.file or path
-            if not goes_deeper:
-                self._file(place, found)
+            is_folder, wanted, candidate = waiting.pop()
+            place = candidate.source.file or path
+            if not is_folder:
+                self._file(place, candidate)
                 continue
             try:
                 status = place.stat()
                 identity = status.st_dev, status.st_ino
                 if identity not in folders:
                     folders.add(identity)
-                    waiting += reversed(self._entries(place, found, wanted))
-            except (OSError, InputError) as error:
-                if not found.below:
+                    waiting += reversed(self._entries(place, candidate, wanted))
+            except OSError as error:
+                if not candidate.below:
                     raise cannot_read(shown, error) from error
-                self._skip(found.shown, _why(error) if isinstance(error, OSError) else str(error))
+                self._skip(candidate.source.path, _why(error))
+            except InputError as error:
+                if not candidate.below:
+                    raise
+                self._skip(candidate.source.path, error.message)
 
     def _entries(
         self, path: Path, folder: Candidate, pattern: Sequence[str]
     ) -> list[tuple[bool, Sequence[str], Candidate]]:
         """What is in a folder: each with whether it is a folder itself, and what it must fit."""
-        if splits := saved_splits(path) if not pattern else None:
+        shown, group = folder.source.path, folder.source.group
+        if not pattern and (splits := saved_splits(path)):
             for split in splits:
-                self._saved_split(path / split, split, folder)
+                self._saved_split(
+                    path / split, _join(shown, split), _join(folder.below, split), group
+                )
             return []
         entries: list[tuple[bool, Sequence[str], Candidate]] = []
         for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
             is_folder, below = _is_folder(entry), _join(folder.below, entry.name)
-            parts = below.split("/")
-            fits = not pattern or path_fits(parts, pattern)
-            if entry.name.startswith(".") or not (fits or (is_folder and _leads(parts, pattern))):
+            fits = not pattern or path_fits(below.split("/"), pattern)
+            leads = fits or (is_folder and _leads(below.split("/"), pattern))
+            if entry.name.startswith(".") or not leads or (is_folder and self._is_excluded(below)):
                 continue
-            if is_folder and self._is_excluded(below):
-                continue
-            candidate = Candidate(
-                shown=_join(folder.shown, entry.name),
-                below=below,
-                group=_join(folder.group, entry.name) if is_folder else folder.group,
-                file=Path(entry.path),
-            )
-            entries.append((is_folder, () if fits else pattern, candidate))
+            inside = _join(group, entry.name) if is_folder else group
+            source = _found(_join(shown, entry.name), inside, Path(entry.path))
+            entries.append((is_folder, () if fits else pattern, Candidate(source, below)))
         return entries
 
-    def _saved_split(self, path: Path, split: str, dataset: Candidate) -> None:
-        """One split of what `save_to_disk` wrote; "" where it has none."""
-        shown, below = _join(dataset.shown, split), _join(dataset.below, split)
+    def _saved_split(self, path: Path, shown: str, below: str, group: str) -> None:
+        """One split of what `save_to_disk` wrote, or all of it where it has none."""
         if not self._is_wanted(below or path.name):
-            return None
+            return
         try:
             size = sum(file.stat().st_size for file in saved_files(path, shown))
         except (InputError, OSError) as error:
-            return self._skip(shown, str(error))
+            self._skip(shown, str(error))
+            return
         if self._is_new(os.path.realpath(path)):
-            name = below or _folder_name(path)
-            self._add(
-                Source(
-                    name=name,
-                    group=dataset.group,
-                    path=shown,
-                    format="saved",
-                    file=path,
-                    bytes=size,
-                )
-            )
-        return None
+            source = _found(shown, group, path, bytes=size)
+            self._add(replace(source, name=below or _folder_name(path), format="saved"))
 
     # --- files -------------------------------------------------------------------------------
 
@@ -293,110 +249,87 @@ class _Search:
             status = path.stat()
         except OSError as error:
             if candidate.explicit:
-                raise cannot_read(candidate.shown, error) from error
-            return self._skip(candidate.shown, _why(error))
+                raise cannot_read(candidate.source.path, error) from error
+            self._skip(candidate.source.path, _why(error))
+            return
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        identity = status.st_dev, status.st_ino
-        return self._consider(replace(candidate, file=path, size=size), identity)
+        source = replace(candidate.source, file=path, bytes=size)
+        self._consider(candidate._replace(source=source), (status.st_dev, status.st_ino))
 
     def _consider(self, candidate: Candidate, identity: Hashable) -> None:
-        is_archive = archive_suffix(candidate.below) is not None and candidate.member is None
-        if is_archive and self._is_excluded(candidate.below):
-            return
-        if not is_archive and not self._is_wanted(candidate.below):
+        source, below, _ = candidate
+        is_archive = archive_suffix(below) is not None and source.member is None
+        if self._is_excluded(below) if is_archive else not self._is_wanted(below):
             return
         try:
             kind = "zip" if is_archive else self._format(candidate)
         except SkipFile as reason:
-            self._skip(candidate.shown, str(reason))
+            self._skip(source.path, str(reason))
             return
         if not self._is_new(identity):
             return
-        if kind in ("zip", "tar") and candidate.member is None:
+        if kind in ("zip", "tar") and source.member is None:
             self._archive(candidate)
         else:
-            self._add_file(candidate, kind)
+            self._add(replace(source, name=_name(below), format=kind))
 
     def _format(self, candidate: Candidate) -> str:
         """By force, by suffix or, of what was named, by content: a format, "zip" or "tar"."""
-        named = format_of_name(candidate.below)
+        source, below, explicit = candidate
+        named = format_of_name(below)
         kind = self.options.input_format or named
-        if not candidate.explicit and is_about_the_data(candidate.below):
+        if not explicit and is_about_the_data(below):
             raise SkipFile("about the data, not data")
-        if candidate.member is not None:
-            if candidate.member.problem:
-                raise SkipFile(candidate.member.problem)
-            if archive_suffix(candidate.below):
-                raise SkipFile("an archive inside an archive")
-        elif candidate.file is not None:
-            if candidate.size is None:
-                if candidate.explicit:
-                    return kind or "jsonl"  # such as <(zcat x.gz): looking at it would use it up
+        if source.member is not None and archive_suffix(below):
+            raise SkipFile("an archive inside an archive")
+        if source.file is not None and source.member is None:
+            if source.bytes is None and explicit:
+                return kind or "jsonl"  # such as <(zcat x.gz): looking at it would use it up
+            if source.bytes is None:
                 raise SkipFile("a pipe or a device")
-            start = self._start(candidate)
-            if not candidate.explicit:
-                _refuse_other_than_data(candidate.file, start, named, kind)
-        if kind is None and candidate.explicit:
-            with decompressed(candidate.stream(), candidate.shown) as stream:
+            try:
+                with source.file.open("rb", buffering=0) as file:
+                    start = file.read(START_BYTES)
+            except OSError as error:
+                raise (
+                    cannot_read(source.path, error) if explicit else SkipFile(_why(error))
+                ) from error
+            if not explicit:
+                _refuse_other_than_data(source.file, start, named, kind)
+        if kind is None and explicit:
+            with decompressed(open_raw(source), source.path) as stream:
                 kind = _kind_of_start(stream.peek(START_BYTES))
             if kind is None:
-                hint = "say so: --input-format jsonl"
-                raise InputError(f"cannot tell what {candidate.shown} is", hint=hint)
+                hint = 'say so in chunkscope.toml: [analyze] input_format = "jsonl"'
+                raise InputError(f"cannot tell what {source.path} is", hint=hint)
         if kind is None:
             raise SkipFile("unknown suffix")
         return kind
 
-    def _start(self, candidate: Candidate) -> bytes:
+    def _archive(self, candidate: Candidate) -> None:
+        archive = candidate.source
         try:
-            with candidate.open() as file:
-                return file.read(START_BYTES)
-        except (OSError, InputError) as error:
-            cause = error.__cause__ if isinstance(error, InputError) else error
-            if candidate.explicit or not isinstance(cause, OSError):
-                raise
-            raise SkipFile(_why(cause)) from error
-
-    def _add_file(self, candidate: Candidate, kind: str) -> None:
-        member = candidate.member
-        self._add(
-            Source(
-                name=_name(candidate.below),
-                group=candidate.group,
-                path=candidate.shown,
-                format=kind,
-                file=candidate.file,
-                url=candidate.url,
-                bytes=candidate.size,
-                member=member.name if member else None,
-                offset=member.offset if member else None,
-            )
-        )
-
-    def _archive(self, archive: Candidate) -> None:
-        try:
-            listed = members(archive.open, archive.shown)
+            listed = members(partial(open_whole, archive), archive.path)
         except InputError as error:
-            if archive.explicit:
+            if candidate.explicit:
                 raise
-            return self._skip(archive.shown, error.message)
+            self._skip(archive.path, error.message)
+            return
         if claimed := recognisers.claimed_format(members=[member.name for member in listed]):
-            return self._add_file(archive, claimed) if self._is_wanted(archive.below) else None
+            if self._is_wanted(candidate.below):
+                self._add(replace(archive, name=_name(candidate.below), format=claimed))
+            return
+        group = _join(archive.group, PurePosixPath(candidate.below).name)
         for member in listed:
-            shown, parts = _join(archive.shown, member.name), PurePosixPath(member.name).parts
-            if ".." in parts:
-                self._skip(shown, "its path leads out of the archive")
-            elif "__MACOSX" not in parts and not any(p[0] == "." and p != "." for p in parts):
-                inside = replace(
-                    archive,
-                    shown=shown,
-                    below=_join(archive.below, member.name),
-                    group=_join(archive.group, PurePosixPath(archive.below).name),
-                    explicit=False,
-                    size=member.size,
-                    member=member,
-                )
-                self._consider(inside, (shown, member.offset, member.problem))
-        return None
+            shown, parts = _join(archive.path, member.name), PurePosixPath(member.name).parts
+            if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
+                continue
+            if problem := "its path leads out of the archive" if ".." in parts else member.problem:
+                self._skip(shown, problem)
+                continue
+            place = {"member": member.name, "bytes": member.size, "offset": member.offset}
+            source = replace(archive, path=shown, group=group, **place)  # type: ignore[arg-type]
+            self._consider(Candidate(source, _join(candidate.below, member.name)), shown)
 
     # --- include and exclude -----------------------------------------------------------------
 
@@ -456,7 +389,7 @@ def _refuse_other_than_data(file: Path, start: bytes, named: str | None, kind: s
     """What lies in a folder beside the data."""
     is_packed = compression_of(start) is not None
     is_binary = is_packed or looks_binary(start)
-    if recognisers.recogniser_of(named or ""):
+    if recognisers.recogniser_of(named):
         if kind_of_bytes(start) != "zip":
             raise SkipFile(f"no {named} log")
     elif named not in ("parquet", "arrow") and looks_binary(start) and not is_packed:
@@ -478,17 +411,20 @@ def _kind_of_start(start: bytes) -> str | None:
     return "csv" if looks_like_table(sample, cut=len(start) >= START_BYTES) else kind
 
 
-def _peek_stdin() -> bytes:
+def _start_of_stdin() -> bytes:
     """What standard input starts with, left there to be read."""
-    stream = getattr(sys.stdin, "buffer", None)
+    stream, start = getattr(sys.stdin, "buffer", None), b""
     if isinstance(stream, io.BufferedReader):
-        return stream.peek(START_BYTES)[:START_BYTES]
-    if stream is None or not stream.seekable():
-        return b""
-    at = stream.tell()
-    start: bytes = stream.read(START_BYTES)
-    stream.seek(at)
-    return start
+        start = stream.peek(START_BYTES)[:START_BYTES]
+    elif stream is not None and stream.seekable():
+        at = stream.tell()
+        start = stream.read(START_BYTES)
+        stream.seek(at)
+    if compression_of(start) != "gzip":
+        return b"" if compression_of(start) else start
+    with suppress(zlib.error):
+        return zlib.decompressobj(wbits=31).decompress(start, 1 << 16)
+    return b""
 
 
 def _exists(path: Path, text: str) -> bool:
@@ -548,9 +484,9 @@ def _nothing_found(paths: Sequence[str], search: _Search) -> InputError:
     reasons = Counter(skip.reason for skip in search.skipped)
     parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
     if search.filtered:
-        parts.append(f"{search.filtered} left out by --include or --exclude")
+        parts.append(f"{search.filtered} left out by include or exclude")
     return InputError(
         f"no datasets in {what}: {', '.join(parts) or 'there are no files'}",
         hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
-        "compressed or in a zip or tar; for another suffix give --input-format",
+        "compressed or in a zip or tar; see input_format in `chunkscope help config`",
     )

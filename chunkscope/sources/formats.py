@@ -30,7 +30,7 @@ def suffixes() -> dict[str, str]:
 
 
 def formats() -> frozenset[str]:
-    """What --input-format takes; "saved" and "hub" show by themselves."""
+    """What `input_format` may be; "saved" and "hub" show by themselves."""
     return frozenset(suffixes().values())
 
 

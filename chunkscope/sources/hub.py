@@ -102,10 +102,10 @@ def _explaining(name: str) -> Iterator[None]:
     except (ChunkscopeError, GeneratorExit, MemoryError):
         raise
     except Exception as error:  # the hub, the network and every file format speak up here
-        raise _explained(name, error) from error
+        raise explained(name, error) from error
 
 
-def _explained(name: str, error: Exception) -> ChunkscopeError:
+def explained(name: str, error: Exception) -> ChunkscopeError:
     words = first_line(error)
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "gated" in words or "GatedRepoError" in kinds:

@@ -4,9 +4,7 @@ The hot path hands whole blocks of lines to orjson without a Python call per row
 that holds something odd is looked at line by line.
 """
 
-import codecs
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ import orjson
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Chunk, too_long
-from chunkscope.sources.reader import RecordReader, in_chunks
+from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import Stream
 
 LineBytes = bytes | bytearray
@@ -104,7 +102,9 @@ def parse_value(data: LineBytes) -> Any:
 
 
 def not_utf8(byte: int, column: int) -> str:
-    return f"byte 0x{byte:02x} at column {column} is not UTF-8 (try --encoding latin-1)"
+    return (
+        f"byte 0x{byte:02x} at column {column} is not UTF-8 (set its encoding in chunkscope.toml)"
+    )
 
 
 def _in_words(error: json.JSONDecodeError) -> str:
@@ -114,8 +114,7 @@ def _in_words(error: json.JSONDecodeError) -> str:
 
 # --- a document ------------------------------------------------------------------------------
 
-WHOLE_BYTES = 64 << 20  # an array that is larger is read element by element
-_OPENS_ARRAY = re.compile(rb"\s*\[")
+MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
 _SPEAKERS = frozenset((
     "system", "developer", "user", "assistant", "tool", "function", "ipython", "human", "gpt",
@@ -127,46 +126,28 @@ def document_rows(reader: RecordReader, under: str | None = None) -> Iterator[Ch
     """The rows of a .json: an array, an object that holds them, columns, or a single row. Where it
     is known `under` which key they are, other lists are no rows.
 
-    An array that is large, or has something wrong in it, is read element by element: memory stays
-    bounded, and the rows before a mistake still count.
+    It is parsed as a whole, so that a large one has the same rows as a small one.
     """
-    stream, path = reader.stream, reader.source.path
-    data = stream.peek(WHOLE_BYTES + 1)
-    if not data.strip():
-        return
-    if len(data) <= WHOLE_BYTES:
-        try:
-            value = orjson.loads(data)
-        except (ValueError, RecursionError):
-            pass  # JSON Lines, NaN, bad bytes or broken: found out below
-        else:
-            yield from _shaped(reader, value, len(data), under)
-            return
+    path, data = reader.source.path, reader.stream.peek(CHUNK_BYTES)
     if is_json_lines(data):
         yield from json_lines(reader)
-    elif _OPENS_ARRAY.match(data):
-        del data
-        yield from _array(reader)
-    else:
-        data = stream.read(MOST_ROW_BYTES + 1)
-        if len(data) > MOST_ROW_BYTES:
-            limit = f"{MOST_ROW_BYTES >> 20} MB"
-            raise InputError(
-                f"{path} is one JSON object of more than {limit}, which is not read",
-                hint="write its rows as JSON Lines, for example with `jq -c '.rows[]'`",
-            )
-        try:
-            value = parse_value(data)
-        except ValueError as error:
-            raise _broken(path, str(error)) from None
-        yield from _shaped(reader, value, len(data), under)
-
-
-def _broken(path: str, what: str) -> InputError:
-    return InputError(
-        f"{path} is no JSON document: {what}",
-        hint="check it with `python -m json.tool`; it may be cut off",
-    )
+        return
+    data = reader.stream.read_whole(MOST_DOCUMENT_BYTES)
+    if len(data) > MOST_DOCUMENT_BYTES:
+        raise InputError(
+            f"{path} is one JSON document of more than {MOST_DOCUMENT_BYTES >> 20:,} MB",
+            hint="write its rows as JSON Lines, which are read one by one: `jq -c '.[]'`",
+        )
+    if not data.strip():
+        return
+    try:
+        value = parse_value(data)
+    except ValueError as error:
+        raise InputError(
+            f"{path} is no JSON document: {error}",
+            hint="is it cut off? Check it with `python -m json.tool`",
+        ) from None
+    yield from _shaped(reader, value, len(data), under)
 
 
 def is_json_lines(data: bytes) -> bool:
@@ -174,7 +155,7 @@ def is_json_lines(data: bytes) -> bool:
     object on its second) is a value by itself, and more follows.
     """
     lines = data.lstrip().split(b"\n", 2)
-    if not b"".join(lines[1:]).strip():
+    if lines[0].rstrip() in (b"[", b"{") or not b"".join(lines[1:]).strip():
         return False
     if _is_value(lines[0]):
         return True
@@ -259,111 +240,6 @@ def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     return [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
-# --- element by element ----------------------------------------------------------------------
-
-_BAD_BYTE = re.compile("[\udc80-\udcff]")
-_SPACE = re.compile(r"[ \t\r\n]*")
-# How far the parser looks ahead of where it complains: the longest token is "-Infinity".
-_LOOK_AHEAD = 32
-
-
-def _array(reader: RecordReader) -> Iterator[Chunk]:
-    text = _Text(reader.stream, reader.source.path)
-    chunks = in_chunks(
-        (row, value, len(json_text))
-        for row, (value, json_text) in enumerate(text.elements(), start=1)
-        if _is_utf8(reader, row, json_text)
-    )
-    for chunk in chunks:
-        if chunk.positions[0] == 1 and begins_a_chat(chunk.records):
-            yield Chunk([1], [[*chunk.records, *(row for more in chunks for row in more.records)]])
-        else:
-            yield chunk
-
-
-def _is_utf8(reader: RecordReader, row: int, text: str) -> bool:
-    bad = None if text.isascii() else _BAD_BYTE.search(text)
-    if bad:
-        reader.problems.bad(row, not_utf8(ord(bad[0]) - 0xDC00, bad.start() + 1))
-    return bad is None
-
-
-class _Text:
-    """The text of a JSON array, parsed an element at a time while more of it is read.
-
-    Python's own parser says where it stopped, so that "there is more to come" and "this is wrong"
-    can be told apart.
-    """
-
-    def __init__(self, stream: Stream, path: str) -> None:
-        self._stream = stream
-        self._path = path
-        self._decode = codecs.getincrementaldecoder("utf-8")(errors="surrogateescape").decode
-        self._parse = json.JSONDecoder().raw_decode
-        self._text, self._at = "", 0
-        self._ended = False
-
-    def elements(self) -> Iterator[tuple[Any, str]]:
-        """Each value, and its text."""
-        self._char()  # the opening bracket
-        self._at += 1
-        row, is_empty = 0, self._char() == "]"
-        while not is_empty:
-            row += 1
-            yield self._value(row)
-            separator = self._char()
-            self._at += 1
-            if separator == "]":
-                break
-            if separator != ",":
-                raise _broken(self._path, f"row {row} is followed by neither ',' nor ']'")
-            self._char()
-        if not is_empty and self._char():
-            raise _broken(self._path, "something more follows the array")
-
-    def _value(self, row: int) -> tuple[Any, str]:
-        while True:
-            try:
-                value, end = self._parse(self._text, self._at)
-            except json.JSONDecodeError as error:
-                if not (self._may_be_cut(error) and self._read_on(row)):
-                    raise _broken(self._path, f"{_in_words(error)} in row {row}") from None
-            except RecursionError:
-                raise _broken(self._path, f"row {row} is nested too deeply") from None
-            except ValueError:  # Python's limit on the digits of a number
-                raise _broken(self._path, f"a number with too many digits in row {row}") from None
-            else:
-                # A number that ends with the text may go on in the next block.
-                if end < len(self._text) or not self._read_on(row):
-                    start, self._at = self._at, end
-                    return value, self._text[start:end]
-
-    def _char(self) -> str:
-        """The next character that is no space, "" at the end; it stays unread."""
-        while True:
-            space = _SPACE.match(self._text, self._at)
-            self._at = space.end() if space else self._at
-            if self._at < len(self._text) or not self._read_on():
-                return self._text[self._at : self._at + 1]
-
-    def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
-        return error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _LOOK_AHEAD
-
-    def _read_on(self, row: int = 0) -> bool:
-        """Read at least as much again as is still unparsed, so that the retries for one long value
-        add up to no more than twice its length. False at the end.
-        """
-        if self._ended:
-            return False
-        rest = self._text[self._at :]
-        if len(rest) > MOST_ROW_BYTES:
-            raise too_long(self._path, f"row {row}")
-        data = self._stream.read(max(CHUNK_BYTES, len(rest)))
-        self._ended = not data
-        self._text, self._at = rest + self._decode(data, final=self._ended), 0
-        return True
-
-
 # --- plain text ------------------------------------------------------------------------------
 
 
@@ -375,7 +251,7 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
         for first, lines, _ended in line_blocks(reader.stream, path):
             yield _decoded(reader, first, [line.removesuffix(b"\r") for line in lines])
         return
-    data = reader.stream.read(MOST_ROW_BYTES + 1)
+    data = reader.stream.read_whole(MOST_ROW_BYTES)
     if len(data) > MOST_ROW_BYTES:
         raise too_long(path, "the text")
     if data:

@@ -17,11 +17,11 @@ def named_sources(sources: list[Source], names: Sequence[str]) -> list[Source]:
         return _with_unique_names(sources)
     if len(names) != len(sources):
         raise UsageError(
-            f"{len(names)} --name for {len(sources)} datasets",
+            f"{len(names)} names for {len(sources)} datasets",
             hint="give one for each, in order: " + ", ".join(source.name for source in sources),
         )
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise UsageError(f"--name {twice[0]} is given twice", hint="names must differ")
+        raise UsageError(f"the name {twice[0]} is given twice", hint="names must differ")
     return [
         replace(source, name=printable(name)) for source, name in zip(sources, names, strict=True)
     ]

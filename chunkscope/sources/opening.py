@@ -3,6 +3,7 @@
 import os
 from codecs import BOM_UTF8
 from collections.abc import Hashable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,7 @@ from chunkscope.sources.streams import (
     open_path,
     open_stdin,
     spooled,
+    stream_of,
 )
 
 
@@ -28,7 +30,7 @@ def open_raw(source: Source) -> Stream:
     if source.member is not None:
         return open_member(
             _identity(source),
-            lambda: _open_whole(source),
+            partial(open_whole, source),
             source.member,
             source.offset,
             source.bytes or 0,
@@ -55,8 +57,11 @@ def open_text(source: Source, encoding: str = "utf-8") -> Stream:
     stream.close()
     kind = kind_of_bytes(start)
     what = f"{kind} data" if kind in ("parquet", "arrow") else "a binary file"
-    other = f"--input-format {kind}" if kind else "another file, or --encoding utf-16"
-    raise InputError(f"{source.path} is {what}, not {source.format}", hint=f"try {other}")
+    other = f'input_format = "{kind}"' if kind else 'encoding = "utf-16"'
+    raise InputError(
+        f"{source.path} is {what}, not {source.format}",
+        hint=f"try another file, or in chunkscope.toml {other}",
+    )
 
 
 def open_lines(source: Source, start: int, end: int | None) -> Stream:
@@ -68,7 +73,7 @@ def open_lines(source: Source, start: int, end: int | None) -> Stream:
         raw = open_remote_stream(source.url, source.path, size=source.bytes, start=before)
     else:
         raw = open_path(_file(source), source.path, start=before)
-    return Stream(_lines_between(raw, before, start, end), raw)
+    return stream_of(_lines_between(raw, before, start, end), raw, source.path)
 
 
 def _lines_between(raw: Stream, at: int, start: int, end: int | None) -> Iterator[bytes]:
@@ -108,8 +113,8 @@ def open_seekable(source: Source) -> IO[bytes]:
         raw.close()
 
 
-def _open_whole(archive: Source) -> IO[bytes]:
-    """The archive of a member."""
+def open_whole(archive: Source) -> IO[bytes]:
+    """An archive's own bytes, also given one of its members."""
     try:
         return open_remote(archive.url) if archive.url else _file(archive).open("rb")
     except OSError as error:

@@ -19,7 +19,7 @@ def json_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[C
     start = reader.stream.peek(START_BYTES)
     if reader.format == "jsonl" and start.split(b"\n")[0].strip() != b"[":
         return json_lines(reader)
-    claim = recogniser_of(claimed_format(start=start) or "")
+    claim = recogniser_of(claimed_format(start=start))
     return claim.rows(reader, columns) if claim and claim.rows else document_rows(reader)
 
 

@@ -53,12 +53,8 @@ def register(recogniser: Recogniser) -> None:
         RECOGNISERS.append(recogniser)
 
 
-def format_of_suffix(suffix: str) -> str | None:
-    return next((r.format for r in RECOGNISERS if r.suffix == suffix), None) if suffix else None
-
-
-def recogniser_of(format_name: str) -> Recogniser | None:
-    return next((r for r in RECOGNISERS if r.format == format_name), None)
+def recogniser_of(format_name: str | None) -> Recogniser | None:
+    return next((r for r in RECOGNISERS if r.format and r.format == format_name), None)
 
 
 def claimed_format(*, start: bytes = b"", members: Collection[str] = ()) -> str | None:

@@ -7,13 +7,13 @@ are streamed: what was counted is forgotten.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import CHUNK_BYTES, first_line
+from chunkscope.sources.base import first_line
 from chunkscope.sources.streams import Stream
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
@@ -127,25 +127,20 @@ def open_remote_stream(url: str, shown: str, *, size: int | None, start: int = 0
         file = system.open(path, "rb", **how)
         if start:
             file.seek(start)
-    return Stream(_blocks(file, shown, None if size is None else size - start), file)
+    count, expected = 0, 0 if size is None else size - start
 
-
-def _blocks(file: IO[bytes], shown: str, expected: int | None) -> Iterator[bytes]:
-    count = 0
-    while True:
-        try:
-            block = file.read(CHUNK_BYTES)
-        except Exception as error:  # every library has its own
-            raise explained(shown, error) from error
-        if not block:
-            break
+    def read(size: int) -> bytes:
+        nonlocal count
+        block: bytes = file.read(size)
         count += len(block)
-        yield block
-    if expected is not None and count < expected:
-        raise InputError(
-            f"{shown} ends early: {count:,} of {expected:,} bytes came",
-            hint="was it replaced meanwhile? Run it again",
-        )
+        if not block and count < expected:
+            raise InputError(
+                f"{shown} ends early: {count:,} of {expected:,} bytes came",
+                hint="was it replaced meanwhile? Run it again",
+            )
+        return block
+
+    return Stream(read, file, partial(explained, shown))
 
 
 def open_remote(url: str) -> IO[bytes]:

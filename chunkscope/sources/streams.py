@@ -7,9 +7,12 @@ the place where a file is cut or damaged are still delivered: the error comes af
 import codecs
 import io
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +20,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES, cannot_read, first_line
 
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
-_SHORT_TAR_SUFFIXES = {".tgz": "gzip", ".tbz2": "bzip2", ".txz": "xz", ".tzst": "zstd"}
+_TAR_SUFFIXES = {".tgz": "gzip", ".tbz2": "bzip2", ".txz": "xz", ".tzst": "zstd"}
 _MAGICS: dict[str, tuple[bytes, ...]] = {
     "gzip": (b"\x1f\x8b\x08",),
     "bzip2": tuple(
@@ -40,18 +43,26 @@ _TEXT_BOMS = {
 
 
 class Stream(io.BufferedIOBase):
-    """Blocks of bytes, read once from front to back with a look ahead.
+    """Bytes read once from front to back, in blocks and with a look ahead.
 
-    An error waits until all bytes that came before it have been read. `below` is closed with it;
-    if it is a stream, too, that one knows how much of the file on disk was read.
+    `read_block` gives the next block, b"" at the end; what it raises becomes one of our errors by
+    `explain`, and waits until all bytes that came before it have been read. `below` is closed with
+    the stream; if it is a stream, too, that one knows how much of the file on disk was read.
     """
 
-    def __init__(self, blocks: Iterator[bytes], below: "IO[bytes] | Stream | None") -> None:
-        self._blocks = blocks
+    def __init__(
+        self,
+        read_block: Callable[[int], bytes],
+        below: "IO[bytes] | Stream | None",
+        explain: Callable[[Exception], InputError],
+    ) -> None:
+        self._read_block = read_block
         self._below = below
+        self._explain = explain
         self._ahead = b""
         self._at = 0  # how much of it was read
         self._taken = 0
+        self._is_end = False  # a terminal would have to say it twice
         self._error: InputError | None = None
 
     @property
@@ -70,24 +81,34 @@ class Stream(io.BufferedIOBase):
     def peek(self, size: int) -> bytes:
         """The next `size` bytes, or fewer at the end; they stay unread."""
         have = len(self._ahead) - self._at
-        if have < size:
+        if have < size and not self._is_end:
             parts = [self._ahead[self._at :]] if have else []
-            try:
-                while have < size and (block := next(self._blocks, b"")):
-                    parts.append(block)
-                    have += len(block)
-                    self._taken += len(block)
-            except InputError as error:
-                self._error, self._blocks = error, iter(())
+            while have < size and not self._is_end:
+                try:
+                    block = self._read_block(CHUNK_BYTES)
+                except Exception as error:  # each library has error classes of its own
+                    self._error = error if isinstance(error, InputError) else self._explain(error)
+                    block = b""
+                self._is_end = not block
+                parts.append(block)
+                have += len(block)
+                self._taken += len(block)
             self._ahead, self._at = parts[0] if len(parts) == 1 else b"".join(parts), 0
-            if self._error is not None and not have:
-                raise self._error
+        if self._error is not None and not have:
+            raise self._error
         return self._ahead[self._at : self._at + size]
 
     def read(self, size: int | None = CHUNK_BYTES, /) -> bytes:
         """The next `size` bytes (a megabyte unless told), or fewer at the end."""
         data = self.peek(CHUNK_BYTES if size is None or size < 0 else size)
         self._at += len(data)
+        return data
+
+    def read_whole(self, most: int) -> bytes:
+        """All that is left, or one byte more than `most`; raises the error in which it ends."""
+        data = self.read(most + 1)
+        if len(data) <= most:
+            self.peek(1)
         return data
 
     def read1(self, size: int = CHUNK_BYTES, /) -> bytes:
@@ -99,17 +120,14 @@ class Stream(io.BufferedIOBase):
             self._below.close()
 
 
+def stream_of(blocks: Iterator[bytes], below: Stream, shown: str) -> Stream:
+    """What a generator makes of another stream's bytes."""
+    return Stream(lambda _: next(blocks, b""), below, partial(cannot_read, shown))
+
+
 def file_stream(file: IO[bytes], shown: str, *, keep_open: bool = False) -> Stream:
     read = getattr(file, "read1", file.read)  # what there is, not a full block: pipes may be slow
-
-    def blocks() -> Iterator[bytes]:
-        try:
-            while data := read(CHUNK_BYTES):
-                yield data
-        except (OSError, ValueError) as error:
-            raise cannot_read(shown, error) from error
-
-    return Stream(blocks(), None if keep_open else file)
+    return Stream(read, None if keep_open else file, partial(cannot_read, shown))
 
 
 def open_path(path: Path, shown: str, *, start: int = 0) -> Stream:
@@ -133,20 +151,17 @@ def open_stdin() -> Stream:
 
 def spooled(stream: Stream, shown: str) -> IO[bytes]:
     """The rest of a stream in a temporary file, for formats that must jump about in it."""
-    file = tempfile.TemporaryFile(prefix="chunkscope-")  # noqa: SIM115  (the reader closes it)
-    try:
-        while data := stream.read(CHUNK_BYTES):
-            file.write(data)
-        file.seek(0)
-    except OSError as error:
-        file.close()
-        raise InputError(
-            f"cannot unpack {shown} to a temporary file: {error.strerror or error}",
-            hint="set TMPDIR to a folder with more room",
-        ) from error
-    except BaseException:
-        file.close()
-        raise
+    with ExitStack() as on_failure:
+        file = on_failure.enter_context(tempfile.TemporaryFile(prefix="chunkscope-"))
+        try:
+            shutil.copyfileobj(stream, file)
+            file.seek(0)
+        except OSError as error:
+            raise InputError(
+                f"cannot unpack {shown} to a temporary file: {error.strerror or error}",
+                hint="set TMPDIR to a folder with more room",
+            ) from error
+        on_failure.pop_all()
     return file
 
 
@@ -161,14 +176,15 @@ def compression_of(start: bytes) -> str | None:
 def compression_named(name: str) -> str | None:
     """What a file name says: "x.jsonl.gz" -> "gzip"."""
     suffix = os.path.splitext(name.lower())[1]  # noqa: PTH122  (also names inside archives)
-    return COMPRESSED_SUFFIXES.get(suffix) or _SHORT_TAR_SUFFIXES.get(suffix)
+    return COMPRESSED_SUFFIXES.get(suffix) or _TAR_SUFFIXES.get(suffix)
 
 
 def decompressed(raw: Stream, shown: str) -> Stream:
+    """What a stream holds, a megabyte at most at a time: a bomb cannot fill the memory."""
     start = raw.peek(10)
     name, named = compression_of(start), compression_named(shown)
     if name is not None:
-        return Stream(_inflate(raw, name, shown), raw)
+        return Stream(_opened(raw, name).read1, raw, partial(_damaged, raw, name, shown))
     if named is not None:
         begins = f"it starts with {start!r}" if start else "it is empty"
         raise InputError(
@@ -178,25 +194,17 @@ def decompressed(raw: Stream, shown: str) -> Stream:
     return raw
 
 
-def _inflate(raw: Stream, name: str, shown: str) -> Iterator[bytes]:
-    """Undo the compression, a megabyte at most at a time: a bomb cannot fill the memory."""
-    try:
-        file = _opened(raw, name)
-        while data := file.read1(CHUNK_BYTES):
-            yield data
-    except InputError:
-        raise
-    except EOFError as error:
-        raise InputError(
+def _damaged(raw: Stream, name: str, shown: str, error: Exception) -> InputError:
+    if isinstance(error, EOFError):
+        return InputError(
             f"{shown} ends early: truncated {name} after {raw.bytes_read:,} bytes",
             hint="was the download or the copy interrupted?",
-        ) from error
-    except Exception as error:  # each library has an error class of its own
-        raise InputError(
-            f"{shown} is damaged: bad {name} data before byte {raw.bytes_read:,} "
-            f"({first_line(error)})",
-            hint="fetch or compress the file again",
-        ) from error
+        )
+    where = f"bad {name} data before byte {raw.bytes_read:,}"
+    return InputError(
+        f"{shown} is damaged: {where} ({first_line(error)})",
+        hint="fetch or compress the file again",
+    )
 
 
 def _opened(raw: Any, name: str) -> Any:
@@ -217,26 +225,6 @@ def _opened(raw: Any, name: str) -> Any:
     except ImportError:
         from gzip import GzipFile
     return GzipFile(fileobj=raw)
-
-
-def start_unpacked(start: bytes) -> bytes:
-    """What the first bytes of a file hold, as far as they go."""
-    import bz2
-    import lzma
-    import zlib
-
-    machines: dict[str | None, Any] = {
-        "gzip": lambda: zlib.decompressobj(wbits=31),
-        "bzip2": bz2.BZ2Decompressor,
-        "xz": lzma.LZMADecompressor,
-        "zstd": lambda: zstd_module().ZstdDecompressor(),
-    }
-    machine = machines.get(compression_of(start))
-    try:
-        unpacked: bytes = machine().decompress(start, 1 << 16) if machine else start
-    except Exception:  # each library has an error class of its own; whoever reads it will say so
-        return b""
-    return unpacked
 
 
 def zstd_module() -> Any:
@@ -269,9 +257,8 @@ def as_utf8(raw: Stream, shown: str, encoding: str = "utf-8") -> Stream:
         if wide is None:
             return raw
         codec = codecs.lookup(wide)
-    if codec.incrementaldecoder is None:
-        raise UsageError(f"the encoding {codec.name} cannot be read", hint="try utf-8 or latin-1")
-    return Stream(_recode(raw, codec.incrementaldecoder(errors="surrogateescape"), shown), raw)
+    decoder = codecs.getincrementaldecoder(codec.name)(errors="surrogateescape")
+    return stream_of(_recode(raw, decoder, shown), raw, shown)
 
 
 def _recode(raw: Stream, decoder: codecs.IncrementalDecoder, shown: str) -> Iterator[bytes]:
@@ -286,7 +273,8 @@ def _recode(raw: Stream, decoder: codecs.IncrementalDecoder, shown: str) -> Iter
             )
         except (UnicodeError, ValueError) as error:
             raise InputError(
-                f"{shown} is not text in this encoding ({error})", hint="try another --encoding"
+                f"{shown} is not text in this encoding ({error})",
+                hint="set another encoding in chunkscope.toml",
             ) from error
         is_first = is_first and not text
         if recoded:

@@ -237,7 +237,10 @@ def _is_name(cell: str) -> bool:
 def column_names(sample: list[list[str]], *, has_header: bool) -> list[str]:
     """The header's names made unique, or column0, column1, ... as many as most rows have."""
     if not sample:
-        raise InputError("no rows could be read", hint="is it a table? try --input-format text")
+        raise InputError(
+            "no rows could be read",
+            hint="is it a table? See input_format in `chunkscope help config`",
+        )
     if not has_header:
         width = Counter(map(len, sample)).most_common(1)[0][0]
         return [f"column{index}" for index in range(width)]

@@ -99,17 +99,6 @@ def test_a_cut_file_is_an_input_error(tmp_path, name, write, keep):
     assert result.error.message.startswith(f"cannot read {tmp_path / name} as ")
 
 
-@pytest.mark.parametrize(("name", "write"), WRITERS)
-def test_text_that_is_not_utf_8_is_a_bad_row_counted_once(tmp_path, name, write):
-    raw = pa.array([b"fine", b"caf\xe9", b"good"], pa.binary())
-    text = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
-    write(pa.table({"text": text}), tmp_path / name)
-    result = read(tmp_path / name)
-    assert result.records == [{"text": "fine"}, {"text": "good"}]
-    assert result.positions == [1, 3]
-    assert len(result.bad) == 1
-
-
 def test_long_rows_come_in_small_chunks(tmp_path):
     table = pa.table({"text": ["x" * 1_000_000] * 40})
     for name, write in (("x.parquet", pq.write_table), ("x.feather", feather.write_feather)):

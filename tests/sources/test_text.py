@@ -1,3 +1,4 @@
+from chunkscope.sources.json_rows import not_utf8
 from tests.sources.helpers import read, shared
 
 
@@ -25,12 +26,8 @@ def test_an_empty_text_has_no_prompt(tmp_path):
 def test_latin_1_is_a_bad_row_that_says_where(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes(b"fine\ncaf\xe9\n")
-    assert read(path).bad == [
-        (1, "line 2: byte 0xe9 at column 4 is not UTF-8 (try --encoding latin-1)")
-    ]
-    assert read(path, per_line=True).bad == [
-        (2, "byte 0xe9 at column 4 is not UTF-8 (try --encoding latin-1)")
-    ]
+    assert read(path).bad == [(1, f"line 2: {not_utf8(0xE9, 4)}")]
+    assert read(path, per_line=True).bad == [(2, not_utf8(0xE9, 4))]
     assert read(path, encoding="latin-1").records == ["fine\ncafé\n"]
 
 

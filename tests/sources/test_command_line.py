@@ -1,0 +1,274 @@
+"""What is read, and what is refused, as users meet it: through `chunkscope analyze`."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import tarfile
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from tests.commands.helpers import analyze
+from tests.remote_servers import served, web_server
+
+TEXTS = ["hello there", "how are you, café?"]
+RECORDS = [{"prompt": text} for text in TEXTS]
+LINES = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in RECORDS)
+CSV = b'prompt\nhello there\n"how are you, caf\xc3\xa9?"\n'
+TABLE = b'id,prompt\n1,hello there\n2,"how are you, caf\xc3\xa9?"\n'
+DATA = {
+    "x.jsonl": LINES,
+    "x.json": json.dumps(RECORDS).encode(),
+    "lines.json": LINES,
+    "rows.json": json.dumps({"canary": "no", "examples": RECORDS}).encode(),
+    "x.csv": CSV,
+    "x.tsv": CSV,
+    "x.jsonl.gz": gzip.compress(LINES),
+    "x.csv.bz2": bz2.compress(CSV),
+    "x.jsonl.xz": lzma.compress(LINES),
+    "x.json.zst": zstd.compress(json.dumps(RECORDS).encode()),
+    "packed.jsonl": gzip.compress(LINES),
+    "nameless": LINES,
+}
+
+
+@pytest.fixture(scope="module")
+def lengths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """The histogram that every form of the data has."""
+    place = tmp_path_factory.mktemp("reference")
+    (place / "x.jsonl").write_bytes(LINES)
+    return analyze(place, "x.jsonl").dataset["histogram"]
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_every_text_format_and_compression(tmp_path: Path, lengths, name: str) -> None:
+    (tmp_path / name).write_bytes(DATA[name])
+    run = analyze(tmp_path, name)
+    assert (run.code, run.dataset["histogram"]) == (0, lengths), run.err
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.feather", "saved", "x.parquet.gz"])
+def test_every_columnar_format(tmp_path: Path, lengths, name: str) -> None:
+    import datasets
+    import pyarrow as pa
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    table, path = pa.Table.from_pylist(RECORDS), tmp_path / name
+    if name == "saved":
+        datasets.Dataset.from_list(RECORDS).save_to_disk(path)
+    elif "parquet" in name:
+        data = io.BytesIO()
+        pyarrow.parquet.write_table(table, data)
+        packed = gzip.compress(data.getvalue())
+        path.write_bytes(packed if name.endswith("gz") else data.getvalue())
+    elif name == "x.feather":
+        pyarrow.feather.write_feather(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+    run = analyze(tmp_path, name)
+    assert (run.code, run.dataset["histogram"]) == (0, lengths), run.err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252"])
+def test_every_encoding(tmp_path: Path, lengths, encoding: str) -> None:
+    (tmp_path / "x.jsonl").write_bytes(LINES.decode().encode(encoding))
+    if not encoding.startswith("utf"):  # which shows itself
+        config = tmp_path / "chunkscope.toml"
+        config.write_text(f'[analyze]\nencoding = "{encoding}"\n')
+    run = analyze(tmp_path, "x.jsonl")
+    assert (run.code, run.dataset["histogram"]) == (0, lengths), run.err
+
+
+def archive(name: str, files: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as packed:
+            for member, content in files.items():
+                packed.writestr(member, content)
+        return data.getvalue()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for member, content in files.items():
+            info = tarfile.TarInfo(member)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd.compress}
+    return pack.get(name.rpartition(".")[2], bytes)(data.getvalue())
+
+
+ARCHIVES = ["p.zip", "p.tar", "p.tar.gz", "p.tar.bz2", "p.tar.xz", "p.tar.zst"]
+MEMBERS = {"a/x.jsonl": LINES, "y.csv": CSV, "z.jsonl.gz": gzip.compress(LINES), "README": b"no"}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_every_archive(tmp_path: Path, lengths, name: str) -> None:
+    (tmp_path / name).write_bytes(archive(name, MEMBERS))
+    run = analyze(tmp_path, name)
+    assert [d["name"] for d in run.profile["datasets"]] == ["p/a/x", "p/y", "p/z"]
+    assert [d["histogram"] for d in run.profile["datasets"]] == [lengths] * 3, run.err
+    assert run.code == 0
+    assert "README" in run.err
+
+
+@pytest.mark.parametrize("data", [LINES, TABLE, gzip.compress(LINES)])
+def test_standard_input(tmp_path: Path, lengths, data: bytes) -> None:
+    run = analyze(tmp_path, "-", stdin=data)
+    assert (run.code, run.dataset["histogram"]) == (0, lengths), run.err
+
+
+# --- other machines --------------------------------------------------------------------------
+
+
+def test_web_addresses_are_read_and_keep_their_secrets(tmp_path: Path, lengths) -> None:
+    files = {
+        **{f"/{name}": data for name, data in DATA.items()},
+        "/p.zip": archive("p.zip", MEMBERS),
+    }
+    answers = {name: (200, data, len(data)) for name, data in files.items()}
+    with web_server(answers) as address:
+        run = analyze(tmp_path, f"{address}/x.jsonl?sig=hidden")
+        others = analyze(
+            tmp_path, *(f"{address}/{name}" for name in ("x.csv", "x.jsonl.gz", "nameless"))
+        )
+        packed = analyze(tmp_path, f"{address}/p.zip")
+    assert run.dataset["path"] == f"{address}/x.jsonl"
+    assert b"hidden" not in (run.written or b"")
+    for one in (run, others, packed):
+        assert {str(d["histogram"]) for d in one.profile["datasets"]} == {str(lengths)}, one.err
+    assert len(packed.profile["datasets"]) == 3
+
+
+def test_a_web_server_without_ranges_is_read_from_front_to_back(tmp_path: Path, lengths) -> None:
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www" / "x.jsonl").write_bytes(LINES)
+    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with served(partial(handler, directory=str(tmp_path / "www"))) as address:
+        run = analyze(tmp_path, f"{address}/x.jsonl")
+    assert (run.code, run.dataset["histogram"]) == (0, lengths), run.err
+
+
+def test_a_file_that_is_cut_on_its_way_is_a_failure_and_the_others_count(tmp_path: Path) -> None:
+    answers = {
+        "/cut.jsonl": (200, LINES * 9_000, len(LINES) * 9_000 + 3_000),
+        "/few.csv": (200, CSV, len(CSV)),
+        "/bad.csv": (500, b"", 0),
+    }
+    with web_server(answers) as address:
+        both = analyze(tmp_path, f"{address}/cut.jsonl", f"{address}/few.csv")
+        bad = analyze(tmp_path, f"{address}/bad.csv")
+        none = analyze(tmp_path, f"{address}/none.csv")
+    cut, few = both.profile["datasets"]
+    assert (both.code, few["rows"]) == (3, 2)
+    assert f"{address}/cut.jsonl" in cut["failure"]
+    assert (bad.code, f"{address}/bad.csv" in bad.err) == (3, True)
+    assert (none.code, f"{address}/none.csv" in none.err) == (3, True)
+
+
+def test_an_address_of_no_known_kind_is_a_wrong_command_line(tmp_path: Path) -> None:
+    run = analyze(tmp_path, "s4://evals/few.csv")
+    assert (run.code, "s4://evals/few.csv" in run.err) == (2, True)
+
+
+# --- hostile and broken input ----------------------------------------------------------------
+
+
+def refused(place: Path, *words: str | Path, code: int = 3) -> str:
+    run = analyze(place, *words)
+    assert run.code == code, run.err
+    assert "hint:" in run.err
+    assert "Traceback" not in run.err
+    return run.err
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_a_truncated_archive_is_refused(tmp_path: Path, name: str) -> None:
+    whole = archive(name, {"x.jsonl": os.urandom(9_000).hex().encode()})
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    assert name in refused(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["p.zip", "p.tar"])
+def test_a_member_never_leads_out_of_its_archive(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(archive(name, {"../out.jsonl": LINES, "in.jsonl": LINES}))
+    run = analyze(tmp_path, name)
+    assert (run.code, run.dataset["name"]) == (0, "p/in")
+    assert "../out.jsonl" in run.err
+
+
+def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chunkscope.sources import archives
+
+    monkeypatch.setattr(archives, "_RATIO_FROM_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "_MOST_RATIO", 100)
+    (tmp_path / "p.zip").write_bytes(archive("p.zip", {"x.txt": b"a " * (4 << 20)}))
+    assert "p.zip/x.txt" in refused(tmp_path, "p.zip")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param("x.jsonl", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", id="a picture"),
+        pytest.param("x.jsonl", b"\0" * 5_000, id="nothing but NUL"),
+        pytest.param("x.jsonl", b"PAR1" + b"\0" * 100, id="parquet by another name"),
+        pytest.param("x.parquet", b"PAR1 and then not", id="no parquet"),
+        pytest.param("x.arrow", b"ARROW1\0\0 and then not", id="no arrow"),
+        pytest.param("x.jsonl.gz", LINES, id="not compressed"),
+        pytest.param("x.jsonl.gz", gzip.compress(LINES)[:30], id="cut"),
+        pytest.param("x.json", b'[{"prompt": "a"}, ', id="half a document"),
+        pytest.param("x.jsonl", b"caf\xe9\n", id="no UTF-8"),
+        pytest.param("x.jsonl", b"", id="empty"),
+    ],
+)
+def test_what_is_not_what_its_name_says_is_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert name in refused(tmp_path, name)
+
+
+def test_a_row_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from chunkscope.sources import json_rows
+
+    monkeypatch.setattr(json_rows, "MOST_ROW_BYTES", 1 << 20)
+    (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(b'{"prompt": "' + b"a" * (8 << 20)))
+    assert "line 1" in refused(tmp_path, "x.jsonl.gz")
+
+
+def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "nope.jsonl" in refused(tmp_path, "nope.jsonl")
+    refused(tmp_path, "*.jsonl")
+    refused(tmp_path, "")
+    refused(tmp_path, "hf:org/nowhere@test", code=4)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(LINES)
+    (tmp_path / "x.jsonl").chmod(0)
+    assert "x.jsonl" in refused(tmp_path, "x.jsonl")
+
+
+def test_two_stars_mean_any_folders_in_include_as_in_a_glob(tmp_path: Path) -> None:
+    for name in ("fold/sub.jsonl", "fold/a/b/x.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(LINES)
+    by_glob = analyze(tmp_path, "fold/**/*.jsonl").profile["datasets"]
+    (tmp_path / "fold" / "x.csv").write_bytes(CSV)
+    (tmp_path / "chunkscope.toml").write_text('[analyze]\ninclude = ["**/*.jsonl"]\n')
+    by_filter = analyze(tmp_path, "fold").profile["datasets"]
+    assert [d["path"] for d in by_glob] == [d["path"] for d in by_filter]
+    assert len(by_glob) == 2
+
+
+def test_only_a_readme_or_a_licence_is_about_the_data(tmp_path: Path) -> None:
+    for name in ("licensed_drivers.txt", "LICENSE", "README.md", "license-mit.txt"):
+        (tmp_path / name).write_text("a prompt")
+    assert analyze(tmp_path, ".").dataset["path"] == "licensed_drivers.txt"

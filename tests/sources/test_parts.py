@@ -1,0 +1,84 @@
+"""Parts of the input, for tasks on other machines: every row is in one of them."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chunkscope.sources.base import Problems, ReadOptions, Source
+from chunkscope.sources.opening import open_lines
+from chunkscope.sources.readers import Part, open_part, open_reader, split
+
+
+def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
+    form = path.rpartition("/")[2].split(".")[1]
+    return Source(name="x", group="", path=path, format=form, file=Path(path), bytes=size, **more)
+
+
+def read(path: Path, start: int, end: int | None) -> bytes:
+    with open_lines(source(None, str(path)), start, end) as stream:
+        return b"".join(iter(lambda: stream.read(7), b""))
+
+
+@given(
+    st.lists(st.sampled_from([b"\n", b"a", b"bc", b"defghij" * 3]), max_size=30),
+    st.sets(st.integers(1, 60), max_size=5),
+    st.booleans(),
+)
+def test_every_line_is_in_the_part_where_it_begins(
+    tmp_path_factory, parts: list[bytes], cuts: set[int], has_mark: bool
+) -> None:
+    text = b"".join(parts)
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + text if has_mark else text)
+    bounds = [0, *sorted(cuts), None]
+    pieces = [read(path, start or 0, end) for start, end in pairwise(bounds)]
+    assert b"".join(pieces) == text
+    at, mark = 0, 3 * has_mark  # the first line begins with the mark
+    for piece, (start, end) in zip(pieces, pairwise(bounds), strict=True):
+        for line in piece.splitlines(keepends=True):
+            assert (start or 0) <= at
+            assert end is None or at < end
+            at, mark = at + mark + len(line), 0
+
+
+def rows(part: Part) -> list[object]:
+    with open_part(part, ReadOptions(), Problems()) as reader:
+        return [record for chunk in reader.chunks() for record in chunk.records]
+
+
+def test_the_parts_of_a_file_hold_all_its_rows_in_order(tmp_path):
+    records = [{"q": f"{n}" * 50} for n in range(300)]
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "x.parquet", row_group_size=20)
+    lines = tmp_path / "x.jsonl"
+    lines.write_text("".join(f'{{"q": "{row["q"]}"}}\n' for row in records))
+    for path in (lines, tmp_path / "x.parquet"):
+        whole = source(path.stat().st_size, str(path))
+        parts = split(whole, whole.bytes // 5)
+        assert len(parts) > 4
+        assert [row for part in parts for row in rows(part)] == records
+        with open_reader(whole, ReadOptions(), Problems()) as reader:
+            reader.head()
+            assert reader.is_divisible
+
+
+def test_only_large_files_that_have_places_to_begin_at_are_divided() -> None:
+    large = 1000
+    assert [(p.start, p.end) for p in split(source(large), 400)] == [
+        (0, 400),
+        (400, 800),
+        (800, None),
+    ]
+    assert len(split(source(large, "x.parquet"), 400)) == 3
+    for other in (
+        source(400),
+        source(None),
+        source(large, "x.csv"),
+        source(large, "x.jsonl.gz"),
+        source(large, member="a.jsonl"),
+        source(large, rendered=True),
+    ):
+        assert split(other, 400) == [Part(source=other)]

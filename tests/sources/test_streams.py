@@ -1,0 +1,163 @@
+"""Compressions and encodings, down to what is damaged."""
+
+import bz2
+import gzip
+import lzma
+import os
+from functools import partial
+
+import pytest
+from backports import zstd
+
+from chunkscope.errors import InputError, UsageError
+from chunkscope.sources.base import CHUNK_BYTES
+from chunkscope.sources.streams import (
+    as_utf8,
+    decompressed,
+    file_stream,
+    looks_binary,
+    open_path,
+    spooled,
+)
+from tests.sources.helpers import read
+
+CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
+PACKERS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": partial(lzma.compress, preset=0),
+    "zst": partial(zstd.compress, options=CHECKED),
+}
+ROWS = b"".join(b'{"a": %d, "b": "%s"}\n' % (i, os.urandom(20).hex().encode()) for i in range(5000))
+
+
+def everything(path, encoding="utf-8"):
+    with as_utf8(decompressed(open_path(path, path.name), path.name), path.name, encoding) as file:
+        return b"".join(iter(file.read, b""))
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("name", ["x.jsonl.{}", "x.jsonl"])
+def test_compression_is_undone_whatever_the_name_says(tmp_path, suffix, name):
+    path, pack = tmp_path / name.format(suffix), PACKERS[suffix]
+    path.write_bytes(pack(ROWS))
+    assert everything(path) == ROWS
+    path.write_bytes(pack(ROWS) + pack(b"") + pack(b'{"last": 1}\n'))
+    assert everything(path) == ROWS + b'{"last": 1}\n', "several members are one stream"
+    path.write_bytes(pack(b""))
+    assert everything(path) == b""
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_rows_before_a_truncation_are_read_and_then_it_is_said(tmp_path, suffix):
+    rows = b"".join(
+        b'{"a": %d, "b": "%s"}\n' % (i, os.urandom(500).hex().encode()) for i in range(3000)
+    )
+    path = tmp_path / f"x.jsonl.{suffix}"
+    packed = PACKERS[suffix](rows)
+    path.write_bytes(packed[: len(packed) // 2])
+    result = read(path)
+    assert 500 < len(result.records) < 2000
+    assert f"x.jsonl.{suffix}" in result.error.message
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("data", [b'{"a": 1}\n', b""])
+def test_a_compressed_suffix_on_something_else_is_said(tmp_path, suffix, data):
+    path = tmp_path / f"x.jsonl.{suffix}"
+    path.write_bytes(data)
+    result = read(path)
+    assert f"x.jsonl.{suffix}" in result.error.message
+    assert result.error.exit_code == 3
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_damage_in_the_middle_is_one_of_our_errors(tmp_path, suffix):
+    packed = bytearray(PACKERS[suffix](ROWS))
+    packed[len(packed) // 2 : len(packed) // 2 + 40] = b"\xff" * 40
+    path = tmp_path / f"x.jsonl.{suffix}"
+    path.write_bytes(packed)
+    assert isinstance(read(path).error, InputError)
+
+
+def test_gzip_is_read_without_isal_too(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "isal.igzip", None)
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(ROWS) * 2)
+    assert everything(path) == ROWS * 2
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
+    path = tmp_path / f"x.txt.{suffix}"
+    path.write_bytes(PACKERS[suffix](b"\0" * (32 << 20)))
+    with decompressed(open_path(path, path.name), path.name) as stream:
+        sizes = [len(block) for block in iter(stream.read, b"")]
+    assert sum(sizes) == 32 << 20
+    assert max(sizes) <= CHUNK_BYTES
+
+
+def test_how_far_a_file_was_read_counts_bytes_on_disk(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(ROWS))
+    with decompressed(open_path(path, path.name), path.name) as stream:
+        while stream.read():
+            pass
+        assert stream.bytes_read == path.stat().st_size
+
+
+def test_a_peek_leaves_everything_to_be_read(tmp_path):
+    path = tmp_path / "x.bin"
+    path.write_bytes(ROWS)
+    with open_path(path, "x.bin") as stream:
+        assert stream.peek(100_000) == ROWS[:100_000]
+        with spooled(stream, "x.bin") as copy:
+            assert copy.read() == ROWS
+
+
+@pytest.mark.parametrize(
+    "encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-32", "gb18030"]
+)
+def test_other_encodings_become_utf_8(tmp_path, encoding):
+    path = tmp_path / "x.txt"
+    path.write_bytes("é and ü\n".encode(encoding))
+    assert everything(path, encoding).decode() == "é and ü\n"
+
+
+def test_bytes_that_do_not_fit_the_encoding_spoil_only_their_row(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": "\xff"}\n{"a": 3}\n')
+    assert read(path, encoding="ascii").positions == [1, 3]
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "hex", "rot13", "\0"])
+def test_an_unknown_encoding_is_a_usage_error(tmp_path, encoding):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"text")
+    with pytest.raises(UsageError):
+        everything(path, encoding)
+
+
+def test_standard_input_is_left_open(tmp_path):
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(b"text"))
+    with path.open("rb") as raw:
+        with decompressed(file_stream(raw, "-", keep_open=True), "-") as stream:
+            assert stream.read() == b"text"
+        assert not raw.closed
+
+
+@pytest.mark.parametrize(
+    ("start", "binary"),
+    [
+        pytest.param(b"plain text", False, id="text"),
+        pytest.param("ünïcödé".encode()[:-1], False, id="text cut inside a character"),
+        pytest.param(b'{"a": "' + b"x" * 50 + b'\0"}', False, id="a stray NUL"),
+        pytest.param(b"caf\xe9", False, id="Latin-1"),
+        pytest.param("text".encode("utf-16"), False, id="UTF-16 with a BOM"),
+        pytest.param(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", True, id="a picture"),
+        pytest.param(b"\0" * 100, True, id="nothing but NUL"),
+    ],
+)
+def test_binary_is_told_from_text(start, binary):
+    assert looks_binary(start) is binary
