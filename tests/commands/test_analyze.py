@@ -23,7 +23,7 @@ import zstandard
 import chunkscope
 from chunkscope import AnalyzeOptions, ChunkscopeError, Profile
 from chunkscope.errors import InputError
-from chunkscope.sources import archives
+from chunkscope.sources import opening
 from tests.commands.helpers import (
     analyze,
     analyze_apart,
@@ -155,13 +155,13 @@ def test_an_archive_is_opened_once_per_thread_and_not_once_per_member(
             member.size = len(text)
             tar.addfile(member, io.BytesIO(text.encode()))
     openings = []
-    opened = archives._OpenArchive
+    usual = opening.open_whole
 
-    def opening(path: Path, content: Any) -> Any:
-        openings.append(path)
-        return opened(path, content)
+    def counted(source: Any) -> Any:
+        openings.append(source)
+        return usual(source)
 
-    monkeypatch.setattr(archives, "_OpenArchive", opening)
+    monkeypatch.setattr(opening, "open_whole", counted)
     run = analyze(tmp_path, f"a.{kind}")
     assert run.code == 0, run.err
     assert run.profile["overall"]["rows"] == 200

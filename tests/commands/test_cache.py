@@ -15,7 +15,7 @@ import pytest
 
 from chunkscope.artefacts import digests, folders
 from chunkscope.lengths import cache, scan
-from chunkscope.sources import readers
+from chunkscope.sources import opening
 from tests.commands.helpers import (
     analyze,
     analyze_apart,
@@ -156,14 +156,14 @@ def test_an_edit_between_hashing_and_reading_is_not_remembered(
     """Else the new content's lengths would be found under the old content's digest, for ever."""
     file = write_jsonl(tmp_path / "a.jsonl", [{"prompt": "one two three"}])
     old = file.read_text()
-    opening = readers.open_raw
+    usual = opening.open_raw
 
     def edit(*place, **how):  # type: ignore[no-untyped-def]
         file.write_text(old.replace("one two three", "onetwothreexy"))
-        return opening(*place, **how)
+        return usual(*place, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(readers, "open_raw", edit)
+        patch.setattr(opening, "open_raw", edit)
         edited = analyze(tmp_path, "a.jsonl").dataset
     file.write_text(old)
     assert analyze(tmp_path, "a.jsonl").dataset["histogram"] != edited["histogram"]
