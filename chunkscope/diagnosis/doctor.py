@@ -17,6 +17,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.log_files import read_log
 from chunkscope.planning.plan import Plan
+from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Version, release
 from chunkscope.vllm.footprint import Footprint, memory
@@ -208,9 +209,8 @@ def _own_budget(found: Footprint | None) -> int | None:
 
 def _shareable(profile: Profile | None) -> float | None:
     """The share of all prompt tokens that a cache which never forgets would find."""
-    reuse = [d.prefixes for d in profile.datasets if d.prefixes] if profile else []
-    tokens = sum(r.tokens for r in reuse)
-    return sum(r.cached_tokens for r in reuse) / tokens if tokens else None
+    measured = [d.prefixes for d in profile.datasets if d.prefixes] if profile else []
+    return reuse_together(measured).hit_rate if measured else None
 
 
 def _differences(life: EngineLife, plan: Plan | None) -> tuple[Difference, ...]:

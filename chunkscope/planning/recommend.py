@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.words import Name, one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.accuracy import unlike_measured
@@ -262,6 +262,9 @@ def _sent_notes(p: Problem) -> Iterator[Note]:
     if max(read, unread) >= WORTH_SAYING:
         unserved = p.request.task is Task.LOGLIKELIHOOD or not read
         code = "shared_but_not_read" if unserved else "shared_prefixes"
-        yield Note(code=code, values={"share": read or unread, "prefix": given})
+        values = {"share": read or unread, "prefix": given}
+        if reuse.is_partial and given is None:
+            values |= {"compared": reuse.prompts, "prompts": reuse.out_of_prompts}
+        yield note(code, **values)
     if (p.request.order or usual_order(p.datasets)) is SendOrder.LONGEST:
         yield Note(code="longest_first", values={"asked": p.request.order is not None})

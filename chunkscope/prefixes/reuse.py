@@ -134,7 +134,7 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
     What prompts of different datasets share is not looked for. `common_tokens` is what the prompts
     of every dataset have at least in common with the others of it.
     """
-    if len(datasets) == 1:
+    if len(datasets) == 1 and not datasets[0].is_partial:
         return datasets[0]
 
     def total(name: str) -> int:

@@ -153,7 +153,7 @@ class TiktokenReference(Reference):
             ) from error
 
     def ids(self, texts: list[str]) -> Ids:
-        return list(self._encoding.encode_ordinary_batch(texts, num_threads=os.cpu_count() or 1))
+        return list(map(self._encoding.encode_ordinary, texts))  # batches come in threads
 
 
 class SentencePieceReference(Reference):

@@ -58,16 +58,26 @@ def _shared(profile: "Profile") -> str:
     if reuse.unread_tokens > reuse.cached_tokens:
         part = share((reuse.cached_tokens + reuse.unread_tokens) / reuse.tokens)
         return (
-            f"{part} of the prompt tokens repeat the start of an earlier prompt, but likelihood "
-            "requests do not read vLLM's prefix cache (see `chunkscope prefixes`)."
+            f"{part} of the prompt tokens repeat the start of an earlier prompt{compared(reuse)}, "
+            "but likelihood requests do not read vLLM's prefix cache (see `chunkscope prefixes`)."
         )
     if not reuse.cached_tokens:
-        return "No prompt starts like an earlier one, so the prefix cache has nothing to serve."
+        return (
+            f"No prompt starts like an earlier one{compared(reuse)}, so the prefix cache has "
+            "nothing to serve."
+        )
     part = share(reuse.cached_tokens / reuse.tokens)
     return (
-        f"{part} of the prompt tokens repeat the start of an earlier prompt, so vLLM's prefix "
-        "cache can serve them (see `chunkscope prefixes`)."
+        f"{part} of the prompt tokens repeat the start of an earlier prompt{compared(reuse)}, so "
+        "vLLM's prefix cache can serve them (see `chunkscope prefixes`)."
     )
+
+
+def compared(reuse: "PrefixReuse") -> str:
+    """Of how many prompts a figure is, where not all were compared; to be put behind it."""
+    if not reuse.is_partial:
+        return ""
+    return f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
 
 
 def counted_with(profile: "Profile") -> str:
@@ -157,7 +167,7 @@ def reuse_answer(summary: "PrefixSummary") -> Iterator[str]:
     reuse = summary.overall
     yield (
         f"vLLM's prefix cache can serve {rate(reuse.cached_tokens, reuse.tokens)} of the prompt "
-        f"tokens ({reuse.cached_tokens:,} of {reuse.tokens:,})."
+        f"tokens ({reuse.cached_tokens:,} of {reuse.tokens:,}){compared(reuse)}."
     )
     if summary.planned is not None:
         yield _planned(summary.planned)
@@ -251,7 +261,7 @@ def reuse_rules(summary: "PrefixSummary") -> Iterator[str]:
                 f"{dataset.name}: by the trace's own blocks of {reuse.block_size} tokens. Served "
                 f"over all of it: {halves[0]}, over its second half: {halves[1]}."
             )
-        if reuse.prompts < dataset.rows:
+        if reuse.is_partial:
             yield f"{dataset.name}: only the first {reuse.prompts:,} prompts were compared."
     if left := [d.name for d in summary.profile.datasets if not d.prefixes]:
         yield f"Not measured: {named(left, 5)}."

@@ -398,10 +398,19 @@ def _over_threshold(over: int, prompts: int, safe: int | None) -> str:
     return f"{over:,} of {prompts:,} prompts are longer{memory}"
 
 
-def _shared(share: float, prefix: int | None, *, read: bool) -> str:
+def _shared(
+    share: float,
+    prefix: int | None,
+    *,
+    read: bool,
+    compared: int | None = None,
+    prompts: int | None = None,
+) -> str:
     from chunkscope.artefacts.numbers import share as percent
 
     what = f"{percent(share)} of the prompt tokens repeat the start of an earlier prompt"
+    if compared is not None:
+        what += f" (judged by {compared:,} of {prompts:,} prompts)"
     if prefix is not None:
         what = f"all prompts are taken to begin with the same {prefix:,} tokens"
     if read:
@@ -475,8 +484,8 @@ SENTENCES: dict[str, Template] = {
     "short_outputs": "the outputs in the data have at most {tokens:,} tokens; a model that reasons "
     "writes more: see --max-output",
     "sampled_datasets": "{count:,} datasets were only sampled: the longest prompt may be longer",
-    "shared_prefixes": lambda share, prefix: _shared(share, prefix, read=True),
-    "shared_but_not_read": lambda share, prefix: _shared(share, prefix, read=False),
+    "shared_prefixes": lambda **values: _shared(**values, read=True),
+    "shared_but_not_read": lambda **values: _shared(**values, read=False),
     "longest_first": lambda asked: (
         "requests are sent longest first, "
         + ("as asked" if asked else "as lm-eval sends its tasks")
