@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from chunkscope.verification.result import Run
 from tests.benchmarks.simulate_accuracy import (
     FIT,
     Case,
@@ -54,21 +55,21 @@ def held() -> Iterator[object]:
         for case in group:
             if case.folder.name in HELD:
                 for run in case.runs:
-                    yield pytest.param(case, run, id=f"{case.folder.name}: {run['setting']}")
+                    yield pytest.param(case, run, id=f"{case.folder.name}: {run.setting}")
 
 
 @pytest.mark.parametrize(("case", "run"), [*held()])
-def test_an_h200_made_the_same_steps(case: Case, run: dict) -> None:
-    found = simulated(case, run, fitted([case], [case.workload]))
-    for repeat in run["repeats"]:
-        assert repeat["steps"] == found.figures.steps
-        assert repeat["chunked_prompts"] == found.figures.chunked_prompts
-        assert repeat["chunks_max"] == found.figures.chunks_max
-        assert repeat["preemptions"] == found.figures.preemptions
+def test_an_h200_made_the_same_steps(case: Case, run: Run) -> None:
+    predicted = simulated(case, run, fitted([case], [case.workload])).figures
+    for repeat in run.repeats:
+        assert repeat.steps == predicted.steps
+        assert repeat.chunked_prompts == predicted.chunked_prompts
+        assert repeat.chunks_max == predicted.chunks_max
+        assert repeat.preemptions == predicted.preemptions
 
 
 @pytest.mark.parametrize(("case", "run"), [*held()])
-def test_each_of_them_held_the_same_tokens(case: Case, run: dict) -> None:
+def test_each_of_them_held_the_same_tokens(case: Case, run: Run) -> None:
     """Of the last step of a repeat no time is known, so the calibration lacks it."""
     found = simulated(case, run, fitted([case], [case.workload]), watch=STEPS)
     made = [
@@ -78,5 +79,5 @@ def test_each_of_them_held_the_same_tokens(case: Case, run: dict) -> None:
     steps = case.calibration.steps
     names = ("prefill_tokens", "prefill_requests", "decode_requests")
     rows = zip(steps.setting, *(getattr(steps, name) for name in names), strict=True)
-    measured = [tuple(rest) for setting, *rest in rows if setting == run["setting"]]
-    assert measured == made[:-1] * len(run["repeats"])
+    measured = [tuple(rest) for setting, *rest in rows if setting == run.setting]
+    assert measured == made[:-1] * len(run.repeats)

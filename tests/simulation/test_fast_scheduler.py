@@ -14,13 +14,13 @@ from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.simulate import simulate
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules, rules_of
 from chunkscope.vllm.settings import EngineArgs
+from tests.simulation.common import simulate
 from tests.simulation.generated import Workload, crowd, with_windows, workload
 from tests.simulation.twin import trace
 
@@ -44,7 +44,7 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
     return {name: value for name, value in engine.items() if not unknown.get(name)}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(seed=seeds, rules=rules, lag=st.booleans())
 def test_every_step_holds_the_same_tokens(seed, rules, lag):
     asked = workload(seed, lag=lag)
@@ -56,7 +56,7 @@ def test_every_step_holds_the_same_tokens(seed, rules, lag):
     assert fast == plain
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(seed=seeds, rules=rules)
 def test_every_step_holds_the_same_tokens_where_layers_keep_a_window(seed, rules):
     asked = with_windows(seed)
@@ -115,7 +115,7 @@ def both(
     return [run_setting(scenario, args, watch=watch, fast=fast) for fast in (False, True)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(
     seed=seeds,
     rules=rules,
@@ -150,7 +150,7 @@ def test_every_time_is_the_same(seed, rules, lag, policy, pace, watch, window):
     assert fast == plain
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(seed=seeds)
 def test_chunks_that_grow_and_leave_nothing_to_those_behind_are_the_same(seed):
     plain, fast = both(crowd(seed), Rules(), ChunkPolicy.ADAPTIVE, 1e-3)
@@ -164,7 +164,7 @@ def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
     monkeypatch.setattr(
         FastScheduler, "schedule", lambda self: scheduled.append(self) or plain(self)
     )
-    run = simulate([(100, 200)] * 6, {**SMALL, "kv_cache_tokens": 1_000}, STEP).run
+    run = simulate([(100, 200)] * 6, EngineArgs(**SMALL, kv_cache_tokens=1_000), STEP)
     assert run.figures.steps > 300
     assert len(scheduled) < 40
 

@@ -22,7 +22,7 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs
 from tests.benchmarks import corpora
-from tests.prefixes.test_prefixes_real import cached
+from tests.prefixes.test_real_reuse import cached
 from tests.simulation.test_fast_scheduler import STEP
 from tests.simulation.twin import trace
 

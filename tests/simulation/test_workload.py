@@ -1,77 +1,225 @@
-"""Requests: lengths as in the data, arrivals as asked, the same for the same seed."""
+"""Requests out of a profile that knows its prompts one by one: what they share, in their order."""
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from chunkscope.artefacts.schema import Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.prompts.harness.log import LogSummary
+from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
+from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
+from chunkscope.simulation import workload as workload_module
 from chunkscope.simulation.workload import (
     Drawing,
+    Workload,
     arrival_rate,
     arrival_times,
     draw_workload,
     stratified,
 )
-from chunkscope.vllm.enums import Task
+from chunkscope.vllm.enums import SendOrder, Task
 from tests.build import LONG, MIXED, dataset
 
+LENGTHS = (500, 300, 900, 300, 700, 100)
+ENDS = (1, 0, 1, 0, 1, NOTHING)
+TREE = (Stretch(parent=-1, tokens=64), Stretch(parent=0, tokens=160))
 
-def drawing(**options):
-    return Drawing(**{"count": 50, "room": 16_384, "output_if_unknown": 256, **options})
+
+def known(
+    name: str, lengths: tuple[int, ...] = LENGTHS, ends: tuple[int, ...] = ENDS, **more: Any
+) -> DatasetProfile:
+    parents, tokens = Numbers([-1, 0]), Numbers([64, 160])
+    sharing = Sharing(lengths=Numbers(lengths), ends=Numbers(ends), parents=parents, tokens=tokens)
+    return dataset(name, lengths, sharing=sharing, **more)
 
 
-def test_all_prompts_are_sent_when_no_number_is_given() -> None:
-    workload = draw_workload([dataset("a", MIXED)], drawing(count=None))
+def drawn(*datasets: DatasetProfile, **options: Any) -> Workload:
+    how = {"count": None, "room": 16_384, "output_if_unknown": 256, **options}
+    return draw_workload(datasets, Drawing(**how))
+
+
+def pairs(workload: Workload) -> list[tuple[int, int]]:
+    """By request, its length and how much of it is shared."""
+    reach = [*depths(workload.stretches), 0]
+    return [(r.prompt_tokens, reach[r.stretch]) for r in workload.requests]
+
+
+AS_SENT = [(500, 224), (300, 64), (900, 224), (300, 64), (700, 224), (100, 0)]
+
+
+def test_all_prompts_are_sent_in_their_order_with_what_they_share():
+    workload = drawn(known("a"))
+    assert pairs(workload) == AS_SENT
+    assert workload.order is SendOrder.DATA
+    assert workload.stretches == TREE
+
+
+def test_datasets_are_sent_one_after_the_other_and_share_nothing_with_each_other():
+    workload = drawn(known("a"), known("b"))
+    assert pairs(workload) == AS_SENT * 2
+    first, second = ({r.stretch for r in half} - {NOTHING} for half in halves(workload))
+    assert first.isdisjoint(second)
+
+
+def halves(workload: Workload):
+    middle = len(workload.requests) // 2
+    return workload.requests[:middle], workload.requests[middle:]
+
+
+def test_at_a_rate_datasets_come_mixed_each_in_its_order():
+    few = known("few", (11, 12), (NOTHING, NOTHING))
+    lengths = [r.prompt_tokens for r in drawn(known("a"), few, arrivals="4/s").requests]
+    assert lengths == [500, 300, 11, 900, 300, 700, 12, 100]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_longest_first_keeps_together_what_begins_alike(seed):
+    workload = drawn(known("a"), known("b"), order=SendOrder.LONGEST, seed=seed)
+    tokens = [request.prompt_tokens for request in workload.requests]
+    assert tokens == sorted(LENGTHS * 2, reverse=True)
+    equal = [r.stretch for r in workload.requests if r.prompt_tokens == 300]
+    assert equal == sorted(equal)
+
+
+def test_lm_eval_sends_all_its_tasks_together_the_longest_first():
+    log = LogSummary(harness="lm-eval", documents=6, requests=6, order=LONGEST_FIRST)
+    workload = drawn(known("a", log=log), known("b", log=log))
+    assert workload.order is SendOrder.LONGEST
+    tokens = [request.prompt_tokens for request in workload.requests]
+    assert tokens == sorted(tokens, reverse=True)
+    assert drawn(known("a", log=log), known("b")).order is SendOrder.DATA
+
+
+def test_shuffled_is_another_order_for_another_seed_and_keeps_what_is_shared():
+    one, other = (drawn(known("a"), order=SendOrder.SHUFFLED, seed=seed) for seed in (1, 2))
+    assert pairs(one) != pairs(other)
+    assert Counter(pairs(one)) == Counter(pairs(other)) == Counter(AS_SENT)
+
+
+def test_a_sample_is_spread_over_the_lengths_and_stays_in_order():
+    chance = random.Random(5)
+    lengths = tuple(chance.randint(1, 3_000) for _ in range(1_000))
+    many = known("a", lengths, tuple(place % 2 for place in range(1_000)))
+    workload = drawn(many, count=100)
+    where = {tokens: place for place, tokens in enumerate(lengths)}
+    once = {tokens for tokens, times in Counter(lengths).items() if times == 1}
+    places = [where[r.prompt_tokens] for r in workload.requests if r.prompt_tokens in once]
+    assert places == sorted(places)
+    ranks = sorted(sum(other <= r.prompt_tokens for other in lengths) for r in workload.requests)
+    assert all(0 <= rank - 10 * part <= 15 for part, rank in enumerate(ranks))
+    stretches = {(r.prompt_tokens, r.stretch) for r in workload.requests}
+    assert stretches <= {(n, place % 2) for place, n in enumerate(lengths)}
+
+
+def test_a_part_of_the_prompts_stands_for_all_of_them():
+    """Of 600 rows six are known one by one; the other dataset has one row."""
+    part = dataset("a", LENGTHS * 100, sharing=known("a").sharing)
+    workload = drawn(part, known("b", (11,), (NOTHING,)), count=300)
+    tokens = Counter(request.prompt_tokens for request in workload.requests)
+    assert tokens[11] <= 1
+    assert all(49 <= tokens[n] <= 51 for n in set(LENGTHS) - {300})
+    assert len(drawn(part).requests) == 600
+
+
+def test_an_asked_for_prefix_replaces_what_the_data_shares_and_zero_is_nothing():
+    workload = drawn(known("a"), shared_prefix=200)
+    assert {request.stretch for request in workload.requests} == {0}
+    assert workload.stretches == (Stretch(parent=-1, tokens=200),)
+    nothing = drawn(known("a"), shared_prefix=0)
+    assert nothing.stretches == ()
+    assert {request.stretch for request in nothing.requests} == {NOTHING}
+    assert [r.prompt_tokens for r in nothing.requests] == list(LENGTHS)
+
+
+def test_scored_prompts_of_a_log_find_nothing_among_others_that_generate():
+    kinds = {"likelihood": 6}
+    scored = known("a", log=LogSummary(harness="x", documents=6, requests=6, kinds=kinds))
+    workload = drawn(scored, known("b"))
+    first, second = halves(workload)
+    assert {request.stretch for request in first} == {NOTHING}
+    assert {request.output_tokens for request in first} == {1}
+    assert {request.stretch for request in second} == {2, 3, NOTHING}
+
+
+def test_what_is_too_long_is_left_out_and_counted():
+    workload = drawn(known("a"), room=600)
+    assert [r.prompt_tokens for r in workload.requests] == [500, 300, 300, 100]
+    assert workload.left_out == 2
+
+
+def test_what_is_known_and_what_is_not_go_together():
+    workload = drawn(known("a"), dataset("b", [40] * 6))
+    first, second = halves(workload)
+    assert [r.prompt_tokens for r in first] == list(LENGTHS)
+    assert {r.prompt_tokens for r in second} == {40}
+
+
+def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatch):
+    monkeypatch.setattr(workload_module, "_MOST_PROMPTS", 500)
+    large = known("a", tuple(range(1, 2_001)), (0,) * 2_000)
+    small = known("b", (5_000,) * 20, (0,) * 20)
+    workload = drawn(large, small, count=505)
+    tokens = [request.prompt_tokens for request in workload.requests]
+    assert 4 <= tokens.count(5_000) <= 6
+    rest = [n for n in tokens if n != 5_000]
+    assert rest == sorted(rest), "the data's order"
+    assert sum(rest) / len(rest) == pytest.approx(1_000, rel=0.1)
+    assert len(drawn(large, small).requests) == 2_020, "all of them are all of them"
+
+
+def test_all_prompts_are_sent_when_no_number_is_given():
+    workload = drawn(dataset("a", MIXED), count=None)
     assert Counter(r.prompt_tokens for r in workload.requests) == Counter(MIXED)
 
 
 @pytest.mark.parametrize("count", [10, 125, 200])
-def test_a_sample_takes_one_prompt_of_each_part_of_the_sorted_lengths(count) -> None:
+def test_a_sample_takes_one_prompt_of_each_part_of_the_sorted_lengths(count):
     lengths = LengthHistogram.of(range(1, 1_001))
     drawn = stratified(lengths, count, random.Random(1))
     parts = [int((length - 1) * count / 1_000) for length in drawn]
     assert parts == list(range(count))
 
 
-def test_a_sample_keeps_the_mean_of_the_data() -> None:
+def test_a_sample_keeps_the_mean_of_the_data():
     lengths = LengthHistogram.of([*MIXED, *LONG])
     drawn = stratified(lengths, 200, random.Random(0))
     assert sum(drawn) / 200 == pytest.approx(lengths.mean, rel=0.02)
 
 
-def test_the_same_seed_draws_the_same_requests() -> None:
+def test_the_same_seed_draws_the_same_requests():
     data = [dataset("a", MIXED, output_lengths=LengthHistogram.of(range(10, 60)))]
-    one, same, other = (draw_workload(data, drawing(seed=seed)) for seed in (3, 3, 4))
+    one, same, other = (drawn(*data, count=50, seed=seed) for seed in (3, 3, 4))
     assert one == same
     assert one.requests != other.requests
 
 
-def test_outputs_are_as_long_as_those_of_the_prompts_own_dataset() -> None:
+def test_outputs_are_as_long_as_those_of_the_prompts_own_dataset():
     short = dataset("short", [100] * 20, output_lengths=LengthHistogram.of([5]))
     long = dataset("long", [4_000] * 20, output_lengths=LengthHistogram.of([700]))
     silent = dataset("silent", [9_000] * 20)
-    workload = draw_workload([short, long, silent], drawing(count=None))
+    workload = drawn(short, long, silent, count=None)
     pairs = {(r.prompt_tokens, r.output_tokens) for r in workload.requests}
     assert pairs == {(100, 5), (4_000, 700), (9_000, 256)}
 
 
-def test_an_output_length_that_is_asked_for_is_everybodys() -> None:
+def test_an_output_length_that_is_asked_for_is_everybodys():
     data = [dataset("a", MIXED, output_lengths=LengthHistogram.of([5]))]
-    workload = draw_workload(data, drawing(output=32))
+    workload = drawn(*data, count=50, output=32)
     assert {r.output_tokens for r in workload.requests} == {32}
 
 
-def test_a_likelihood_eval_generates_one_token() -> None:
-    workload = draw_workload([dataset("a", MIXED)], drawing(task=Task.LOGLIKELIHOOD, output=99))
+def test_a_likelihood_eval_generates_one_token():
+    workload = drawn(dataset("a", MIXED), count=50, task=Task.LOGLIKELIHOOD, output=99)
     assert {r.output_tokens for r in workload.requests} == {1}
 
 
-def test_a_log_of_scored_prompts_generates_one_token_each() -> None:
+def test_a_log_of_scored_prompts_generates_one_token_each():
     log = LogSummary(harness="lm-eval", documents=20, requests=80, kinds={"likelihood": 80})
-    workload = draw_workload([dataset("a", MIXED, log=log)], drawing())
+    workload = drawn(dataset("a", MIXED, log=log), count=50)
     assert {r.output_tokens for r in workload.requests} == {1}
 
 
@@ -82,31 +230,31 @@ def test_a_log_of_scored_prompts_generates_one_token_each() -> None:
         pytest.param(1_025, 1, id="one token too many"),
     ],
 )
-def test_prompts_without_room_for_their_output_are_left_out(longest, left_out) -> None:
-    workload = draw_workload([dataset("a", [10, longest])], drawing(room=1_124, output=100))
+def test_prompts_without_room_for_their_output_are_left_out(longest, left_out):
+    workload = drawn(dataset("a", [10, longest]), count=50, room=1_124, output=100)
     assert workload.left_out == left_out
 
 
-def test_outputs_are_cut_to_the_room_that_is_left() -> None:
-    workload = draw_workload([dataset("a", [1_000])], drawing(count=1, room=1_100))
+def test_outputs_are_cut_to_the_room_that_is_left():
+    workload = drawn(dataset("a", [1_000]), count=1, room=1_100)
     assert workload.requests[0].output_tokens == 100
 
 
-def test_when_no_prompt_fits_that_is_an_error() -> None:
-    with pytest.raises(InputError, match="no prompt fits"):
-        draw_workload([dataset("a", [5_000])], drawing(room=4_096))
+def test_when_no_prompt_fits_that_is_an_error():
+    with pytest.raises(InputError):
+        drawn(dataset("a", [5_000]), count=50, room=4_096)
 
 
-def test_at_least_one_request_must_be_asked_for() -> None:
-    with pytest.raises(UsageError, match="at least 1"):
-        draw_workload([dataset("a", MIXED)], drawing(count=0))
+def test_at_least_one_request_must_be_asked_for():
+    with pytest.raises(UsageError):
+        drawn(dataset("a", MIXED), count=0)
 
 
-def test_all_at_once_is_at_once() -> None:
+def test_all_at_once_is_at_once():
     assert arrival_times("batch", 3, random.Random(0)) == [0.0, 0.0, 0.0]
 
 
-def test_a_rate_is_kept_on_average() -> None:
+def test_a_rate_is_kept_on_average():
     times = arrival_times("4/s", 4_001, random.Random(0))
     assert times[0] == 0
     assert times == sorted(times)
@@ -114,6 +262,6 @@ def test_a_rate_is_kept_on_average() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "4", "4/h", "fast", "0/s", "-1/s", "inf/s", "nan/s", "/s"])
-def test_what_is_no_rate_is_refused(text) -> None:
-    with pytest.raises(UsageError, match="neither batch nor a rate"):
+def test_what_is_no_rate_is_refused(text):
+    with pytest.raises(UsageError):
         arrival_rate(text)

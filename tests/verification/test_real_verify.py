@@ -23,7 +23,6 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.recommend import recommend
 from chunkscope.report.words.verdicts import verdict
-from chunkscope.simulation.simulate import simulate
 from chunkscope.verification.calibrate import BURSTS
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import PromptSource, Verification
@@ -31,6 +30,7 @@ from chunkscope.vllm.log.fate import STARTING, Status, doing_in
 from chunkscope.vllm.settings import EngineArgs
 from tests.build import profile
 from tests.processes import PATIENCE_S, started, wait_until
+from tests.simulation.common import simulate
 from tests.verification.weights import save_model
 
 pytestmark = pytest.mark.real
@@ -241,8 +241,8 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
     for run in result.runs:
         assert run.notes == ()
         found = simulate(
-            result.workload.requests, args_of(run.engine), STEP, vllm_version=result.machine.vllm
-        ).run
+            result.workload.requests, args_of(run.engine), STEP, vllm=result.machine.vllm
+        )
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             expected = {getattr(found.figures, name)}
             assert {getattr(repeat, name) for repeat in run.repeats} == expected

@@ -1,28 +1,20 @@
 """Models whose layers keep different parts of a request: what that takes of the KV cache."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.kv_groups import KvGroup
-from chunkscope.hardware.step_time import StepModel
 from chunkscope.models import find_model
-from chunkscope.models.config import shape_from_config
 from chunkscope.models.layers import KvKind
-from chunkscope.models.shape import ModelShape
-from chunkscope.simulation.loop import Scenario, run_setting
-from chunkscope.simulation.workload import Request
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs, Settings
-from tests.hardware.test_kv_groups import CONFIGS
+from tests.simulation.common import STEP, simulate
 
-STEP = StepModel(
-    fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4, origin="test"
-)
 FULL = KvGroup(kind=KvKind.FULL, layers=1, block_tokens=16)
 SLIDING = KvGroup(kind=KvKind.SLIDING, layers=1, block_tokens=16, window=64)
 STATE = KvGroup(kind=KvKind.STATE, layers=1, block_tokens=16, state_blocks=2)
@@ -35,14 +27,14 @@ def engine(*groups: KvGroup, blocks: int, **more) -> EngineArgs:
 
 
 def run(args: EngineArgs, *requests: tuple[int, int], fast: bool = True):
-    asked = tuple(Request(prompt_tokens=prompt, output_tokens=out) for prompt, out in requests)
-    return run_setting(Scenario(requests=asked, rules=Rules(), step=STEP), args, fast=fast)
+    step = replace(STEP, per_decode_context_s=1e-4)
+    return simulate(requests, args, step, fast=fast)
 
 
 def test_a_window_holds_itself_and_the_chunk_that_is_read_however_long_the_prompt_is():
     long = run(engine(SLIDING, blocks=30), (1_600, 1))
     assert long.kv_peak_tokens == 16 * 8, "4 blocks of the window, 4 of the chunk"
-    with pytest.raises(InputError, match="can never fit"):
+    with pytest.raises(InputError):
         run(engine(FULL, blocks=30), (1_600, 1))
 
 
@@ -88,20 +80,3 @@ def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
         release=release("0.24"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h200")
     )
     assert plain.engine_args(Settings(), kv_cache_tokens=16_000).kv_groups == ()
-
-
-def test_what_is_not_simulated_of_such_a_model_is_said():
-    def said(shape: ModelShape, version: str = "0.28", **settings) -> str:
-        there = Deployment(release=release(version), shape=shape, gpu=find_gpu("h200"))
-        return " ".join(there.uncovered(Settings(**settings)))
-
-    gemma, mistral, qwen = (
-        shape_from_config(CONFIGS[name], name=name, source="test")
-        for name in ("gemma-2", "mistral", "qwen3-next")
-    )
-    assert said(find_model("llama-3.1-8b")) == ""
-    assert "it may find less" in said(gemma)
-    assert said(gemma, enable_prefix_caching=False) == ""
-    assert "no prefix hits are counted" in said(mistral)
-    assert "vLLM ends chunks where blocks end" in said(qwen)
-    assert said(qwen, "0.24") == "", "it caches no prefixes of such models by itself"
