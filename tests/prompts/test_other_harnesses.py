@@ -52,9 +52,6 @@ def said(found: ReadLog) -> list[tuple]:
     ]
 
 
-# --- HELM ------------------------------------------------------------------------------------
-
-
 def state(number: int, request: dict, *texts: str, **more: Any) -> dict:
     made = {"success": True, "cached": False, "completions": [{"text": text} for text in texts]}
     return {"instance": {"id": f"id{number}"}, "request": request, "result": made, **more}
@@ -149,9 +146,6 @@ def test_lighteval_without_ids_has_the_text_or_says_so(tmp_path: Path) -> None:
     assert found.bad == [2]
 
 
-# --- OpenCompass -----------------------------------------------------------------------------
-
-
 def test_open_compass(tmp_path: Path) -> None:
     turns = [{"role": "SYSTEM", "prompt": "be brief"}, {"role": "HUMAN", "prompt": "hi"}]
     rounds = [[*turns], [*turns, {"role": "BOT", "prompt": "yo"}, {"role": "HUMAN", "prompt": "?"}]]
@@ -185,9 +179,6 @@ def test_open_compass_by_perplexity_sends_a_prompt_for_each_label(tmp_path: Path
 def test_open_compass_by_the_next_token_sends_one_prompt(tmp_path: Path) -> None:
     entry = {"testing input": "yes", "prompt": "Q", "choices": ["A", "B"], "prediction": [0.5, 0.5]}
     assert said(document(tmp_path, {"0": entry})) == [("likelihood", "Q", None, None)]
-
-
-# --- OpenAI Evals, simple-evals, evalscope, promptfoo ------------------------------------------
 
 
 def event(kind: str, data: dict, sample: str = "s.1") -> dict:
@@ -270,12 +261,7 @@ def test_promptfoo(tmp_path: Path) -> None:
         ("generate", "plain", None, "4"),
         ("generate", 11, None, 2),
     ]
-    assert [isinstance(request.prompt, str) for request in found.requests] == [
-        False,
-        False,
-        True,
-        False,
-    ]
+    assert [isinstance(r.prompt, str) for r in found.requests] == [False, False, True, False]
     assert found.bad == [6]
     assert found.log.version == "0.118.0"
     assert codes(found.log.notes()) == ["promptfoo_cached"]
@@ -283,7 +269,7 @@ def test_promptfoo(tmp_path: Path) -> None:
 
 # --- whatever else may be in them ----------------------------------------------------------------
 
-JUNK = (None, True, -1, 2.5, "x", "", [], {}, [1], ["x"], [[]], [{}], {"a": 1}, [None], "\ud800")
+JUNK = (None, -1, 2.5, "x", [], {}, [1], [[]], [{}], {"a": 1}, "\ud800")
 USAGE = {"usage": {"input_tokens": 1, "output_tokens": 1, "prompt_tokens": 1}}
 LOGS = {
     "lm-eval": [

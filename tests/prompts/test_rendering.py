@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from chunkscope.errors import InputError, MissingError, UsageError
-from chunkscope.lengths.profile import Profile
 from chunkscope.prompts.harness.rendering import (
     PROGRAM,
     Rendering,
@@ -21,9 +20,6 @@ from chunkscope.prompts.harness.rendering import (
     explained,
     is_task,
 )
-from chunkscope.simulation.workload import Request, Workload
-from chunkscope.verification.prompts import real_prompts
-from chunkscope.vllm.enums import Task
 from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
 from tests.prompts.helpers import lengths
@@ -138,9 +134,9 @@ def test_what_is_rendered_is_counted_as_what_lm_eval_logs(logged: Path) -> None:
     assert sent(rendered) == sent(written)
     assert "running the code of its tasks" in rendered.err
     assert "running the code" not in written.err
-    said = "lm-eval 0.4.13, task sums, 3 shots, 9 documents, 18 requests, rendered"
-    assert said in rendered.err
-    assert rendered.profile["datasets"][0]["log"]["order"] == "longest first"
+    logs = {dataset["log"]["task"]: dataset["log"] for dataset in rendered.profile["datasets"]}
+    assert (logs["sums"]["documents"], logs["sums"]["rendered"]) == (9, True)
+    assert logs["sums"]["order"] == "longest first"
 
 
 @pytest.mark.real
@@ -404,39 +400,26 @@ def test_nothing_runs_unless_a_task_is_named_so(
     assert run.profile["figures"]["overall"]["tokens"]["count"] == 2
 
 
-def test_verify_asks_the_task_again_as_the_profile_was_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_program_is_asked_as_the_options_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    requests = []
 
     def run(_: str, folder: Path, __: float) -> int:
-        """A harness that renders three prompts."""
-        asked.append(json.loads((folder / "request.json").read_text()))
-        rows = [
-            {"doc_id": n, "arguments": [["word " * n, {"until": []}]], "resps": [[None]]}
-            for n in (5, 6, 7)
-        ]
-        write_jsonl(folder / "samples_a_2000-01-01T00-00-00.jsonl", rows)
+        """A harness that renders one prompt."""
+        requests.append(json.loads((folder / "request.json").read_text()))
+        row = {"doc_id": 0, "arguments": [["word", {"until": []}]], "resps": [[None]]}
+        write_jsonl(folder / "samples_a_2000-01-01T00-00-00.jsonl", [row])
         logs = [{"task": "a", "file": "samples_a_2000-01-01T00-00-00.jsonl"}]
         (folder / "outcome.json").write_text(json.dumps({"logs": logs}))
         return 0
 
     monkeypatch.setattr("chunkscope.prompts.harness.rendering.run_program", run)
     (tmp_path / "chunkscope.toml").write_text('[analyze]\ninclude_path = "mine"\n')
-    words = ("--shots", "4", "--limit", "3")
-    done = analyze(tmp_path, "lm-eval:a", *words)
+    done = analyze(tmp_path, "lm-eval:a", "--shots", "4", "--limit", "3")
     assert done.code == 0, done.err
     assert done.dataset["path"] == "lm-eval:a"
     assert done.dataset["sha256"] is None  # there is no file for the gate to look at
-    profile = Profile.load(tmp_path / "reports" / "profile.json")
-    wanted = Workload(
-        requests=tuple(Request(prompt_tokens=n, output_tokens=1) for n in (5, 9)),
-        seed=0,
-        arrivals="all at once",
-        task=Task.GENERATE,
-        long_over=2048,
-    )
-    _, real = real_prompts(["lm-eval:a"], profile, wanted, tokenizer=None, seed=0)
-    assert real.texts == ("word " * 5, "word " * 7)
-    assert asked[0] == asked[1]
-    assert "running the code of its tasks" in capsys.readouterr().err
+    (request,) = requests
+    assert (request["tasks"], request["shots"], request["limit"]) == (["a"], 4, 3)
+    assert request["include_path"] == "mine"

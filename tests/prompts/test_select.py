@@ -139,14 +139,8 @@ def test_options_that_cannot_be_meant_are_usage_errors(options: dict[str, Any]) 
 @pytest.mark.parametrize(
     "record",
     [
-        {},
-        {"question": None},
-        {"question": 3},
-        {"question": True},
-        {"question": {}},
-        {"question": "a\ud800"},
-        "text",
-        None,
+        *({}, {"question": None}, {"question": 3}, {"question": True}, {"question": {}}),
+        *({"question": "a\ud800"}, "text", None),
     ],
     ids=repr,
 )

@@ -42,7 +42,12 @@ def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=request["include_path"])
-    names = matching_tasks(request["tasks"], manager)
+    names = manager.match_tasks(request["tasks"])
+    for task in request["tasks"]:
+        if not manager.match_tasks([task]):
+            near = difflib.get_close_matches(task, manager.all_tasks, n=5, cutoff=0.5)
+            hint = f"near it: {', '.join(near)}" if near else "`lm_eval ls tasks` lists all"
+            raise CannotRender(f"lm-eval {version('lm_eval')} has no task called {task}", hint)
     tasks: list[Any] = []
     build = Task.build_all_requests
 
@@ -119,39 +124,19 @@ def chat_tokenizer(request: "dict[str, Any]") -> Any:
     return tokenizer
 
 
-def matching_tasks(tasks: "list[str]", manager: Any) -> "list[str]":
-    names: dict[str, None] = {}
-    for task in tasks:
-        matches = manager.match_tasks([task])
-        if not matches:
-            near = difflib.get_close_matches(task, manager.all_tasks, n=5, cutoff=0.5)
-            raise CannotRender(
-                f"lm-eval {version('lm_eval')} has no task called {task}",
-                f"near it: {', '.join(near)}"
-                if near
-                else "`lm_eval ls tasks` lists all; include_path in chunkscope.toml names your own",
-            )
-        names |= dict.fromkeys(matches)
-    return list(names)
-
-
 def lm_eval_settings(request: "dict[str, Any]", evaluate: Any) -> "dict[str, Any]":
-    """As lm-eval's command line has them; an older version may not know some."""
-    given = {"num_fewshot": request["shots"], "limit": request["limit"], "bootstrap_iters": 0}
+    """As lm-eval's command line has them."""
+    settings = {"num_fewshot": request["shots"], "limit": request["limit"], "bootstrap_iters": 0}
     # Unsafe code is never run, since nothing is scored: the task need not be refused.
     defaults = {"confirm_run_unsafe_code": True}
     if request["chat"]:
-        given["apply_chat_template"] = True  # how shots are sent is then up to the version
+        settings["apply_chat_template"] = True  # how shots are sent is then up to the version
     else:
         defaults["fewshot_as_multiturn"] = False
     if request["multiturn"] is not None:
-        given["fewshot_as_multiturn"] = request["multiturn"]
-    known = inspect.signature(evaluate).parameters
-    if unknown := [name for name in given if name not in known]:
-        raise CannotRender(
-            f"lm-eval {version('lm_eval')} has no {unknown[0]}", "is there a newer one?"
-        )
-    return {**{name: value for name, value in defaults.items() if name in known}, **given}
+        settings["fewshot_as_multiturn"] = request["multiturn"]
+    known = inspect.signature(evaluate).parameters  # an older version may lack some
+    return {**{name: value for name, value in defaults.items() if name in known}, **settings}
 
 
 def write_samples(task: Any, folder: Path) -> str:
