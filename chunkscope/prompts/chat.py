@@ -68,6 +68,7 @@ _ROLES = {
     **dict.fromkeys(("function_response", "observation"), "tool"),
     **{r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")},
 }
+_PLAIN_ROLES = ("user", "assistant", "system", "tool")
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
 _MEDIA_PARTS = {
     **dict.fromkeys(("image_url", "input_image", "image", "image_pil", "image_embeds"), "image"),
@@ -147,6 +148,9 @@ def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST
 def _message(message: Any, number: int, rules: ServerRules) -> Message:
     if not isinstance(message, dict):
         raise UnusableError(f"message {number} is {json_type(message)}, not an object")
+    plain = message.get("role"), message.get("content")
+    if len(message) == 2 and plain[0] in _PLAIN_ROLES and isinstance(plain[1], str):
+        return {"role": plain[0], "content": plain[1]}  # as most are
     share_gpt = "role" not in message and "from" in message
     name = message["from"] if share_gpt else message.get("role")
     role = _ROLES.get(name) if isinstance(name, str) else None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
@@ -76,13 +76,8 @@ class InspectState:
     lost_tries: int = 0
 
 
-class _Call(NamedTuple):
-    """A request as a row of a chat dataset, with the number of its sample in the log."""
-
-    sent_at: float
-    sample: int
-    row: dict[str, Any]
-    size: int
+# When it was sent, the number of its sample in the log, a row of a chat dataset, and its size.
+_Call = tuple[float, int, dict[str, Any], int]
 
 
 def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
@@ -119,8 +114,7 @@ def _requests(
 
 
 def _in_order(calls: list[_Call]) -> Iterator[tuple[int, Any, int]]:
-    for call in sorted(calls, key=lambda call: call.sent_at):
-        yield call.sample, call.row, call.size
+    yield from (call[1:] for call in sorted(calls, key=lambda call: call[0]))
 
 
 def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterator[_Call]:
@@ -137,7 +131,7 @@ def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterat
         with suppress(TypeError, ValueError, OverflowError, OSError):
             sent_at = datetime.fromisoformat(event.get("timestamp") or "").timestamp()
         try:
-            yield _Call(sent_at, number, sample.row(event), size // len(sample.model_events))
+            yield sent_at, number, sample.row(event), size // len(sample.model_events)
         except (UnusableError, RecursionError) as error:
             reader.problems.bad(number, f"{sample.name}: {error}")
 

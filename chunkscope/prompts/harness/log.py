@@ -128,17 +128,10 @@ class HarnessLog(ABC):
 
     def summary(self, kinds: dict[str, int], output_caps: dict[str, int]) -> LogSummary:
         """What is known of the whole once all records were read and their requests counted."""
-        return LogSummary(
-            harness=self.harness,
-            version=self.version,
-            task=self.task,
-            shots=self.shots,
-            documents=self.documents,
-            requests=sum(kinds.values()),
-            kinds=kinds,
-            output_caps=output_caps,
-            order=self.order,
-        )
+        names = ("harness", "version", "task", "shots", "documents", "order")
+        about: dict[str, Any] = {name: getattr(self, name) for name in names}
+        requests = sum(kinds.values())
+        return LogSummary(**about, requests=requests, kinds=kinds, output_caps=output_caps)
 
 
 @dataclass(frozen=True, kw_only=True)

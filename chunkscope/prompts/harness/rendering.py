@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +117,10 @@ class Rendering:
             template = self.chat_template and self.chat_template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise cannot_read(str(self.chat_template), error) from error
-        return {
+        return asdict(options) | {
             "harness": harness,
             "tasks": tasks,
-            "shots": options.shots,
             "limit": limit,
-            "include_path": options.include_path,
-            "multiturn": options.fewshot_as_multiturn,
             "tokenizer": self.tokenizer and os.path.expanduser(self.tokenizer),  # noqa: PTH111
             "chat": self.chat,
             "chat_template": template,

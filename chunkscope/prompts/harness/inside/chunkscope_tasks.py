@@ -133,8 +133,8 @@ def lm_eval_settings(request: "dict[str, Any]", evaluate: Any) -> "dict[str, Any
         settings["apply_chat_template"] = True  # how shots are sent is then up to the version
     else:
         defaults["fewshot_as_multiturn"] = False
-    if request["multiturn"] is not None:
-        settings["fewshot_as_multiturn"] = request["multiturn"]
+    if request["fewshot_as_multiturn"] is not None:
+        settings["fewshot_as_multiturn"] = request["fewshot_as_multiturn"]
     known = inspect.signature(evaluate).parameters  # an older version may lack some
     return {**{name: value for name, value in defaults.items() if name in known}, **settings}
 
