@@ -1,7 +1,7 @@
 """Real prompts for a workload: rows of the data, each where one of its length is asked for.
 
-The data is read again as the profile says it was read. Lengths are known of a sample of the rows;
-each request gets the row that comes nearest, and its true length.
+The data is read again as the profile says it was read. Of a sample of the rows each request gets
+the one that comes nearest in length, and its true length.
 """
 
 from bisect import bisect_left
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +19,10 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.scan import draw
 from chunkscope.prefixes.blocks import hash_blocks, numbered
-from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prefixes.tree import MOST_PROMPTS, sharing_of
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected
-from chunkscope.prompts.selection import Prompts
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Source
@@ -35,8 +33,7 @@ from chunkscope.tokenizers.mistral import ChatRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.result import PromptSource
 
-FEWEST_ROWS = 2_000
-ROWS_PER_REQUEST = 10
+ROWS, ROWS_PER_REQUEST = 1_000, 5  # drawn at least
 RANDOM_INSTEAD = "leave --data out: random token ids of the same lengths are sent then"
 
 
@@ -50,19 +47,12 @@ class RealPrompts:
 
     texts: tuple[str, ...]
     ids: tuple[tuple[int, ...], ...]
+    complete: tuple[bool, ...]
     source: PromptSource
-    complete: tuple[bool, ...] = ()
-
-    def is_complete(self, index: int) -> bool:
-        return bool(self.complete) and self.complete[index]
 
 
-class Row(NamedTuple):
-    """A prompt as it is sent. Chats that mistral-common encodes come with their ids."""
-
-    text: str
-    complete: bool
-    ids: tuple[int, ...] | None = None
+Sent = str | Conversation | SentRequest  # a prompt as the data has it
+Text = tuple[str, bool]  # a prompt as it is sent, and whether it is complete
 
 
 def real_prompts(
@@ -81,8 +71,8 @@ def real_prompts(
     if len(workload.requests) > MOST_PROMPTS:
         raise UsageError(f"--data takes at most {MOST_PROMPTS:,} --requests", hint=RANDOM_INSTEAD)
     options = _repeatable(profile)
-    counter = _same_tokenizer(profile, tokenizer, options)
-    most = max(FEWEST_ROWS, ROWS_PER_REQUEST * len(workload.requests))
+    encoder = _same_tokenizer(profile, tokenizer, options)
+    count = max(ROWS, ROWS_PER_REQUEST * len(workload.requests))
     with options.rendering(console.say) as rendering:
         sources, _ = discover(
             list(paths),
@@ -91,34 +81,30 @@ def real_prompts(
             options=options.read,
             tasks=rendering,
         )
-        sources = _as_named(sources, profile)
-        rows = list(_rows(_sampled(sources, options, most, seed), counter, options))
-    lengths = _lengths(rows, counter)
+        # Under the names of the profile: a prefix may be for one of them.
+        names = {dataset.path: dataset.name for dataset in profile.datasets}
+        sources = [replace(one, name=names.get(one.path, one.name)) for one in sources]
+        texts, ids = _encoded(_sampled(sources, options, count, seed), encoder, options)
+    lengths = [len(prompt) for prompt in ids]
     _refuse_other_data(lengths, profile)
     room = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
-    chosen = nearest([r.prompt_tokens for r in workload.requests], lengths, room=room)
-    ids = _ids([rows[row] for row in chosen], counter)
+    rows = nearest([r.prompt_tokens for r in workload.requests], lengths, room=room)
     real = RealPrompts(
-        texts=tuple(rows[row].text for row in chosen),
-        ids=ids,
+        texts=tuple(texts[row][0] for row in rows),
+        ids=tuple(tuple(ids[row]) for row in rows),
+        complete=tuple(texts[row][1] for row in rows),
         source=PromptSource(
-            datasets=tuple(source.name for source in sources),
-            repeated=len(chosen) - len(set(chosen)),
+            datasets=tuple(source.name for source in sources), repeated=len(rows) - len(set(rows))
         ),
-        complete=tuple(rows[row].complete for row in chosen),
     )
-    return _with_prompts(workload, ids, room), real
-
-
-def _as_named(sources: Sequence[Source], profile: Profile) -> list[Source]:
-    """Under the names that the profile has for them: a prefix may be for one of them."""
-    names = {dataset.path: dataset.name for dataset in profile.datasets}
-    return [replace(source, name=names.get(source.path, source.name)) for source in sources]
+    return _with_prompts(workload, real.ids, room), real
 
 
 def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -> Workload:
     """As long as these prompts, which share what they share."""
-    sharing = _sharing(ids)
+    hashes, full = hash_blocks([np.array(prompt, "<u4").tobytes() for prompt in ids])
+    lengths = np.array([len(prompt) for prompt in ids])
+    sharing = sharing_of(numbered(hashes, full, lengths, [True] * len(ids)))
     requests = tuple(
         replace(
             request,
@@ -131,13 +117,6 @@ def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -
         )
     )
     return replace(workload, requests=requests, stretches=sharing.stretches, shared_prefix=0)
-
-
-def _sharing(ids: Sequence[Sequence[int]]) -> Sharing:
-    rows = [np.array(prompt, "<u4").tobytes() for prompt in ids]
-    hashes, full = hash_blocks(rows)
-    tokens = np.array([len(prompt) for prompt in ids])
-    return sharing_of(numbered(hashes, full, tokens, [True] * len(ids)))
 
 
 # -- as the profile was made ---------------------------------------------------------------------
@@ -170,11 +149,9 @@ def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions)
 
 
 def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
-    """Options that an older profile does not keep (an encoding) show in the lengths."""
     if any(dataset.sample for dataset in profile.datasets):
         return  # a sample need not have every length
-    known = profile.overall.counts
-    strange = sum(length not in known for length in lengths)
+    strange = sum(length not in profile.overall.counts for length in lengths)
     if strange * 2 > len(lengths):
         raise InputError(
             f"{strange:,} of {len(lengths):,} prompts have lengths that the profile does not know: "
@@ -186,17 +163,13 @@ def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
 # -- rows ----------------------------------------------------------------------------------------
 
 
-Drawn = str | Conversation | SentRequest
-
-
 def _sampled(
-    sources: Sequence[Source], options: AnalyzeOptions, most: int, seed: int
-) -> list[Drawn]:
+    sources: Sequence[Source], options: AnalyzeOptions, count: int, seed: int
+) -> list[Sent]:
     """A seeded sample over all datasets, each row as likely as any other."""
+    rows = chain.from_iterable(_prompts(source, options) for source in sources)
     try:
-        sample, seen = draw(
-            chain.from_iterable(_prompts(source, options) for source in sources), most, seed
-        )
+        sample, seen = draw(rows, count, seed)
     finally:
         close_archives()
     if not seen:
@@ -212,67 +185,46 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
     problems, options = Problems(), options.of_dataset(source.name)
     with open_reader(source, options.read, problems) as reader:
         head = reader.head()
-        if not head:
-            return
-        selection = selected(reader, head, options.select)
-        if selection.kind == "lengths":
+        selection = selected(reader, head, options.select) if head else None
+        if selection is None or selection.kind == "lengths":
             return
         columns = sorted(selection.columns) if selection.columns is not None else None
         for chunk in reader.chunks(columns):
             prompts = selection.extract(chunk, problems)
-            yield _with_text(prompts) if selection.kind == "requests" else Chunk(*prompts[:2])
+            rows = zip(prompts.positions, prompts.items, strict=True)
+            # A log may have the length of a request alone.
+            texts = [(n, p) for n, p in rows if not isinstance(getattr(p, "prompt", ""), int)]
+            yield Chunk([position for position, _ in texts], [prompt for _, prompt in texts])
 
 
-def _with_text(prompts: Prompts) -> Chunk:
-    """The texts and chats in a log, apart from requests of which it has only the length."""
-    rows = zip(prompts.positions, prompts.items, strict=True)
-    kept = [(at, request) for at, request in rows if not isinstance(request.prompt, int)]
-    chats = [isinstance(request.prompt, Conversation) for _, request in kept]
-    sent = [r.prompt if chat else r for (_, r), chat in zip(kept, chats, strict=True)]
-    return Chunk([at for at, _ in kept], sent)
-
-
-def _rows(drawn: Iterable[Drawn], tokenizer: Tokenizer, options: AnalyzeOptions) -> Iterator[Row]:
+def _encoded(
+    prompts: Iterable[Sent], tokenizer: Tokenizer, options: AnalyzeOptions
+) -> tuple[list[Text], list[Sequence[int]]]:
     """As they are sent. What the chat template refuses is left out, as it was in the profile."""
-    for item in drawn:
-        if isinstance(item, SentRequest):
-            adds = item.special_tokens and options.special_tokens
-            yield Row(f"{item.prompt}{item.continuation}", complete=not adds)
-            continue
-        if isinstance(item, str):
-            if not options.apply_chat_template:
-                yield Row(item, complete=not options.special_tokens)
-                continue
-            item = Conversation([{"role": "user", "content": item}])
-        with suppress(TemplateRefused, ChatRefused):
-            yield _chat_row(item, tokenizer)
-
-
-def _chat_row(chat: Conversation, tokenizer: Tokenizer) -> Row:
-    if not tokenizer.counts_chats_itself:
-        return Row(tokenizer.chat_text(chat), complete=True)
-    ids, text = tokenizer.encode_chat(chat)
-    return Row(text, complete=True, ids=tuple(ids))
-
-
-def _lengths(rows: Sequence[Row], tokenizer: Tokenizer) -> list[int]:
-    """As `analyze` counts them: with the fastest engine that is proved right."""
-    texts = [row.text for row in rows if row.ids is None]
-    counts = iter(tokenizer.counter.count(texts) if texts else [])
-    added = tokenizer.facts.special_added
-    return [
-        len(row.ids) if row.ids is not None else next(counts) + (0 if row.complete else added)
-        for row in rows
-    ]
-
-
-def _ids(rows: Sequence[Row], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    made: dict[Row, tuple[int, ...]] = {row: row.ids for row in rows if row.ids is not None}
+    texts: list[Text] = []
+    ids: dict[int, Sequence[int]] = {}  # by place in `texts`
+    for prompt in prompts:
+        chat: Any = prompt.prompt if isinstance(prompt, SentRequest) else prompt
+        if isinstance(chat, str) and options.apply_chat_template and chat is prompt:
+            chat = Conversation([{"role": "user", "content": chat}])
+        if isinstance(chat, Conversation):
+            with suppress(TemplateRefused, ChatRefused):
+                if tokenizer.counts_chats_itself:
+                    ids[len(texts)], text = tokenizer.encode_chat(chat)
+                else:
+                    text = tokenizer.chat_text(chat)
+                texts.append((text, True))
+        elif isinstance(prompt, SentRequest):
+            adds = prompt.special_tokens and options.special_tokens
+            texts.append((f"{prompt.prompt}{prompt.continuation}", not adds))
+        else:
+            texts.append((chat, not options.special_tokens))
     for complete in (False, True):
-        left = list({row: None for row in rows if row not in made and row.complete is complete})
-        encoded = tokenizer.encode([row.text for row in left], special_tokens=not complete)
-        made |= {row: tuple(ids) for row, ids in zip(left, encoded, strict=True)}
-    return tuple(made[row] for row in rows)
+        places = [n for n, (_, done) in enumerate(texts) if done is complete and n not in ids]
+        wanted = [texts[place][0] for place in places]
+        encoded = tokenizer.encode(wanted, special_tokens=not complete) if wanted else []
+        ids.update(zip(places, encoded, strict=True))
+    return texts, [ids[place] for place in range(len(texts))]
 
 
 # -- which row for which request -----------------------------------------------------------------

@@ -99,11 +99,6 @@ def event(text: str, *, finish: str | None = None, **more: Any) -> bytes:
     return b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n"
 
 
-def chat_event(*, finish: str | None = None, **delta: Any) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
-
-
 def usage(prompt: int, output: int, **details: Any) -> bytes:
     counted = {"prompt_tokens": prompt, "completion_tokens": output, **details}
     return b"data: " + json.dumps({"choices": [], "usage": counted}).encode() + b"\n\n"

@@ -22,7 +22,6 @@ from chunkscope.vllm.log.fate import Status
 from tests.verification.odd_server import (
     DONE,
     OddServer,
-    chat_event,
     event,
     raw,
     says,
@@ -248,28 +247,6 @@ def test_a_server_without_token_ids_gets_a_hint():
     with pytest.raises(InputError) as raised:
         run_of(says(422, {"detail": [{"msg": "Input should be a valid string"}]}))
     assert "--data" in raised.value.hint
-
-
-def test_texts_go_to_the_chat_where_there_is_nothing_else():
-    parts = [
-        chat_event(role="assistant", content=""),
-        chat_event(content="a"),
-        chat_event(reasoning_content="b"),
-        chat_event(finish="stop"),
-        usage(11, 2),
-        DONE,
-    ]
-    routes = {"/v1/completions": says(404, {}), "/v1/chat/completions": raw(*parts)}
-    with OddServer(routes=routes) as server:
-        run = measure(server, prompts=TEXTS)[2]
-        with pytest.raises(InputError, match="token ids"):
-            measure(server)
-        with pytest.raises(InputError, match="/v1/completions"):
-            measure(server, workload(output=1, task=Task.LOGLIKELIHOOD), prompts=TEXTS)
-    assert run.ok
-    assert "sent_as_chats" in codes(run)
-    contents = [b["messages"][0]["content"] for b in server.bodies if "messages" in b]
-    assert sorted(set(contents)) == ["one", "three", "two"]
 
 
 def test_what_does_not_fit_is_not_sent():

@@ -52,10 +52,6 @@ SENTENCES: dict[str, Template] = {
     "kv_tokens_are_blocks": (
         "KV cache tokens are blocks x block size: too many for a hybrid model"
     ),
-    "sent_as_chats": (
-        "the server has only /v1/chat/completions: each prompt was sent as one user message, and "
-        "the server applied its chat template"
-    ),
     "answers_not_counted": (
         "the server did not count the tokens of {answers:,} answers: each piece of a stream counts "
         "as one"

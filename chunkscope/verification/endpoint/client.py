@@ -6,9 +6,7 @@ Requests ask for greedy answers (temperature 0): that is what settings are compa
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
@@ -42,17 +40,12 @@ from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import Settings
 
-SETTING = "endpoint"
+SETTING, COMPLETIONS = "endpoint", "/v1/completions"
 WARM_UP_REQUESTS = 8
 WARM_UP_TOKENS = 16
 SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
 # In every vocabulary, however small: a vLLM without a tokenizer dies of ids beyond its own.
 RANDOM_IDS = (100, 250)
-
-
-class Route(StrEnum):
-    COMPLETIONS = "/v1/completions"
-    CHAT = "/v1/chat/completions"
 
 
 def measure_endpoint(
@@ -72,7 +65,6 @@ def measure_endpoint(
     An error is raised for what makes no sense to send; what happens once it is sent is a result.
     """
     connection = Connection(parse_address(url), key)
-    _allow_files(len(workload.requests))
     listener.setting(SETTING, 1, 1)
 
     async def measure() -> tuple[Machine, Subject, Run]:
@@ -88,18 +80,6 @@ def measure_endpoint(
         return machine, Subject(name=name, load_format="endpoint"), run
 
     return asyncio.run(measure())
-
-
-def _allow_files(requests: int) -> None:
-    """Every request on its way is an open file; most systems allow 1024 unless asked."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = requests + 256
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
@@ -124,7 +104,6 @@ class _Client:
     real: RealPrompts | None
     listener: Progress
     slo: Slo
-    route: Route = Route.COMPLETIONS
     phase: str = "connecting"
     sent: int = 0  # requests of this phase, and those of them that are answered
     answered: int = 0
@@ -181,36 +160,23 @@ class _Client:
     # -- before anything is measured -------------------------------------------------------------
 
     async def _try_out(self) -> None:
-        """Which path, and which kind of prompt, does this server take?"""
-        prompt = min(self.real.texts, key=len) if self.real else [RANDOM_IDS[0], RANDOM_IDS[1] - 1]
+        """Does this server take our kind of prompt?"""
+        prompt = min(self.real.texts, key=len) if self.real else [RANDOM_IDS[0]] * 2
         try:
             await self._exchange(self._body(prompt, 1, "probe"), time.perf_counter())
         except RequestFailed as failure:
             if failure.is_final:
                 raise unusable(self.connection, failure) from None
-            if self.real is None and self._may_refuse_ids(failure):
+            # vLLM says 400; others have no such prompts, and some of them break on it.
+            codes = (HTTPStatus.BAD_REQUEST,) if self.server.is_vllm else range(400, 600)
+            busy = failure.code == HTTPStatus.TOO_MANY_REQUESTS
+            if self.real is None and failure.code in codes and not busy:
                 raise InputError(
-                    f"{self.connection.address} takes no prompts of token ids: it "
-                    f"{failure.message}",
+                    f"{self.connection.address} takes no prompts of token ids at {COMPLETIONS}: "
+                    f"it {failure.message}",
                     hint="send real texts: name the datasets with --data",
                 ) from None
-            if failure.code != HTTPStatus.NOT_FOUND:
-                raise
-            if not self._streams:
-                raise InputError(
-                    f"{self.connection.address} has no {Route.COMPLETIONS}, and chats give no "
-                    "log-probabilities of a prompt",
-                    hint="measure it with --task generate",
-                ) from None
-            self.route = Route.CHAT
-            await self._exchange(self._body(prompt, 1, "probe"), time.perf_counter())
-            self._note("sent_as_chats")
-
-    def _may_refuse_ids(self, failure: RequestFailed) -> bool:
-        """vLLM says 400; others have no such prompts, and some of them break on it."""
-        if self.server.is_vllm:
-            return failure.code == HTTPStatus.BAD_REQUEST
-        return failure.code is not None and failure.code != HTTPStatus.TOO_MANY_REQUESTS
+            raise
 
     async def _warm_up(self) -> None:
         """The longest prompt and a few others: what is slow the first time is slow here."""
@@ -239,14 +205,9 @@ class _Client:
 
         `is_complete`: a text has its special tokens in it already.
         """
-        is_vllm, is_chat = self.server.is_vllm, self.route is Route.CHAT
-        body: dict[str, Any] = {
-            "model": self.server.model,
-            **({"messages": [{"role": "user", "content": prompt}]} if is_chat else {}),
-            **({} if is_chat else {"prompt": prompt}),
-            "max_tokens": tokens,
-            "temperature": 0,
-        }
+        is_vllm = self.server.is_vllm
+        body: dict[str, Any] = {"model": self.server.model, "prompt": prompt, "max_tokens": tokens}
+        body["temperature"] = 0
         if self._streams:
             usage = {"include_usage": True} | ({"continuous_usage_stats": True} if is_vllm else {})
             body |= {"stream": True, "stream_options": usage}
@@ -255,7 +216,7 @@ class _Client:
         if is_vllm:
             # Prompts with another salt share no prefix with this one.
             body |= {"min_tokens": tokens, "ignore_eos": True, "cache_salt": f"{self.salt}/{salt}"}
-            if is_complete and not is_chat and isinstance(prompt, str):
+            if is_complete and isinstance(prompt, str):
                 body["add_special_tokens"] = False
         return orjson.dumps(body)
 
@@ -307,10 +268,10 @@ class _Client:
         received, events, came = Received(), Events(), False
         sent = time.perf_counter() - begin
         if not self._streams:
-            whole = await self.connection.post(self.route, body)
+            whole = await self.connection.post(COMPLETIONS, body)
             received.take_whole(whole, time.perf_counter() - begin)
             return received.answer(sent, time.perf_counter() - begin)
-        async with self.connection.stream(self.route, body) as parts:
+        async with self.connection.stream(COMPLETIONS, body) as parts:
             async for part in parts:
                 seconds = time.perf_counter() - begin
                 for event in events.feed(part):

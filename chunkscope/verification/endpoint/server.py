@@ -45,21 +45,17 @@ def parse_address(url: str) -> str:
     >>> parse_address("http://localhost:8000/v1/")
     'http://localhost:8000'
     """
-    shown, hint = _without_secrets(url), "write it as in `--endpoint http://localhost:8000`"
     try:
         parts = urlsplit(url.strip())
-        _ = parts.port  # looked at only when it is asked for
+        is_fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        raise UsageError(f"--endpoint {shown!r} is not an address", hint=hint) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--endpoint {shown!r} is not an http address", hint=hint)
-    if "@" in parts.netloc:
+        is_fine = False
+    if not is_fine or "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError(
-            "--endpoint must not hold a user name or a password",
-            hint=f"put the API key into the environment variable {KEY_VARIABLES}",
+            f"--endpoint {_without_secrets(url)!r} is not an http address",
+            hint="write it as in `--endpoint http://localhost:8000`, without a password, ? or #; "
+            f"a key belongs into the environment variable {KEY_VARIABLES}",
         )
-    if parts.query or parts.fragment:
-        raise UsageError(f"--endpoint {shown!r} must end before its ? or #", hint=hint)
     return f"{parts.scheme}://{parts.netloc}{_ENDPOINT.sub('', parts.path)}"
 
 
@@ -156,21 +152,16 @@ class Connection:
 
     async def post(self, path: str, body: bytes) -> bytes:
         """The whole answer; RequestFailed unless it is 200."""
-        async with self._accepted(path, body) as response:
-            return (await self._reply(response)).body
+        async with self.stream(path, body) as parts:
+            return await self._read(parts)
 
     @asynccontextmanager
     async def stream(self, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
         """The same as it comes in."""
-        async with self._accepted(path, body) as response:
-            yield response.content.iter_any()
-
-    @asynccontextmanager
-    async def _accepted(self, path: str, body: bytes) -> "AsyncIterator[aiohttp.ClientResponse]":
         async with self._open(path, body) as response:
             if response.status != HTTPStatus.OK:
                 raise self.refusal(await self._reply(response))
-            yield response
+            yield response.content.iter_any()
 
     @asynccontextmanager
     async def _open(self, path: str, body: bytes | None) -> "AsyncIterator[aiohttp.ClientResponse]":
@@ -183,25 +174,25 @@ class Connection:
             async with self._session.request(
                 method, url, data=body, allow_redirects=False
             ) as response:
-                self._refuse_redirect(response)
+                if 300 <= response.status < 400:
+                    to = self.safe(_without_secrets(response.headers.get("Location", "elsewhere")))
+                    raise RequestFailed(
+                        f"redirects to {to}, which is not followed", response.status
+                    )
                 yield response
         except (aiohttp.ClientError, ConnectionError, OSError) as error:
             raise RequestFailed(_in_words(error)) from None
 
-    def _refuse_redirect(self, response: "aiohttp.ClientResponse") -> None:
-        if 300 <= response.status < 400:
-            to = _without_secrets(response.headers.get("Location", "elsewhere"))
-            raise RequestFailed(
-                f"redirects to {self.safe(to)}, which is not followed", response.status
-            )
-
     async def _reply(self, response: "aiohttp.ClientResponse") -> Reply:
+        return Reply(status=response.status, body=await self._read(response.content.iter_any()))
+
+    async def _read(self, parts: AsyncIterator[bytes]) -> bytes:
         body = bytearray()
-        async for part in response.content.iter_any():
+        async for part in parts:
             body += part
             if len(body) > _MOST_BYTES:
                 raise RequestFailed(f"sent an answer of more than {_MOST_BYTES >> 20} MB")
-        return Reply(status=response.status, body=bytes(body))
+        return bytes(body)
 
     def refusal(self, reply: Reply) -> RequestFailed:
         """What an answer other than 200 says, in a sentence."""

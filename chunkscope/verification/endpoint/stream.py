@@ -15,7 +15,6 @@ from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.latencies import Answer
 
 DONE = b"[DONE]"
-PIECES = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
 MOST_TOKENS = 1 << 31  # of one prompt or answer; no model reads a thousandth of it
 
 
@@ -74,7 +73,7 @@ class Received:
             self._counts_along = self.output_tokens is not None
         if self._counts_along:
             self._add(now, (self.output_tokens or 0) - before)
-        elif any(map(_has_piece, choices)):
+        elif any(choice.get("text") for choice in choices):
             self._add(now, 1)
         self.ended = self.ended or any(choice.get("finish_reason") for choice in choices)
 
@@ -156,14 +155,6 @@ def spread(counts: list[int], total: int) -> list[int]:
     weights = counts if any(counts) else [1] * len(counts)
     ends = [ceil(total * end / sum(weights)) for end in accumulate(weights)]
     return [end - begin for begin, end in pairwise([0, *ends])]
-
-
-def _has_piece(choice: dict[str, Any]) -> bool:
-    """Whether a choice of an event holds some of the answer: text, thoughts or a call."""
-    delta = choice.get("delta")
-    if isinstance(delta, dict) and delta:
-        return any(delta.get(name) for name in PIECES)
-    return bool(choice.get("text"))
 
 
 def _tokens(value: Any, before: int | None) -> int | None:
