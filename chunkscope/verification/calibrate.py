@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from chunkscope.hardware.calibration import SAME, Calibration, StepSamples
+from chunkscope.hardware.calibration import Calibration, StepSamples
 from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.step_time import READ_AGAIN, model_work
 from chunkscope.models.shape import ModelShape
@@ -45,7 +45,7 @@ def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
 
 
 def calibration_of(
-    measured: Sequence[MeasuredRun], shape: ModelShape, tp: int, workload: Workload
+    measured: Sequence[MeasuredRun], shape: ModelShape, workload: Workload
 ) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
     good = [m for m in measured if m.run.ok and m.record.workers]
@@ -57,7 +57,7 @@ def calibration_of(
     rows += [(BURSTS, row) for m in good for row in timed_steps(m.record.bursts)]
     if not rows:
         return None
-    record = good[0].record
+    record, tp = good[0].record, good[0].run.settings.parallel.tensor
     worker, total = record.workers[0], record.workers[0].get("total_bytes")
     columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
     return Calibration(
@@ -73,13 +73,6 @@ def calibration_of(
         method=METHOD[worker["device"]],
         steps=StepSamples(setting=tuple(setting for setting, _ in rows), **columns),
     )
-
-
-def joined(earlier: Calibration, later: Calibration) -> Calibration:
-    """Also the steps of rows that an earlier try measured, if it was the same engine."""
-    if any(getattr(earlier, name) != getattr(later, name) for name in (*SAME, "model")):
-        return later
-    return replace(later, steps=StepSamples.concatenated([earlier.steps, later.steps]))
 
 
 def _context_weight(measured: MeasuredRun, workload: Workload) -> float:

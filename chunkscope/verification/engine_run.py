@@ -33,14 +33,8 @@ FAILURES = {
     Status.REFUSED: "engine_refused",
     Status.DIED: "engine_died",
 }
-# What changes a measurement, and how it is called. The number of GPUs is the setting's.
-MACHINE_FACTS = {
-    "device": "a {} build of vLLM",
-    "gpu": "{}",
-    "driver": "driver {}",
-    "vllm": "vLLM {}",
-    "torch": "torch {}",
-}
+# What changes a measurement. The number of GPUs is the setting's.
+MACHINE_FACTS = ("device", "gpu", "driver", "vllm", "torch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,36 +103,29 @@ class MeasuredRun:
     run: Run
     record: EngineRecord
     last_lines: tuple[str, ...] = ()
-    interrupted: bool = False  # when all was measured and only calibrating was left
 
 
 def measure(row: SettingRow, job: EngineJob, log: Path, listener: Progress) -> MeasuredRun:
-    """Run one engine to its end. Ctrl-C passes through, unless there is a row to keep first."""
+    """Run one engine to its end."""
     record = EngineRecord()
     if row.refused:
         return MeasuredRun(run=_run(row, record, Status.REFUSED, row.refused), record=record)
-    timed_out = interrupted = False
+    timed_out = False
     with EngineProcess(job.python, job.task(row), log) as process:
         liveness = Liveness(log, process.cpu_seconds)
-        try:
-            for event in process.events():
-                if event is None:
-                    _watch(liveness, record, job, listener)
-                else:
-                    liveness.hear()
-                    _follow(event, record, job, listener)
-                timed_out = liveness.silent_s > job.timeout_s
-                if record.done or timed_out:
-                    break
-        except KeyboardInterrupt:
-            if not record.measured:
-                raise
-            interrupted = True
+        for event in process.events():
+            if event is None:
+                _watch(liveness, record, job, listener)
+            else:
+                liveness.hear()
+                _follow(event, record, job, listener)
+            timed_out = liveness.silent_s > job.timeout_s
+            if record.done or timed_out:
+                break
         code = 0 if timed_out or record.measured else process.exit_code()
     text = process.log_text()
     if record.measured:
-        run = _run(row, record, Status.OK, None, text, log)
-        return MeasuredRun(run=run, record=record, interrupted=interrupted)
+        return MeasuredRun(run=_run(row, record, Status.OK, None, text, log), record=record)
     if timed_out:
         status = Status.TIMEOUT
         failure = Note(
@@ -231,21 +218,14 @@ def machine_of(workers: Sequence[Mapping[str, Any]], versions: Mapping[str, Any]
 def _refuse_another_machine(earlier: Machine, machine: Machine) -> None:
     """What is not known of one of them does not count as a difference."""
     pairs = {name: (getattr(earlier, name), getattr(machine, name)) for name in MACHINE_FACTS}
-    differs = {name: pair for name, pair in pairs.items() if None not in pair and len({*pair}) > 1}
+    differs = {n: pair for n, pair in pairs.items() if None not in pair and pair[0] != pair[1]}
     if differs:
-        then, today = (
-            ", ".join(MACHINE_FACTS[name].format(pair[i]) for name, pair in differs.items())
-            for i in (0, 1)
+        then, today = (", ".join(f"{n} {pair[i]}" for n, pair in differs.items()) for i in (0, 1))
+        raise InputError(
+            f"cannot resume: the earlier rows were measured with {then}, and this is {today}",
+            hint="go on where they were measured, or name another file with --output: "
+            "rows of two machines do not stand in one",
         )
-        raise another_machine(then, f"this is {today}")
-
-
-def another_machine(then: str, today: str) -> InputError:
-    return InputError(
-        f"cannot resume: the rows of the earlier run were measured with {then}, {today}",
-        hint="go on where they were measured, or name another file with --output: "
-        "rows of two machines do not stand in one",
-    )
 
 
 # -- what became of it ---------------------------------------------------------------------------

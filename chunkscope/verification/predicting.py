@@ -3,13 +3,11 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware.gpus import Gpu, find_gpu
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.models.shape import ModelShape
-from chunkscope.planning.plan import Plan
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Machine, Predicted, Run
@@ -24,7 +22,6 @@ SCHEDULED_BY = (
     *("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"),
     *("enable_chunked_prefill", "enable_prefix_caching", "block_size"),
 )
-AS_PLANNED = Note(code="hits_predicted_as_planned")  # a server does not tell its settings
 # What is there from the start is scheduled in the same steps however long they take.
 ANY_STEP = StepModel(
     fixed_s=1.0, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="any"
@@ -50,7 +47,7 @@ def with_prediction(
         logprobs=workload.task is Task.LOGLIKELIHOOD,
         cuda_graphs=not run.engine.get("enforce_eager"),
     )
-    settings = Settings.of(run.engine)
+    settings = Settings.of(run.engine).over(run.settings)
     memory = there.memory(settings, longest=workload.longest)
     model = there.memory_model(settings)
     if memory is None or model is None:
@@ -74,18 +71,6 @@ def with_prediction(
     )
 
 
-def with_planned_hits(run: Run, plan: Plan, machine: Machine, workload: Workload) -> Run:
-    """Of a server: the KV cache is its own, how it schedules is taken from the plan."""
-    if plan.model is None or run.engine.get("engines") != 1:
-        return run
-    planned = plan.deployment.effective(plan.settings).given()
-    told = {name: value for name, value in run.engine.items() if value is not None}
-    as_planned = replace(run, engine={**planned, **told})
-    rate = with_prediction(as_planned, plan.model, machine, workload).predicted_prefix_hit_rate
-    notes = (*run.notes, *([AS_PLANNED] if rate else []))
-    return replace(run, predicted_prefix_hit_rate=rate, notes=notes)
-
-
 def _prefix_hit_rate(
     run: Run, shape: ModelShape, machine: Machine, workload: Workload
 ) -> float | None:
@@ -93,7 +78,11 @@ def _prefix_hit_rate(
 
     None for models that keep less than every token: what vLLM finds of those is another matter.
     """
-    engine, step = run.engine, _step(shape, machine, workload)
+    engine, gpu, step = run.engine, _gpu(machine), None
+    if not any(request.arrival_s for request in workload.requests):
+        step = ANY_STEP
+    elif gpu is not None:
+        step = step_model(shape, gpu, Parallel(tensor=machine.gpus or 1))
     blocks = engine.get("num_gpu_blocks")
     known = all(engine.get(name) is not None for name in SCHEDULED_BY) and blocks
     if not known or step is None or shape.hybrid or shape.attention.sliding_layers:
@@ -114,14 +103,7 @@ def _prefix_hit_rate(
     return run_setting(scenario, args).cached_tokens / workload.input_tokens
 
 
-def _step(shape: ModelShape, machine: Machine, workload: Workload) -> StepModel | None:
-    if not any(request.arrival_s for request in workload.requests):
-        return ANY_STEP
-    gpu = _gpu(machine)
-    return step_model(shape, gpu, Parallel(tensor=machine.gpus or 1)) if gpu else None
-
-
-def _gpu(machine: Machine | None) -> Gpu | None:
+def _gpu(machine: Machine) -> Gpu | None:
     with suppress(ChunkscopeError):
-        return find_gpu(machine.gpu) if machine and machine.gpu else None
+        return find_gpu(machine.gpu) if machine.gpu else None
     return None

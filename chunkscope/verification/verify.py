@@ -23,9 +23,8 @@ from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibrate import bursts_for
 from chunkscope.verification.engine_run import EngineJob
 from chunkscope.verification.outputs import sample_places
-from chunkscope.verification.predicting import with_planned_hits
 from chunkscope.verification.result import EngineKind, PromptSource, Subject, Verification
-from chunkscope.verification.run_settings import Report, SettingRuns, resumed
+from chunkscope.verification.run_settings import Report, measure_rows, resumed
 from chunkscope.verification.settings import USUALLY, rows_of
 from chunkscope.vllm.check import version_in, vllm_python
 from chunkscope.vllm.enums import SendOrder, Task
@@ -146,7 +145,7 @@ def verify(
         **_common_fields(plan, profile, options, workload, prompts),
     )
     if resume is not None:
-        verification = resumed(verification, resume, rows, installed)
+        verification = resumed(verification, resume, rows)
     job = EngineJob(
         python=options.python,
         engine={
@@ -165,7 +164,7 @@ def verify(
         output_places=sample_places(workload) if options.check_outputs else (),
         bursts=bursts_for(_max_model_len(plan)),
     )
-    return SettingRuns(verification, plan, shape, job, report).measure(rows)
+    return measure_rows(verification, rows, job, shape, report)
 
 
 def verify_endpoint(
@@ -202,7 +201,7 @@ def verify_endpoint(
     )
     verification = Verification(
         model=subject,
-        runs=(with_planned_hits(run, plan, machine, workload),),
+        runs=(run,),
         measured=EngineKind.SERVER,
         machine=machine,
         **_common_fields(plan, profile, options, workload, prompts),

@@ -170,26 +170,3 @@ def test_requests_that_could_not_be_held_are_told(tmp_path) -> None:
     assert note.code == "requests_trickled_in"
     spread = measured(tmp_path, *BEGUN, loose, MEASURED, arrival_s=0.5)
     assert spread.run.notes == ()
-
-
-class Impatient(Progress):
-    """Presses Ctrl-C when a phase begins."""
-
-    def __init__(self, phase: str) -> None:
-        super().__init__()
-        self._impatient_at = phase
-
-    def phase(self, phase: str, detail: str = "") -> None:
-        super().phase(phase, detail)
-        if phase == self._impatient_at:
-            raise KeyboardInterrupt
-
-
-def test_ctrl_c_loses_no_row_that_is_measured(tmp_path) -> None:
-    told = [*BEGUN, {"event": "phase", "phase": "measuring", "repeat": 0}, REPEAT, MEASURED]
-    told += [{"event": "phase", "phase": "calibrating"}, BURST, {"event": "done"}]
-    found = measured(tmp_path, *told, listener=Impatient("calibrating"))
-    assert found.run.ok
-    assert found.interrupted
-    with pytest.raises(KeyboardInterrupt):
-        measured(tmp_path, *told, listener=Impatient("measuring"))

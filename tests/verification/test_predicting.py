@@ -7,10 +7,11 @@ import pytest
 from chunkscope.models import find_model
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
-from chunkscope.verification.predicting import AS_PLANNED, with_planned_hits, with_prediction
+from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Machine
 from chunkscope.vllm.enums import Task
-from tests.build import plan, run
+from chunkscope.vllm.settings import Settings
+from tests.build import run
 
 CPU = Machine(device="cpu", vllm="0.28.0")
 LLAMA = find_model("llama-3.1-8b")
@@ -78,13 +79,15 @@ def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed() -> None:
     assert predicted(workload=later, machine=h200) == (32 + 48 + 64) / 600
 
 
-def test_of_a_server_the_kv_cache_is_its_own_and_the_rest_the_plans() -> None:
-    served = Machine(device="endpoint", vllm="0.28.0", endpoint="http://localhost")
-    cache = {"num_gpu_blocks": 1_000, "block_size": 16, "engines": 1, "max_model_len": None}
-    found = with_planned_hits(run("endpoint", 1.0, engine=cache), plan(), served, WORKLOAD)
-    assert found.predicted_prefix_hit_rate == (32 + 48 + 64) / 600
-    assert found.notes == (AS_PLANNED,)
-    assert found.engine == cache
-    for unknown in ({**cache, "engines": 2}, {"max_model_len": 4_096}):
-        made = run("endpoint", 1.0, engine=unknown)
-        assert with_planned_hits(made, plan(), served, WORKLOAD) == made
+def test_memory_is_predicted_of_the_numbers_that_the_kv_cache_has() -> None:
+    """The engine's facts do not say that the KV cache is of 8 bits: the setting does."""
+    h200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
+    engine = {**ENGINE, "gpu_memory_utilization": 0.9, "max_model_len": 4_096}
+    tokens = [
+        with_prediction(
+            run("plan", 1.0, engine=engine, settings=Settings(kv_cache_dtype=dtype)),
+            *(LLAMA, h200, WORKLOAD),
+        ).predicted.kv_cache_tokens
+        for dtype in (None, "fp8")
+    ]
+    assert tokens[1] == pytest.approx(2 * tokens[0], rel=0.01)

@@ -9,7 +9,6 @@ import pytest
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.verification import run_settings
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Predicted, PromptSource, Verification
 from chunkscope.verification.run_settings import resumed
@@ -22,13 +21,11 @@ from chunkscope.verification.verify import (
     workload_for,
 )
 from chunkscope.vllm.check import config_of
-from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.fate import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification
 
 SHAPE = find_model("llama-3.1-8b")
-V24 = release("0.24.0")
 SET = Settings(max_num_batched_tokens=2_048)
 ROWS = [SettingRow(name=name, settings=SET) for name in ("plan", "off")]
 
@@ -100,8 +97,8 @@ def test_a_built_in_model_has_the_same_folder_every_time_whatever_its_capitals()
 # -- resumed -------------------------------------------------------------------------------------
 
 
-def resume(old: Verification, rows=ROWS, installed=V24, **fresh) -> Verification:
-    return resumed(replace(old, runs=(), **fresh), old, rows, installed)
+def resume(old: Verification, rows=ROWS, **fresh) -> Verification:
+    return resumed(replace(old, runs=(), **fresh), old, rows)
 
 
 def test_a_resumed_run_keeps_the_rows_that_are_final_under_the_names_of_today() -> None:
@@ -135,29 +132,9 @@ def test_another_verification_cannot_be_resumed(change, what) -> None:
         resume(verification(run("plan", 1.0)), **change)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "vllm", "differs"),
-    [
-        (["NVIDIA H200"], "0.28.0", r"0\.24\.0.*0\.28\.0"),
-        (["NVIDIA L4", "NVIDIA L4"], "0.24.0", "NVIDIA H200.*NVIDIA L4"),
-        ([], "0.24.0", None),
-        (["NVIDIA L4", "NVIDIA H200"], "0.24.0+cu129", None),
-    ],
-)
-def test_rows_of_another_machine_are_not_resumed(monkeypatch, gpus, vllm, differs) -> None:
-    monkeypatch.setattr(run_settings, "local_gpu_names", lambda: gpus)
-    old = verification(run("plan", 1.0))
-    if differs is None:
-        assert resume(old, installed=release(vllm)).runs == old.runs
-        return
-    with pytest.raises(InputError, match=differs) as refused:
-        resume(old, installed=release(vllm))
-    assert "--output" in refused.value.hint
-
-
 def test_without_a_row_to_keep_the_machine_is_asked_anew() -> None:
     for old in (verification(run("gone", 1.0)), verification(failed("plan"), machine=None)):
-        kept = resume(old, installed=release("0.28.0"), machine=None)
+        kept = resume(old, machine=None)
         assert (kept.runs, kept.machine) == ((), None)
 
 

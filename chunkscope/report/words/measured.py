@@ -46,9 +46,6 @@ SENTENCES: dict[str, Template] = {
     "prefix_cache_not_emptied": (
         "vLLM did not empty its prefix cache before a repeat: some hits may come from earlier ones"
     ),
-    "hits_predicted_as_planned": (
-        "prefix-cache hits are predicted for the plan's setting: a server does not tell its own"
-    ),
     "kv_tokens_are_blocks": (
         "KV cache tokens are blocks x block size: too many for a hybrid model"
     ),

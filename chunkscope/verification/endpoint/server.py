@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import re
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -98,12 +97,13 @@ class Reply:
     status: int
     body: bytes
 
-    def json(self) -> Any:
-        """What it holds; None when it is not JSON."""
+    def part(self, name: str) -> Any:
+        """One part of the object it holds; None where there is none."""
         try:
-            return orjson.loads(self.body)
+            content = orjson.loads(self.body)
         except ValueError:
             return None
+        return content.get(name) if isinstance(content, dict) else None
 
 
 class Connection:
@@ -212,12 +212,10 @@ class Connection:
 
 def _message_in(reply: Reply) -> str:
     """The message of an error in any of the usual shapes, else the text itself."""
-    content = reply.json()
-    for name in ("error", "message", "detail"):
-        if isinstance(content, dict) and content.get(name):
-            content = content[name]
-    if isinstance(content, str):
-        return content
+    part = reply.part("error") or reply.part("detail") or reply.part("message")
+    part = part.get("message") if isinstance(part, dict) else part
+    if isinstance(part, str):
+        return part
     text = reply.body.decode("utf-8", "replace")
     return "" if "<html" in text.lower() else text
 
@@ -230,12 +228,8 @@ def _in_words(error: Exception) -> str:
     number = getattr(system, "errno", None)
     if number in (errno.EMFILE, errno.ENFILE):
         return "could not be asked as often: too many open files (`ulimit -n 65536` allows more)"
-    if isinstance(system, socket.gaierror):
-        return "cannot be found: there is no host of that name"
     if isinstance(error, aiohttp.ClientSSLError):
         return "cannot be trusted: there is no valid TLS at this address"
-    if number == errno.ECONNREFUSED:
-        return "cannot be reached: nothing listens there"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
         return f"cannot be reached: {getattr(system, 'strerror', None) or 'no connection'}"
     if isinstance(error, aiohttp.ClientResponseError):
@@ -275,8 +269,7 @@ async def _models(connection: Connection, model: str | None) -> list[Server]:
         return []  # some servers have only the one thing they are there for
     if reply.status != HTTPStatus.OK:
         raise unusable(connection, connection.refusal(reply))
-    content = reply.json()
-    listed = content.get("data") if isinstance(content, dict) else None
+    listed = reply.part("data")
     if not isinstance(listed, list):
         raise MissingError(
             f"{connection.address} answers, but not as an OpenAI-compatible server does",
@@ -322,9 +315,8 @@ async def scrape(connection: Connection) -> Metrics | None:
 
 async def _version(connection: Connection) -> str | None:
     with contextlib.suppress(RequestFailed):
-        content = (await connection.ask("/version")).json()
-        if isinstance(content, dict) and isinstance(content.get("version"), str):
-            return connection.safe(content["version"])
+        version = (await connection.ask("/version")).part("version")
+        return connection.safe(version) if isinstance(version, str) else None
     return None
 
 
