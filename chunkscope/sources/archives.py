@@ -53,8 +53,9 @@ class Member:
 
 def archive_suffix(name: str) -> str | None:
     """ "packs.tar.gz" -> ".tar.gz"; None for a file that is no archive."""
-    fits = [suffix for suffix in SUFFIXES if name.lower().endswith(suffix)]
-    return max(fits, key=len, default=None)
+    if not name.lower().endswith(SUFFIXES):
+        return None
+    return max((one for one in SUFFIXES if name.lower().endswith(one)), key=len)
 
 
 def is_zip(start: bytes) -> bool:

@@ -62,6 +62,17 @@ class Candidate(NamedTuple):
     explicit: bool = False
 
 
+class _Entry(NamedTuple):
+    """Something in a folder, and what it, or what is in it, must fit."""
+
+    is_folder: bool
+    path: str
+    shown: str
+    below: str
+    group: str
+    pattern: Sequence[str]
+
+
 def _found(path: str, group: str, file: Path | None, **known: Any) -> Source:
     return Source(name="", group=group, path=path, format="", file=file, **known)
 
@@ -120,7 +131,7 @@ class _Search:
             if path.is_dir():
                 self._folder(path, _as_typed(text))
             else:
-                self._file(path, Candidate(_found(text, "", path), path.name, explicit=True))
+                self._file(text, text, path.name, explicit=True)
         elif glob.has_magic(text):
             self._glob(text)
         else:
@@ -134,8 +145,8 @@ class _Search:
 
     def _add(self, source: Source) -> None:
         texts = source.name, source.group, source.path
-        name, group, path = shown = tuple(map(printable, texts))
-        if shown != texts:
+        if not "".join(texts).isprintable():
+            name, group, path = map(printable, texts)
             source = replace(source, name=name, group=group, path=path)
         self.sources.append(source)
 
@@ -183,53 +194,49 @@ class _Search:
     def _folder(self, path: Path, shown: str, pattern: Sequence[str] = ()) -> None:
         """All that is in a folder and fits the pattern, sorted; a link to a folder above ends."""
         folders: set[Hashable] = set()
-        waiting = [(True, pattern, Candidate(_found(shown, _folder_name(path), path), ""))]
+        waiting = [_Entry(True, str(path), shown, "", _folder_name(path), pattern)]
         while waiting:  # not by recursion: folders may be nested deeper than Python's stack
-            is_folder, wanted, candidate = waiting.pop()
-            place = candidate.source.file or path
-            if not is_folder:
-                self._file(place, candidate)
+            entry = waiting.pop()
+            if not entry.is_folder:
+                self._file(entry.path, entry.shown, entry.below, entry.group)
                 continue
             try:
-                status = place.stat()
+                status = os.stat(entry.path)  # noqa: PTH116  (pathlib takes longer: files are many)
                 identity = status.st_dev, status.st_ino
                 if identity not in folders:
                     folders.add(identity)
-                    waiting += reversed(self._entries(place, candidate, wanted))
+                    waiting += reversed(self._entries(entry))
             except OSError as error:
-                if not candidate.below:
+                if not entry.below:
                     raise cannot_read(shown, error) from error
-                self._skip(candidate.source.path, _why(error))
+                self._skip(entry.shown, _why(error))
             except InputError as error:
-                if not candidate.below:
+                if not entry.below:
                     raise
-                self._skip(candidate.source.path, error.message)
+                self._skip(entry.shown, error.message)
 
-    def _entries(
-        self, path: Path, folder: Candidate, pattern: Sequence[str]
-    ) -> list[tuple[bool, Sequence[str], Candidate]]:
-        """What is in a folder: each with whether it is a folder itself, and what it must fit."""
-        shown, group = folder.source.path, folder.source.group
-        if not pattern and (splits := saved_splits(path)):
+    def _entries(self, folder: "_Entry") -> list["_Entry"]:
+        if not folder.pattern and (splits := saved_splits(Path(folder.path))):
             for split in splits:
-                self._saved_split(
-                    path / split, _join(shown, split), _join(folder.below, split), group
-                )
+                self._saved_split(folder, split)
             return []
-        entries: list[tuple[bool, Sequence[str], Candidate]] = []
-        for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
-            is_folder, below = _is_folder(entry), _join(folder.below, entry.name)
+        entries: list[_Entry] = []
+        for found in sorted(os.scandir(folder.path), key=lambda entry: entry.name):
+            name, is_folder, pattern = found.name, _is_folder(found), folder.pattern
+            below = _join(folder.below, name)
             fits = not pattern or path_fits(below.split("/"), pattern)
             leads = fits or (is_folder and _leads(below.split("/"), pattern))
-            if entry.name.startswith(".") or not leads or (is_folder and self._is_excluded(below)):
+            if name.startswith(".") or not leads or (is_folder and self._is_excluded(below)):
                 continue
-            inside = _join(group, entry.name) if is_folder else group
-            source = _found(_join(shown, entry.name), inside, Path(entry.path))
-            entries.append((is_folder, () if fits else pattern, Candidate(source, below)))
+            group = _join(folder.group, name) if is_folder else folder.group
+            shown, rest = _join(folder.shown, name), () if fits else pattern
+            entries.append(_Entry(is_folder, found.path, shown, below, group, rest))
         return entries
 
-    def _saved_split(self, path: Path, shown: str, below: str, group: str) -> None:
-        """One split of what `save_to_disk` wrote, or all of it where it has none."""
+    def _saved_split(self, dataset: "_Entry", split: str) -> None:
+        """One split of what `save_to_disk` wrote; "" where it has none."""
+        path = Path(dataset.path) / split
+        shown, below = _join(dataset.shown, split), _join(dataset.below, split)
         if not self._is_wanted(below or path.name):
             return
         try:
@@ -238,23 +245,27 @@ class _Search:
             self._skip(shown, str(error))
             return
         if self._is_new(os.path.realpath(path)):
-            source = _found(shown, group, path, bytes=size)
-            self._add(replace(source, name=below or _folder_name(path), format="saved"))
+            name, group = below or _folder_name(path), dataset.group
+            self._add(
+                Source(name=name, group=group, path=shown, format="saved", file=path, bytes=size)
+            )
 
     # --- files -------------------------------------------------------------------------------
 
-    def _file(self, path: Path, candidate: Candidate) -> None:
+    def _file(
+        self, path: str, shown: str, below: str, group: str = "", *, explicit: bool = False
+    ) -> None:
         """A file on disk; its size is None for a pipe or a device."""
         try:
-            status = path.stat()
+            status = os.stat(path)  # noqa: PTH116
         except OSError as error:
-            if candidate.explicit:
-                raise cannot_read(candidate.source.path, error) from error
-            self._skip(candidate.source.path, _why(error))
+            if explicit:
+                raise cannot_read(shown, error) from error
+            self._skip(shown, _why(error))
             return
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        source = replace(candidate.source, file=path, bytes=size)
-        self._consider(candidate._replace(source=source), (status.st_dev, status.st_ino))
+        source = _found(shown, group, Path(path), bytes=size)
+        self._consider(Candidate(source, below, explicit), (status.st_dev, status.st_ino))
 
     def _consider(self, candidate: Candidate, identity: Hashable) -> None:
         source, below, _ = candidate

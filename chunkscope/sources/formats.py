@@ -3,7 +3,7 @@
 from posixpath import basename, splitext
 
 from chunkscope.sources.archives import is_tar, is_zip
-from chunkscope.sources.recognisers import RECOGNISERS
+from chunkscope.sources.recognisers import CLAIMED_SUFFIXES
 from chunkscope.sources.streams import COMPRESSED_SUFFIXES, looks_binary
 
 START_BYTES = 4096
@@ -25,13 +25,9 @@ _SUFFIXES = {
 }
 
 
-def suffixes() -> dict[str, str]:
-    return {**_SUFFIXES, **{one.suffix: one.format for one in RECOGNISERS if one.suffix}}
-
-
 def formats() -> frozenset[str]:
     """What `input_format` may be; "saved" and "hub" show by themselves."""
-    return frozenset(suffixes().values())
+    return frozenset((*_SUFFIXES.values(), *CLAIMED_SUFFIXES.values()))
 
 
 def known_suffix(name: str) -> str:
@@ -39,13 +35,14 @@ def known_suffix(name: str) -> str:
     stem, suffix = splitext(basename(name))  # pathlib takes ten times as long: files are many
     compression = suffix if suffix.lower() in COMPRESSED_SUFFIXES else ""
     inner = splitext(stem)[1] if compression else suffix
-    return (inner if inner.lower() in suffixes() else "") + compression
+    is_known = inner.lower() in _SUFFIXES or inner.lower() in CLAIMED_SUFFIXES
+    return (inner if is_known else "") + compression
 
 
 def format_of_name(name: str) -> str | None:
     """ "x.jsonl.gz" -> "jsonl"; None when the suffix says nothing."""
-    suffix = known_suffix(name.lower())
-    return suffixes().get("." + suffix.split(".")[1]) if suffix else None
+    suffix = "." + known_suffix(name.lower()).partition(".")[2].partition(".")[0]
+    return _SUFFIXES.get(suffix) or CLAIMED_SUFFIXES.get(suffix)
 
 
 def kind_of_bytes(start: bytes) -> str | None:

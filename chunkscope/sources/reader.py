@@ -6,9 +6,6 @@ it reads `stream` or `file`, reports bad rows to `problems`, and yields chunks.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from functools import cached_property
-from itertools import chain, islice
 from typing import IO, Any, Self
 
 from chunkscope.errors import ChunkscopeError, InputError
@@ -66,36 +63,47 @@ class RecordReader:
         self._restarts = restarts  # all columns for the head, then anew, only those needed
         self._ahead: deque[Chunk] = deque()  # what `head` looked at and `chunks` will give
         self._rest = self._guarded(None)
-        self._opened = ExitStack()
+        self._stream: Stream | None = None
+        self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        for opened in (self._stream, self._file):
+            if opened is not None:
+                opened.close()
 
-    @cached_property
+    @property
     def stream(self) -> Stream:
         """The source's text: decompressed, as UTF-8. It can be read once."""
-        if self.part != (0, None):
-            return self._opened.enter_context(open_lines(self.source, *self.part))
-        return self._opened.enter_context(open_text(self.source, self.options.encoding))
+        if self._stream is None:
+            is_whole = self.part == (0, None)
+            self._stream = (
+                open_text(self.source, self.options.encoding)
+                if is_whole
+                else open_lines(self.source, *self.part)
+            )
+        return self._stream
 
-    @cached_property
+    @property
     def file(self) -> IO[bytes]:
         """The source's bytes, decompressed, as a file that can be read in any order."""
-        return self._opened.enter_context(open_seekable(self.source))
+        if self._file is None:
+            self._file = open_seekable(self.source)
+        return self._file
 
     @property
     def bytes_read(self) -> int:
         """How much of the file (as it is on disk) was read, for progress."""
-        return self.stream.bytes_read if "stream" in self.__dict__ else self.bytes_taken
+        return self._stream.bytes_read if self._stream else self.bytes_taken
 
     def head(self) -> list[Any]:
         """The first records, which `chunks` gives again: enough to find the prompt field."""
+        records: list[Any] = []
         problems, self.problems = self.problems, Problems() if self._restarts else self.problems
         # A chunk may hold one row of 100 MB, so not more than a few of them are kept waiting.
-        while len(self._ahead) < _HEAD_CHUNKS and len(self._records_ahead()) < HEAD_RECORDS:
+        while len(self._ahead) < _HEAD_CHUNKS and len(records) < HEAD_RECORDS:
             try:
                 chunk = next(self._rest, None)
             except ChunkscopeError as error:
@@ -107,25 +115,20 @@ class RecordReader:
                 break
             if chunk.records:
                 self._ahead.append(chunk)
-        records = self._records_ahead()
+                records += chunk.records
         if self._restarts:
             self._ahead.clear()
-            self.problems, self._rest = problems, iter(())
-        return records
-
-    def _records_ahead(self) -> list[Any]:
-        ahead = chain.from_iterable(chunk.records for chunk in self._ahead)
-        return list(islice(ahead, HEAD_RECORDS))
+            self.problems = problems
+        return records[:HEAD_RECORDS]
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
         """All records, once. `columns` names the top-level fields that are needed; None is all."""
         if self._restarts:
             self.bytes_taken = self.positions = 0
-            yield from self._guarded(columns)
+            self._rest = self._guarded(columns)
         while self._ahead:
             yield self._ahead.popleft()
-        if not self._restarts:
-            yield from self._rest
+        yield from self._rest
 
     def _guarded(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """The chunks, with what the system may say along the way turned into our errors."""

@@ -46,11 +46,13 @@ class TaskRenderer(Protocol):
 
 
 RECOGNISERS: list[Recogniser] = []
+CLAIMED_SUFFIXES: dict[str, str] = {}  # suffix -> format
 
 
 def register(recogniser: Recogniser) -> None:
-    if recogniser not in RECOGNISERS:
-        RECOGNISERS.append(recogniser)
+    RECOGNISERS.append(recogniser)
+    if recogniser.suffix:
+        CLAIMED_SUFFIXES[recogniser.suffix] = recogniser.format
 
 
 def recogniser_of(format_name: str | None) -> Recogniser | None:

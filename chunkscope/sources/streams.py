@@ -34,6 +34,7 @@ _MAGICS: dict[str, tuple[bytes, ...]] = {
         *(bytes([low]) + b"\x2a\x4d\x18" for low in range(0x50, 0x60)),  # skippable frames
     ),
 }
+_ALL_MAGICS = tuple(magic for magics in _MAGICS.values() for magic in magics)
 _TEXT_BOMS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -170,7 +171,9 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
 
 def compression_of(start: bytes) -> str | None:
     """What data that starts like this is compressed with: `b"\\x1f\\x8b\\x08..."` -> "gzip"."""
-    return next((name for name, magics in _MAGICS.items() if start.startswith(magics)), None)
+    if not start.startswith(_ALL_MAGICS):  # as most do
+        return None
+    return next(name for name, magics in _MAGICS.items() if start.startswith(magics))
 
 
 def compression_named(name: str) -> str | None:
