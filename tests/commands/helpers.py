@@ -107,7 +107,7 @@ def prompts(count: int = 3, field: str = "prompt") -> list[dict[str, str]]:
     return [{field: "How far is it" + " and back" * n + "?"} for n in range(count)]
 
 
-ENGINES = {"fastokens", "mistral_common", "splintr", "tiktoken", "tokenizers", "transformers"}
+ENGINES = {"fastokens", "mistral_common", "tiktoken", "tokenizers", "transformers"}
 
 _LISTING = """
 import sys

@@ -213,11 +213,11 @@ def test_damaged_digests_are_made_again(tmp_path: Path, own: Path, content: byte
     assert analyze(tmp_path, "a.jsonl").code == 0
 
 
-def test_a_damaged_compiled_tokenizer_is_made_again(tmp_path: Path, own: Path) -> None:
+def test_a_damaged_prepared_tokenizer_is_made_again(tmp_path: Path, own: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts(5))
     good = analyze(tmp_path, "a.jsonl").dataset["histogram"]
-    for meta in own.rglob("meta.json"):
-        meta.write_bytes(b'{"half": ')
+    for facts in own.rglob("facts.json"):
+        facts.write_bytes(b'{"half": ')
     again = analyze(tmp_path, "a.jsonl", "--no-cache")
     assert (again.code, again.dataset["histogram"]) == (0, good)
 
@@ -276,19 +276,6 @@ def test_a_full_disk_for_the_cache_is_done_without(
     assert (run.code, run.dataset["rows"]) == (0, 5)
     assert "No space left on device; going on without the cache" in run.err
     assert "--output" not in run.err
-
-
-def test_a_short_first_run_prepares_nothing_and_counts_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "empty"))
-    write_jsonl(tmp_path / "a.jsonl", prompts(20))
-    first, second = (analyze(tmp_path, "a.jsonl", "--no-cache") for _ in range(2))
-    assert "preparing" not in first.err
-    assert "preparing" in second.err
-    assert first.dataset["engine"].startswith("tiktoken ")
-    assert second.dataset["engine"] != first.dataset["engine"]
-    assert second.dataset["tokens"] == first.dataset["tokens"]
 
 
 def test_runs_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:

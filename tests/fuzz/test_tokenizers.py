@@ -85,15 +85,6 @@ def test_a_tokenizer_json(explore: Explore, tmp_path: Path) -> None:
     explore(check, changed(SMALL), examples=60, past=past)
 
 
-def test_the_bytes_of_a_tokenizer_json(explore: Explore, tmp_path: Path) -> None:
-    def check(data: bytes) -> None:
-        file = tmp_path / "tokenizer.json"
-        file.write_bytes(data)
-        counts(file)
-
-    explore(check, damaged(json.dumps(SMALL).encode()), examples=30, past=[(b"",), (b"\xff" * 9,)])
-
-
 def test_a_tokenizer_config(explore: Explore, tmp_path: Path) -> None:
     save(splitting(WORDS), tmp_path)
 
@@ -101,7 +92,11 @@ def test_a_tokenizer_config(explore: Explore, tmp_path: Path) -> None:
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
         counts(tmp_path)
 
-    past = [({**CONFIG, "model_max_length": "x"},), ({**CONFIG, "chat_template": "\ud800"},)]
+    past = [
+        ({**CONFIG, "model_max_length": "x"},),
+        ({**CONFIG, "chat_template": "\ud800"},),
+        ({**CONFIG, "bos_token": 5},),
+    ]
     explore(check, changed(CONFIG), examples=40, past=past)
 
 

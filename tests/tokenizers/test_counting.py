@@ -158,21 +158,6 @@ def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
     assert engines(place, ["a" * 20_001]) == {"tokenizers"}
 
 
-def test_no_row_takes_the_fast_engine_much_longer_than_the_reference(tmp_path: Path) -> None:
-    """As Gemma's tokenizer, this one reads a whole text as one word."""
-    from tokenizers.normalizers import Replace
-
-    tokenizer = splitting(WORDS, "w o", "wo r", "wor d")
-    tokenizer.pre_tokenizer = None
-    tokenizer.normalizer = Replace(" ", "_")
-    tokenizer.save(str(tmp_path / "whole.json"))
-    prepared = Tokenizer(str(tmp_path / "whole.json")).prepared
-    reference = prepared.load()
-    verdict = check.judge(load_fast(prepared, lambda: reference), reference, FEW)
-    assert verdict.agrees
-    assert verdict.longest_row in (None, 20_000)
-
-
 # --- a sample of the run's own rows ---------------------------------------------------------
 
 

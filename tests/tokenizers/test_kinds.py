@@ -1,11 +1,6 @@
 """Every kind of tokenizer one can name counts as the library it comes from."""
 
-import base64
-import hashlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +39,6 @@ def test_a_tekken_file_is_taken_from_its_folder(tmp_path: Path) -> None:
     tekken = Tekkenizer.from_file(other)
     right = [len(tekken.encode(text, bos=True, eos=False)) for text in TEXTS]
     assert lengths(str(tmp_path), TEXTS) == right
-
-
-def test_the_embedded_default_can_also_be_named_by_its_path() -> None:
-    named = Tokenizer(str(embedded_default()))
-    assert (named.kind, named.digest) == ("tekken", Tokenizer().digest)
 
 
 CHATS: list[dict[str, Any]] = [
@@ -106,32 +96,19 @@ def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> N
 
 # --- tiktoken -------------------------------------------------------------------------------
 
-R50K = "https://openaipublic.blob.core.windows.net/encodings/r50k_base.tiktoken"
-
 
 @pytest.fixture
-def r50k_cache(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """tiktoken's download of r50k_base, made from GPT-2's vocabulary; it checks the hash itself."""
-    vocabulary = json.loads((shared / "tokenizers/gpt2/tokenizer.json").read_bytes())["model"]
-    as_bytes = {character: byte for byte, character in enumerate(_byte_alphabet())}
-    lines = [
-        base64.b64encode(bytes(as_bytes[c] for c in token)) + b" %d\n" % rank
-        for token, rank in sorted(vocabulary["vocab"].items(), key=lambda item: item[1])
-        if token != "<|endoftext|>"
-    ]
-    name = hashlib.sha1(R50K.encode()).hexdigest()
-    (tmp_path / name).write_bytes(b"".join(lines))
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+def tiny_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoding of bytes and one merge, in the place of one that tiktoken downloads."""
+    ranks = {bytes([n]): n for n in range(256)} | {b"th": 256}
+    special = {"<|endoftext|>": 257}
+    tiny = tiktoken.Encoding(
+        "r50k_base", pat_str=WORDS, mergeable_ranks=ranks, special_tokens=special
+    )
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "r50k_base", tiny)
 
 
-def _byte_alphabet() -> list[str]:
-    """GPT-2's: bytes that print stand for themselves, the others come after, in order."""
-    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = iter(range(256, 512))
-    return [chr(byte) if byte in shown else chr(next(hidden)) for byte in range(256)]
-
-
-@pytest.mark.usefixtures("r50k_cache")
+@pytest.mark.usefixtures("tiny_encoding")
 @pytest.mark.parametrize("name", ["r50k_base", "tiktoken:r50k_base"])
 def test_a_tiktoken_encoding_counts_as_tiktoken(name: str) -> None:
     texts = [*TEXTS, "<|endoftext|> is plain text here"]
@@ -162,73 +139,54 @@ def test_a_tiktoken_encoding_that_does_not_exist_is_missing() -> None:
 # --- the hub --------------------------------------------------------------------------------
 
 
-def run(rows: Path, tokenizer: str, hub: Path) -> "subprocess.CompletedProcess[str]":
-    """The whole command, as the hub's client reads its settings when it is imported."""
-    env = {**os.environ, "HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "chunkscope", "analyze", str(rows), "--tokenizer", tokenizer]
-    command += ["--json", "--output", str(rows.with_name("profile.json"))]
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-
-
 @pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"prompt": "the other the"}\n')
-    return path
-
-
-def cached_model(hub: Path, commit: str = "c0ffee", branch: str = "main") -> Path:
-    """A model in the hub's local cache, laid out as huggingface_hub leaves it."""
-    model = hub / "models--org--small"
+def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where org/small is in the hub's local cache, laid out as huggingface_hub leaves it."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    model = tmp_path / "models--org--small"
     (model / "refs").mkdir(parents=True)
-    (model / "refs" / branch).write_text(commit)
-    return model / "snapshots" / commit
+    (model / "refs" / "main").write_text("c0ffee")
+    return model / "snapshots" / "c0ffee"
 
 
 @pytest.mark.parametrize("name", ["org/small", "org/small@main"])
-def test_a_hub_id_is_found_in_the_local_cache(tmp_path: Path, rows: Path, name: str) -> None:
+def test_a_hub_id_is_found_in_the_local_cache(snapshot: Path, name: str) -> None:
     tokenizer = splitting(WORDS, "t h", "th e")
-    save(tokenizer, cached_model(tmp_path / "hub"), tokenizer_class="PreTrainedTokenizerFast")
-    done = run(rows, name, tmp_path / "hub")
-    assert done.returncode == 0, done.stderr
-    profile = json.loads(done.stdout)
-    assert profile["tokenizer"]["name"] == name
-    assert profile["overall"]["tokens"]["total"] == len(tokenizer.encode("the other the"))
+    save(tokenizer, snapshot, tokenizer_class="PreTrainedTokenizerFast")
+    assert Tokenizer(name).name == name
+    assert lengths(name, ["the other the"]) == [len(tokenizer.encode("the other the"))]
 
 
-def test_a_hub_model_with_only_tekken_is_found(tmp_path: Path, rows: Path) -> None:
-    snapshot = cached_model(tmp_path / "hub")
+def test_a_hub_model_with_only_tekken_is_found(snapshot: Path) -> None:
     snapshot.mkdir(parents=True)
     (snapshot / "tekken.json").symlink_to(embedded_default())
-    done = run(rows, "org/small", tmp_path / "hub")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["tokenizer"]["kind"] == "tekken"
+    assert Tokenizer("org/small").kind == "tekken"
 
 
-def test_a_hub_id_that_is_not_there_is_missing(tmp_path: Path, rows: Path) -> None:
-    done = run(rows, "org/absent", tmp_path / "hub")
-    assert done.returncode == 4
-    assert done.stdout == ""
-    assert "org/absent" in done.stderr
-    assert "\nhint: " in done.stderr
+@pytest.mark.usefixtures("snapshot")
+@pytest.mark.parametrize("name", ["org/absent", "not a name", "org/small@other"])
+def test_a_hub_id_that_is_not_there_is_missing(name: str) -> None:
+    with pytest.raises(MissingError, match=name.partition("@")[0]) as raised:
+        resolve(name)
+    assert raised.value.hint
 
 
 def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    snapshot: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another tool left it so; the chat template is in tokenizer_config.json."""
-    snapshot = save(splitting(WORDS), cached_model(tmp_path), chat_template="{{ messages }}")
-    config = (snapshot / "tokenizer_config.json").read_text()
-    (snapshot / "tokenizer_config.json").unlink()
+    save(splitting(WORDS), snapshot)
+    config = snapshot / "tokenizer_config.json"
+    config.unlink()
+    assert [file.name for file in resolve("org/small").files] == ["tokenizer.json"]  # no network
+    assert config.name in capsys.readouterr().err
     downloads: list[str] = []
 
     def download(repo: str, **_: object) -> str:
         downloads.append(repo)
-        (snapshot / "tokenizer_config.json").write_text(config)
+        config.write_text('{"chat_template": "x"}')
         return str(snapshot)
 
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.file_download.HF_HUB_CACHE", str(tmp_path), raising=False)
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     monkeypatch.setattr(hub, "expect_hub", lambda: None)
     monkeypatch.delenv("HF_HUB_OFFLINE")
@@ -236,17 +194,6 @@ def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
         names = [file.name for file in resolve("org/small").files]
         assert names == ["tokenizer.json", "tokenizer_config.json"]
     assert downloads == ["org/small"]
-
-
-def test_a_cache_with_only_a_tokenizer_json_is_used_with_a_word_where_there_is_no_network(
-    tmp_path: Path, rows: Path
-) -> None:
-    snapshot = save(splitting(WORDS), cached_model(tmp_path / "hub"))
-    (snapshot / "tokenizer_config.json").unlink()
-    (snapshot / "config.json").write_text('{"model_type": "llama"}')
-    done = run(rows, "org/small", tmp_path / "hub")
-    assert done.returncode == 0, done.stderr
-    assert "tokenizer_config.json" in done.stderr
 
 
 # --- names ----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import chunkscope
 from chunkscope import AnalyzeOptions
-from chunkscope.errors import InputError
 from chunkscope.tokenizers import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.helpers import WORDS, bpe, lengths, save, splitting
@@ -102,15 +100,6 @@ def test_a_tokenizer_whose_python_side_does_more_is_counted_by_transformers(
     assert Tokenizer(str(folder), trust_remote_code=True).facts.runs_code
     assert lengths(folder, ["abc", "the"]) == [6, 4]
     assert trusted == [True, False]
-
-
-def test_python_in_a_tokenizer_folder_is_not_run_unasked(tmp_path: Path) -> None:
-    auto_map = {"AutoTokenizer": [None, "remote.Remote"]}
-    folder = save(splitting(WORDS), tmp_path, tokenizer_class="Remote", auto_map=auto_map)
-    (folder / "remote.py").write_text("raise SystemExit(9)")
-    with pytest.raises(InputError) as raised:
-        lengths(folder, ["text"])
-    assert "--trust-remote-code" in (raised.value.hint or "")
 
 
 def test_changed_code_or_templates_make_another_tokenizer(tmp_path: Path) -> None:
@@ -228,18 +217,3 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
     assert lengths(path, ["the x"]) == expected
-
-
-def test_what_nobody_used_for_months_goes_when_another_is_prepared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
-    for number, name in enumerate(("unused", "used", "another")):
-        bpe(*["t h", "h e", "e r"][: number + 1]).save(str(tmp_path / f"{name}.json"))
-    unused, used = (Tokenizer(str(tmp_path / f"{n}.json")).prepared for n in ("unused", "used"))
-    months_ago = time.time() - 100 * 24 * 3600
-    for place in (unused.folder, used.folder, used.folder.parent / ".pruned"):
-        os.utime(place, (months_ago, months_ago))
-    assert Tokenizer(str(tmp_path / "used.json")).prepared == used
-    another = Tokenizer(str(tmp_path / "another.json")).prepared
-    assert [place.folder.exists() for place in (unused, used, another)] == [False, True, True]
