@@ -38,19 +38,7 @@ def test_a_tokenizer_that_panics_while_it_counts_is_a_sentence(tmp_path: Path) -
     assert str(file) in refused(tmp_path, "--tokenizer", file, row={"prompt": text}).err
 
 
-def test_a_tokenizer_config_with_a_wrong_type_is_a_sentence(tmp_path: Path) -> None:
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": "x"}
-    refused(tmp_path, "--tokenizer", save(splitting(WORDS), tmp_path / "t", **config))
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "pattern"),
-    [
-        pytest.param(256, "((", id="no pattern"),
-        pytest.param(10, ".", id="not all bytes"),
-        pytest.param(256, None, id="null as pattern"),
-    ],
-)
+@pytest.mark.parametrize(("vocabulary", "pattern"), [(256, "(("), (10, "."), (256, None)])
 def test_a_tekken_file_that_cannot_be_used_is_a_sentence(
     tmp_path: Path, vocabulary: int, pattern: str | None
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import chunkscope
 from chunkscope import AnalyzeOptions
+from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.scan import Listener
 from chunkscope.tokenizers import check, counting
 from chunkscope.tokenizers.counting import TextCounter
@@ -48,6 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(counting, "FAST_CHARS", 0)
     monkeypatch.setattr(check, "suite", lambda _: FEW)
+    monkeypatch.setattr(check, "LONG_ROWS", ())
     return save(splitting(WORDS, "o n", "z e"), tmp_path / "t", tokenizer_class="GPT2Tokenizer")
 
 
@@ -151,7 +152,8 @@ def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
 ) -> None:
     """A tokenizer that never splits a text may take an engine quadratic time."""
     seconds = iter([0.1, 1.0, 5.0, 1.0])
-    monkeypatch.setattr(check, "_seconds", lambda *_: next(seconds))
+    monkeypatch.setattr(check, "LONG_ROWS", ("a", "b"))
+    monkeypatch.setattr(check, "cpu_seconds", lambda *_: next(seconds))
     (loaded, _) = install(lambda _: False), Tokenizer(str(place)).counter
     assert loaded[0].longest_row == 20_000
     assert engines(place, ["a" * 20_000]) == {"fake"}
@@ -176,13 +178,13 @@ def options(place: Path, **others: bool) -> AnalyzeOptions:
 def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counted_again(
     place: Path, install: Callable[..., list[Fake]], rows: Path
 ) -> None:
-    right = chunkscope.analyze(rows, options=options(place, exact_check=True)).overall
+    right = analyze(rows, options=options(place, exact_check=True)).overall
     for verdict in Tokenizer(str(place)).prepared.folder.glob("*-against-*.json"):
         verdict.unlink()
     loaded = install(lambda text: "zebra" in text)
     recounted: list[str] = []
     for _ in ("this run", "the next one"):
-        profile = chunkscope.analyze(
+        profile = analyze(
             rows, options=options(place), listener=Listener(recounting=recounted.append)
         )
         assert profile.overall == right

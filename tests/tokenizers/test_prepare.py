@@ -13,8 +13,7 @@ import pytest
 from tokenizers.processors import BertProcessing, TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-import chunkscope
-from chunkscope import AnalyzeOptions
+from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.helpers import WORDS, bpe, lengths, save, splitting
@@ -152,29 +151,20 @@ def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(tmp_path
             assert lengths(place, ["", "abcdefgh"]) == [0, 8]
 
 
-DATED = "{{ strftime_now('%d %B %Y') }}{% for m in messages %}{{ m.content }}{% endfor %}"
-
-
-def test_a_chat_templates_length_may_depend_on_the_date(tmp_path: Path) -> None:
-    folder = save(splitting(WORDS, "M a", "Ma y"), tmp_path / "model", chat_template=DATED)
-    chats = tmp_path / "chats.jsonl"
-    chats.write_text(json.dumps({"messages": [{"role": "user", "content": "hi"}]}) + "\n")
-
-    def on(day: datetime.date) -> int:
-        how = AnalyzeOptions(tokenizer=str(folder), chat_date=day)
-        return chunkscope.analyze(chats, options=how).overall.total
-
-    in_may = on(datetime.date(2026, 5, 1))
-    assert in_may == len("01") + len(" ") + 1 + len(" 2026") + len("hi")
-    assert on(datetime.date(2026, 9, 1)) == in_may + len("September") - 1
-    assert on(datetime.date(2026, 5, 2)) == in_may
+def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(tmp_path: Path) -> None:
+    folder = save(splitting(WORDS), tmp_path, chat_template="{{ strftime_now('%B') }}")
+    days = [datetime.date(2026, month, 1) for month in (5, 9)]
+    may, september = (Tokenizer(str(folder), chat_date=day) for day in days)
+    chat = Conversation([{"role": "user", "content": "hi"}])
+    assert [may.chat_text(chat), september.chat_text(chat)] == ["May", "September"]
+    assert may.counting_key != september.counting_key
 
 
 # --- prepared once --------------------------------------------------------------------------
 
 LATER_RUN = """
 import sys, chunkscope
-profile = chunkscope.analyze(sys.argv[1], sys.argv[2])
+profile = chunkscope.analyze(sys.argv[1], tokenizer=sys.argv[2])
 print(profile.overall.total, "transformers" in sys.modules)
 """
 
