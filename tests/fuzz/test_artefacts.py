@@ -30,7 +30,7 @@ KINDS = {
     "simulation.json": Simulation,
     "calibration.json": Calibration,
 }
-SHOWN = [("report", "--format", "md"), ("report", "--format", "json"), ("report",), ("gate",)]
+SHOWN = [("report", "--format", "md"), ("report", "--json"), ("report",), ("gate",)]
 BUDGET = """\
 [gate.data]
 longest_prompt = 100000
@@ -53,7 +53,7 @@ SETTINGS = b"model: llama-3.1-8b\nmax-num-seqs: 64\nmax_num_batched_tokens: 4K\n
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout with one artefact of each kind."""
     place = tmp_path_factory.mktemp("artefacts")
-    examples.everything(place / "reports")
+    examples.folder(place / "reports", "profile", "plan", "simulation", "verify")
     (found,) = MEASURED.glob("calibration-*.json")
     shutil.copy(found, place / "reports" / "calibration.json")
     (place / "chunkscope.toml").write_text(BUDGET)

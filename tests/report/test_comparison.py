@@ -1,0 +1,62 @@
+"""What changed between two folders, and what cannot be compared."""
+
+from dataclasses import replace
+
+from chunkscope.report.comparison import Part, compare
+from chunkscope.report.markdown import markdown
+from chunkscope.verification.verdict import Outcome
+from tests import build
+from tests.report import examples
+
+
+def figures(comparison, part):
+    return {(c.subject, c.figure): (c.old, c.new) for c in comparison.changes if c.part is part}
+
+
+def test_a_folder_does_not_differ_from_itself(tmp_path) -> None:
+    findings = examples.folder(tmp_path)
+    comparison = compare(findings, findings)
+    assert not comparison.changes
+    assert not comparison.notes
+    assert markdown(comparison)
+
+
+def test_lengths_and_settings_that_changed_are_listed(tmp_path) -> None:
+    old = examples.folder(tmp_path, "profile", "plan")
+    grown = build.profile(short=build.SHORT, mixed=(*build.MIXED, 9_000), new=[5])
+    plan = replace(old.plan, settings=replace(old.plan.settings, max_num_seqs=7))
+    comparison = compare(old, replace(old, profile=grown, plan=plan))
+    lengths = figures(comparison, Part.LENGTHS)
+    assert lengths["mixed", "longest"] == ("4,000", "9,000")
+    assert lengths["new", "prompts"] == ("none", "1")
+    assert figures(comparison, Part.PLAN)["plan", "max_num_seqs"][1] == "7"
+
+
+def test_lengths_of_another_tokenizer_are_not_compared(tmp_path) -> None:
+    old = examples.folder(tmp_path, "profile")
+    other = replace(
+        build.profile(short=[1]), tokenizer=replace(build.TOKENIZER, digest="1", name="other")
+    )
+    comparison = compare(old, replace(old, profile=other))
+    assert not comparison.changes
+    assert comparison.notes
+    assert comparison.comparable_profile is None
+
+
+def test_measured_figures_are_better_worse_or_a_tie(tmp_path) -> None:
+    old = examples.folder(tmp_path, "verify")
+    runs = (build.run("plan", 5.0, 5.1), build.run("default", 12.05, 12.1, gap_s=0.1))
+    new = replace(old, verification=build.verification(*runs, build.run("off", 9.0, 9.1)))
+    comparison = compare(old, new)
+    outcomes = {(c.subject, c.figure): c.outcome for c in comparison.changes}
+    assert outcomes["plan", "time for all requests"] is Outcome.BETTER
+    assert outcomes["default", "longest gap between tokens"] is Outcome.WORSE
+    assert figures(comparison, Part.MEASURED)["off", "status"] == ("out of memory", "ok")
+    assert comparison.ties
+
+
+def test_another_machine_and_a_missing_result_are_noted(tmp_path) -> None:
+    old = examples.folder(tmp_path, "profile", "verify")
+    moved = replace(old.verification, machine=replace(old.verification.machine, vllm="0.30.0"))
+    assert compare(old, replace(old, verification=moved)).notes
+    assert compare(old, replace(old, profile=None)).notes

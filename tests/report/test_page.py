@@ -1,0 +1,126 @@
+"""The page as bytes: small, the same every time, self-contained, and safe to look at."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from chunkscope.findings import Findings
+from chunkscope.report.findings import chapters, hero
+from chunkscope.report.page import HERE, LIBRARIES, embedded, render
+from tests import build
+from tests.report import examples
+
+# As published on npm: d3 7.9.0 and @observablehq/plot 0.6.17, files of their dist folders.
+PUBLISHED = {
+    "d3.min.js": "f2094bbf6141b359722c4fe454eb6c4b0f0e42cc10cc7af921fc158fceb86539",
+    "plot.umd.min.js": "4358086467740777dd788d6b27a95cebdbaefdd50c730a3060117073bd7134cb",
+}
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory) -> Findings:
+    return examples.folder(tmp_path_factory.mktemp("all"))
+
+
+def test_the_same_results_give_the_same_bytes_and_less_than_a_megabyte(findings) -> None:
+    page = render(findings)
+    assert page == render(findings)
+    assert len(page) < 1_000_000
+
+
+def test_a_hundred_datasets_stay_small(tmp_path) -> None:
+    many = build.profile(**{f"set_{n}": range(n, n + 50) for n in range(100)})
+    many.save(tmp_path / "profile.json")
+    page = render(examples.load_findings(tmp_path))
+    assert len(page) < 2_000_000
+    assert b"set_99" in page
+
+
+def test_nothing_is_loaded_and_only_the_pages_own_scripts_may_run(findings) -> None:
+    page = render(findings).decode()
+    assert not re.search(r"<(?:link|img|iframe)|src=|@import", page.split("<script")[0])
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
+    assert len(scripts) == 3
+    assert "default-src &#39;none&#39;" in policy
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"sha256-{digest}" in policy
+
+
+def test_the_libraries_are_as_published_and_bring_their_licences(findings) -> None:
+    page = render(findings).decode()
+    for library, licence in LIBRARIES:
+        assert (HERE / "vendor" / licence).read_text() in page
+        data = (HERE / "vendor" / library).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == PUBLISHED[library]
+
+
+def test_embedded_data_cannot_end_its_element() -> None:
+    data = {"name": "</script><script>alert(1)"}
+    assert "<" not in embedded(data)
+    assert orjson.loads(embedded(data)) == data
+
+
+def test_names_full_of_markup_stay_text(tmp_path) -> None:
+    examples.hostile().save(tmp_path / "profile.json")
+    page = render(examples.load_findings(tmp_path)).decode()
+    assert "<b>a|b" not in page
+    assert "&lt;b&gt;a|b" in page
+
+
+def test_every_chart_has_data_and_every_chapter_a_place(findings) -> None:
+    page = render(findings).decode()
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    names = re.findall(r'data-chart="([^"]+)"', page)
+    assert set(names) == orjson.loads(data).keys()
+    assert {"lengths", "memory", "measured", "tradeoff", "timeline", "engine-0"} <= set(names)
+    for chapter in chapters(findings):
+        assert f'id="{chapter.id}"' in page
+        assert f'href="#{chapter.id}"' in page
+
+
+def test_the_first_screen_says_it_once(findings) -> None:
+    top = hero(findings)
+    said = [
+        text for chapter in chapters(findings) for s in chapter.sections for text in s.sentences
+    ]
+    assert not {top.headline, *top.sentences} & set(said)
+    notes = [note for chapter in chapters(findings) for s in chapter.sections for note in s.notes]
+    assert len(notes) == len(set(notes))
+
+
+def test_there_is_a_copy_button_only_over_settings_that_can_be_used(tmp_path, findings) -> None:
+    assert hero(findings).forms
+    assert b'id="copy"' in render(findings)
+    for plan in (examples.limits_broken(), examples.recommend(examples.profile(), mode="off")):
+        folder = tmp_path / plan.advice.kind.replace(" ", "-")
+        examples.profile().save(folder / "profile.json")
+        plan.save(folder / "plan.json")
+        loaded = examples.load_findings(folder)
+        assert bool(hero(loaded).forms) == (b'id="copy"' in render(loaded))
+    broken = replace(findings, plan=examples.limits_broken(), verification=None)
+    assert not hero(broken).forms
+
+
+def test_results_of_different_data_are_called_out(tmp_path) -> None:
+    examples.folder(tmp_path, "profile", "plan")
+    build.profile(other=[5]).save(tmp_path / "profile.json")
+    assert hero(examples.load_findings(tmp_path)).warnings
+
+
+@pytest.mark.parametrize("name", ["profile", "plan", "simulation", "verify", "doctor"])
+def test_the_page_works_with_whatever_is_there(tmp_path, name: str) -> None:
+    findings = examples.folder(tmp_path, name)
+    assert hero(findings).headline
+    assert b"<h1>" in render(findings)
+
+
+def test_what_was_not_measured_is_never_nought(findings) -> None:
+    page = render(findings).decode()
+    assert "out of memory" in page
+    assert "not measured" in page or ">-<" in page

@@ -1,0 +1,147 @@
+"""The page in a real browser: silent, drawn, sorted, copied, readable, on a desk and on a phone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chunkscope.findings import Findings, load_findings
+from chunkscope.report.comparison import compare
+from chunkscope.report.page import render
+from tests import build
+from tests.report import examples
+
+pytestmark = pytest.mark.real
+WIDTHS = (390, 768, 1024, 1440)
+
+
+def page_of(findings: Findings, place: Path, old: Findings | None = None) -> Path:
+    file = place / "report.html"
+    file.write_bytes(render(findings, compare(old, findings) if old else None))
+    return file
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory) -> Findings:
+    return examples.folder(tmp_path_factory.mktemp("all"))
+
+
+@pytest.fixture(scope="module")
+def page(everything, tmp_path_factory) -> Path:
+    return page_of(everything, tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module", params=["all", "limits broken", "nothing to set", "changes"])
+def any_page(request, everything, tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("page")
+    if request.param == "limits broken":
+        broken = replace(everything, plan=examples.limits_broken(), verification=None)
+        return page_of(broken, place)
+    if request.param == "nothing to set":
+        plan = replace(everything.plan, settings=build.Settings())
+        return page_of(replace(everything, plan=plan, verification=None), place)
+    if request.param == "changes":
+        return page_of(replace(everything, profile=build.profile(short=[9])), place, everything)
+    return page_of(everything, place)
+
+
+def test_it_loads_in_silence_and_asks_nobody(show, any_page) -> None:
+    opened = show(any_page)
+    opened.page.wait_for_selector("[data-ready]", state="attached")
+    assert opened.said == []
+    assert opened.requested == [any_page.as_uri()]
+
+
+def test_every_chart_is_drawn(show, page) -> None:
+    opened = show(page)
+    for details in opened.page.query_selector_all("details"):
+        details.evaluate("details => { details.open = true }")
+    opened.page.wait_for_timeout(300)
+    places = opened.page.query_selector_all("[data-chart]")
+    assert len(places) >= 6
+    for place in places:
+        assert place.query_selector("svg path, svg rect, svg circle, svg line"), (
+            place.get_attribute("data-chart")
+        )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_sticks_out(show, any_page, width: int) -> None:
+    opened = show(any_page, width=width)
+    assert not opened.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+def test_the_charts_follow_the_window(show, page) -> None:
+    opened = show(page)
+    opened.page.set_viewport_size({"width": 500, "height": 900})
+    opened.page.wait_for_timeout(300)
+    wide = "[...document.querySelectorAll('svg')].some(s => s.getBoundingClientRect().right > 500)"
+    assert not opened.page.evaluate(wide)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_against_wcag_aa(show, any_page, width: int, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    opened = show(any_page, width=width, color_scheme=scheme, bypass_csp=True)
+    for details in opened.page.query_selector_all("details"):
+        details.evaluate("details => { details.open = true }")
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+    results = Axe().run(opened.page, options=rules)
+    assert not results.response["violations"], results.generate_report()
+
+
+def test_a_column_sorts_both_ways_and_rows_are_filtered(show, tmp_path) -> None:
+    build.profile(**{f"set_{n}": [n * 10 + 5] for n in range(30)}).save(tmp_path / "profile.json")
+    opened = show(page_of(load_findings(tmp_path), tmp_path))
+    opened.page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    table = opened.page.locator("table.sortable").first
+    longest = table.locator("th button", has_text="max")
+    names = lambda: table.locator("tbody tr:visible th").all_inner_texts()  # noqa: E731
+    longest.click()
+    assert names()[0] == "set_29"
+    longest.click()
+    assert names()[0] == "set_0"
+    opened.page.locator("input.filter").first.fill("set_12")
+    assert names() == ["set_12"]
+
+
+def test_a_dataset_that_is_chosen_is_drawn(show, page) -> None:
+    opened = show(page)
+    before = opened.page.inner_html("#histogram")
+    opened.page.locator("[data-chart=lengths] select").select_option("1")
+    assert opened.page.inner_html("#histogram") != before
+
+
+def test_the_copy_button_copies_what_is_shown(show, page) -> None:
+    opened = show(page, permissions=["clipboard-read", "clipboard-write"])
+    opened.page.select_option("#form", index=1)
+    opened.page.click("#copy")
+    opened.page.wait_for_function("document.getElementById('copied').textContent")
+    shown = opened.page.locator("pre.form:visible").inner_text()
+    assert opened.page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()
+
+
+def test_the_button_turns_the_lights_off_and_on(show, page) -> None:
+    opened = show(page, color_scheme="light")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = opened.page.evaluate(colour)
+    opened.page.click("#theme")
+    assert opened.page.evaluate(colour) != light
+    opened.page.click("#theme")
+    assert opened.page.evaluate(colour) == light
+
+
+def test_the_numbers_are_there_without_javascript(show, page, everything) -> None:
+    opened = show(page, java_script_enabled=False)
+    text = opened.page.inner_text("main")
+    assert f"{everything.profile.overall.max:,}" in text
+    assert "scripts" in text
+
+
+def test_names_full_of_markup_do_nothing(show, tmp_path) -> None:
+    examples.hostile().save(tmp_path / "profile.json")
+    opened = show(page_of(load_findings(tmp_path), tmp_path))
+    assert opened.said == []
+    assert opened.page.locator("main b").count() == 0

@@ -1,0 +1,205 @@
+"""What is shown: the answer first, short, the same in every form, and safe whatever names hold."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from chunkscope import console as streams
+from chunkscope.artefacts.note import Note
+from chunkscope.planning.plan import AdviceKind
+from chunkscope.report import terminal
+from chunkscope.report.markdown import markdown
+from chunkscope.report.profile import as_csv, bin_edges, lengths_chart, shortened
+from chunkscope.report.section import LAYOUTS, sections
+from chunkscope.report.words import sentence
+from chunkscope.report.words.answer import plan_to_use
+from chunkscope.vllm.footprint import memory
+from tests import build
+from tests.report import examples
+
+ARTEFACTS = {
+    "profile": examples.profile,
+    "plan": examples.plan,
+    "broken plan": examples.limits_broken,
+    "simulation": examples.simulation,
+    "sweep": lambda: examples.simulation(sweep=True),
+    "verification": examples.verification,
+    "memory": lambda: memory("qwen3-8b", "h100", vllm_version="0.24"),
+}
+EACH = pytest.mark.parametrize("name", ARTEFACTS)
+
+
+def shown(artefact: object, width: int = 80, *, details: bool = False) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    terminal.show(artefact, console, details=details)
+    return console.file.getvalue().replace(streams.NO_BREAK, " ")  # type: ignore[attr-defined]
+
+
+@EACH
+def test_the_short_answer_is_short_and_details_have_more(name: str) -> None:
+    short, details = shown(ARTEFACTS[name]()), shown(ARTEFACTS[name](), details=True)
+    assert len(short.splitlines()) <= 40
+    assert len(short.split()) <= 320
+    assert len(details) > len(short)
+    assert "--details" in short
+    assert "--details" not in details
+
+
+@EACH
+@pytest.mark.parametrize("width", [80, 140])
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    for line in shown(ARTEFACTS[name](), width, details=True).splitlines():
+        assert len(line.rstrip()) <= width
+
+
+@EACH
+def test_every_form_says_the_same_sentences(name: str) -> None:
+    artefact = ARTEFACTS[name]()
+    text = markdown(artefact).replace("\\", "")
+    on_screen = " ".join(shown(artefact, 500, details=True).split())
+    for section in sections(artefact):
+        for words in section.sentences:
+            assert words in text
+            assert " ".join(words.split()) in on_screen
+
+
+def test_every_layout_can_be_found() -> None:
+    from importlib import import_module
+
+    for module in LAYOUTS.values():
+        assert import_module(f"chunkscope.report.{module}").sections
+
+
+def test_figures_are_never_cut() -> None:
+    lines = shown(build.profile(**{"a" * 60: [123_456, 234_567]})).splitlines()
+    assert any("234,567" in line for line in lines)
+
+
+# -- many datasets -------------------------------------------------------------------------------
+
+
+def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> None:
+    small = [
+        replace(build.dataset(f"mmlu/{number}", [10, 20]), group="mmlu") for number in range(57)
+    ]
+    long = build.dataset("long_context", [30_000])
+    lines = shortened([*small, long])
+    assert lines[0] == ("long_context", [long])
+    assert len(lines) <= 20
+    assert sum(len(members) for _, members in lines) == 58
+    assert [name for name, members in lines if len(members) > 1] == ["mmlu/ (48 others)"]
+
+
+def test_few_datasets_keep_their_order() -> None:
+    names = ["b", "a", "c"]
+    lines = shortened([build.dataset(name, [1]) for name in names])
+    assert [name for name, _ in lines] == names
+
+
+# -- the plan ------------------------------------------------------------------------------------
+
+
+def test_a_plan_that_breaks_its_limits_shows_no_arguments() -> None:
+    plan = examples.limits_broken()
+    assert plan.advice.kind is AdviceKind.NO_SETTING
+    text = shown(plan)
+    assert "--" not in text.replace("--details", "").replace("--max-output", "").replace(
+        "--model", ""
+    ).replace("--kv-cache-dtype", "")
+
+
+def test_without_a_gpu_the_answer_says_what_is_missing() -> None:
+    plan = examples.recommend(examples.profile(), model="qwen3-8b", vllm_version="0.24.0")
+    assert "--gpu" in next(iter(sections(plan))).sentences[0]
+
+
+def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
+    findings = examples.folder(tmp_path, "profile", "plan", "verify")
+    assert plan_to_use(findings).settings == findings.verification.run("plan").settings
+    worse = examples.judged(
+        build.verification(
+            build.run("plan", 20.0, 20.1),
+            build.run("default", 10.0, 10.1, settings=build.Settings()),
+            plan_digest=findings.plan.digest(),
+        )
+    )
+    assert not plan_to_use(replace(findings, verification=worse)).settings.given()
+
+
+# -- strangers -----------------------------------------------------------------------------------
+
+
+def test_a_terminal_shows_names_and_does_not_obey(capsys) -> None:
+    streams.show(lambda out: terminal.show(examples.hostile(), out, details=True))
+    text = capsys.readouterr().out
+    assert "\x1b[31m" not in text
+    assert not re.search(r"^\s*::", text, re.MULTILINE)
+    assert "[/b]" in text
+
+
+def test_markdown_shows_names_and_does_not_obey() -> None:
+    text = markdown(examples.hostile())
+    assert "<b>" not in text.replace("\\<b\\>", "")
+    assert not re.search(r"(?<!\\)@team", text)
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) > 2 for line in table)
+
+
+def test_a_spreadsheet_finds_no_formula() -> None:
+    profile = build.profile(**{"=1+1": [5]})
+    (row,) = list(csv.DictReader(io.StringIO(as_csv(profile))))
+    assert row["dataset"] == "'=1+1"
+    assert row["p50"] == "5.0" or row["p50"] == "5"
+
+
+# -- charts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(1, 1), (1, 7), (100, 100_000), (5, 20)])
+def test_every_length_has_a_bin(shortest: int, longest: int) -> None:
+    edges = bin_edges(shortest, longest)
+    assert edges[0] <= shortest
+    assert edges[-1] > longest
+    assert edges == sorted(set(edges))
+
+
+def test_bins_hold_every_prompt_and_the_curve_is_exact() -> None:
+    profile = examples.profile()
+    chart = lengths_chart(profile)
+    assert chart is not None
+    for drawn, lengths in zip(
+        chart["sets"],
+        [profile.overall, *(dataset.lengths for dataset in profile.datasets)],
+        strict=True,
+    ):
+        assert sum(drawn["counts"]) == lengths.count
+        assert drawn["at"][50] == lengths.percentile(50)
+        assert drawn["at"][-1] == lengths.max
+
+
+def test_a_profile_without_prompts_has_no_chart() -> None:
+    assert lengths_chart(build.profile(empty=[])) is None
+    assert shown(build.profile(empty=[]))
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def test_every_note_of_the_package_has_a_sentence() -> None:
+    """Codes are found by how they are written: Note(code="...")."""
+    from chunkscope.report.words import _sentences
+    from tests.test_architecture import modules
+
+    code = re.compile(r'Note\(\s*code="([a-z_-]+)"')
+    used = {found for path in modules() for found in code.findall(path.read_text(encoding="utf-8"))}
+    assert used
+    assert not used - _sentences().keys()
+
+
+def test_a_sentence_is_made_of_its_values() -> None:
+    note = Note(code="assumed_output", values={"tokens": 1_234})
+    assert "1,234" in sentence(note)
