@@ -1,5 +1,6 @@
 """Verdicts and symptoms for CI: JUnit readers and GitHub's annotations, whatever names hold."""
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -7,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chunkscope.artefacts.units import COUNT
 from chunkscope.errors import InputError
-from chunkscope.gating.verdict import GateResult
+from chunkscope.gating.check import GateResult, limited
 from chunkscope.report import ci
 from tests import build
 from tests.report.examples import HOSTILE
@@ -23,24 +25,20 @@ def result(tmp_path) -> GateResult:
 
 
 def named(result: GateResult, name: str) -> GateResult:
-    from dataclasses import replace
-
-    return replace(result, verdicts=tuple(replace(v, subject=name) for v in result.verdicts))
+    return replace(result, checks=tuple(replace(c, subject=name) for c in result.checks))
 
 
 def test_junit_has_a_case_for_each_check_and_a_failure_for_each_that_fails(result) -> None:
     root = ElementTree.fromstring(ci.junit(result))
-    assert len(root.findall(".//testcase")) == len(result.verdicts)
-    assert len(root.findall(".//failure")) == len(result.broken) == 1
+    assert len(root.findall(".//testcase")) == len(result.checks)
+    assert len(root.findall(".//failure")) == len(result.failed) == 1
     assert root.get("failures") == "1"
 
 
 @given(st.text())
 def test_junit_is_xml_and_an_annotation_one_line_whatever_a_dataset_is_called(name: str) -> None:
-    from chunkscope.gating.verdict import Verdict
-
-    verdict = Verdict(promise="data.p95", subject=name, kept=False, promised="1", found="2")
-    result = GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), verdicts=(verdict,))
+    check = limited("data.p95", 1, 2, COUNT, subject=name)
+    result = GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), checks=(check,))
     assert ElementTree.fromstring(ci.junit(result)) is not None
     line, end = ci.gate_annotations(result).split("\n")
     assert line.startswith("::error ")
@@ -55,9 +53,7 @@ def test_an_annotation_stands_at_the_line_of_its_check(result) -> None:
 
 
 def test_when_all_checks_pass_there_is_a_notice(result) -> None:
-    from dataclasses import replace
-
-    passing = replace(result, verdicts=tuple(v for v in result.verdicts if v.kept))
+    passing = replace(result, checks=tuple(c for c in result.checks if c.passed))
     assert ci.gate_annotations(passing).startswith("::notice ")
 
 

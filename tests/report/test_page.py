@@ -86,11 +86,10 @@ def test_every_chart_has_data_and_every_chapter_a_place(findings) -> None:
 
 def test_the_first_screen_says_it_once(findings) -> None:
     top = hero(findings)
-    said = [
-        text for chapter in chapters(findings) for s in chapter.sections for text in s.sentences
-    ]
+    shown = [section for chapter in chapters(findings) for section in chapter.sections]
+    said = [text for section in shown for text in section.sentences]
     assert not {top.headline, *top.sentences} & set(said)
-    notes = [note for chapter in chapters(findings) for s in chapter.sections for note in s.notes]
+    notes = [note for section in shown for note in section.notes]
     assert len(notes) == len(set(notes))
 
 
