@@ -150,10 +150,7 @@ def context_of(model: Any) -> int | None:
 def engine_args(
     model: Any, requests: Sequence[TokenRequest], *, chunk: int | None, budget: int | None = None
 ) -> EngineArgs:
-    """Room for all of them at once. `chunk` is the most that a step reads of one prompt.
-
-    Without a `budget` a step takes whatever is there, so that only the chunk makes a difference.
-    """
+    """Room for all at once; `chunk` is the most a step reads of one prompt, `budget` of all."""
     most = sum(min(len(request.prompt), chunk or len(request.prompt)) for request in requests)
     sizes = [len(request.prompt) + request.output_tokens for request in requests]
     return EngineArgs(

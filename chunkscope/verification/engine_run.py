@@ -183,8 +183,7 @@ def _follow(
 
 
 def _add_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) -> None:
-    answers = [Answer(**answer) for answer in event["answers"]]
-    workload = job.workload
+    answers, workload = [Answer(**answer) for answer in event["answers"]], job.workload
     at_once = not workload.concurrency and not any(r.arrival_s for r in workload.requests)
     if at_once and not event["held"]:
         record.notes["requests_trickled_in"] = None

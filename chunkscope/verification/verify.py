@@ -28,7 +28,7 @@ from chunkscope.verification.run_settings import Report, measure_rows, resumed
 from chunkscope.verification.settings import USUALLY, rows_of
 from chunkscope.vllm.check import version_in, vllm_python
 from chunkscope.vllm.enums import SendOrder, Task
-from chunkscope.vllm.flags import OLDEST, Release, dotted, release
+from chunkscope.vllm.flags import Release, release
 
 if TYPE_CHECKING:
     from chunkscope.verification.prompts import RealPrompts
@@ -136,13 +136,17 @@ def verify(
     engine_model, shape = model_for_engine(name, options.load_format)
     if prompts is not None:
         check_vocabulary(prompts, shape)
+    parameters = shape.parameters.total
     verification = Verification(
-        model=Subject(
-            name=name, load_format=options.load_format, parameters=shape.parameters.total
-        ),
+        model=Subject(name=name, load_format=options.load_format, parameters=parameters),
+        workload=workload,
+        source=prompts.source if prompts else PromptSource(),
+        repeats=options.repeats,
         runs=(),
         options=options.for_every_engine,
-        **_common_fields(plan, profile, options, workload, prompts),
+        plan_digest=plan.digest(),
+        profile_digest=profile.digest(),
+        command=tuple(options.command),
     )
     if resume is not None:
         verification = resumed(verification, resume, rows)
@@ -204,28 +208,15 @@ def verify_endpoint(
         runs=(run,),
         measured=EngineKind.SERVER,
         machine=machine,
-        **_common_fields(plan, profile, options, workload, prompts),
+        workload=workload,
+        source=prompts.source if prompts else PromptSource(),
+        repeats=options.repeats,
+        plan_digest=plan.digest(),
+        profile_digest=profile.digest(),
+        command=tuple(options.command),
     )
     verification.save(report.output)
     return verification
-
-
-def _common_fields(
-    plan: Plan,
-    profile: Profile,
-    options: VerifyOptions,
-    workload: Workload,
-    prompts: "RealPrompts | None",
-) -> dict[str, Any]:
-    """Of the artefact, what does not depend on where it is measured."""
-    return {
-        "workload": workload,
-        "source": prompts.source if prompts else PromptSource(),
-        "repeats": options.repeats,
-        "plan_digest": plan.digest(),
-        "profile_digest": profile.digest(),
-        "command": tuple(options.command),
-    }
 
 
 def _installed(python: str) -> Release:
@@ -238,11 +229,8 @@ def _installed(python: str) -> Release:
         )
     try:
         return release(version)
-    except UsageError:
-        raise MissingError(
-            f"vLLM {version} is too old to be measured",
-            hint=f"install vLLM {dotted(OLDEST)} or newer: pip install -U 'chunkscope[verify]'",
-        ) from None
+    except UsageError as error:
+        raise MissingError(error.message, hint="pip install -U 'chunkscope[verify]'") from None
 
 
 # -- the model -----------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""The steps that become a calibration: thinned, joined, and with what neighbours share."""
+"""The steps that become a calibration: thinned, and with what neighbours share."""
 
-from chunkscope.verification.calibrate import COLUMNS, bursts_for, joined, timed_steps
-from tests.hardware.test_calibration import calibration
+from chunkscope.verification.calibrate import COLUMNS, bursts_for, timed_steps
 
 
 def test_very_many_steps_are_thinned():
@@ -17,12 +16,6 @@ def test_bursts_fit_into_any_context():
         bursts = bursts_for(longest)
         assert all(p >= 1 and o >= 1 and p + o <= longest for _, p, o in bursts)
     assert max(p for _, p, _ in bursts_for(131_072)) == 32_768
-
-
-def test_steps_of_rows_that_were_kept_join_those_measured_later():
-    one = calibration()
-    assert joined(one, calibration()).steps.duration_s == one.steps.duration_s * 2
-    assert joined(calibration(vllm="0.24.0"), one) is one
 
 
 def test_context_that_neighbours_share_counts_as_much_as_it_takes():

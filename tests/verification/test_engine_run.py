@@ -143,11 +143,6 @@ def test_one_that_dies_while_calibrating_has_been_measured(tmp_path) -> None:
     assert len(found.record.bursts) == 1
 
 
-def test_one_that_dies_before_has_not(tmp_path) -> None:
-    found = measured(tmp_path, *BEGUN, REPEAT, code=1)
-    assert found.run.status is Status.DIED
-
-
 @pytest.mark.parametrize(
     ("code", "ended"),
     [

@@ -59,11 +59,6 @@ def test_what_the_sender_cannot_know_is_not_measured() -> None:
     assert made.steps is made.chunked_prompts is made.prefix_hit_rate is None
 
 
-def test_one_token_has_no_gap() -> None:
-    one = Answer(sent=0.0, times=(1.0,), counts=(1,))
-    assert figures_of([one, one], WORKLOAD).itl_s is None
-
-
 def test_repeats_give_the_median_figure_by_figure(made) -> None:
     slower = figures_of([Answer(sent=0.0, times=(9.0,), counts=(1,)), LONG], WORKLOAD, steps=None)
     merged = median_of([made, slower, made])

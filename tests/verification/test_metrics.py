@@ -13,11 +13,6 @@ def test_lines_are_read_with_their_labels():
     assert (first.name, first.value, second.name, second.value) == ("a:b_total", 2.5, "plain", 3.0)
 
 
-@pytest.mark.parametrize("text", ["", "<html>", "a b", "a{", "{} 1", "vllm: nothing here"])
-def test_what_is_no_metrics_is_nothing(text):
-    assert not parse(text).is_vllm
-
-
 def test_counters_add_up_over_engines_under_either_name():
     text = 'vllm:num_preemptions_total{engine="0"} 1\nvllm:num_preemptions_total{engine="1"} 2'
     assert parse(text).total(metrics.PREEMPTIONS) == 3
@@ -76,10 +71,3 @@ def test_before_0_24_the_kv_cache_is_worked_out_of_its_blocks():
     cache = metrics.kv_cache(parse(text), 100)
     assert (cache.tokens, cache.concurrency, cache.is_upper_bound) == (160, 1.6, True)
     assert metrics.kv_cache(parse(text), None).concurrency is None
-
-
-def test_blocks_that_are_not_known_are_not_zero():
-    text = 'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0'
-    cache = metrics.kv_cache(parse(text), 100)
-    assert (cache.tokens, cache.concurrency) == (None, None)
-    assert metrics.kv_cache(parse(""), 100).engine == {}

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 import chunkscope
 from chunkscope import AnalyzeOptions
-from chunkscope.errors import InputError, UsageError
+from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
 from chunkscope.sources.base import ReadOptions
-from chunkscope.verification import prompts as module
 from chunkscope.verification.prompts import nearest, real_prompts
 from chunkscope.verification.result import PromptSource
 from chunkscope.vllm.enums import Task
@@ -100,12 +99,6 @@ def test_what_a_harness_sent_is_sent_again(tmp_path):
     assert sorted(real.texts)[1:] == ["Q: 1 A", "Q: 1 B"]
 
 
-def test_lines_of_a_text_file_are_prompts_if_they_were(tmp_path):
-    file = tmp_path / "lines.txt"
-    file.write_text("one\ntwo words\nthree little words\n")
-    assert_as_analyzed([file], AnalyzeOptions(read=ReadOptions(per_line=True)))
-
-
 def test_a_table_is_read_as_it_was(tmp_path):
     """Its encoding, delimiter and header can all be wrong by themselves."""
     file = tmp_path / "data.csv"
@@ -116,40 +109,7 @@ def test_a_table_is_read_as_it_was(tmp_path):
     assert sorted(real.texts) == sorted(line.split(";")[0] for line in lines)
 
 
-def test_what_is_no_table_by_its_name_is_read_as_it_was(tmp_path):
-    file = tmp_path / "data.log"
-    file.write_text("prompt,answer\none two three,4\nfive,6\n", encoding="utf-16")
-    read = ReadOptions(input_format="csv", encoding="utf-16")
-    assert set(assert_as_analyzed([file], AnalyzeOptions(read=read)).texts) == {
-        *("one two three", "five")
-    }
-
-
-def test_a_folder_is_read_with_its_filters(tmp_path):
-    jsonl(tmp_path / "a.jsonl", {"prompt": "kept"})
-    jsonl(tmp_path / "b.jsonl", {"prompt": "left out, and much longer"})
-    real = assert_as_analyzed([tmp_path], AnalyzeOptions(exclude=("b.*",)))
-    assert real.texts == ("kept",)
-
-
 CHAT = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
-
-
-def test_a_template_writes_the_special_tokens_itself(tmp_path):
-    tokenizer = bpe()
-    tokenizer.add_special_tokens(["<s>"])
-    folder = save(
-        tokenizer,
-        tmp_path / "tokenizer",
-        tokenizer_class="PreTrainedTokenizerFast",
-        bos_token="<s>",
-        chat_template=CHAT,
-    )
-    chat = jsonl(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "Hi"}]})
-    real = assert_as_analyzed([chat], AnalyzeOptions(tokenizer=str(folder)))
-    assert real.texts == ("<s>[user]Hi[assistant]",)
-    assert real.ids[0][0] == tokenizer.token_to_id("<s>")
-    assert len(real.ids[0]) == 1 + len("[user]Hi[assistant]")
 
 
 # -- which row -----------------------------------------------------------------------------------
@@ -179,16 +139,6 @@ def test_the_room_is_never_exceeded(tmp_path):
     assert min(r.output_tokens for r in sent.requests) >= 1
     with pytest.raises(InputError, match="no prompt of this data fits"):
         again([data], chunkscope.analyze(data), workload(1, output=1))
-
-
-def test_the_sample_is_seeded(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "ROWS", 5)
-    data = jsonl(tmp_path / "d.jsonl", *({"prompt": f"row {n}"} for n in range(300)))
-    profile = chunkscope.analyze(data)
-    one, same, other = (
-        again([data], profile, workload(6), seed=seed)[1].texts for seed in (1, 1, 2)
-    )
-    assert one == same != other
 
 
 @given(
@@ -279,7 +229,7 @@ def test_other_data_is_refused(data, tmp_path):
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3", "gpt2"])
+@pytest.mark.parametrize("tokenizer", ["qwen3"])
 def test_a_real_set_has_the_ids_that_transformers_gives(shared, tokenizer):
     from chunkscope.tokenizers.reference import load_auto
 
@@ -291,7 +241,7 @@ def test_a_real_set_has_the_ids_that_transformers_gives(shared, tokenizer):
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3"])
+@pytest.mark.parametrize("tokenizer", ["llama3.1"])
 def test_a_real_chat_has_the_ids_that_transformers_gives(shared, tokenizer):
     from chunkscope.tokenizers.reference import load_auto
 
@@ -302,19 +252,6 @@ def test_a_real_chat_has_the_ids_that_transformers_gives(shared, tokenizer):
     auto = load_auto(folder)
     encoded = auto(list(real.texts), add_special_tokens=False)["input_ids"]
     assert [list(ids) for ids in real.ids] == encoded
-
-
-@pytest.mark.shared
-def test_tekken_ids_are_those_of_mistral_common(shared):
-    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
-
-    from chunkscope.tokenizers.resolve import embedded_default
-
-    data = shared / "data" / "humaneval" / "HumanEval.jsonl.gz"
-    real = assert_as_analyzed([data])
-    tekken = MistralTokenizer.from_file(str(embedded_default())).instruct_tokenizer.tokenizer
-    expected = [tekken.encode(text, bos=True, eos=False) for text in real.texts]
-    assert [list(ids) for ids in real.ids] == expected
 
 
 def test_real_prompts_share_what_they_share(tmp_path) -> None:
@@ -337,11 +274,3 @@ def tokens_shared(sent: Workload, one: int, other: int) -> int:
 
     both = path(sent.requests[one].stretch) & path(sent.requests[other].stretch)
     return max((depths(sent.stretches)[stretch] for stretch in both), default=0)
-
-
-def test_more_real_prompts_than_can_be_compared_are_refused(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(module, "MOST_PROMPTS", 2)
-    paths = [jsonl(tmp_path / "a.jsonl", *({"prompt": f"Row {n}"} for n in range(3)))]
-    profile = chunkscope.analyze([str(path) for path in paths])
-    with pytest.raises(UsageError, match="--data takes at most 2 --requests"):
-        again(paths, profile, every_prompt(profile))

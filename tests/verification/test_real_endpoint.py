@@ -15,7 +15,7 @@ import pytest
 
 from chunkscope.console import Progress
 from chunkscope.diagnosis.doctor import doctor
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import MissingError
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
@@ -226,11 +226,6 @@ def test_likelihoods_come_in_one_piece(served):
     assert (run.status, run.failure, run.notes) == (Status.OK, None, ())
     assert run.figures.itl_s is None
     assert tokens(run.figures) == pytest.approx(len(MIXED))
-
-
-def test_requests_that_do_not_fit_are_not_sent(served):
-    with pytest.raises(InputError, match=r"2,053 .*2,048"):
-        measure(served, workload(40, 2_047))
 
 
 @pytest.mark.parametrize("key", [None, "sk-of-somebody-else"])

@@ -143,42 +143,10 @@ def test_an_older_vllm_gets_them_as_they_come():
     assert [sum(answer["counts"]) for answer in answers] == [3, 2, 1]
 
 
-def test_requests_with_times_of_their_own_are_not_held():
-    _, sender, answers = sent({}, [(10, 1, 0.0), (10, 1, 0.05)])
-    assert not sender.held
-    assert answers[1]["sent"] == pytest.approx(0.05, abs=0.04)
-
-
 def test_tokens_that_cannot_be_seen_are_asked_for_one_by_one():
     engine, _, answers = sent({"tells_tokens": False}, REQUESTS)
     assert engine.kinds == ["final", "delta", "delta", "delta"]
     assert [answer["counts"] for answer in answers] == [[1, 1, 1], [1, 1], [1]]
-
-
-def test_tokens_that_are_seen_only_in_part_are_not_counted_twice():
-    engine, _, answers = sent({"tells_tokens": "the first"}, REQUESTS)
-    assert engine.kinds == ["final", "delta", "delta", "delta"]
-    assert [answer["counts"] for answer in answers] == [[1, 1, 1], [1, 1], [1]]
-
-
-def test_a_request_that_is_refused_ends_the_waiting():
-    with pytest.raises(ValueError, match="too long"):
-        sent({}, [(10, 1, 0.0), (10, 101, 0.0)])
-
-
-def test_only_what_is_measured_gets_the_given_prompts():
-    engine, _, _ = sent({}, [(3, 1, 0.0)], task={"prompts": [[7, 7, 7]]})
-    assert len(engine.prompts["w.0"]) == 5
-    assert engine.prompts["0.0"] == [7, 7, 7]
-
-
-def test_prompts_share_what_the_task_says():
-    task = {"stretches": [(-1, 8), (0, 8)], "ends": [0, 1, -1]}
-    engine, _, _ = sent({}, REQUESTS, task=task)
-    first, second, third = (engine.prompts[f"0.{n}"] for n in range(3))
-    assert [len(prompt) for prompt in (first, second, third)] == [10, 20, 30]
-    assert alike(first, second) == 8
-    assert alike(first, third) == alike(engine.prompts["w.0"], first) == 0
 
 
 def test_a_warm_up_shares_as_the_workload_does_after_its_longest_prompt():
@@ -278,15 +246,6 @@ def test_prompts_share_their_stretches_and_not_one_token_more():
         for one, other in combinations(range(len(ENDS)), 2):
             assert alike(prompts[one], prompts[other]) == tokens_shared(one, other)
         assert all(FEW[0] <= token < FEW[1] for prompt in prompts for token in prompt)
-
-
-def test_a_prompt_that_ends_within_a_stretch_is_its_beginning():
-    from chunkscope_prompts import SharingIds
-
-    made = SharingIds(TREE, ENDS, FEW)
-    whole = made.prompt("0", 2, 60)
-    assert made.prompt("0", 1, 40) == whole[:40]
-    assert made.prompt("0", 1, 48) == whole[:48]
 
 
 def test_the_same_seed_makes_the_same_prompts_and_another_one_others():

@@ -36,12 +36,6 @@ def test_events_are_the_same_however_they_are_cut(cuts, newline):
     assert found + events.end() == [b"1\n2", b"3"]
 
 
-def test_the_last_event_needs_no_blank_line():
-    events = Events()
-    assert events.feed(b"data: 1") == []
-    assert events.end() == [b"1"]
-
-
 def test_tokens_counted_along_are_exact():
     made = answer_of(
         (1.0, event(**counted(4, 1))),
@@ -67,13 +61,6 @@ def test_pieces_are_stretched_to_the_servers_count():
     assert made.times == (1.0, 2.0, 3.0)
 
 
-def test_fewer_tokens_than_pieces_keep_the_first_and_the_end():
-    end = json.dumps({"choices": [], **counted(4, 1)}).encode()
-    made = answer_of((1.0, event("a")), (2.0, event("b")), (3.0, event("c", "stop")), (4.0, end))
-    assert (made.times, made.counts) == ((1.0, 3.0), (1, 0))
-    assert made.gaps_s == []
-
-
 def test_an_answer_of_nothing_ends_when_it_ends():
     role = b'{"choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]}'
     made = answer_of((1.0, role), (1.2, b"[DONE]"), end=1.5)
@@ -86,12 +73,6 @@ def test_a_spread_is_of_the_whole_and_begins_with_something(counts, total):
     assert sum(made) == total
     assert len(made) == len(counts)
     assert min(made) >= 0
-
-
-@pytest.mark.parametrize("content", [b"{", b"[]", b"3", b"\xff"])
-def test_an_event_that_is_none(content):
-    with pytest.raises(RequestFailed):
-        Received().take(content, 0.0)
 
 
 def test_a_stream_without_an_end():
