@@ -35,13 +35,12 @@ from chunkscope.planning.rule import LengthRule, chunked, decide
 from chunkscope.planning.search import Bench
 from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.simulation.workload import usual_order
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, SendOrder, Task
 from chunkscope.vllm.flags import release
 
-# How harnesses start vLLM when they do it themselves; all others talk to a server.
-STARTED_BY = {"lm-eval": Entry.LLM, "lighteval": Entry.LLM}
 WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
 
 
@@ -101,10 +100,10 @@ def _profile_model(profile: Profile) -> ModelShape | None:
 
 
 def _usual_entry(profile: Profile) -> Entry:
-    """As the harness starts vLLM whose requests these are; else a server."""
-    harnesses = {dataset.log.harness if dataset.log else "" for dataset in profile.datasets}
-    entries = {STARTED_BY.get(harness, Entry.SERVE) for harness in harnesses}
-    return entries.pop() if len(entries) == 1 else Entry.SERVE
+    """Python, where all requests are of a harness that calls vLLM itself; else a server."""
+    logs = [dataset.log for dataset in profile.datasets]
+    calls = [log and (log.harness == "lighteval" or log.order == LONGEST_FIRST) for log in logs]
+    return Entry.LLM if calls and all(calls) else Entry.SERVE
 
 
 def plan_for(

@@ -1,0 +1,92 @@
+"""One way from a plan to a simulated run: recommend, simulate, verify and gate agree."""
+
+from dataclasses import replace
+
+import pytest
+
+from chunkscope.errors import InputError
+from chunkscope.hardware.step_time import NO_HOST, step_model
+from chunkscope.models import MODELS, find_model
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.predict import SimulateOptions, predict
+from chunkscope.planning.problem import Problem
+from chunkscope.planning.recommend import recommend
+from chunkscope.planning.search import HOSTS, Bench
+from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.vllm.settings import Settings
+from tests.build import MIXED, SHORT, advised, profile
+
+DATA = profile(data=MIXED)
+
+
+def on_enough_gpus(model: str) -> Plan:
+    for tp in (1, 4, 8):
+        try:
+            return recommend(
+                DATA, model=model, gpu="b200", tp=tp, vllm_version="0.32", max_output=24
+            )
+        except InputError:
+            continue
+    raise AssertionError(f"{model} fits no machine")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_recommend_and_simulate_give_the_same_figures_for_every_model(model):
+    plan = on_enough_gpus(model)
+    runs = predict(plan, DATA, SimulateOptions()).runs
+    named = {name: run for run in runs for name in (run.setting, *run.same_as)}
+    assert plan.run is not None
+    assert named["plan"].figures == plan.run.figures
+    if plan.default_run is not None:
+        assert named["default"].figures == plan.default_run.figures
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite"])
+def test_the_gate_compares_by_the_same_figures(model):
+    """Models with experts or latents have a host of their own: a common one was used for all."""
+    plan = recommend(DATA, model=model, gpu="h200", vllm_version="0.24")
+    problem = replace(Problem.of(DATA, plan.request, plan.deployment), needed=plan.advice.needed)
+    bench = Bench.of(problem)
+    assert bench.run(plan.effective).figures == plan.run.figures
+    host = step_model(find_model(model), plan.gpu).host
+    assert bench.simulator.run(plan.effective, host=host).figures == plan.run.figures
+    assert HOSTS == (None, NO_HOST)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_output": 40},
+        {"task": "loglikelihood"},
+        {"shared_prefix": 32},
+        {"slo": "ttft_p95=20s", "arrivals": "8/s"},
+        {"concurrency": 8},
+        {"tp": 2, "kv_cache_dtype": "fp8"},
+        {"max_model_len": 8_192, "entry": "llm"},
+    ],
+    ids=str,
+)
+def test_what_was_asked_of_the_plan_holds_for_its_simulation(options):
+    plan = recommend(DATA, model="llama-3.1-8b", gpu="h200", vllm_version="0.24", **options)
+    simulation = predict(plan, DATA, SimulateOptions())
+    assert simulation.runs[0].figures == plan.run.figures
+    assert simulation.runs[0].slo == plan.run.slo
+
+
+def test_a_setting_is_simulated_once_and_what_cannot_run_is_none():
+    plan = advised(SHORT)
+    workload = draw(plan.request, DATA.datasets, plan.output, 16_384)
+    simulator = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
+    base = Settings(max_model_len=16_384)
+    assert simulator.run(base) is simulator.run(base)
+    assert simulator.attempt(replace(base, max_num_batched_tokens=64, max_num_seqs=128)) is None
+    assert simulator.attempt(replace(base, gpu_memory_utilization=0.1)) is None, "no KV cache"
+
+
+def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
+    plan = advised(SHORT)
+    data = profile(data=SHORT)
+    asked = SimulateOptions(asked=Settings(max_num_batched_tokens=256), kv_cache_tokens=50_000)
+    run = predict(plan, data, asked).runs[0]
+    assert (run.args.max_num_batched_tokens, run.args.kv_cache_tokens) == (256, 50_000)
+    assert (run.setting, run.args.max_num_seqs) == ("asked", 256)
