@@ -107,7 +107,7 @@ def predict(
     cost = _cost(there, settings, calibration)
     full = there.effective(settings)
     if options.find_rate:
-        request = _rated_request(request, options, full)
+        request = _rated_request(request, options)
     workload, info, notes = _workload(plan, profile, options, request, full.max_model_len)
     simulator = Simulator(
         request=request,
@@ -305,10 +305,8 @@ def _titled(run: SimulatedRun, wanted: dict[str, EngineArgs]) -> SimulatedRun:
 _Sent = tuple[Workload, WorkloadInfo, tuple[Note, ...]]
 
 
-def _rated_request(
-    request: PlanRequest, options: SimulateOptions, settings: Settings
-) -> PlanRequest:
-    """Enough requests that some wait for a place, coming one by one."""
+def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanRequest:
+    """Enough requests to see a queue, coming one by one."""
     fixed = {
         "--arrivals": options.arrivals,
         "--concurrency": options.concurrency,
@@ -321,7 +319,7 @@ def _rated_request(
             raise UsageError(f"--find-rate tries rates of its own: leave {name} out")
     if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
         raise UsageError(f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue")
-    return unit_rate(request, settings)
+    return unit_rate(request)
 
 
 def _workload(

@@ -20,7 +20,7 @@ from chunkscope.planning.simulator import (
     draw,
 )
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import FEWEST_REQUESTS, UNIT_RATE
+from chunkscope.simulation.sweep import UNIT_RATE
 from chunkscope.vllm.flags import Off, Release, known_to
 from chunkscope.vllm.settings import Settings
 
@@ -253,14 +253,13 @@ def _walk(bench: Bench, first: Settings, path: list[Settings]) -> Iterator[Setti
 # -- the highest rate ------------------------------------------------------------------------------
 
 
-def unit_rate(request: PlanRequest, settings: Settings) -> PlanRequest:
-    """Enough requests that some wait for a place, coming one by one, for `find_rate`."""
-    count = request.requests or max(FEWEST_REQUESTS, 2 * (settings.max_num_seqs or 0))
-    return replace(request, arrivals=UNIT_RATE, requests=count, concurrency=None)
+def unit_rate(request: PlanRequest) -> PlanRequest:
+    """As many requests as `recommend` tries at a rate, coming one by one, for `find_rate`."""
+    return replace(request, arrivals=UNIT_RATE, concurrency=None)
 
 
 def at_rate(problem: Problem, rate: float) -> Bench:
-    request = replace(unit_rate(problem.request, problem.default), arrivals=f"{rate!r}/s")
+    request = replace(unit_rate(problem.request), arrivals=f"{rate!r}/s")
     return Bench.of(replace(problem, request=request))
 
 

@@ -1,163 +1,181 @@
-"""`recommend --slo`: the setting that keeps the limits with the most room, or none."""
+"""`recommend --slo`: the setting that keeps the limits, or the rate that would."""
 
-from io import StringIO
-from types import SimpleNamespace
+import shlex
 
 import pytest
-from chunkscope.report.terminal.plan import show_plan
-from rich.console import Console
 
 from chunkscope.errors import UsageError
-from chunkscope.lengths.profile import Profile
-from chunkscope.planning.plan import Plan, TriedSetting
+from chunkscope.planning.plan import AdviceKind, Plan, TriedRow
+from chunkscope.planning.predict import SimulateOptions, predict
+from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
-from chunkscope.planning.search import Trials, search
+from chunkscope.planning.request import Aim
+from chunkscope.planning.search import WORTH, Bench, search
+from chunkscope.report.words.plan import advice
 from chunkscope.simulation.slo import read_slo
-from chunkscope.vllm.enums import Basis, Mode, Objective
-from chunkscope.vllm.flags import release
-from chunkscope.vllm.settings import Settings
-from tests.build import LONG, MIXED, advised
-from tests.conftest import REPOSITORY
+from chunkscope.vllm.enums import Mode
+from tests.build import LONG, MIXED, advised, profile
+from tests.commands.helpers import chunkscope as run
 
-SERVED = {"model": "qwen3-8b", "gpu": "h100", "max_output": 256, "vllm_version": "0.32.0"}
-
-
-def served(slo: str, arrivals: str = "16/s") -> Plan:
-    profile = Profile.load(REPOSITORY / "reports/example/profile.json")
-    return recommend(profile, **SERVED, slo=slo, arrivals=arrivals)
+SERVED = {"model": "qwen3-8b", "gpu": "h100", "max_output": 32, "vllm_version": "0.32.0"}
+DATA = profile(data=[*([60] * 40), *range(100, 1_600, 40), *range(3_000, 15_000, 1_500)])
 
 
-def chosen(made: Plan) -> TriedSetting:
+def served(slo: str, arrivals: str = "16/s", **more) -> Plan:
+    return recommend(DATA, **{**SERVED, "requests": 200, **more}, slo=slo, arrivals=arrivals)
+
+
+def chosen(made: Plan) -> TriedRow:
     (row,) = [row for row in made.tried if row.chosen]
     return row
 
 
 def test_vllms_own_stays_where_it_keeps_the_limits_about_as_well():
     made = served("ttft_p95=20s,itl_p99=5s")
-    assert made.settings.given() == {}
-    assert made.advice.startswith("Change nothing: vLLM's own keeps every limit at 16/s, ")
-    assert chosen(made).name == "vLLM's own"
-    assert (made.forecast, made.cost) == (None, None), "the arrivals decide how long it takes"
+    assert (made.advice.kind, made.settings.given()) == (AdviceKind.KEEP, {})
+    assert made.request.aim is Aim.ROOM_TO_LIMITS
+    assert chosen(made).run is made.default_run
+    assert made.cost is None, "the arrivals decide how long it takes"
 
 
 def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen():
-    made = served("ttft_p95=1s,itl_p99=50ms")
-    assert made.settings.max_num_batched_tokens not in (None, 8_192)
-    assert made.advice.startswith("Set ")
-    assert "with vLLM's own itl_p99 breaks first" in made.advice
+    made = served("ttft_p95=1s,itl_p99=40ms")
+    assert made.advice.kind is AdviceKind.SET
+    assert not made.default_run.slo.is_met
     row = chosen(made)
-    assert row.slo is not None
-    assert row.slo.is_met
-    others = [one.slo.room for one in made.tried if one.slo]
-    assert row.slo.room >= max(others) - 0.01, "the most room of all that were tried"
+    assert row.run.slo.is_met
+    rooms = [one.run.slo.room for one in made.tried]
+    assert row.run.slo.room >= max(rooms) - 0.01, "the most room of all that were tried"
 
 
-def test_a_limit_is_mended_also_where_shorter_outputs_would_not_break_it():
-    """With outputs half as long vLLM's own keeps it and is faster: no reason to break it."""
-    made = advised(LONG, model="llama-3.1-8b", gpu="h200", slo="itl_max=400ms")
-    own = made.tried[0]
-    assert own.longest_gap_s > 0.4 > chosen(made).longest_gap_s
-    assert chosen(made).name == "best found"
-    assert made.advice.startswith("Set ")
+def test_all_at_once_the_fastest_that_keeps_the_limits_is_chosen():
+    made = advised(LONG, gpu="h200", max_output=64, slo="itl_max=200ms")
+    assert made.request.aim is Aim.THROUGHPUT_WITHIN_LIMITS
+    assert not made.default_run.slo.is_met
+    row = chosen(made)
+    assert row.run.slo.is_met
+    keeping = [one.run.figures.makespan_s for one in made.tried if one.run.slo.is_met]
+    assert row.run.figures.makespan_s <= min(keeping) * 1.01
+
+
+def test_budget_and_requests_at_once_are_searched_together():
+    """One after the other ended at a budget of 1,024, which takes longer than 4,096 and 256."""
+    made = advised(MIXED * 6, model="llama-3.1-8b", gpu="h100", slo="itl_max=300ms")
+    problem_free = advised(MIXED * 6, model="llama-3.1-8b", gpu="h100")
+    ours = made.run.figures.makespan_s
+    assert ours <= 1.05 * problem_free.run.figures.makespan_s
 
 
 NEW = {"long_prefill_token_threshold_adaptive", "max_num_active_seqs"}
 
 
-@pytest.mark.parametrize(("version", "tried"), [("0.30", set()), ("0.31", NEW)])
+@pytest.mark.parametrize(("version", "tried"), [("0.30", set()), ("0.32", NEW)])
 def test_what_0_31_brought_is_tried_where_it_is_known(version, tried):
-    """Against limits only, and set only where it beats the same without it."""
-    start = Settings(max_num_batched_tokens=8_192, max_num_seqs=256)
-    trials = FakeTrials(version)
-    search(trials, start)
-    assert {name for one in trials.seen for name in NEW if getattr(one, name)} == tried
+    made = served("ttft_p95=1s,itl_p99=40ms", vllm_version=version)
+    bench = Bench.of(Problem.of(DATA, made.request, made.deployment))
+    search(bench, bench.problem.default)
+    names = {name for one in bench.tried() for name in NEW if getattr(one, name)}
+    assert names <= tried
+    assert ("long_prefill_token_threshold_adaptive" in names) == bool(tried)
 
 
-class FakeTrials(Trials):
-    """Every setting keeps the limits, the worse the more requests there are."""
-
-    def __init__(self, version: str) -> None:
-        there = SimpleNamespace(release=release(version))
-        problem = SimpleNamespace(slo=read_slo("itl_p99=50ms"), deployment=there)
-        workload = SimpleNamespace(requests=range(10_000))
-        super().__init__(problem=problem, workload=workload)
-        object.__setattr__(self, "seen", [])
-
-    def run(self, settings, host=None):  # noqa: ARG002
-        self.seen.append(settings)
-        return object()
-
-    def against(self, settings, other):
-        return (settings.max_num_seqs or 1) / (other.max_num_seqs or 1)
-
-
-def test_where_none_keeps_them_the_limit_that_breaks_first_is_named():
-    made = served("ttft_p95=20s,itl_p50=1ms")
+def test_where_none_keeps_them_the_rate_that_does_is_named_and_how_many_gpus():
+    made = served("ttft_p95=10s,itl_p99=15ms", "60/s")
+    assert made.advice.kind is AdviceKind.NO_SETTING
     assert made.settings.given() == {}
-    assert made.advice.startswith("No setting that was tried keeps the limits at 16/s: itl_p50 ")
-    assert "--find-rate" in made.advice
+    assert 0 < made.advice.rate < 60
+    assert made.advice.gpus == -(-60 // made.advice.rate)
+    assert f"{made.advice.rate:,.3g}" in advice(made)
+    held = served("ttft_p95=10s,itl_p99=15ms", f"{made.advice.rate * 0.8}/s")
+    assert held.advice.kind is not AdviceKind.NO_SETTING
+
+
+def test_find_rate_tries_what_recommend_tries():
+    """A rate that recommend keeps with some setting is one that find-rate finds."""
+    made = served("ttft_p95=1s,itl_p99=40ms", "8/s", requests=1_000)
+    assert made.run.slo.is_met
+    rates = predict(made, DATA, SimulateOptions(find_rate=True, requests=1_000))
+    best = max(one.rate.rate_per_s or 0.0 for one in rates.runs)
+    assert best >= 8 / (1 + WORTH)
 
 
 def test_a_queue_that_grows_keeps_no_limit():
     """Gaps stay short however many wait: only the queue says that it is too much."""
     made = served("itl_p99=30s", "2000/s")
-    assert made.advice.startswith("No setting that was tried keeps the limits at 2000/s: the queue")
+    assert made.advice.kind is AdviceKind.NO_SETTING
+    assert made.default_run.slo.is_met
+    assert made.default_run.backlog.grows
 
 
-def test_all_at_once_the_fastest_that_keeps_the_limits_is_chosen():
-    made = advised(MIXED, gpu="l4", max_output=128, slo="itl_max=400ms")
-    row = chosen(made)
-    assert row.slo is not None
-    assert row.slo.is_met
-    own = made.tried[0].slo
-    assert own is not None
-    assert not own.is_met, "preempted requests wait for seconds"
-    kept = [one.makespan_s for one in made.tried if one.slo and one.slo.is_met]
-    assert row.makespan_s <= min(kept) * 1.01
+def test_the_headline_names_what_vllm_needs_to_start_though_no_setting_keeps_the_limits():
+    made = recommend(DATA, model="mistral-nemo-12b", gpu="l40s", slo="itl_p99=1ms", arrivals="1/s",
+                     max_output=8, requests=100)  # fmt: skip
+    assert made.advice.kind is AdviceKind.NO_SETTING
+    context = made.advice.needed.max_model_len
+    assert context == made.settings.max_model_len
+    assert f"{context:,}" in advice(made)
 
 
 def test_a_client_that_keeps_few_under_way_is_planned_for():
     """Eight at once never overfill the cache: there is nothing to gain from other settings."""
-    made = advised([300] * 200, **SERVED, concurrency=8)
+    made = advised([300] * 100, **SERVED, concurrency=8)
     assert made.settings.given() == {}
-    assert made.forecast is not None
-    assert made.forecast.most_running is not None
-    assert made.forecast.most_running <= 8
-    assert made.inputs.concurrency == 8
+    assert made.run.most_running <= 8
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"slo": "ttft_p95=1s", "model": None},
+        {"slo": "ttft_p95=1s", "gpu": None},
+        {"slo": "ttft_p95=1s", "mode": Mode.AGGRESSIVE},
+        {"slo": "ttft=1s"},
+        {"arrivals": "4/s"},
+        {"slo": "ttft_p95=1s", "arrivals": "often"},
+    ],
+    ids=str,
+)
+def test_what_contradicts_itself_is_a_usage_error(options):
+    with pytest.raises(UsageError):
+        advised(MIXED, **{**SERVED, **options})
 
 
 def test_a_plan_with_limits_is_read_back():
     made = served("ttft_p95=20s,e2e_max=1min")
     assert Plan.from_json(made.to_json()) == made
-    assert made.inputs.arrivals == "16/s"
-    assert [str(limit) for limit in made.inputs.slo] == ["ttft_p95 20 s", "e2e_max 60 s"]
+    assert made.request.slo == read_slo("ttft_p95=20s,e2e_max=1min")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"slo": "ttft_p95=1s", "model": None}, "model and the GPU"),
-        ({"slo": "ttft_p95=1s", "mode": Mode.AGGRESSIVE}, "both decide"),
-        ({"slo": "ttft_p95=1s", "policy": Basis.LENGTHS}, "both decide"),
-        (
-            {"slo": "ttft_p95=1s", "objective": Objective.LATENCY, "max_itl_ms": 50},
-            "both decide",
-        ),
-        ({"slo": "ttft=1s"}, "knows no"),
-        ({"arrivals": "4/s"}, "nothing to gain"),
-        ({"slo": "ttft_p95=1s", "arrivals": "often"}, "neither batch nor a rate"),
-    ],
-)
-def test_what_contradicts_itself_is_a_usage_error(options, said):
-    with pytest.raises(UsageError, match=said):
-        advised(MIXED, **{**SERVED, **options})
+# -- on the command line -------------------------------------------------------------------------
+
+IMPOSSIBLE = "--model qwen3-8b --gpu h100 --max-output 2 --slo itl_p50=0.1ms --arrivals 8/s"
 
 
-def test_the_table_shows_the_figures_that_are_limited():
-    out = StringIO()
-    show_plan(served("ttft_p95=1s,itl_p99=50ms"), Console(file=out, width=80))
-    said = out.getvalue()
-    assert max(len(line.rstrip()) for line in said.splitlines()) <= 80
-    assert "ttft_p95 1 s itl_p99 50 ms room longest preempted KV use" in said
-    own = next(line for line in said.splitlines() if line.startswith("vLLM's own "))
-    assert "! " in own, "over its limit"
+@pytest.fixture
+def folder(tmp_path):
+    DATA.save(tmp_path / "reports" / "profile.json")
+    return tmp_path
+
+
+def test_an_emit_whose_limits_cannot_be_kept_writes_nothing_and_exits_5(folder):
+    done = run(folder, "recommend", *shlex.split(IMPOSSIBLE), "--emit", "kubernetes")
+    assert (done.code, done.out) == (5, "")
+    assert "itl_p50" in done.err
+    assert not (folder / "reports" / "plan.json").exists()
+
+
+def test_anyway_writes_it_with_a_comment_that_says_so(folder):
+    done = run(folder, "recommend", *shlex.split(IMPOSSIBLE), "--emit", "kubernetes", "--anyway")
+    assert done.code == 0
+    comment, first = done.out.splitlines()[:2]
+    assert comment.startswith("#")
+    assert "itl_p50" in comment
+    assert first == "apiVersion: v1"
+
+
+def test_a_form_for_another_start_than_the_one_asked_for_is_a_usage_error(folder):
+    words = ("recommend", "--model", "qwen3-8b", "--gpu", "h100", "--entry", "llm")
+    assert run(folder, *words, "--emit", "vllm-args").code == 2
+    done = run(folder, *words, "--emit", "python")
+    assert done.code == 0
+    assert "max_num_batched_tokens" not in done.out, "its own default is no argument"

@@ -52,7 +52,8 @@ def test_the_kv_cache_is_the_logs_at_its_own_setting(tmp_path: Path) -> None:
     assert (graphs.gib, graphs.label) == (pytest.approx(0.98), Label.MEASURED)
     spent = sum(line.gib for line in plan.memory.lines if line.profiled)
     assert spent + plan.memory.kv_cache_gib == pytest.approx(plan.memory.requested_gib, abs=1e-6)
-    assert any(note.startswith("measured, in vllm.log: KV cache 919,824") for note in plan.warnings)
+    (note,) = [note for note in plan.notes if note.code == "measured_in_log"]
+    assert (note.values["log"], note.values["kv_cache_tokens"]) == ("vllm.log", 919_824)
 
 
 def test_elsewhere_the_model_is_off_by_as_much(tmp_path: Path) -> None:
@@ -93,9 +94,9 @@ def test_a_setting_that_ran_out_of_memory_is_not_advised_again(tmp_path: Path) -
     plan = planned(written(tmp_path, FITTED[0], oom))
     assert plan.settings.max_num_batched_tokens is not None
     assert plan.settings.max_num_batched_tokens < 8_192
-    assert "does not fit" in plan.advice
+    assert plan.advice.needed.max_num_batched_tokens == plan.settings.max_num_batched_tokens
     (refusal,) = plan.deployment.refusals(Settings(max_model_len=CONTEXT))
-    assert refusal.startswith("it did not fit when it was tried: out of memory at the start")
+    assert refusal.code == "refused_failed"
 
 
 def test_weights_that_were_not_loaded_speak_against_no_setting(tmp_path: Path) -> None:
@@ -122,17 +123,17 @@ def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:
 def test_a_hit_rate_counts_where_nobody_was_counted_twice(tmp_path, waiting, expected) -> None:
     line = PERIODIC.format(prompt=9.0, running=2, waiting=waiting, kv=1.0)
     plan = planned(written(tmp_path, *FITTED, line))
-    assert plan.measured is not None
-    assert plan.measured.hit_rate == expected
+    assert plan.deployment.measured is not None
+    assert plan.deployment.measured.hit_rate == expected
     mean = sum(FITTING) / len(FITTING)
-    assert plan.inputs.shared_prefix == (round(0.125 * mean) if expected else None)
+    assert plan.request.shared_prefix == (round(0.125 * mean) if expected else None)
 
 
 def test_the_plan_keeps_it_and_the_simulation_uses_it(tmp_path: Path) -> None:
     plan = planned(written(tmp_path, *FITTED))
     plan.save(tmp_path / "plan.json")
     again = Plan.load(tmp_path / "plan.json")
-    assert again.measured == plan.measured
+    assert again.deployment.measured == plan.deployment.measured
     found = predict(again, profile(data=FITTING), SimulateOptions(requests=20))
     assert found.runs[0].args.kv_cache_tokens == 919_824
 

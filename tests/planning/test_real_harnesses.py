@@ -1,4 +1,4 @@
-"""What is emitted for others, given to them: three harnesses, the schemas of two manifests.
+"""What is emitted for others, given to them: two harnesses, the schemas of two manifests.
 
 They are asked through CHUNKSCOPE_HARNESS_PYTHON, an interpreter that has them. Only vLLM is a
 dummy, which writes down how it was started and ends: what a harness makes of the pasted words is
@@ -7,14 +7,13 @@ what is looked at. They run in a folder with a task called TASK.
 
 import json
 import os
-import shlex
 import subprocess
 
 import pytest
 import yaml
 
 from chunkscope.planning.emit import emit
-from chunkscope.vllm.enums import Target
+from chunkscope.vllm.enums import Entry, Target
 from tests.build import plan_that_sets
 
 pytestmark = pytest.mark.real
@@ -95,7 +94,7 @@ def asked(harness_python, tmp_path):
 def test_lm_eval_starts_vllm_as_planned(asked):
     made = plan_that_sets(given=GIVEN)
     keywords = json.loads(asked(emit(made, Target.LM_EVAL).text + " --include_path ."))
-    expected = {"model": "meta-llama/Llama-3.1-8B", **made.llm_kwargs()}
+    expected = {"model": "meta-llama/Llama-3.1-8B", **made.settings_for(Entry.LLM).given()}
     assert {name: keywords[name] for name in expected} == expected
     assert keywords["max_model_len"] is None
     assert keywords["gpu_memory_utilization"] == 0.92
@@ -109,31 +108,6 @@ def test_inspect_starts_a_server_as_planned(asked):
     planned = made.cli_args()
     begin = words.index(planned[0])
     assert words[begin : begin + len(planned)] == planned
-
-
-LIGHTEVAL = """import json, sys
-from lighteval.models.vllm.vllm_model import VLLMModel, VLLMModelConfig
-config = VLLMModelConfig.from_args(sys.stdin.read())
-try:
-    VLLMModel(config)
-except ImportError as error:
-    print(json.dumps([config.model_dump(), str(error)], default=str))
-"""
-
-
-def test_lighteval_reads_the_arguments_and_names_the_vllm_it_wants(harness_python):
-    made = plan_that_sets(given=GIVEN)
-    (_, _, model, _) = shlex.split(emit(made, Target.LIGHTEVAL).text)
-    config, error = json.loads(asking(harness_python, LIGHTEVAL, model).splitlines()[-1])
-    expected = {
-        "model_name": "meta-llama/Llama-3.1-8B",
-        "max_model_length": 131_072,
-        "max_num_batched_tokens": 8_192,
-        "max_num_seqs": 512,
-        "gpu_memory_utilization": 0.92,
-    }
-    assert {name: config[name] for name in expected} == expected
-    assert "vllm<0.10.2,>=0.10.0" in error
 
 
 def asking(python, program, text):
