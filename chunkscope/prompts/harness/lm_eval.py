@@ -8,7 +8,7 @@ results of the run, which lie beside the samples, say how long it may be.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
@@ -43,36 +43,6 @@ _SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:
 
 
 # --- what the results file says of a run ----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """What counts of a run; the defaults are those of a run of which nothing is known.
-
-    `bos` is what a text may begin with already, so that no special token is added.
-    """
-
-    version: str | None = None
-    task: str | None = None
-    shots: int | None = None
-    model: str | None = None
-    max_length: int | None = None
-    output_cap: int = _DEFAULT_OUTPUT_CAP
-    special_tokens: bool = True
-    bos: str | None = None
-
-    @property
-    def is_local(self) -> bool:
-        return self.model in _LOCAL_MODELS
-
-    @property
-    def most_tokens(self) -> int | None:
-        """To which a likelihood request is cut: vLLM wants room for one more token, which lm-eval
-        leaves since 0.4.10."""
-        if self.max_length is None:
-            return None
-        numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
-        return self.max_length - (0 if numbers and numbers < [0, 4, 10] else 1)
 
 
 def skip_reason(file: Path, start: bytes) -> str | None:
@@ -110,36 +80,12 @@ def task_in(name: str) -> str | None:
     return match["task"] if match else None
 
 
-def settings_of(source: Source) -> RunSettings:
+def _task_of(source: Source, configs: Mapping[str, Any]) -> str | None:
     samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
-    task = task_in(samples.name)
-    file = results_file(source)
-    results = _results_in(file) if file else None
-    if results is None:
-        return RunSettings(task=task)
-    if task is None:  # 0.4.2 called its samples `<model arguments>_<task>.jsonl`
-        stem = samples.name.partition(".json")[0]
-        fits = [name for name in as_dict(results["configs"]) if stem.endswith(f"_{name}")]
-        task = max(fits, key=len, default=None)
-    config = as_dict(results["config"])
-    arguments = _model_arguments(config.get("model_args"))
-    model, version = as_text(config.get("model")), as_text(results.get("lm_eval_version"))
-    bos = results.get("tokenizer_bos_token")  # text, or a list of the text and its id
-    lengths = (
-        as_count(results.get("max_length")),
-        as_count(arguments.get("max_length")),
-        as_count(arguments.get("max_model_len")),
-    )
-    return RunSettings(
-        version=version,
-        task=task,
-        shots=as_count(as_dict(results.get("n-shot")).get(task or "")),
-        model=model,
-        max_length=next(filter(None, lengths), None),
-        output_cap=as_count(arguments.get("max_gen_toks")) or _DEFAULT_OUTPUT_CAP,
-        special_tokens=_adds_special_tokens(arguments, model, version),
-        bos=as_text(bos) or as_text(next(iter(as_list(bos)), None)),
-    )
+    # 0.4.2 called its samples `<model arguments>_<task>.jsonl`.
+    stem = samples.name.partition(".json")[0]
+    fits = [name for name in configs if stem.endswith(f"_{name}")]
+    return task_in(samples.name) or max(fits, key=len, default=None)
 
 
 def _model_arguments(value: Any) -> dict[str, Any]:
@@ -172,13 +118,41 @@ class LmEvalLog(HarnessLog):
     harness = "lm-eval"
     columns = _NEEDED
 
-    def __init__(self, settings: RunSettings) -> None:
+    def __init__(self, source: Source) -> None:
         super().__init__()
-        self.version, self.task, self.shots = settings.version, settings.task, settings.shots
-        self.order = LONGEST_FIRST if settings.is_local else self.order
-        self._settings = settings
         self._hashes: dict[str, list[int]] = {}
         self._whole_texts = self._with_media = 0
+        file = results_file(source)
+        results = (_results_in(file) if file else None) or {}
+        config = as_dict(results.get("config"))
+        arguments = _model_arguments(config.get("model_args"))
+        model = as_text(config.get("model"))
+        self.version = as_text(results.get("lm_eval_version"))
+        self.task = _task_of(source, as_dict(results.get("configs")))
+        self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
+        self._is_local = model in _LOCAL_MODELS
+        if self._is_local:
+            self.order = LONGEST_FIRST
+        lengths = (
+            as_count(results.get("max_length")),
+            as_count(arguments.get("max_length")),
+            as_count(arguments.get("max_model_len")),
+        )
+        self._max_length = next(filter(None, lengths), None)
+        self._output_cap = as_count(arguments.get("max_gen_toks")) or _DEFAULT_OUTPUT_CAP
+        self._special_tokens = not results or _adds_special_tokens(arguments, model, self.version)
+        # What a text may begin with already: text, or a list of the text and its id.
+        bos = results.get("tokenizer_bos_token")
+        self._bos = as_text(bos) or as_text(next(iter(as_list(bos)), None))
+
+    @property
+    def _most_tokens(self) -> int | None:
+        """To which a likelihood request is cut: vLLM wants room for one more token, which lm-eval
+        leaves since 0.4.10."""
+        if self._max_length is None:
+            return None
+        numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
+        return self._max_length - (0 if numbers and numbers < [0, 4, 10] else 1)
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
@@ -195,7 +169,7 @@ class LmEvalLog(HarnessLog):
                 "tell how often each request was sent",
                 hint="lm-eval 0.4.2 to 0.4.13 write them with --log_samples",
             )
-        return cls(settings_of(reader.source))
+        return cls(reader.source)
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         if not has(record, *_NEEDED):
@@ -243,9 +217,9 @@ class LmEvalLog(HarnessLog):
             yield replace(request, output=text)
 
     def _generation(self, context: str | Conversation, given: dict[str, Any]) -> SentRequest:
-        run = self._settings
-        cap = next((given[key] for key in _CAPS if isinstance(given.get(key), int)), run.output_cap)
-        room = run.max_length - cap if run.max_length is not None else 0
+        caps = [given[key] for key in _CAPS if isinstance(given.get(key), int)]
+        cap = caps[0] if caps else self._output_cap
+        room = self._max_length - cap if self._max_length is not None else 0
         return SentRequest(
             prompt=context,
             special_tokens=self._adds_special_tokens(context),
@@ -261,11 +235,11 @@ class LmEvalLog(HarnessLog):
             kind="likelihood",
             special_tokens=context != "" and self._adds_special_tokens(context),
             added=0 if context else 1,  # the prefix token, which stands for an empty context
-            most_tokens=self._settings.most_tokens,
+            most_tokens=self._most_tokens,
         )
 
     def _rolling(self, context: str | Conversation) -> SentRequest:
-        most = self._settings.most_tokens if self._settings.is_local else None
+        most = self._most_tokens if self._is_local else None
         self._whole_texts += most is None
         return SentRequest(
             prompt=context,
@@ -278,9 +252,8 @@ class LmEvalLog(HarnessLog):
 
     def _adds_special_tokens(self, context: str | Conversation) -> bool:
         """A rendered chat begins with the first of them already."""
-        bos = self._settings.bos
-        begun = bos is not None and isinstance(context, str) and context.startswith(bos)
-        return self._settings.special_tokens and not begun
+        begun = self._bos and isinstance(context, str) and context.startswith(self._bos)
+        return self._special_tokens and not begun
 
     def notes(self) -> Iterator[Note]:
         if self._whole_texts:
