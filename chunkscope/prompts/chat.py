@@ -158,8 +158,8 @@ def _message(message: Any, number: int, rules: ServerRules) -> Message:
         raise UnusableError(f'message {number} has an unknown role "{escape(str(name)[:40])}"')
     if share_gpt and role == "function":
         role = "tool"
-    held = "value" if share_gpt else next((n for n in _CONTENTS if n in message), "content")
-    content = _content(message.get(held), number)
+    key = "value" if share_gpt else next((n for n in _CONTENTS if n in message), "content")
+    content = _content(message.get(key), number)
     # vLLM hands all text of a tool's result over as one string, whatever the template.
     if role == "tool" and not _media(content):
         content = _joined(content)

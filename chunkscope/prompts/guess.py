@@ -152,12 +152,12 @@ def _leaves_below(name: str, value: Any, deepest: int) -> Iterator[tuple[str, An
     """The leaves of a value. A list of lists is opened only where more than two levels are."""
     inner, elements = deepest - 1, value[:_MOST_ELEMENTS] if isinstance(value, list) else []
     if inner and isinstance(value, dict) and value:
-        for key, held in value.items():
-            yield from _leaves_below(f"{name}{dotted(str(key))}", held, inner)
+        for key, child in value.items():
+            yield from _leaves_below(f"{name}{dotted(str(key))}", child, inner)
     elif inner and _all_of(elements, dict):
         for element in elements:
-            for key, held in element.items() if isinstance(element, dict) else ():
-                yield from _leaves_below(f"{name}[]{dotted(str(key))}", held, inner)
+            for key, child in element.items() if isinstance(element, dict) else ():
+                yield from _leaves_below(f"{name}[]{dotted(str(key))}", child, inner)
     elif inner > 1 and _all_of(elements, list):
         for element in elements:
             yield from _leaves_below(f"{name}[]", element, inner)

@@ -189,11 +189,11 @@ def chat_of(
         return chat.conversation(messages, row if isinstance(row, dict) else {}, rules)
 
     # Tools and the like stand beside the messages; in a request body they come with it.
-    beside = () if path.holder.steps else map(FieldPath.to, chat.ROW_FIELDS)
+    row_fields = () if path.holder.steps else map(FieldPath.to, chat.ROW_FIELDS)
     return Selection(
         kind="chat",
         label=f"{path.text or 'record'} (chat)",
-        paths=(path, *beside),
+        paths=(path, *row_fields),
         prompt=prompt,
         uncounted=tuple(uncounted),
     )
