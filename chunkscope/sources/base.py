@@ -127,8 +127,8 @@ def cannot_read(path: str, error: BaseException) -> InputError:
         return InputError(f"no permission to read {path}", hint=f"try `ls -l {path}`")
     if isinstance(error, IsADirectoryError):
         return InputError(f"{path} is a folder, not a file", hint="was it replaced meanwhile?")
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    words = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return InputError(
-        f"cannot read {path}: {said or type(error).__name__}",
+        f"cannot read {path}: {words or type(error).__name__}",
         hint="is the file, or the disk it is on, damaged?",
     )

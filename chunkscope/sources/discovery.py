@@ -43,7 +43,7 @@ _SEARCH_HINT = (
     "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or lm-eval:task"
 )
 _ABOUT_THE_DATA = re.compile(r"(readme|licen[sc]e|changelog)([._-].*)?", re.IGNORECASE)
-_OWN_ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
+_ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 
 
 class SkipFile(Exception):  # noqa: N818  (a way out, not a mistake)
@@ -73,8 +73,8 @@ class _Entry(NamedTuple):
     pattern: Sequence[str]
 
 
-def _found(path: str, group: str, file: Path | None, **known: Any) -> Source:
-    return Source(name="", group=group, path=path, format="", file=file, **known)
+def _new_source(path: str, group: str, file: Path | None, **place: Any) -> Source:
+    return Source(name="", group=group, path=path, format="", file=file, **place)
 
 
 def discover(
@@ -96,7 +96,7 @@ def discover(
     for path in paths:
         search.argument(path)
     if not search.sources:
-        raise _nothing_found(paths, search)
+        raise _nothing_new_source(paths, search)
     return named_sources(search.sources, names), search.skipped
 
 
@@ -123,7 +123,7 @@ class _Search:
             self._remote(text)
         elif is_address and text.startswith("hf:"):
             if self._is_new(text):
-                self._add(hub_source(text, self.options))
+                self._add(hub_source(text))
         elif is_address and self.tasks is not None and self.tasks.is_task(text):
             for source in self.tasks.sources(text) if self._is_new(text) else ():
                 self._add(source)
@@ -177,7 +177,7 @@ class _Search:
             raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
         for url, below, size in files:
             group = _join(root, below.rpartition("/")[0]) if root else ""
-            source = _found(without_secrets(url), group, None, url=url, bytes=size)
+            source = _new_source(without_secrets(url), group, None, url=url, bytes=size)
             self._consider(Candidate(source, below, explicit=not root), url)
 
     def _glob(self, pattern: str) -> None:
@@ -221,16 +221,17 @@ class _Search:
                 self._saved_split(folder, split)
             return []
         entries: list[_Entry] = []
-        for found in sorted(os.scandir(folder.path), key=lambda entry: entry.name):
-            name, is_folder, pattern = found.name, _is_folder(found), folder.pattern
+        for item in sorted(os.scandir(folder.path), key=lambda item: item.name):
+            name, is_folder, pattern = item.name, _is_folder(item), folder.pattern
             below = _join(folder.below, name)
-            fits = not pattern or path_fits(below.split("/"), pattern)
-            leads = fits or (is_folder and _leads(below.split("/"), pattern))
+            parts = below.split("/")
+            fits = not pattern or path_fits(parts, pattern)
+            leads = fits or (is_folder and ("**" in pattern or len(parts) < len(pattern)))
             if name.startswith(".") or not leads or (is_folder and self._is_excluded(below)):
                 continue
             group = _join(folder.group, name) if is_folder else folder.group
             shown, rest = _join(folder.shown, name), () if fits else pattern
-            entries.append(_Entry(is_folder, found.path, shown, below, group, rest))
+            entries.append(_Entry(is_folder, item.path, shown, below, group, rest))
         return entries
 
     def _saved_split(self, dataset: "_Entry", split: str) -> None:
@@ -264,7 +265,7 @@ class _Search:
             self._skip(shown, _why(error))
             return
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        source = _found(shown, group, Path(path), bytes=size)
+        source = _new_source(shown, group, Path(path), bytes=size)
         self._consider(Candidate(source, below, explicit), (status.st_dev, status.st_ino))
 
     def _consider(self, candidate: Candidate, identity: Hashable) -> None:
@@ -380,16 +381,6 @@ def path_fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], first) and path_fits(parts[1:], rest)
 
 
-def _leads(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether something below this folder may fit the pattern."""
-    for part, wanted in zip(parts, pattern, strict=False):
-        if wanted == "**":
-            return True
-        if not fnmatchcase(part, wanted):
-            return False
-    return len(parts) < len(pattern)
-
-
 def is_about_the_data(name: str) -> bool:
     """ "README.md", "LICENSE"; not "readme.jsonl", "licensed_drivers.txt"."""
     name = PurePosixPath(name).name
@@ -407,7 +398,7 @@ def _refuse_other_than_data(file: Path, start: bytes, named: str | None, kind: s
         raise SkipFile("binary")
     if kind is None:
         raise SkipFile("binary" if is_binary else "unknown suffix")
-    if _OWN_ARTEFACT.match(start):
+    if _ARTEFACT.match(start):
         raise SkipFile("written by chunkscope itself")
     if reason := recognisers.skip_reason(file, start):
         raise SkipFile(reason)
@@ -490,7 +481,7 @@ def _join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}"
 
 
-def _nothing_found(paths: Sequence[str], search: _Search) -> InputError:
+def _nothing_new_source(paths: Sequence[str], search: _Search) -> InputError:
     what = ", ".join(paths) or "nothing"
     reasons = Counter(skip.reason for skip in search.skipped)
     parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]

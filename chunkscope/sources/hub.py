@@ -13,7 +13,7 @@ from typing import Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.network import hub_problem
-from chunkscope.sources.base import Chunk, ReadOptions, Source, first_line
+from chunkscope.sources.base import Chunk, Source, first_line
 from chunkscope.sources.reader import RecordReader
 
 _NAME = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^:@]+))?(?:@(?P<split>.+))?")
@@ -21,16 +21,14 @@ _BATCH_ROWS = 256
 _UNREACHED = {"ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"}
 
 
-def hub_source(text: str, options: ReadOptions) -> Source:
+def hub_source(text: str) -> Source:
     """The source for `hf:org/name:config@split`; a split that was not given is chosen here, so that
     it shows. Evaluations run on the test split, or on what stands in for it.
     """
     repo, config, split = _parsed(text)
     if split is None:
         with _explaining(text):
-            datasets = _datasets()
-            code = _remote_code(datasets, options)
-            splits = datasets.get_dataset_split_names(_repo_path(repo), config, **code)
+            splits = _datasets().get_dataset_split_names(_repo_path(repo), config)
         if not splits:
             raise InputError("the dataset has no splits", hint="name one: hf:org/name@split")
         likely = (split for split in ("test", "validation") if split in splits)
@@ -52,14 +50,7 @@ def hub_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Ch
     """A split batch by batch; pictures and sounds in it are never decoded."""
     repo, config, split = _parsed(reader.source.path)
     with _explaining(reader.source.path):
-        datasets = _datasets()
-        dataset = datasets.load_dataset(
-            _repo_path(repo),
-            config,
-            split=split,
-            streaming=True,
-            **_remote_code(datasets, reader.options),
-        )
+        dataset = _datasets().load_dataset(_repo_path(repo), config, split=split, streaming=True)
         wanted = [name for name in dataset.column_names or () if columns and name in columns]
         if wanted:
             dataset = dataset.select_columns(wanted)
@@ -86,13 +77,6 @@ def _datasets() -> Any:
 def _repo_path(repo: str) -> str:
     """The repository, even if a local folder has the same name: `datasets` would take that."""
     return f"hf://datasets/{repo}" if Path(repo).exists() else repo
-
-
-def _remote_code(datasets: Any, options: ReadOptions) -> dict[str, bool]:
-    """Loading scripts are gone since datasets 4; before, they ran unless told not to."""
-    if int(datasets.__version__.split(".")[0]) >= 4:
-        return {}
-    return {"trust_remote_code": options.trust_remote_code}
 
 
 @contextmanager

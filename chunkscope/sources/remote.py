@@ -7,7 +7,7 @@ are streamed: what was counted is forgotten.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -154,14 +154,10 @@ def open_remote(url: str) -> IO[bytes]:
 def _system(url: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
-    system, path = url_to_fs(url, **_settings(url.split("://", 1)[0].lower()))
+    # Listings are asked for anew: a process may run for long.
+    anew = {"use_listings_cache": False} if re.match("(s3a?|gcs?|gs)://", url.lower()) else {}
+    system, path = url_to_fs(url, **anew)
     return system, path
-
-
-@cache
-def _settings(scheme: str) -> dict[str, Any]:
-    """Listings are asked for anew: a process may run for long."""
-    return {"use_listings_cache": False} if scheme in ("s3", "s3a", "gs", "gcs") else {}
 
 
 @contextmanager

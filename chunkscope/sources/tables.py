@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 import orjson
 
@@ -33,20 +33,12 @@ _CELL_CHARS = 256 << 20
 _END = "\0end of file\0"
 
 
-class CsvRows(Protocol):
-    """What csv.reader returns; its class has no public name."""
-
-    line_num: int
-
-    def __iter__(self) -> Iterator[list[str]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TableDialect:
     delimiter: str
     quoted: bool = True
 
-    def rows(self, lines: Iterator[str]) -> CsvRows:
+    def rows(self, lines: Iterator[str]) -> Any:  # csv.reader's class has no public name
         if self.quoted:
             return csv.reader(lines, delimiter=self.delimiter)
         return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
@@ -92,7 +84,7 @@ def _lines(text: io.TextIOWrapper, path: str) -> Iterator[str]:
 
 
 def _data_rows(
-    reader: RecordReader, table: CsvRows, width: int, header_due: bool
+    reader: RecordReader, table: Any, width: int, header_due: bool
 ) -> Iterator[tuple[int, list[str], int]]:
     """Rows as wide as the table, each with the line it starts on and its size."""
     bad, line = reader.problems.bad, 1
@@ -122,7 +114,7 @@ def _data_rows(
         yield start, row, len(joined)
 
 
-def _parsed(table: CsvRows, reader: RecordReader) -> Iterator[list[str]]:
+def _parsed(table: Any, reader: RecordReader) -> Iterator[list[str]]:
     """The rows; what cannot be parsed is a bad row, and it goes on after it."""
     # The limit is one for the whole process, and other threads may be reading tables too: it is
     # raised and left so.

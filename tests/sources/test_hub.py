@@ -43,7 +43,7 @@ def cached(tmp_path):
 
 def test_a_hub_name_has_config_and_split():
     text = "hf:org/na-me.v2:a b@test"
-    assert hub.hub_source(text, OFFLINE).path == text
+    assert hub.hub_source(text).path == text
 
 
 @pytest.mark.parametrize("text", ["hf:", "hf:/etc/passwd", "hf:a/b/c", "hf:org/name:", "hf:../x/y"])
