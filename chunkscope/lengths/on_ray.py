@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +79,16 @@ def analyze_on_ray(
         job = Job(name=uuid.uuid4().hex, parts=parts, options=_anywhere(options))
         listener.progress.begin(sum(part.bytes or 0 for part in parts))
         counted = _driven(job, address, listener)
-    by_source: dict[str, list[CountedPart]] = {source.name: [] for source in sources}
-    for part in sorted(counted, key=lambda part: part.place):
-        by_source[parts[part.place].source.name].append(part)
-    info = next((part.tokenizer for part in counted if part.tokenizer), None)
+    counted.sort(key=lambda part: part.place)
+    datasets = [
+        joined([part for part in counted if parts[part.place].source.name == source.name], options)
+        for source in sources
+    ]
+    infos = [part.tokenizer for part in counted if part.tokenizer]
+    info = infos[0] if infos else None
     if info is not None:
-        notes = _added_up(n for part in counted if part.tokenizer for n in part.tokenizer.notes)
+        notes = _added_up(note for one in infos for note in one.notes)
         info = replace(info, name=printable(resolve(options.tokenizer).name), notes=notes)
-    datasets = [joined(found, options.keep_longest) for found in by_source.values()]
     return profile_of(paths, options, datasets, info)
 
 
@@ -117,7 +119,7 @@ def _parts(source: Source, options: AnalyzeOptions, part_bytes: int) -> list[Par
     return split(source, part_bytes)
 
 
-def joined(parts: Sequence[CountedPart], keep_longest: int) -> DatasetProfile:
+def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProfile:
     """A dataset from its parts; those after one that failed do not count."""
     failed = next((n for n, part in enumerate(parts) if part.dataset.failure), len(parts))
     parts = parts[: failed + 1]
@@ -125,45 +127,39 @@ def joined(parts: Sequence[CountedPart], keep_longest: int) -> DatasetProfile:
     first = datasets[0]
     if len(parts) == 1:
         return first
-    before, longest, bad_rows = 0, [], []
-    for part in parts:
-        longest += [replace(p, position=before + p.position) for p in part.dataset.longest]
-        bad_rows += [replace(r, position=before + r.position) for r in part.dataset.bad_rows]
-        before += part.positions
+    starts = accumulate((part.positions for part in parts), initial=0)
+    pairs = list(zip(starts, datasets, strict=False))
+    longest = [replace(p, position=at + p.position) for at, d in pairs for p in d.longest]
+    bad_rows = [replace(r, position=at + r.position) for at, d in pairs for r in d.bad_rows]
     lengths = added_up(dataset.lengths for dataset in datasets)
     outputs = [d.output_lengths for d in datasets if d.output_lengths is not None]
     engines = {e for d in datasets for e in (d.engine or "").split(" + ") if e}
-    whole = first.prefixes and replace(
-        first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total
-    )
     return replace(
         first,
         lengths=lengths,
         output_lengths=added_up(outputs) if outputs else None,
         chars=sum(d.chars or 0 for d in datasets) if first.chars is not None else None,
         skipped=sum(dataset.skipped for dataset in datasets),
-        longest=tuple(heapq.nlargest(keep_longest, longest, key=lambda prompt: prompt.tokens)),
+        longest=tuple(heapq.nlargest(options.keep_longest, longest, key=lambda p: p.tokens)),
         bad_rows=tuple(bad_rows[: Problems().keep]),
         failure=datasets[-1].failure,
         notes=_added_up(note for dataset in datasets for note in dataset.notes),
         engine=" + ".join(sorted(engines)) or None,
-        prefixes=whole,
+        prefixes=first.prefixes
+        and replace(first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total),
     )
 
 
 def _added_up(notes: Iterable[Note]) -> tuple[Note, ...]:
     """Each once, with its `count` summed up."""
-    sums: dict[str, Note] = {}
-    for one in notes:
-        values = {name: value for name, value in one.values.items() if name != "count"}
-        key = repr((one.code, values))
-        known, count = sums.get(key), one.values.get("count")
-        if known is not None and isinstance(count, int):
-            values["count"] = count + int(known.values["count"])  # type: ignore[arg-type]
-            sums[key] = Note(code=one.code, values=values)
-        elif known is None:
-            sums[key] = one
-    return tuple(sums.values())
+    counts: dict[str, int] = {}
+    last: dict[str, Note] = {}
+    for note in notes:
+        others = {name: value for name, value in note.values.items() if name != "count"}
+        key = repr((note.code, others))
+        counts[key] = counts.get(key, 0) + int(note.values.get("count") or 0)  # type: ignore[arg-type]
+        last[key] = replace(note, values=others | ({"count": counts[key]} if counts[key] else {}))
+    return tuple(last.values())
 
 
 # -- the process that speaks with Ray --------------------------------------------------------------
@@ -355,47 +351,39 @@ def count_parts(
 ) -> list[CountedPart] | ChunkscopeError:
     """One task: some parts, counted by this worker. `job` is in a list: it is fetched once."""
     try:
-        return _worker(name).counted(job[0], places, by_reference=by_reference)
-    except ChunkscopeError as error:  # as a value: it is not the worker's
-        return error
-
-
-@lru_cache(maxsize=1)
-def _worker(_name: str) -> "_Worker":
-    return _Worker()
-
-
-class _Worker:
-    """What a worker's process keeps from task to task: a job, and its tokenizer, loaded."""
-
-    def __init__(self) -> None:
-        self._begun: tuple[Job, Scan] | None = None
-
-    def counted(self, ref: Any, places: Sequence[int], *, by_reference: bool) -> list[CountedPart]:
-        job, scan = self._begun = self._begun or self._begin(ref)
+        parts, scan = _begun.get(name) or _begin(name, job[0])
         if by_reference:
             scan.tokenizer.counter.use_reference()
-        counted = scan.parts([job.parts[place] for place in places])
+        counted = scan.parts([parts[place] for place in places])
         info = info_of(scan.tokenizer, scan.options)
         wrong = scan.tokenizer.was_loaded and scan.tokenizer.counter.only_reference
-        return [
-            CountedPart(
-                place=place,
-                dataset=dataset,
-                positions=positions,
-                tokenizer=info if dataset.engine else None,
-                only_reference=wrong,
-            )
-            for place, (dataset, positions) in zip(places, counted, strict=True)
-        ]
+    except ChunkscopeError as error:  # as a value: it is not the worker's
+        return error
+    return [
+        CountedPart(
+            place=place,
+            dataset=dataset,
+            positions=positions,
+            tokenizer=info if dataset.engine else None,
+            only_reference=wrong,
+        )
+        for place, (dataset, positions) in zip(places, counted, strict=True)
+    ]
 
-    def _begin(self, ref: Any) -> tuple[Job, Scan]:
-        import ray
 
-        # One CPU is what the task asked for: engines would take all of the machine's.
-        os.environ.setdefault("RAYON_NUM_THREADS", "1")
-        job: Job = ray.get(ref)
-        listener, memo = Listener(), DigestMemo()
-        total = sum(part.bytes or 0 for part in job.parts)
-        tokenizer = tokenizer_for(job.options, memo, listener, total)
-        return job, Scan(tokenizer, job.options, memo=memo, listener=listener, threads=1)
+# What a worker's process keeps from task to task: a job's parts, and its tokenizer, loaded.
+_begun: dict[str, tuple[tuple[Part, ...], Scan]] = {}
+
+
+def _begin(name: str, ref: Any) -> tuple[tuple[Part, ...], Scan]:
+    import ray
+
+    # One CPU is what the task asked for: engines would take all of the machine's.
+    os.environ.setdefault("RAYON_NUM_THREADS", "1")
+    job: Job = ray.get(ref)
+    memo = DigestMemo()
+    total = sum(part.bytes or 0 for part in job.parts)
+    tokenizer = tokenizer_for(job.options, memo, Listener(), total)
+    scan = Scan(tokenizer, job.options, memo=memo, listener=Listener(), threads=1)
+    _begun[name] = job.parts, scan
+    return _begun[name]

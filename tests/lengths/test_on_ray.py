@@ -55,7 +55,7 @@ def test_parts_add_up_to_the_whole(place: Path) -> None:
                 CountedPart(place=n, dataset=part, positions=positions)
                 for n, (part, positions) in enumerate(scan.parts(parts))
             ]
-            again = joined(counted, options.keep_longest)
+            again = joined(counted, options)
             assert counts(again) == counts(dataset)
             if again.prefixes is not None and len(parts) > 1:
                 assert again.prefixes.is_partial
