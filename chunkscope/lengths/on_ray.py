@@ -1,9 +1,8 @@
 """`analyze` on a Ray cluster: parts of the input are tasks, what comes of them is added up here.
 
 Workers count with the same readers and counters as threads do. A task whose worker or node died
-runs again elsewhere. What still dies is tried part by part, and a part that goes on killing its
-workers is a failure in the profile. Ray runs in a process of its own: it prints to stdout, and ends
-the process when its cluster is gone.
+runs again elsewhere; a part that goes on killing its workers is a failure in the profile. Ray runs
+in a process of its own: it prints to stdout, and ends the process when its cluster is gone.
 """
 
 import heapq
@@ -33,7 +32,6 @@ from chunkscope.tokenizers.resolve import resolve
 
 PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died
-_TASK_PARTS = 64
 _CONNECT_S = 5.0
 _DRIVER = "from chunkscope.lengths.on_ray import drive; drive()"
 
@@ -210,7 +208,7 @@ def drive() -> None:
     job, address = pickle.load(sys.stdin.buffer)  # noqa: S301  (our own process)
     try:
         with _cluster(address) as ray:
-            tell("done", _Tasks(ray, job, tell).counted())
+            tell("done", Tasks(ray, job, tell).counted())
     except ChunkscopeError as error:
         tell("error", error)
     except KeyboardInterrupt:
@@ -248,127 +246,91 @@ def _knock(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
 
 
-class _Tasks:
-    """All tasks of a job: handed out, waited for, tried again."""
+class Tasks:
+    """All tasks of a job, one for each part: handed out, waited for, tried again."""
 
     def __init__(self, ray: Any, job: Job, tell: Callable[[str, Any], None]) -> None:
         self._ray = ray
         self._job = job
         self._tell = tell
         self._sent = (job.name, [ray.put(job)])
-        self._count = ray.remote(count_parts).options(num_cpus=1, max_retries=RETRIES)
+        self._count = ray.remote(count_part).options(num_cpus=1, max_retries=RETRIES)
         self._counted: list[CountedPart] = []
 
-    @property
-    def _cpus(self) -> int:
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-
     def counted(self) -> list[CountedPart]:
-        self._run(self._batches(), by_reference=False)
+        self._run(range(len(self._job.parts)), by_reference=False)
         wrong = [part.only_reference for part in self._counted if part.tokenizer]
         if any(wrong) and not all(wrong):  # where one engine was wrong none is trusted
-            again = [[part.place] for part in self._counted if not part.only_reference]
+            again = [part.place for part in self._counted if not part.only_reference]
             self._counted = [part for part in self._counted if part.only_reference]
             self._run(again, by_reference=True)
         return self._counted
 
-    def _batches(self) -> list[list[int]]:
-        """Parts by task: large ones alone, small neighbours together."""
-        parts = self._job.parts
-        enough = sum(part.bytes or 0 for part in parts) // (4 * self._cpus)
-        batches: list[list[int]] = []
-        size = enough
-        for place, part in enumerate(parts):
-            if size + (part.bytes or enough) > enough or len(batches[-1]) == _TASK_PARTS:
-                batches.append([])
-                size = 0
-            batches[-1].append(place)
-            size += part.bytes or enough
-        return batches
-
-    def _run(self, batches: list[list[int]], *, by_reference: bool) -> None:
-        """Never more on their way than keeps every worker busy: what waits here is not lost."""
-        waiting = batches[::-1]
-        running: dict[Any, list[int]] = {}
+    def _run(self, places: Iterable[int], *, by_reference: bool) -> None:
+        running = {self._count.remote(*self._sent, p, by_reference=by_reference): p for p in places}
         try:
-            while waiting or running:
-                while waiting and len(running) < 2 * self._cpus:
-                    places = waiting.pop()
-                    task = self._count.remote(*self._sent, places, by_reference=by_reference)
-                    running[task] = places
-                ready, _ = self._ray.wait(list(running), num_returns=1, timeout=5.0)
-                for task in ready:
-                    waiting += self._take(task, running.pop(task))
+            while running:
+                (task,), _ = self._ray.wait(list(running), num_returns=1)
+                self._counted.append(self._result(task, running.pop(task)))
+                lengths = [part.dataset.lengths for part in self._counted]
+                done = sum(self._job.parts[part.place].bytes or 0 for part in self._counted)
+                rows, tokens = sum(one.count for one in lengths), sum(one.total for one in lengths)
+                self._tell("progress", (rows, tokens, done))
         except BaseException:
             for task in running:
                 self._ray.cancel(task, force=True)
             raise
 
-    def _take(self, task: Any, places: list[int]) -> list[list[int]]:
-        """What a task found; what has to be tried again where its worker died."""
+    def _result(self, task: Any, place: int) -> CountedPart:
+        """What came of a part; one that no worker survives is a failure in the profile."""
+        source = self._job.parts[place].source
         try:
-            counted: list[CountedPart] | ChunkscopeError = self._ray.get(task)
+            counted: CountedPart | ChunkscopeError = self._ray.get(task)
         except self._ray.exceptions.RayTaskError:
             raise  # a bug, not a death
         except self._ray.exceptions.RayError as error:
-            if len(places) > 1:
-                return [[place] for place in reversed(places)]
-            counted = [self._lost(places[0], error)]
+            failure = Failure(
+                message=f"its worker died {RETRIES + 1} times ({first_line(error)})",
+                hint="was it out of memory? See `ray logs`, and count this file by itself",
+            )
+            dataset = DatasetProfile(
+                name=source.name,
+                group=source.group,
+                path=source.path,
+                format=source.format,
+                field="",
+                lengths=LengthHistogram({}),
+                bytes=source.bytes,
+                failure=failure,
+            )
+            return CountedPart(place=place, dataset=dataset)
         if isinstance(counted, ChunkscopeError):
             raise counted
-        self._counted += counted
-        lengths = [part.dataset.lengths for part in self._counted]
-        done = sum(self._job.parts[part.place].bytes or 0 for part in self._counted)
-        rows, tokens = sum(one.count for one in lengths), sum(one.total for one in lengths)
-        self._tell("progress", (rows, tokens, done))
-        return []
-
-    def _lost(self, place: int, error: Exception) -> CountedPart:
-        """A part that no worker survives: a failure in the profile."""
-        source = self._job.parts[place].source
-        failure = Failure(
-            message=f"the worker that counted it died {RETRIES + 1} times ({first_line(error)})",
-            hint="was it out of memory? See `ray logs`, and count this file by itself",
-        )
-        dataset = DatasetProfile(
-            name=source.name,
-            group=source.group,
-            path=source.path,
-            format=source.format,
-            field="",
-            lengths=LengthHistogram({}),
-            bytes=source.bytes,
-            failure=failure,
-        )
-        return CountedPart(place=place, dataset=dataset)
+        return counted
 
 
 # -- in a worker -----------------------------------------------------------------------------------
 
 
-def count_parts(
-    name: str, job: list[Any], places: Sequence[int], *, by_reference: bool
-) -> list[CountedPart] | ChunkscopeError:
-    """One task: some parts, counted by this worker. `job` is in a list: it is fetched once."""
+def count_part(
+    name: str, job: list[Any], place: int, *, by_reference: bool
+) -> CountedPart | ChunkscopeError:
+    """One task: a part, counted by this worker. `job` is in a list: it is fetched once."""
     try:
         parts, scan = _begun.get(name) or _begin(name, job[0])
         if by_reference:
             scan.tokenizer.counter.use_reference()
-        counted = scan.parts([parts[place] for place in places])
-        info = info_of(scan.tokenizer, scan.options)
-        wrong = scan.tokenizer.was_loaded and scan.tokenizer.counter.only_reference
+        ((dataset, positions),) = scan.parts([parts[place]])
+        info = info_of(scan.tokenizer, scan.options) if dataset.engine else None
     except ChunkscopeError as error:  # as a value: it is not the worker's
         return error
-    return [
-        CountedPart(
-            place=place,
-            dataset=dataset,
-            positions=positions,
-            tokenizer=info if dataset.engine else None,
-            only_reference=wrong,
-        )
-        for place, (dataset, positions) in zip(places, counted, strict=True)
-    ]
+    return CountedPart(
+        place=place,
+        dataset=dataset,
+        positions=positions,
+        tokenizer=info,
+        only_reference=info is not None and scan.tokenizer.counter.only_reference,
+    )
 
 
 # What a worker's process keeps from task to task: a job's parts, and its tokenizer, loaded.

@@ -17,7 +17,7 @@ from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.console import Progress
 from chunkscope.lengths import on_ray
 from chunkscope.lengths.analyze import discovered, tokenizer_for
-from chunkscope.lengths.on_ray import CountedPart, Job, analyze_on_ray, count_parts, joined
+from chunkscope.lengths.on_ray import CountedPart, Job, Tasks, analyze_on_ray, count_part, joined
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Listener, Scan
 from chunkscope.sources.readers import split
@@ -73,7 +73,7 @@ class _Inline:
             pass
 
     def __init__(self) -> None:
-        self.tasks: list[tuple[list[int], bool]] = []
+        self.tasks: list[tuple[int, bool]] = []
         self.results: list[Any] = []
 
     def put(self, value: Any) -> Any:
@@ -83,9 +83,9 @@ class _Inline:
         return {"CPU": 1.0}
 
     def remote(self, function: Any) -> Any:
-        def call(name: str, job: list[Any], places: list[int], *, by_reference: bool) -> int:
-            self.tasks.append((places, by_reference))
-            self.results.append(function(name, job, places, by_reference=by_reference))
+        def call(name: str, job: list[Any], place: int, *, by_reference: bool) -> int:
+            self.tasks.append((place, by_reference))
+            self.results.append(function(name, job, place, by_reference=by_reference))
             return len(self.results) - 1
 
         call.remote = call  # type: ignore[attr-defined]
@@ -119,18 +119,15 @@ def test_where_an_engine_differs_everything_is_counted_by_the_reference(
     (dataset,) = analyze(tmp_path / "0.csv", options=OPTIONS).datasets
     info = analyze(tmp_path / "0.csv").tokenizer
 
-    def counted(_: str, __: Any, places: list[int], *, by_reference: bool) -> list[CountedPart]:
-        wrong = by_reference or places == [1]
-        return [
-            CountedPart(place=p, dataset=dataset, tokenizer=info, only_reference=wrong)
-            for p in places
-        ]
+    def counted(_: str, __: Any, place: int, *, by_reference: bool) -> CountedPart:
+        wrong = by_reference or place == 1
+        return CountedPart(place=place, dataset=dataset, tokenizer=info, only_reference=wrong)
 
-    monkeypatch.setattr(on_ray, "count_parts", counted)
+    monkeypatch.setattr(on_ray, "count_part", counted)
     ray = _Inline()
-    tasks = on_ray._Tasks(ray, job, lambda *_: None)
+    tasks = Tasks(ray, job, lambda *_: None)
     assert sorted(part.place for part in tasks.counted()) == [0, 1, 2]
-    assert ray.tasks == [([0], False), ([1], False), ([2], False), ([0], True), ([2], True)]
+    assert ray.tasks == [(0, False), (1, False), (2, False), (0, True), (2, True)]
 
 
 def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
@@ -138,16 +135,16 @@ def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
 ) -> None:
     job = job_of(tmp_path, 4)
 
-    def counted(name: str, sent: Any, places: list[int], *, by_reference: bool) -> Any:
-        if 2 in places:
+    def counted(name: str, sent: Any, place: int, *, by_reference: bool) -> Any:
+        if place == 2:
             return _Inline.exceptions.RayError("worker died")
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "ray", _Inline())
-            return count_parts(name, sent, places, by_reference=by_reference)
+            return count_part(name, sent, place, by_reference=by_reference)
 
-    monkeypatch.setattr(on_ray, "count_parts", counted)
+    monkeypatch.setattr(on_ray, "count_part", counted)
     monkeypatch.setattr(_Inline, "get", lambda self, task: _got(self, task))
-    parts = on_ray._Tasks(_Inline(), job, lambda *_: None).counted()
+    parts = Tasks(_Inline(), job, lambda *_: None).counted()
     rows = {part.place: part.dataset.rows for part in parts}
     assert rows == {0: 1, 1: 2, 2: 0, 3: 4}
     assert [part.place for part in parts if part.dataset.failure] == [2]
@@ -290,7 +287,7 @@ def _busy_worker() -> int:
                 title = (folder / "cmdline").read_bytes()
             except OSError:
                 continue
-            if title.startswith(b"ray::count_parts"):
+            if title.startswith(b"ray::count_part"):
                 return int(folder.name)
         time.sleep(0.05)
     raise AssertionError("no task runs")
