@@ -44,7 +44,8 @@ class Artefact:
         """The document as it is written, in plain values."""
         head = {"schema": self.schema, "chunkscope": self.version or __version__}
         figures = {_FIGURES: self.figures()} if self.figures() else {}
-        return codec.sealed(plain(head | figures | self._document()))
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
+        return codec.sealed(plain(head | figures | content))
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
@@ -85,22 +86,13 @@ class Artefact:
         """What follows from the fields and is written besides, for people and jq."""
         return {}
 
-    def _document(self) -> dict[str, Any]:
-        """What is written, apart from the schema and the version: the fields, unless overridden."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
-
-    @classmethod
-    def _fields(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """The reverse of `_document`, of values that are not checked yet."""
-        return document
-
     @classmethod
     def _read(cls, document: dict[str, Any], what: Path | str) -> Self:
         """An artefact from a document whose schema and checksum are right."""
         head = ("schema", codec.CHECKSUM, _FIGURES)
         with codec.reading(what, cls.made_by):
             rest = {name: value for name, value in document.items() if name not in head}
-            return validated(cls, cls._fields({"version": rest.pop("chunkscope"), **rest}))
+            return validated(cls, {"version": rest.pop("chunkscope"), **rest})
 
 
 def _identity(value: Any) -> Any:

@@ -103,7 +103,6 @@ class Diagnosis(Artefact):
     schema: ClassVar = "chunkscope/doctor/2"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
-    added_later: ClassVar = frozenset({"device", "unexplained", "deferred", "error"})
 
     engines: tuple[EngineReport, ...]
     lines: int

@@ -322,7 +322,7 @@ class PromptCounter:
             tally.comparison = comparison
         tally.add(positions, lengths)
         if tally.trace is not None:
-            tally.trace.add_named(lengths, prompts.outputs, prompts.blocks)
+            tally.trace.add(lengths, prompts.outputs, None, [None] * len(lengths))
 
 
 def _length(tokens: bytes | int) -> int:

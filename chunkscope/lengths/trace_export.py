@@ -71,22 +71,6 @@ class TraceRows:
             blocks = _hashes(own[start : start + size] for start in range(0, len(own), size))
             self._write(length, outputs[place] if outputs else None, cap, blocks)
 
-    def add_named(
-        self,
-        lengths: Sequence[int],
-        outputs: Sequence[int | None] | None,
-        names: Sequence[Sequence[int]] | None,
-    ) -> None:
-        """The same by names that a trace has for its blocks, if they are as large as these."""
-        for place, length in enumerate(lengths):
-            own = names[place] if names else ()
-            starts = range(0, length, self.block_size)
-            fits = len(own) == len(starts)
-            sizes = (min(self.block_size, length - start) for start in starts)
-            pairs = zip(own, sizes, strict=True) if fits else ()
-            blocks = _hashes(b"%d %d;" % pair for pair in pairs)
-            self._write(length, outputs[place] if outputs else None, None, blocks)
-
     def _write(self, length: int, output: int | None, cap: int | None, blocks: list[int]) -> None:
         answer = output if output is not None else cap or DEFAULT_OUTPUT
         row = (length, answer, output is None, len(blocks), *blocks)

@@ -7,6 +7,7 @@ is left of the cache holds the blocks of those that have ended, the longest unus
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -111,45 +112,35 @@ def lru_cached_tokens(
     return prompts.found(np.array(known))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedPrompts:
-    """Prompts in an order, and what they find when nothing is forgotten."""
+    """Prompts in an order, and what they find: when nothing is forgotten, and by capacity."""
 
-    prompts: PromptBlocks
-    paths: Paths
-    ideal_tokens: int
-
-    @classmethod
-    def as_they_come(cls, prompts: PromptBlocks, paths: Paths) -> "OrderedPrompts":
-        ideal = int(ideal_cached_tokens(prompts).sum())
-        return cls(prompts=prompts, paths=paths, ideal_tokens=ideal)
+    def __init__(self, prompts: PromptBlocks, paths: Paths) -> None:
+        self.prompts = prompts
+        self.paths = paths
+        self.ideal_tokens = int(ideal_cached_tokens(prompts).sum())
+        self.is_flat = False  # a larger cache would find no more
+        self._cached = 0
 
     def in_order(self, order: Ints) -> "OrderedPrompts":
-        paths = [self.paths[row] for row in order.tolist()]
-        return OrderedPrompts.as_they_come(self.prompts.in_order(order), paths)
+        return OrderedPrompts(
+            self.prompts.in_order(order), [self.paths[row] for row in order.tolist()]
+        )
 
-    def first(self, count: int) -> "OrderedPrompts":
-        return self.in_order(np.arange(min(count, len(self.paths))))
+    @cached_property
+    def _first(self) -> "OrderedPrompts":
+        """So many of them go through each cache."""
+        few = len(self.paths) <= _MOST_PROMPTS
+        return self if few else self.in_order(np.arange(_MOST_PROMPTS))
 
-
-class _Line:
-    """What an order finds, from small capacities to large ones, until it is flat."""
-
-    def __init__(self, ordered: OrderedPrompts, load: Load) -> None:
-        self._first = ordered.first(_MOST_PROMPTS)
-        self._scale = ordered.ideal_tokens / max(1, self._first.ideal_tokens)
-        self._load = load
-        self._tokens = 0
-        self.is_flat = False
-
-    def cached_tokens(self, capacity: int) -> int:
+    def cached_tokens(self, capacity: int, load: Load) -> int:
+        """What a cache finds; asked from small capacities to large ones, until it is flat."""
         if not self.is_flat:
-            prompts, paths = self._first.prompts, self._first.paths
-            cached = lru_cached_tokens(prompts, paths, capacity // prompts.block_size, self._load)
-            tokens = int(cached.sum())
-            self.is_flat = tokens >= FLAT * self._first.ideal_tokens
-            self._tokens = round(tokens * self._scale)
-        return self._tokens
+            prompts, paths, ideal = self._first.prompts, self._first.paths, self._first.ideal_tokens
+            cached = lru_cached_tokens(prompts, paths, capacity // prompts.block_size, load).sum()
+            self.is_flat = cached >= FLAT * ideal
+            self._cached = round(int(cached) * self.ideal_tokens / max(1, ideal))
+        return self._cached
 
 
 def curve(
@@ -163,21 +154,18 @@ def curve(
     if in_file.ideal_tokens < max(1, _LEAST_FOUND * int(prompts.tokens.sum())):
         return
     least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + prompts.block_size)
-    lines = [_Line(ordered, load) for ordered in (in_file, as_sent) if ordered]
-    sorted_line = _Line(best, load)
+    orders = [order for order in (in_file, as_sent) if order]
     sizes = [size for size in _CAPACITIES if size >= least]
-    for capacity in sizes:
-        cached = [line.cached_tokens(capacity) for line in lines]
-        is_first_and_flat = capacity == sizes[0] and all(line.is_flat for line in lines)
+    for size in sizes:
+        cached = [order.cached_tokens(size, load) for order in orders]
+        is_enough = size == sizes[0] and all(order.is_flat for order in orders)
         yield CachedAt(
-            kv_tokens=capacity,
+            kv_tokens=size,
             cached_tokens=cached[0],
-            best_order_cached_tokens=None
-            if is_first_and_flat
-            else sorted_line.cached_tokens(capacity),
+            best_order_cached_tokens=None if is_enough else best.cached_tokens(size, load),
             sent_order_cached_tokens=cached[1] if as_sent else None,
         )
-        if is_first_and_flat or all(line.is_flat for line in (*lines, sorted_line)):
+        if is_enough or all(order.is_flat for order in (*orders, best)):
             return
 
 

@@ -7,11 +7,11 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.schema import Numbers
 from chunkscope.prefixes.near_misses import same_start
-from chunkscope.prefixes.reuse import BLOCK_SIZE, RUNNING, HowSent, PrefixReuse
+from chunkscope.prefixes.reuse import BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import NOTHING, Sharing
 
 if TYPE_CHECKING:  # numpy: a small dataset that shares nothing does without
@@ -26,12 +26,6 @@ _FEW_PROMPTS = 20_000  # are kept one by one
 _SPECIAL = b"\xff" * _ID_BYTES  # stands for a token that is put before a text
 
 Measured = tuple[PrefixReuse, Sharing]
-
-
-class Comparison(Protocol):
-    """`measured` says what the prompts share, in figures and prompt by prompt; None if unknown."""
-
-    def measured(self, sent: HowSent) -> Measured | None: ...
 
 
 class TextComparison:
@@ -85,6 +79,7 @@ class TextComparison:
         self._waiting, self._waiting_bytes = [], 0
 
     def measured(self, sent: HowSent) -> Measured | None:
+        """What they share, in figures and prompt by prompt; None if there are none."""
         if not self._tokens:
             return None
         # What the first and the last begin with, all between them begin with.
@@ -167,7 +162,7 @@ def measure(
     from chunkscope.prefixes.tree import PrefixTree, sharing_of
 
     tree = PrefixTree(prompts)
-    in_file = OrderedPrompts.as_they_come(prompts, tree.shared_paths())
+    in_file = OrderedPrompts(prompts, tree.shared_paths())
     best = in_file.in_order(tree.depth_first())
     as_sent = in_file.in_order(tree.longest_first()) if sent.longest_first else None
     found_if_read = in_file.ideal_tokens
@@ -190,7 +185,6 @@ def measure(
         block_size=prompts.block_size,
         groups=tree.groups(positions),
         capacities=tuple(curve(in_file, best, as_sent, load)),
-        running=load.running,
         output_tokens=sent.output_tokens,
     )
     sharing = sharing_of(prompts)
@@ -205,11 +199,8 @@ def _nothing_shared(tokens: Sequence[int], common_tokens: int, sent: HowSent) ->
         out_of_prompts=len(tokens),
         out_of_tokens=sum(tokens),
         common_tokens=common_tokens,
-        cached_tokens=0,
-        best_order_cached_tokens=0,
         sent_order_cached_tokens=0 if sent.longest_first else None,
         working_set_tokens=sum([length // BLOCK_SIZE * BLOCK_SIZE for length in tokens]),
-        running=RUNNING,
         output_tokens=sent.output_tokens,
     )
     sharing = Sharing(lengths=Numbers(tokens), ends=Numbers([NOTHING] * len(tokens)))

@@ -22,9 +22,6 @@ class HowSent:
     output_tokens: int | None = None
 
 
-AS_THEY_ARE = HowSent()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixGroup:
     """Prompts that begin with the same full blocks; `position` is the row of the first of them."""
@@ -91,16 +88,16 @@ class PrefixReuse:
     out_of_prompts: Count
     out_of_tokens: Count
     common_tokens: Count  # that every prompt begins with
-    cached_tokens: Count
-    best_order_cached_tokens: Count
     working_set_tokens: Count
+    cached_tokens: Count = 0
+    best_order_cached_tokens: Count = 0
     unread_tokens: Count = 0  # that likelihood requests would find too, if they read the cache
     block_size: Count = BLOCK_SIZE
     groups: tuple[PrefixGroup, ...] = ()
     capacities: tuple[CachedAt, ...] = ()
     sent_order_cached_tokens: Count | None = None
     near_misses: tuple[NearMiss, ...] = ()
-    running: Count | None = None
+    running: Count = RUNNING
     output_tokens: Count | None = None  # None where it is not known: an answer of one token
     last_half_tokens: Count | None = None  # of a trace: by then the cache is warm
     last_half_cached_tokens: Count | None = None
@@ -121,11 +118,6 @@ class PrefixReuse:
         return (
             cached / self.last_half_tokens if cached is not None and self.last_half_tokens else None
         )
-
-    @property
-    def common_block_tokens(self) -> int:
-        """What of the beginning that all share lies in full blocks: the rest is lost."""
-        return self.common_tokens // self.block_size * self.block_size
 
 
 def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
@@ -152,7 +144,6 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
         working_set_tokens=total("working_set_tokens"),
         unread_tokens=total("unread_tokens"),
         capacities=_capacities(datasets),
-        running=max((reuse.running or 0 for reuse in datasets), default=0) or None,
     )
 
 

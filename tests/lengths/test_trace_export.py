@@ -141,22 +141,6 @@ def test_what_a_harness_sends_longest_first_is_in_that_order() -> None:
     }
 
 
-def test_a_trace_is_exported_with_its_own_blocks_if_they_are_as_large(tmp_path: Path) -> None:
-    rows = [
-        {"input_length": 1_100 + n, "output_length": n + 1, "hash_ids": [70, 71, 80 + n]}
-        for n in range(5)
-    ]
-    data = write_jsonl(tmp_path / "a.jsonl", rows)
-    _, trace, lines = export(data)
-    assert [line["hash_ids"] for line in lines] == [[0, 1, n + 2] for n in range(5)]
-    assert [line["output_length"] for line in lines] == [1, 2, 3, 4, 5]
-    assert trace.summary.unknown_prompts == 0
-    _, trace, lines = export(data, size=16)
-    assert trace.summary.unknown_prompts == 5
-    numbers = [number for line in lines for number in line["hash_ids"]]
-    assert len(set(numbers)) == len(numbers)
-
-
 def test_lengths_alone_share_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ContextTokens,GeneratedTokens\n600,5\n0,1\n600,7\n")
     _, trace, lines = export(tmp_path / "a.csv")

@@ -12,7 +12,7 @@ import chunkscope
 from chunkscope.artefacts.note import note
 from chunkscope.lengths.count import PromptCounter
 from chunkscope.lengths.tally import Tally
-from chunkscope.prefixes.reuse import AS_THEY_ARE, PrefixReuse
+from chunkscope.prefixes.reuse import HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
@@ -116,7 +116,7 @@ def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
     assert dataset.prefixes is not None
     assert len(dataset.sharing.lengths) == dataset.rows
     assert sum(dataset.sharing.lengths) == dataset.lengths.total
-    assert max(depths(dataset.sharing.stretches)) >= dataset.prefixes.common_block_tokens > 0
+    assert max(depths(dataset.sharing.stretches)) >= dataset.prefixes.common_tokens // 16 * 16 > 0
 
 
 def test_requests_of_a_log():
@@ -133,7 +133,7 @@ def test_requests_of_a_log():
     reads = [request.kind == "generate" for request in requests]
     tally = counted(tokenizer, requests)
     assert tally.comparison is not None
-    measured = tally.comparison.measured(AS_THEY_ARE)
+    measured = tally.comparison.measured(HowSent())
     assert measured is not None
     found, _ = measured
     assert found.cached_tokens == sum(brute_ideal(ids, reads))

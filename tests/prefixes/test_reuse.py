@@ -14,7 +14,6 @@ from chunkscope.prefixes.blocks import PromptBlocks, ideal_cached_tokens
 from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, found_share, lru_cached_tokens
 from chunkscope.prefixes.comparison import Measured, TextComparison, sent_ids
 from chunkscope.prefixes.reuse import (
-    AS_THEY_ARE,
     HowSent,
     PrefixGroup,
     PrefixReuse,
@@ -30,7 +29,7 @@ def id_bytes(prompt: Prompt) -> bytes:
     return np.array(prompt, "<u4").tobytes()
 
 
-def measured(prompts: list[Prompt], sent: HowSent = AS_THEY_ARE) -> Measured:
+def measured(prompts: list[Prompt], sent: HowSent = HowSent()) -> Measured:  # noqa: B008
     compared = TextComparison()
     compared.add(range(1, len(prompts) + 1), [*map(id_bytes, prompts)])
     found = compared.measured(sent)
@@ -173,7 +172,6 @@ def test_groups_are_the_branches_that_save_most():
     prompts = [few_shot(i % 2, i) for i in range(9)]
     found = reuse(prompts)
     assert found.common_tokens == 8
-    assert found.common_block_tokens == 0
     assert found.groups == (
         PrefixGroup(prompts=5, shared_tokens=160, position=1),
         PrefixGroup(prompts=4, shared_tokens=160, position=2),
@@ -218,7 +216,7 @@ def test_of_very_many_prompts_the_first_are_compared_and_the_figures_say_so(monk
     compared = TextComparison()
     for row in range(20):
         compared.add([row], [id_bytes([row // 2] * 64)])
-    found = compared.measured(AS_THEY_ARE)
+    found = compared.measured(HowSent())
     assert compared.is_full
     assert found is not None
     assert found[0].prompts == len(found[1].lengths) == 3
@@ -235,7 +233,7 @@ def test_the_curve_of_many_prompts_is_that_of_the_first_ones_to_scale(monkeypatc
 
 
 def test_no_prompts_share_nothing():
-    assert TextComparison().measured(AS_THEY_ARE) is None
+    assert TextComparison().measured(HowSent()) is None
     assert reuse([[1]]).hit_rate == 0.0
 
 
