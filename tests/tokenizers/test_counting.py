@@ -160,9 +160,6 @@ def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
     assert engines(place, ["a" * 20_001]) == {"tokenizers"}
 
 
-# --- a sample of the run's own rows ---------------------------------------------------------
-
-
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     path = tmp_path / "rows.jsonl"

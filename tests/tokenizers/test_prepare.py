@@ -160,8 +160,6 @@ def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(tmp_path:
     assert may.counting_key != september.counting_key
 
 
-# --- prepared once --------------------------------------------------------------------------
-
 LATER_RUN = """
 import sys, chunkscope
 profile = chunkscope.analyze(sys.argv[1], tokenizer=sys.argv[2])
