@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from string import Template
 
 import orjson
 
@@ -205,87 +206,10 @@ def _inspect(plan: Plan) -> Emission:
 
 # -- manifests ---------------------------------------------------------------------------------
 
-# The entry point is spelled out: that of the image is another one in older versions.
-COMPOSE = """services:
-  vllm:
-    image: {image}
-    entrypoint: {entrypoint}
-    command: {words}
-    ports: ["8000:8000"]
-    ipc: host
-    environment: [HF_HOME=/cache, HF_TOKEN]
-    volumes:
-      - ~/.cache/huggingface:/cache{mount}
-{devices}"""
-NVIDIA_DEVICES = """    deploy:
-      resources:
-        reservations:
-          devices:
-            - driver: nvidia
-              count: {gpus}
-              capabilities: [gpu]"""
-AMD_DEVICES = """    devices: [/dev/kfd, /dev/dri]
-    group_add: [video]
-    cap_add: [SYS_PTRACE]
-    security_opt: [seccomp=unconfined]"""
-
-# Kubernetes names the address of each Service in variables of every pod; VLLM_... are vLLM's own.
-KUBERNETES = """apiVersion: v1
-kind: PersistentVolumeClaim
-metadata:
-  name: vllm-cache
-spec:
-  accessModes: [ReadWriteOnce]
-  resources:
-    requests: {{storage: {storage}Gi}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: vllm
-spec:
-  replicas: 1
-  strategy: {{type: Recreate}}
-  selector:
-    matchLabels: {{app: vllm}}
-  template:
-    metadata:
-      labels: {{app: vllm}}
-    spec:
-      enableServiceLinks: false
-      containers:
-        - name: vllm
-          image: {image}
-          command: {entrypoint}
-          args: {words}
-          env:
-            - name: HF_HOME
-              value: /cache
-            - name: HF_TOKEN
-              valueFrom:
-                secretKeyRef: {{name: hf-token, key: token, optional: true}}
-          ports: [{{containerPort: 8000}}]
-          readinessProbe:
-            httpGet: {{path: /health, port: 8000}}
-            periodSeconds: 10
-          resources:
-            limits: {{{vendor}.com/gpu: {gpus}}}
-          volumeMounts:
-            - {{name: shm, mountPath: /dev/shm}}
-            - {{name: cache, mountPath: /cache}}{mount}
-      volumes:
-        - name: shm
-          emptyDir: {{medium: Memory}}
-        - name: cache
-          persistentVolumeClaim: {{claimName: vllm-cache}}{volume}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: vllm
-spec:
-  selector: {{app: vllm}}
-  ports: [{{port: 8000}}]"""
+# Beside this file. The entry point is spelled out: that of the image is another one in older
+# versions. `enableServiceLinks` is off: Kubernetes names each Service in variables of every pod,
+# and those that begin with VLLM_ are vLLM's own.
+TEMPLATES = Path(__file__).parent / "manifests"
 
 
 def _compose(plan: Plan) -> Emission:
@@ -293,8 +217,8 @@ def _compose(plan: Plan) -> Emission:
     if folder := _folder(plan):
         place = _interpolated(folder)
         mount = f"\n      - {{type: bind, source: {place}, target: {place}, read_only: true}}"
-    devices = AMD_DEVICES if _is_amd(plan) else NVIDIA_DEVICES.format(gpus=_gpus(plan))
-    text = _filled(COMPOSE, plan, mount=mount, devices=devices)
+    devices = _filled(f"compose-{_vendor(plan)}", plan)
+    text = _filled("compose", plan, mount=mount, devices=devices)
     return Emission(text=text, notes=(*_fill(plan), Note(code="emit_token_variable", values={})))
 
 
@@ -308,33 +232,26 @@ def _kubernetes(plan: Plan) -> Emission:
         volume = f"\n        - name: model\n          hostPath: {{path: {place}, type: Directory}}"
         note = Note(code="emit_node_folder", values={"folder": folder})
     weights = plan.model.weight_bytes / GIB if plan.model else 40
-    text = _filled(
-        KUBERNETES,
-        plan,
-        mount=mount,
-        volume=volume,
-        vendor="amd" if _is_amd(plan) else "nvidia",
-        storage=10 * math.ceil((2 * weights + 10) / 10),  # with room for another try, in tens
-    )
+    storage = 10 * math.ceil((2 * weights + 10) / 10)  # with room for another try, in tens
+    text = _filled("kubernetes", plan, mount=mount, volume=volume, storage=storage)
     return Emission(text=text, notes=(*_fill(plan), note))
 
 
-def _filled(template: str, plan: Plan, **parts: object) -> str:
-    return template.format(
-        image=f"vllm/vllm-openai{'-rocm' if _is_amd(plan) else ''}:v{dotted(plan.release.version)}",
+def _filled(name: str, plan: Plan, **parts: object) -> str:
+    rocm = "-rocm" if _vendor(plan) == "amd" else ""
+    template = Template((TEMPLATES / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
+    return template.safe_substitute(
+        image=f"vllm/vllm-openai{rocm}:v{dotted(plan.release.version)}",
         entrypoint=json.dumps(SERVE),
         words=_interpolated([_folder(plan) or _model(plan), *_serve_words(plan)]),
-        gpus=_gpus(plan),
+        gpus=plan.settings.parallel.gpus,
+        vendor=_vendor(plan),
         **parts,
     )
 
 
-def _is_amd(plan: Plan) -> bool:
-    return plan.gpu is not None and plan.gpu.title.startswith("AMD")
-
-
-def _gpus(plan: Plan) -> int:
-    return plan.settings.parallel.gpus
+def _vendor(plan: Plan) -> str:
+    return "amd" if plan.gpu is not None and plan.gpu.title.startswith("AMD") else "nvidia"
 
 
 def _interpolated(value: object) -> str:

@@ -3,11 +3,12 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import cycle, islice
 from pathlib import Path
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import kind_of
 from chunkscope.hardware.calibration import Calibration
@@ -20,8 +21,8 @@ from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.search import better_at, unit_rate
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.planning.tokenizer_match import tokenizer_note
+from chunkscope.simulation.loop import Scenario
 from chunkscope.simulation.policies import FIXED_THRESHOLD
-from chunkscope.simulation.requests import check_requests
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import (
@@ -31,18 +32,19 @@ from chunkscope.simulation.sweep import (
     knee,
     pareto,
     points,
-    run_all,
 )
 from chunkscope.simulation.traces import Trace, read_trace
 from chunkscope.simulation.workload import Request, Workload, arrival_times, with_shared_prefix
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder, Task
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs, Settings
 
 PLAN, ASKED, DEFAULT, RULE, BEST = "plan", "asked", "default", "length-rule", "best"
-Starting = Callable[[int], Callable[[], None]]
+SWEPT = "swept-"
+Advance = Callable[[], None]
+Starting = Callable[[int], Advance]
+Work = Callable[[Scenario, EngineArgs], SimulatedRun]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,16 +120,20 @@ def predict(
         policy=options.policy,
     )
     named = {options.name: settings, **_beside(plan, options)}
-    simulator.args(settings)  # an error where the GPU or the KV cache is not known
+    work, problem = None, None
     if options.find_rate:
-        problem = _problem(plan, profile, request, there)
-        runs, left_out = _rated(simulator, named, problem, starting)
+        work, problem = find_rate, _problem(plan, profile, request, there)
         info = replace(info, arrivals="at the highest rate of each setting")
+        if problem is None:
+            named |= {f"around-{n}": one for n, one in enumerate(around(full))}
     elif options.sweep:
+        named = {f"{SWEPT}{n}": one for n, one in enumerate(points(full))} | named
         named.pop(RULE, None)
-        runs, left_out = _swept(simulator, named, options, starting)
-    else:
-        runs, left_out = _compared(simulator, named, options)
+    rows = _Rows(simulator, options, starting(len(named)))
+    runs = rows.run(named, work)
+    rates = [run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s]
+    if problem is not None and rates and (better := better_at(problem, max(rates))):
+        runs = rows.run({**named, BEST: better}, work)
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,
@@ -140,7 +146,7 @@ def predict(
             *there.notes(settings),
             *notes,
             *lowered,
-            *left_out,
+            *rows.left_out,
         ),
         version=__version__,
     )
@@ -203,101 +209,58 @@ def _problem(
 
 # -- which settings ------------------------------------------------------------------------------
 
-Runs = tuple[tuple[SimulatedRun, ...], tuple[Note, ...]]
 
+class _Rows:
+    """One run for settings with the same arguments; those that cannot serve a request are noted."""
 
-def _compared(simulator: Simulator, named: dict[str, Settings], options: SimulateOptions) -> Runs:
-    """One row for those with the same arguments; the first is the one that was asked for."""
-    runs: dict[tuple[EngineArgs, ChunkPolicy], SimulatedRun] = {}
-    notes = []
-    for name, settings in named.items():
-        first = not runs
-        one = simulator
-        if not first and simulator.policy is not ChunkPolicy.VLLM:
-            one = replace(simulator, policy=ChunkPolicy.VLLM, _runs={})
-        key = (one.args(settings), one.policy)
-        if key in runs:
-            runs[key] = replace(runs[key], same_as=(*runs[key].same_as, name))
-            continue
+    def __init__(self, simulator: Simulator, options: SimulateOptions, advance: Advance) -> None:
+        self._simulator, self._options, self._advance = simulator, options, advance
+        self._runs: dict[tuple[EngineArgs, ChunkPolicy], SimulatedRun] = {}
+        self.left_out: list[Note] = []
+
+    def run(self, named: dict[str, Settings], work: Work | None = None) -> tuple[SimulatedRun, ...]:
+        """All of them; the asked one has the chunk policy and the timeline, and must run."""
+        names: dict[tuple[EngineArgs, ChunkPolicy], list[str]] = {}
+        for name, settings in named.items():
+            asked = name == self._options.name or self._options.sweep
+            simulator = self._simulator if asked else self._plain
+            key = (simulator.args(settings), simulator.policy)
+            names.setdefault(key, []).append(name)
+            if key not in self._runs and name not in {n.values["setting"] for n in self.left_out}:
+                self._try(name, settings, simulator, key, work)
+        return tuple(_titled(run, names[key]) for key, run in self._runs.items() if key in names)
+
+    @cached_property
+    def _plain(self) -> Simulator:
+        return replace(self._simulator, policy=ChunkPolicy.VLLM, _runs={}, _attempts={})
+
+    def _try(
+        self,
+        name: str,
+        settings: Settings,
+        simulator: Simulator,
+        key: tuple[EngineArgs, ChunkPolicy],
+        work: Work | None,
+    ) -> None:
+        is_asked = name == self._options.name
+        timeline = self._options.timeline if is_asked else 0
         try:
-            run = one.run(settings, timeline=options.timeline if first else 0)
+            if work is None:
+                self._runs[key] = simulator.run(settings, timeline=timeline)
+            else:
+                self._runs[key] = work(simulator.scenario(settings), key[0])
         except InputError as error:
-            if first:
+            if is_asked and not self._options.sweep:
                 raise
-            notes.append(_left_out(name, error))
-        else:
-            runs[key] = replace(run, setting=name)
-    return tuple(runs.values()), tuple(notes)
+            values: dict[str, Fact | list[Fact]] = {"setting": name, "why": error.message}
+            self.left_out.append(Note(code="setting_left_out", values=values))
+        self._advance()
 
 
-def _swept(
-    simulator: Simulator, named: dict[str, Settings], options: SimulateOptions, starting: Starting
-) -> Runs:
-    """Budgets and thresholds around what was asked for, and that itself beside vLLM's default."""
-    asked = simulator.args(named[options.name])
-    around_it = {str(n): simulator.args(one) for n, one in enumerate(points(asked))}
-    wanted = {name: simulator.args(settings) for name, settings in named.items()}
-    taken, left_out = _taken(simulator, around_it | wanted)
-    if not taken:
-        simulator.run(named[options.name])  # the reason, as an error
-    chosen = tuple(dict.fromkeys(taken.values()))
-    c = simulator.scenario(named[options.name])
-    runs = run_all(c, chosen, advance=starting(len(chosen)))
-    if options.timeline:
-        watched = simulator.run(named[options.name], timeline=options.timeline)
-        runs = (*(run for run in runs if run.args != asked), watched)
-    return tuple(_titled(run, wanted) for run in runs), left_out
-
-
-def _rated(
-    simulator: Simulator, named: dict[str, Settings], problem: Problem | None, starting: Starting
-) -> Runs:
-    """The highest rate that each sustains; then whether the search of `recommend`, at a rate that
-    is higher by its margin, knows a setting that keeps the limits there."""
-    if problem is None:
-        first = next(iter(named))
-        named = named | {
-            f"around-{n}": s for n, s in enumerate(around(simulator.args(named[first])))
-        }
-    wanted = {name: simulator.args(settings) for name, settings in named.items()}
-    taken, left_out = _taken(simulator, wanted)
-    chosen = tuple(dict.fromkeys(taken.values()))
-    advance = starting(len(chosen) + 1)
-    c = simulator.scenario(next(iter(named.values())))
-    runs = run_all(c, chosen, work=find_rate, advance=advance)
-    rates = [run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s]
-    if problem is not None and rates and problem.can_simulate:
-        better = better_at(problem, max(rates))
-        if better is not None and (args := simulator.args(better)) not in chosen:
-            wanted[BEST] = args
-            runs = (*runs, find_rate(c, args))
-    advance()
-    return tuple(_titled(run, wanted) for run in runs), left_out
-
-
-def _taken(
-    simulator: Simulator, wanted: dict[str, EngineArgs]
-) -> tuple[dict[str, EngineArgs], tuple[Note, ...]]:
-    """Those that can serve every request, and a note on each of the others."""
-    taken, left_out = {}, []
-    rules = rules_of(simulator.deployment.release)
-    for name, args in wanted.items():
-        try:
-            check_requests(simulator.workload.requests, args, rules)
-        except InputError as error:
-            left_out.append(_left_out(name, error))
-        else:
-            taken[name] = args
-    return taken, tuple(left_out)
-
-
-def _left_out(name: str, error: InputError) -> Note:
-    return Note(code="setting_left_out", values={"setting": name, "why": error.message})
-
-
-def _titled(run: SimulatedRun, wanted: dict[str, EngineArgs]) -> SimulatedRun:
-    names = [name for name, args in wanted.items() if args == run.args]
-    return replace(run, setting=names[0], same_as=tuple(names[1:])) if names else run
+def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:
+    """Points of a sweep have no name."""
+    known = [name for name in names if not name.startswith(SWEPT)]
+    return replace(run, setting=known[0] if known else "", same_as=tuple(known[1:]))
 
 
 # -- the requests ------------------------------------------------------------------------------
