@@ -14,25 +14,8 @@ from typing import Any, NamedTuple
 
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
-from chunkscope.prompts import traces
-from chunkscope.prompts.chat import (
-    ROW_FIELDS,
-    TOOL_FIELDS,
-    begins_a_chat,
-    has_functions,
-    looks_like_messages,
-    messages_of,
-)
-from chunkscope.prompts.paths import (
-    RECORD,
-    FieldPath,
-    dotted,
-    escape,
-    json_type,
-    parse_path,
-    quote_key,
-    shorten,
-)
+from chunkscope.prompts import chat, paths, traces
+from chunkscope.prompts.paths import RECORD, FieldPath, dotted, escape, parse_path, quote_key
 from chunkscope.prompts.selection import Selection, alpaca_of, each_of, lengths_of, text_of
 
 # --- what names and values say of a field ---------------------------------------------------------
@@ -140,7 +123,7 @@ def leaves(records: Sequence[Any], *, deepest: int = 2) -> dict[str, Leaf]:
             for path, value in _leaves_below(quote_key(str(name)), inner, deepest):
                 leaf = by_path.get(path)
                 if leaf is None or (leaf.kind == "null" and value is not None):
-                    leaf = by_path[path] = Leaf(path, json_type(value), shorten(value))
+                    leaf = by_path[path] = Leaf(path, paths.json_type(value), paths.shorten(value))
                 if isinstance(value, str):
                     leaf.chars += len(value)
                     leaf.texts += 1
@@ -208,7 +191,7 @@ def _message_lists_in(record: Any, deepest: int = 5) -> Iterator[FieldPath]:
     waiting: deque[tuple[FieldPath, Any]] = deque([(RECORD, record)])
     while waiting:
         path, value = waiting.popleft()
-        if path.steps and begins_a_chat(messages_of(value)):
+        if path.steps and chat.begins_a_chat(chat.messages_of(value)):
             yield path
         elif len(path.steps) >= deepest:
             continue
@@ -319,7 +302,7 @@ class _Guess:
 
     def _chat(self, path: FieldPath) -> Candidate:
         def fits(record: Any) -> bool:
-            return looks_like_messages(messages_of(path.find(record)))
+            return chat.looks_like_messages(chat.messages_of(path.find(record)))
 
         def build() -> Selection:
             uncounted = []
@@ -331,7 +314,7 @@ class _Guess:
                     uncounted.append(
                         note("first_conversation_counted", field=outer.text, count=count)
                     )
-            if longer := self._longer_field(path, chat=True):
+            if longer := self._longer_field(path, is_chat=True):
                 uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
             return self.chat_of(path, uncounted=uncounted)
 
@@ -352,10 +335,10 @@ class _Guess:
 
         return Candidate(fits, partial(lengths_of, columns))
 
-    def _texts(self, *paths: FieldPath) -> Iterator[Candidate]:
+    def _texts(self, *fields: FieldPath) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
-        names = {path.text.lower(): path for path in paths}
-        for path in paths:
+        names = {path.text.lower(): path for path in fields}
+        for path in fields:
             name, values = path.text.lower(), self._values(path)
             labels = are_labels(values)
             is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
@@ -374,7 +357,9 @@ class _Guess:
 
     def _text(self, path: FieldPath) -> Candidate:
         def build() -> Selection:
-            tools = [name for name in TOOL_FIELDS if self._most(partial(has_functions, name))][:1]
+            tools = [
+                name for name in chat.TOOL_FIELDS if self._most(partial(chat.has_functions, name))
+            ][:1]
             longer = self._longer_field(path, closed=tools)
             if not tools and not longer:
                 return text_of(path)
@@ -430,22 +415,22 @@ class _Guess:
             yield self._text(texts[0])
 
     def _longer_field(
-        self, path: FieldPath, *, chat: bool = False, closed: Collection[str] = ()
+        self, path: FieldPath, *, is_chat: bool = False, closed: Collection[str] = ()
     ) -> str | None:
         """The likely field with the most text, if that is more than the chosen one has.
 
         A chat's tools are no such field, nor is what another list of steps says again.
         """
         chars = sum(_chars(path.find(record)) for record in self.head)
-        names = [*self.closed, *closed, *(ROW_FIELDS if chat else ())]
-        names += [path.column or ""] if chat else []
+        names = [*self.closed, *closed, *(chat.ROW_FIELDS if is_chat else ())]
+        names += [path.column or ""] if is_chat else []
         for leaf in self.likely:
             if leaf.chars <= chars:
                 return None
             if (
                 leaf.path in (path.text, f"{path.text}[]")
                 or parse_path(leaf.path).column in names
-                or (chat and "[]." in leaf.path)
+                or (is_chat and "[]." in leaf.path)
                 or leaf.path.startswith(tuple(f"{name}[" for name in (*self.closed, *closed)))
             ):
                 continue
@@ -501,7 +486,7 @@ def _chat_around(path: str, head: Sequence[Any]) -> str | None:
     """`history` for `history[].content` where that is a conversation."""
     outer, inner, _ = path.partition("[]")
     chats = (parse_path(outer).find(record) for record in head) if inner else ()
-    return outer if any(map(looks_like_messages, chats)) else None
+    return outer if any(map(chat.looks_like_messages, chats)) else None
 
 
 def _likely_options(head: Sequence[Any]) -> str | None:

@@ -9,22 +9,13 @@ from typing import Any
 
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError, UsageError
-from chunkscope.prompts import traces
+from chunkscope.prompts import paths, traces
 from chunkscope.prompts.chat import looks_like_messages, messages_of, rules_of
 from chunkscope.prompts.choices import ChoiceList, find_choices
 from chunkscope.prompts.guess import field_table, guess, keys_of, leaves
 from chunkscope.prompts.harness import recognise
 from chunkscope.prompts.harness.log import requests_of
-from chunkscope.prompts.paths import (
-    FieldPath,
-    UnusableError,
-    all_unicode,
-    escape,
-    parse_path,
-    parse_template,
-    quote_key,
-    spellings,
-)
+from chunkscope.prompts.paths import FieldPath, UnusableError, escape, parse_path
 from chunkscope.prompts.selection import (
     EachSelection,
     Selection,
@@ -58,7 +49,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
         raise UsageError("--field and --template exclude each other", hint="use one of them")
     names = (*options.fields, *options.each, *options.choices)
     texts = (*names, options.template, options.output_field, options.prefix)
-    if not all_unicode(text for text in texts if text):
+    if not paths.all_unicode(text for text in texts if text):
         raise UsageError("what was given for the prompt is no text", hint="write it as UTF-8")
     resolve = partial(_resolve, head=head, rows_at=rows_at)
     if options.each:
@@ -115,7 +106,7 @@ def _chosen(
     """By the template, by the fields, or by the first records; without prefix and output."""
     chat = partial(chat_of, rules=rules_of(options.vllm_version))
     if options.template is not None:
-        parts = parse_template(options.template, lambda name: resolve(name, "--template"))
+        parts = paths.parse_template(options.template, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
             raise UsageError(
                 "the template names no field", hint="write --template 'Question: {question}'"
@@ -123,15 +114,15 @@ def _chosen(
         return template_of(parts, "template", numbers=True)
     if not options.fields:
         return guess(head, closed, chat)
-    paths = [resolve(text, "--field") for text in options.fields]
-    if len(paths) == 1:
-        path = paths[0]
+    fields = [resolve(text, "--field") for text in options.fields]
+    if len(fields) == 1:
+        path = fields[0]
         chats = sum(looks_like_messages(messages_of(path.find(record))) for record in head)
         if chats * 2 > len(head):
             return chat(path)
         if path.key and (columns := traces.columns_of(head, path.key)):
             return lengths_of(columns)
-    return text_of(*paths)
+    return text_of(*fields)
 
 
 def _finished(selection: Selection, prefix: str, output: FieldPath | None) -> Selection:
@@ -154,7 +145,7 @@ def _resolve(text: str, option: str, *, head: Sequence[Any], rows_at: str | None
     if any(text in record for record in objects):
         return FieldPath(text, (text,))
     path = parse_path(text)
-    for name, taken in spellings(path.steps):  # `a.b` may be one key
+    for name, taken in paths.spellings(path.steps):  # `a.b` may be one key
         if any(name in record for record in objects):
             path = replace(path, steps=(name, *path.steps[taken:]))
             break
@@ -187,7 +178,7 @@ def _no_such_field(text: str, option: str, head: Sequence[Any]) -> InputError:
             hint=f"leave {option} out",
         )
     names = {path.lower(): escape(path) for path in leaves(head)}
-    names |= {str(key).lower(): escape(quote_key(str(key))) for key in keys_of(head)}
+    names |= {str(key).lower(): escape(paths.quote_key(str(key))) for key in keys_of(head)}
     close = difflib.get_close_matches(text.lower(), list(names), n=1)
     name = names[close[0]] if close else ""
     name = f"{{{name}}}" if option == "--template" else name
