@@ -208,7 +208,7 @@ class DecodingGroup:
             self._windowed.join(request.offset, self._clock)
         self._phases[request.offset % self._block_size] += 1
         if self._leaving:
-            self._leaving.join(request.offset, self._clock)
+            self._leaving.count(request.offset, self._clock, 1)
         self._ends.setdefault(self._end_of(request), {})[request] = None
 
     def advance(self) -> list[RequestState]:
@@ -242,7 +242,7 @@ class DecodingGroup:
             self._windowed.leave(request.offset, self._clock)
         self._phases[request.offset % self._block_size] -= 1
         if self._leaving:
-            self._leaving.leave(request.offset, self._clock)
+            self._leaving.count(request.offset, self._clock, -1)
         end = self._end_of(request)
         del self._ends[end][request]
         if not self._ends[end]:
@@ -320,13 +320,8 @@ class WindowedBlocks:
     def leaving(self, clock: int) -> int:
         return self._sliding * self._past[-clock % self._block_size]
 
-    def join(self, offset: int, clock: int) -> None:
-        self._count(offset, clock, 1)
-
-    def leave(self, offset: int, clock: int) -> None:
-        self._count(offset, clock, -1)
-
-    def _count(self, offset: int, clock: int, by: int) -> None:
+    def count(self, offset: int, clock: int, by: int) -> None:
+        """One member more (`by` 1) or fewer (-1)."""
         turn, at = (offset - self._size) % self._block_size, self._size - offset
         if at < clock:
             self._past[turn] += by

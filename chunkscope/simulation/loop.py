@@ -15,7 +15,7 @@ from chunkscope.simulation.policies import make_policy
 from chunkscope.simulation.requests import RequestState, Step, check_requests
 from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
+from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
 from chunkscope.simulation.workload import Request, read_together
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules, check_args
@@ -212,7 +212,7 @@ def _result(
     input_tokens = sum(state.num_prompt_tokens for state in states)
     output_tokens = sum(state.max_tokens for state in states)
     cached_tokens = sum(state.num_cached_tokens for state in states)
-    slo = slo_found(scenario.slo, times, gaps)
+    slo = slo_result(scenario.slo, times, gaps)
     figures = Figures(
         makespan_s=makespan_s,
         ttft_s=ttft,

@@ -12,8 +12,7 @@ from chunkscope.artefacts.notebook import bar_chart, figures_row, frame, html_ta
 from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.errors import InputError
 from chunkscope.hardware.cost_model import CostModel
-from chunkscope.simulation.slo import SloFound
-from chunkscope.simulation.workload import arrivals_in_words
+from chunkscope.simulation.slo import SloResult
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.settings import EngineArgs
 
@@ -98,7 +97,7 @@ class SimulatedRun:
     cached_tokens: int
     kv_peak_tokens: int
     timeline: tuple[TimelineStep, ...] = ()
-    slo: SloFound | None = None  # None without limits
+    slo: SloResult | None = None  # None without limits
     backlog: Backlog | None = None  # None unless requests come at their own times
     rate: SustainedRate | None = None  # where the highest was looked for: this run is at it
     most_running: int  # requests at once
@@ -126,11 +125,6 @@ class WorkloadInfo:
     order: SendOrder | None = None  # None where the requests brought it along
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     profile_digest: str | None = None  # None: not of a profile
-
-    @property
-    def sent(self) -> str:
-        """When requests come, in words: all at once, at 8/s, as given, as in the trace."""
-        return arrivals_in_words(self.arrivals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

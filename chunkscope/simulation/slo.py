@@ -123,7 +123,7 @@ class RequestTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SloFound:
+class SloResult:
     """The figure of each limit, and how many requests met all of them."""
 
     limits: Slo
@@ -147,18 +147,13 @@ class SloFound:
         return self.used(self.tightest)
 
     @property
-    def room(self) -> float:
-        """The least relative distance to a limit; below 0 one is broken."""
-        return 1 - self.use
-
-    @property
     def is_met(self) -> bool:
         return not exceeds(self.use, 1.0)
 
 
-def slo_found(
+def slo_result(
     limits: Slo, requests: Sequence[RequestTimes], gaps: Iterable[tuple[float, int]]
-) -> SloFound | None:
+) -> SloResult | None:
     """`gaps`: between tokens, and how often. None without limits."""
     if not limits:
         return None
@@ -171,4 +166,4 @@ def slo_found(
     }
     good = sum(all(request.meets(limit) for limit in limits) for request in requests)
     found = tuple(limit.of(values[limit.metric]) for limit in limits)
-    return SloFound(limits=limits, found_s=found, good_requests=good)
+    return SloResult(limits=limits, found_s=found, good_requests=good)

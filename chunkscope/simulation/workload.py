@@ -104,15 +104,6 @@ def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[floa
     return times
 
 
-def arrivals_in_words(arrivals: str) -> str:
-    """
-    >>> arrivals_in_words("batch"), arrivals_in_words("8/s"), arrivals_in_words("as in the trace")
-    ('all at once', 'at 8/s', 'as in the trace')
-    """
-    known = {BATCH: "all at once", GIVEN: "as given"}.get(arrivals, arrivals)
-    return f"at {known}" if known[:1].isdigit() else known
-
-
 def arrival_rate(arrivals: str) -> float | None:
     """Requests a second; None when all come at once.
 

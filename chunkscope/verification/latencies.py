@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from chunkscope.artefacts.figures import Figures, Latencies
 from chunkscope.artefacts.percentiles import Ranked, percentiles
-from chunkscope.simulation.slo import RequestTimes, Slo, slo_found
+from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Distribution
 
@@ -56,7 +56,7 @@ def figures_of(
         RequestTimes(ttft_s=one.first_s, e2e_s=one.all_s, output_tokens=sum(one.counts))
         for one in answers
     ]
-    met = slo_found(slo, times, ((gap, 1) for answer in answers for gap in answer.gaps_s))
+    met = slo_result(slo, times, ((gap, 1) for answer in answers for gap in answer.gaps_s))
     return Figures(
         makespan_s=makespan,
         ttft_s=whole.ttft_s,

@@ -7,11 +7,9 @@ import pytest
 
 from chunkscope.verification.result import Run
 from tests.benchmarks.simulate_accuracy import (
-    FIT,
     Case,
     cases,
     fitted,
-    main_table,
     simulated,
     tables,
 )
@@ -31,16 +29,6 @@ def test_the_readme_shows_how_near_the_simulator_comes() -> None:
     pairs = zip(NUMBER.findall(shown), NUMBER.findall(computed), strict=True)
     far = [(a, b) for a, b in pairs if abs(float(a) - float(b)) > ROUNDING]
     assert not far
-
-
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen2.5-1.5b"])
-def test_no_workload_is_both_fitted_on_and_held_out(model: str) -> None:
-    rows = [row for row in main_table(cases(FOLDER), FIT) if row.startswith(f"| {model}")]
-    fitted = {row.split("|")[1].split()[0] for row in rows if "fitted on" in row}
-    held_out = {row.split("|")[1].split()[0] for row in rows if "fitted on" not in row}
-    assert fitted == {f"{model}-{name}" for name in FIT}
-    assert held_out
-    assert not fitted & held_out
 
 
 # -- what is exact -----------------------------------------------------------------------------

@@ -36,6 +36,15 @@ ORDERS = {
 }
 
 
+def arrivals_in_words(arrivals: str) -> str:
+    """
+    >>> arrivals_in_words("batch"), arrivals_in_words("8/s"), arrivals_in_words("as in the trace")
+    ('all at once', 'at 8/s', 'as in the trace')
+    """
+    words = {"batch": "all at once", "given": "as given"}.get(arrivals, arrivals)
+    return f"at {words}" if words[:1].isdigit() else words
+
+
 def run_name(run: "SimulatedRun") -> str:
     """All its names, or the arguments that tell a setting of a sweep apart."""
     names = [NAMES.get(name, name) for name in (run.setting, *run.same_as) if name]
@@ -138,7 +147,7 @@ def _best_of_sweep(simulation: "Simulation") -> str:
 
 def simulated_setup(simulation: "Simulation") -> str:
     cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
-    sent = work.sent
+    sent = arrivals_in_words(work.arrivals)
     if work.concurrency is not None:
         sent = f"{sent}, at most {work.concurrency:,} in flight".removeprefix("all at once, ")
     order = f", {ORDERS[work.order]}" if work.order else ""
@@ -167,7 +176,7 @@ def simulated_findings(simulation: "Simulation") -> Iterator[str]:
     grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
     if grows:
         yield (
-            f"Overloaded {simulation.workload.sent}: the queue keeps growing with "
+            f"Overloaded {arrivals_in_words(simulation.workload.arrivals)}: the queue keeps growing with "
             f"{', '.join(grows)}, and latencies with it."
         )
     for run in runs if not simulation.pareto else ():

@@ -7,7 +7,8 @@ from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure, Group
 from chunkscope.artefacts.numbers import NOT_MEASURED, change, plural, seconds, share
 from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import listed, where
-from chunkscope.simulation.workload import BATCH, arrivals_in_words
+from chunkscope.report.words.simulation import arrivals_in_words
+from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.outputs import TOKENS, is_noise, reference_run
 from chunkscope.verification.result import (
     DEFAULT,
