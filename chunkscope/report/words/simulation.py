@@ -176,9 +176,8 @@ def simulated_findings(simulation: "Simulation") -> Iterator[str]:
     grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
     if grows:
         yield (
-            f"Overloaded {arrivals_in_words(simulation.workload.arrivals)}: the queue keeps growing "
-            "with "
-            f"{', '.join(grows)}, and latencies with it."
+            f"Overloaded {arrivals_in_words(simulation.workload.arrivals)}: the queue keeps "
+            f"growing with {', '.join(grows)}, and latencies with it."
         )
     for run in runs if not simulation.pareto else ():
         if run.slo is not None:
