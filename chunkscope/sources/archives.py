@@ -11,10 +11,10 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import closing
 from functools import partial
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, first_line, too_long
@@ -41,8 +41,7 @@ _MOST_OPEN = max(8, os.cpu_count() or 1)  # no thread loses the one that it read
 Opener = Callable[[], IO[bytes]]  # opens the archive's bytes, from their start
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A file in an archive; `offset` is where its data starts in the (decompressed) tar."""
 
     name: str
@@ -75,7 +74,7 @@ def members(open_file: Opener, shown: str) -> list[Member]:
         is_tape = not is_zip(stream.peek(4))
         listed = list(_tar_members(stream, shown)) if is_tape else []
     if not is_tape:
-        with Zip(open_file(), shown) as archive:
+        with closing(Zip(open_file(), shown)) as archive:
             listed = [
                 Member(
                     info.filename,
@@ -88,7 +87,7 @@ def members(open_file: Opener, shown: str) -> list[Member]:
     last = {member.name: place for place, member in enumerate(listed)}
     replaced = "a later file of the archive has the same name"
     return [
-        member if last[member.name] == place else replace(member, problem=replaced)
+        member if last[member.name] == place else member._replace(problem=replaced)
         for place, member in enumerate(listed)
     ]
 
@@ -145,12 +144,6 @@ class Zip:
             for info in self._zip.infolist()
             if not info.filename.endswith("/") and (info.external_attr >> 16) & _KIND != _LINK
         ]
-
-    def __enter__(self) -> "Zip":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._zip.close()

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -30,16 +30,15 @@ def named_sources(sources: list[Source], names: Sequence[str]) -> list[Source]:
 def _with_unique_names(sources: list[Source]) -> list[Source]:
     """Where names clash: add the suffix, then the parent folder, then count."""
     for longer in (_with_suffix, _with_parent):
-        sources = _where_clashing(sources, longer)
+        count = Counter(source.name for source in sources)
+        sources = [
+            replace(source, name=longer(source)) if count[source.name] > 1 else source
+            for source in sources
+        ]
     unique = unique_names((source.name for source in sources), "#")
-    return [replace(source, name=name) for source, name in zip(sources, unique, strict=True)]
-
-
-def _where_clashing(sources: list[Source], longer: Callable[[Source], str]) -> list[Source]:
-    count = Counter(source.name for source in sources)
     return [
-        replace(source, name=longer(source)) if count[source.name] > 1 else source
-        for source in sources
+        source if source.name == name else replace(source, name=name)
+        for source, name in zip(sources, unique, strict=True)
     ]
 
 

@@ -68,8 +68,8 @@ def claimed_format(*, start: bytes = b"", members: Collection[str] = ()) -> str 
 
 
 def task_name(stem: str) -> str | None:
-    return next((name for one in RECOGNISERS if (name := one.task_name(stem))), None)
+    return next(filter(None, (one.task_name(stem) for one in RECOGNISERS)), None)
 
 
 def skip_reason(file: Path, start: bytes) -> str | None:
-    return next((why for one in RECOGNISERS if (why := one.skip_reason(file, start))), None)
+    return next(filter(None, (one.skip_reason(file, start) for one in RECOGNISERS)), None)
