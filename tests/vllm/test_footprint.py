@@ -45,7 +45,7 @@ def test_a_threshold_bounds_what_logprobs_take():
     whole = memory(**options)
     cut = memory(**options, long_prefill_token_threshold=1_024)
     assert cut.memory.line("logprobs").gib < whole.memory.line("logprobs").gib / 7
-    assert any("prompt_logprobs" in why for why in whole.refusals)
+    assert "refused_logprobs" in {refusal.code for refusal in whole.refusals}
     assert not cut.refusals
 
 
@@ -58,20 +58,20 @@ def test_requests_fit_as_the_kv_cache_holds_their_tokens():
 def test_a_context_longer_than_the_kv_cache_does_not_start():
     found = memory("llama-3.1-8b", "l4")
     (why,) = found.refusals
-    assert "131,072 tokens (max_model_len)" in why
+    assert (why.code, why.values["context"]) == ("refused_kv_cache", 131_072)
     assert not found.to_json()["starts"]
     assert not memory("llama-3.1-8b", "l4", max_model_len=found.memory.kv_cache_tokens).refusals
 
 
 def test_a_model_that_does_not_fit_says_how_much_is_missing():
     (why,) = memory("llama-3.1-70b").refusals
-    assert "does not fit" in why
+    assert why.code == "refused_no_memory"
     assert set(memory("llama-3.1-70b").requests.values()) == {0}
 
 
 def test_what_vllm_refuses_is_said():
     (why,) = memory(max_num_batched_tokens=64, max_num_seqs=128).refusals
-    assert "must be >= max_num_seqs" in why
+    assert why.code == "refused_budget_below_seqs"
 
 
 def test_heads_must_divide_by_the_gpus():
