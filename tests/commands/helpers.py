@@ -27,8 +27,14 @@ class Run:
 
     @property
     def profile(self) -> dict[str, Any]:
+        """As it is written, with the figures of each dataset beside its name."""
         assert self.written is not None, self.err
-        return json.loads(self.written)
+        document = json.loads(self.written)
+        for dataset in document["datasets"]:
+            tokens = document["figures"]["datasets"][dataset["name"]]["tokens"]
+            counts = dataset["lengths"]["counts"]
+            dataset |= {"rows": tokens["count"], "tokens": tokens, "histogram": counts}
+        return {**document, "overall": document["figures"]["overall"]}
 
     @property
     def dataset(self) -> dict[str, Any]:

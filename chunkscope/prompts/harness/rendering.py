@@ -34,7 +34,7 @@ class RenderOptions:
     include_path: str | None = None
     fewshot_as_multiturn: bool | None = None
     limit: float | None = None
-    timeout: float = 3_600
+    timeout: float = 3_600.0
 
 
 def is_task(text: str) -> bool:
