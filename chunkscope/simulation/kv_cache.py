@@ -6,12 +6,12 @@ that one request could want again, or that several prompts share, in a stretch o
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Path
-from chunkscope.simulation.requests import RequestState
+from chunkscope.simulation.requests import BlockRun, RequestState, SharedRun
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
 
@@ -21,28 +21,6 @@ def clipped(path: Path, blocks: int) -> Path:
     if not path or path[-1].end <= blocks:
         return path
     return tuple(part._replace(end=min(part.end, blocks)) for part in path if part.start < blocks)
-
-
-@dataclass(slots=True, eq=False)
-class BlockRun:
-    """Free blocks `start` to `end` of one request, still cached; the last is reused first."""
-
-    start: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.start
-
-
-@dataclass(slots=True, eq=False)
-class SharedRun(BlockRun):
-    """Cached blocks of a stretch, held by the same requests.
-
-    Of each holder, by its number, the list of all runs that it holds: runs can be split.
-    """
-
-    stretch: int
-    holders: dict[int, list["SharedRun"]] = field(default_factory=dict)
 
 
 class WantedRun(NamedTuple):

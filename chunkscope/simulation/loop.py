@@ -1,18 +1,19 @@
 """Requests through the scheduler, with a clock: schedule a step, let it take its time, repeat."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.percentiles import Ranked, percentiles
+from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch, block_paths
 from chunkscope.simulation.clock import Arrivals, Clock, Pipeline
 from chunkscope.simulation.fast_scheduler import FastScheduler
-from chunkscope.simulation.kv_cache import clipped
+from chunkscope.simulation.kv_cache import GroupBlocks, clipped
 from chunkscope.simulation.policies import make_policy
-from chunkscope.simulation.requests import RequestState, Step, check_requests
+from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
@@ -70,6 +71,47 @@ def run_setting(
         engine.run()
         engines.append(engine)
     return _result(scenario, args, states, engines)
+
+
+def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) -> None:
+    """InputError for requests that no engine could ever serve with this setting."""
+    arrived, place, blocks = 0.0, 0, GroupBlocks(args, rules)
+    chunked = args.enable_chunked_prefill or args.long_prefill_token_threshold
+    limit = args.max_model_len
+    for place, request in enumerate(requests, start=1):
+        tokens = request.prompt_tokens + request.output_tokens
+        if request.prompt_tokens < 1 or request.output_tokens < 1:
+            raise InputError(
+                f"request {place:,} has {request.prompt_tokens:,} prompt and "
+                f"{request.output_tokens:,} output tokens: both must be at least 1"
+            )
+        if not arrived <= request.arrival_s < float("inf"):
+            raise InputError(
+                f"request {place:,} arrives at {request.arrival_s:g} s, after one that arrived at "
+                f"{arrived:g} s",
+                hint="arrivals must be in order, from 0 s on",
+            )
+        arrived = request.arrival_s
+        if blocks.to_reserve(tokens - 1) + blocks.state > args.num_blocks:
+            raise InputError(  # the last token is never read back, so it needs no room
+                f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
+                f"{max(0, round(args.num_blocks * args.tokens_per_block)):,}",
+                hint="give a larger --kv-cache-tokens, or leave such requests out",
+            )
+        if limit is not None and tokens > limit:
+            raise InputError(
+                f"request {place:,} has {tokens:,} tokens in all, max_model_len is {limit:,}: "
+                "vLLM would refuse or cut it"
+            )
+        # A request that is preempted at its end is read again whole, with all but its last token.
+        if not chunked and tokens - 1 > args.max_num_batched_tokens:
+            raise InputError(
+                f"request {place:,} may have {tokens - 1:,} tokens to read, and with chunking off "
+                f"one step takes {args.max_num_batched_tokens:,}",
+                hint="raise the budget to max_model_len, or leave chunking on",
+            )
+    if not place:
+        raise InputError("there are no requests", hint="an empty profile or trace has no run")
 
 
 def _states(scenario: Scenario, block_size: int) -> list[RequestState]:

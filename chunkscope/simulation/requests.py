@@ -1,19 +1,34 @@
 """A request on its way through the scheduler, the queue it waits in, and one step of the engine."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
-from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
 from chunkscope.prefixes.sharing import Path
 from chunkscope.simulation.workload import Request
-from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
 
-if TYPE_CHECKING:
-    from chunkscope.simulation.kv_cache import BlockRun, SharedRun
+
+@dataclass(slots=True, eq=False)
+class BlockRun:
+    """Free blocks `start` to `end` of one request, still cached; the last is reused first."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(slots=True, eq=False)
+class SharedRun(BlockRun):
+    """Cached blocks of a stretch, held by the same requests.
+
+    Of each holder, by its number, the list of all runs that it holds: runs can be split.
+    """
+
+    stretch: int
+    holders: dict[int, list["SharedRun"]] = field(default_factory=dict)
 
 
 class RequestState:
@@ -157,46 +172,3 @@ class Step:
         self.prefill_requests += 1
         self.prefill_tokens += tokens
         self.prefill_pairs += window.pairs(tokens, computed)
-
-
-def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) -> None:
-    """InputError for requests that no engine could ever serve with this setting."""
-    from chunkscope.simulation.kv_cache import GroupBlocks
-
-    arrived, place, blocks = 0.0, 0, GroupBlocks(args, rules)
-    chunked = args.enable_chunked_prefill or args.long_prefill_token_threshold
-    limit = args.max_model_len
-    for place, request in enumerate(requests, start=1):
-        tokens = request.prompt_tokens + request.output_tokens
-        if request.prompt_tokens < 1 or request.output_tokens < 1:
-            raise InputError(
-                f"request {place:,} has {request.prompt_tokens:,} prompt and "
-                f"{request.output_tokens:,} output tokens: both must be at least 1"
-            )
-        if not arrived <= request.arrival_s < float("inf"):
-            raise InputError(
-                f"request {place:,} arrives at {request.arrival_s:g} s, after one that arrived at "
-                f"{arrived:g} s",
-                hint="arrivals must be in order, from 0 s on",
-            )
-        arrived = request.arrival_s
-        if blocks.to_reserve(tokens - 1) + blocks.state > args.num_blocks:
-            raise InputError(  # the last token is never read back, so it needs no room
-                f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
-                f"{max(0, round(args.num_blocks * args.tokens_per_block)):,}",
-                hint="give a larger --kv-cache-tokens, or leave such requests out",
-            )
-        if limit is not None and tokens > limit:
-            raise InputError(
-                f"request {place:,} has {tokens:,} tokens in all, max_model_len is {limit:,}: "
-                "vLLM would refuse or cut it"
-            )
-        # A request that is preempted at its end is read again whole, with all but its last token.
-        if not chunked and tokens - 1 > args.max_num_batched_tokens:
-            raise InputError(
-                f"request {place:,} may have {tokens - 1:,} tokens to read, and with chunking off "
-                f"one step takes {args.max_num_batched_tokens:,}",
-                hint="raise the budget to max_model_len, or leave chunking on",
-            )
-    if not place:
-        raise InputError("there are no requests", hint="an empty profile or trace has no run")
