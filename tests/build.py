@@ -34,7 +34,7 @@ from chunkscope.verification.result import (
     WorkerMemory,
 )
 from chunkscope.vllm.enums import Mode, Task
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
 # -- profiles --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.diagnosis.diagnosis import Diagnosis
-    from chunkscope.diagnosis.doctor import Beside
+    from chunkscope.diagnosis.doctor import Context
 
 
 class DoctorFormat(StrEnum):
@@ -52,21 +52,21 @@ def doctor(
 
     Example: chunkscope doctor vllm.log
     """
-    from chunkscope.diagnosis.doctor import Beside, examined
+    from chunkscope.diagnosis.doctor import Context, examined
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
 
     plans, profiles = _existing(plan, shared.PLAN), _existing(profile, shared.PROFILE)
-    beside = Beside(
+    context = Context(
         plan=Plan.load(plans) if plans else None,
         profile=Profile.load(profiles) if profiles else None,
         gpu=gpu,
         model=model,
     )
     if follow:
-        diagnosis = _followed(sources, beside, output)
+        diagnosis = _followed(sources, context, output)
     else:
-        diagnosis = examined(sources, beside, _seconds(seconds))
+        diagnosis = examined(sources, context, _seconds(seconds))
     if output_format is DoctorFormat.GITHUB:
         from chunkscope.report.ci import doctor_annotations
 
@@ -94,7 +94,7 @@ def _seconds(text: str) -> float:
     return float(seconds)
 
 
-def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis":
+def _followed(sources: list[str], context: "Context", output: Path) -> "Diagnosis":
     """The log so far, shown and written anew as it grows, until Ctrl-C."""
     from rich.live import Live
 
@@ -113,7 +113,7 @@ def _followed(sources: list[str], beside: "Beside", output: Path) -> "Diagnosis"
                 if lines or not reader.understood or reader.lines == shown:
                     continue
                 log, shown = reader.reading(), reader.lines
-                diagnosis = put_together(reports_of(log, sources[0], beside), [log], [])
+                diagnosis = put_together(reports_of(log, sources[0], context), [log], [])
                 diagnosis.save(output)
                 live.update(live_view(diagnosis), refresh=True)
         except KeyboardInterrupt:

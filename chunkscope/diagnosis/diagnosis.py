@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
+from chunkscope.artefacts.note import Note
 from chunkscope.diagnosis.phases import Bound, LoadPhase
+from chunkscope.hardware.memory import Memory
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.steps import StepTally
-from chunkscope.vllm.log.timeline import LogWindow, together
-from chunkscope.vllm.log.trouble import LoggedTrouble, RefusedPrompts
+from chunkscope.vllm.log.failures import LoggedFailure
+from chunkscope.vllm.log.timeline import LogWindow, RefusedPrompts, StepTally, together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +22,11 @@ class Symptom:
     """
 
     rule: str
-    title: str
-    evidence: tuple[str, ...]
-    lines: tuple[int, ...]  # where the log says so
-    change: str
+    title: Note
+    evidence: tuple[Note, ...]
+    change: Note
     effect: float
+    lines: tuple[int, ...] = ()  # where the log says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,23 +35,12 @@ class Difference:
 
     name: str
     planned: Any
-    found: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedFit:
-    """What the memory model says of the same model, GPU and settings."""
-
-    gpu: str
-    weights_gib: float
-    activation_gib: float
-    kv_cache_gib: float
-    kv_cache_tokens: int
+    actual: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineReport:
-    """One engine, from its start to the next or to the end of the log."""
+    """One engine, from its start to the next or to the end of the log. `last_line` 0: a server."""
 
     source: str
     first_line: int
@@ -59,7 +49,8 @@ class EngineReport:
     facts: EngineFacts
     arguments: dict[str, Any]
     differences: tuple[Difference, ...]
-    predicted: PredictedFit | None
+    predicted: Memory | None  # of the same model, GPU and settings
+    gpu: str | None  # that it was predicted for
     windows: tuple[LogWindow, ...]
     phases: tuple[LoadPhase, ...]
     prompt_tokens: float
@@ -69,7 +60,7 @@ class EngineReport:
     preemptions: int | None
     steps: StepTally | None
     refused: RefusedPrompts | None
-    trouble: LoggedTrouble | None
+    failure: LoggedFailure | None
     symptoms: tuple[Symptom, ...]
 
     def seconds_of(self, bound: Bound) -> float:
@@ -96,11 +87,11 @@ class Diagnosis(Artefact):
 
     >>> from chunkscope import doctor
     >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-kv-bound.log")
-    <Diagnosis kv-bound, eager, client-bound>
+    <Diagnosis kv-bound>
     """
 
     title: ClassVar = "diagnosis"
-    schema: ClassVar = "chunkscope/doctor/2"
+    schema: ClassVar = "chunkscope/doctor/3"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
 
@@ -108,7 +99,7 @@ class Diagnosis(Artefact):
     lines: int
     understood: int
     unknown: dict[str, int]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -120,20 +111,8 @@ class Diagnosis(Artefact):
     @property
     def symptoms(self) -> tuple[Symptom, ...]:
         """Of all engines, the gravest first."""
-        found = [symptom for engine in self.engines for symptom in engine.symptoms]
-        return tuple(sorted(found, key=lambda symptom: -symptom.effect))
-
-    @property
-    def contradiction(self) -> str | None:
-        """What cannot be, as no log says it: shares over one, fewer than none."""
-        for engine in self.engines:
-            shares = [engine.hit_rate, *(w.kv_use for w in engine.windows)]
-            counts = [engine.refused.most if engine.refused else 0, engine.engines, self.lines]
-            if any(share is not None and not 0 <= share <= 1 for share in shares):
-                return "a share is not between 0 and 100 %"
-            if any(count < 0 for count in counts):
-                return "a count is negative"
-        return None if self.engines else "it is of no engine"
+        symptoms = [symptom for engine in self.engines for symptom in engine.symptoms]
+        return tuple(sorted(symptoms, key=lambda symptom: -symptom.effect))
 
     @property
     def refused_prompts(self) -> int:

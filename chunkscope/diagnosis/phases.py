@@ -21,6 +21,7 @@ class Bound(StrEnum):
     PREFILL = "queue-bound"  # prompts wait for their prefill, and there is room for them
     SEQS = "max_num_seqs"
     KV = "KV-bound"
+    END = "ending"  # the last requests ran out: no slow client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,8 @@ def _bound(window: LogWindow, came: int, max_num_seqs: int | None) -> tuple[Boun
         if window.kv_use >= FULL or blocked:
             return Bound.KV, False
         return (Bound.SEQS if at_limit else Bound.PREFILL), False
+    if not window.running and not window.waiting:
+        return Bound.END, False  # it had work, and has none left
     # They came at once, and nearly all of them began to run between two lines.
     burst = came >= _BURST and came > window.running / 2
     return (Bound.PREFILL, True) if burst else (Bound.CLIENT, False)

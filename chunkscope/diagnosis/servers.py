@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import MissingError
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
@@ -21,7 +22,7 @@ from chunkscope.verification.endpoint.server import (
     scrape,
 )
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.reader import EngineLife
+from chunkscope.vllm.log.reader import EngineStart
 from chunkscope.vllm.log.timeline import LogWindow
 
 _READINGS = 60  # at most, over the whole time
@@ -34,10 +35,10 @@ _OUTPUT = ("vllm:generation_tokens",)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReading:
     address: str
-    life: EngineLife
+    start: EngineStart
     preemptions: int | None
     finished: int | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def watch(addresses: Sequence[str], seconds: float) -> list[ServerReading]:
@@ -88,12 +89,12 @@ def _reading(
     if windows and rate is not None:
         windows[-1] = replace(windows[-1], hit_rate=rate)
     finished = metrics.counted(before, after, metrics.FINISHED)
-    life = EngineLife(
+    start = EngineStart(
         first_line=0,
         last_line=0,
         facts=facts,
         arguments={},
-        said_at={},
+        line_of={},
         windows=tuple(windows),
         prompt_tokens=metrics.counted(before, after, metrics.PROMPT_TOKENS) or 0.0,
         output_tokens=metrics.counted(before, after, _OUTPUT) or 0.0,
@@ -101,15 +102,15 @@ def _reading(
         engines=int(cache.engine.get("engines") or 1),
         steps=None,
         refused=None,
-        trouble=None,
+        failure=None,
     )
     restarted = metrics.counted(before, after, metrics.PROMPT_TOKENS) is None
     return ServerReading(
         address=address,
-        life=life,
+        start=start,
         preemptions=metrics.preemptions(before, after),
         finished=None if finished is None else round(finished),
-        notes=(f"{address} was started anew meanwhile",) if restarted else (),
+        notes=(note("server_restarted", address=address),) if restarted else (),
     )
 
 

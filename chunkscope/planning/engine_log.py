@@ -11,8 +11,8 @@ from chunkscope.planning.log_files import read_log
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import Version, release
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.reader import EngineLife, LogReader
-from chunkscope.vllm.log.trouble import Trouble
+from chunkscope.vllm.log.failures import Failure
+from chunkscope.vllm.log.reader import EngineStart, LogReader
 from chunkscope.vllm.measured import FailedStart, MeasuredFit
 from chunkscope.vllm.settings import Settings
 
@@ -21,13 +21,13 @@ _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
 _RECOUNTED_UNTIL = (0, 26, 999)  # requests that wait are counted again in the hit rate
 _GRAPHS_IN_PEAK: Version = (0, 27, 0)  # since then the activation peak holds their estimate
-_NOT_ITS_FAULT = (Trouble.NO_FREE_MEMORY, Trouble.OOM_LOADING, Trouble.DIED)
+_NOT_ITS_FAULT = (Failure.NO_FREE_MEMORY, Failure.OOM_LOADING, Failure.DIED)
 
 
-def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineLife, ...]:
+def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
     reader = LogReader()
     read_log(os.fspath(log), reader)
-    lives = reader.reading().lives
+    lives = reader.reading().starts
     if not any(life.facts.version for life in lives):
         raise InputError(
             f"{log} does not say which vLLM wrote it",
@@ -36,7 +36,7 @@ def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineLife, ...]:
     return lives
 
 
-def logged_model(lives: Sequence[EngineLife]) -> str:
+def logged_model(lives: Sequence[EngineStart]) -> str:
     """Its name or its folder, where one of them is known here."""
     said = _last(lives).model or ""
     name = Path(said).name
@@ -51,14 +51,14 @@ def logged_model(lives: Sequence[EngineLife]) -> str:
 
 
 def measured_in(
-    lives: Sequence[EngineLife], log: str | os.PathLike[str], there: Deployment, base: Settings
+    lives: Sequence[EngineStart], log: str | os.PathLike[str], there: Deployment, base: Settings
 ) -> MeasuredFit:
     """UsageError where the log is of another model, GPU, version or number of GPUs."""
     name = Path(os.fspath(log)).name
     for life in lives:
         _check(life.facts, name, there, base)
     fits = [life for life in lives if life.facts.kv_cache_tokens or _held(life)]
-    if not fits and not any(life.trouble for life in lives):
+    if not fits and not any(life.failure for life in lives):
         raise InputError(
             f"{name} does not say how large the KV cache is, nor that it did not fit",
             hint="give a log from the engine's start on, at level INFO",
@@ -75,11 +75,11 @@ def measured_in(
         activation_gib=_peak(facts, there),
         graphs_gib=_graphs(facts, there),
         hit_rate=_hit_rate(life, there.release.version),
-        knows_arguments="arguments" in life.said_at,
+        knows_arguments="arguments" in life.line_of,
         failed=tuple(
-            FailedStart(settings=_settings(one, there), why=one.trouble.kind, line=one.trouble.line)
+            FailedStart(settings=_settings(one, there), why=one.failure.kind, line=one.failure.line)
             for one in lives
-            if one.trouble and one.trouble.kind not in _NOT_ITS_FAULT
+            if one.failure and one.failure.kind not in _NOT_ITS_FAULT
         ),
     )
 
@@ -102,11 +102,11 @@ def log_note(fit: MeasuredFit) -> Note:
     )
 
 
-def _last(lives: Sequence[EngineLife]) -> EngineFacts:
+def _last(lives: Sequence[EngineStart]) -> EngineFacts:
     return next(life.facts for life in reversed(lives) if life.facts.version)
 
 
-def _settings(life: EngineLife, there: Deployment) -> Settings:
+def _settings(life: EngineStart, there: Deployment) -> Settings:
     facts = life.facts
     said = {
         "max_model_len": facts.max_model_len,
@@ -126,10 +126,10 @@ def _kv_cache_dtype(facts: EngineFacts) -> str | None:
     return None if kept in ("auto", facts.dtype) else kept
 
 
-def _held(life: EngineLife) -> int | None:
+def _held(life: EngineStart) -> int | None:
     """What vLLM said would have fitted, where one request of max_model_len did not."""
-    trouble = life.trouble
-    if trouble is None or trouble.kind is not Trouble.CONTEXT_TOO_LONG:
+    trouble = life.failure
+    if trouble is None or trouble.kind is not Failure.CONTEXT_TOO_LONG:
         return None
     longest = trouble.figures.get("longest")
     return round(longest) if longest else None
@@ -148,7 +148,7 @@ def _graphs(facts: EngineFacts, there: Deployment) -> float | None:
     return facts.graph_estimate_gib if counted else facts.graphs_gib
 
 
-def _hit_rate(life: EngineLife, version: Version) -> float | None:
+def _hit_rate(life: EngineStart, version: Version) -> float | None:
     """Where caching was on, and this version counts each request once."""
     rates = [w.hit_rate for w in life.windows if w.hit_rate is not None and not w.idle]
     waited = any(window.waiting for window in life.windows)

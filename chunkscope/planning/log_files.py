@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.sources.streams import Stream, as_utf8, decompressed, open_path, open_stdin
 from chunkscope.vllm.log.lines import CUT, blocks
@@ -22,7 +23,7 @@ _OTHERS = {  # words that only other servers write
 }
 
 
-def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
+def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     """Feed a whole log to the reader; what is to be said about it. InputError if it is none."""
     shown = "standard input" if name == STDIN else name
     if name != STDIN and Path(name).is_dir():
@@ -42,15 +43,15 @@ def read_log(name: str, reader: LogReader) -> tuple[str, ...]:
     return notes
 
 
-def _fed(stream: Stream, reader: LogReader) -> tuple[str, ...]:
-    cut: list[str] = []
+def _fed(stream: Stream, reader: LogReader) -> tuple[Note, ...]:
+    cut: list[Note] = []
 
     def pieces() -> Iterator[bytes]:
         try:
             while data := stream.read(_PIECE):
                 yield data
         except InputError as error:  # what came before it counts
-            cut.append(f"{error.message}; what came before was read")
+            cut.append(note("log_cut", why=error.message))
 
     for block in blocks(pieces()):
         reader.feed(block)

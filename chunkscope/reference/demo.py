@@ -35,7 +35,7 @@ from chunkscope.verification.result import (
     WorkerMemory,
 )
 from chunkscope.vllm.enums import Task
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
 LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256

@@ -9,6 +9,7 @@ from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.report.section import Chart, Column, Section, Table, fact_table, figures
 from chunkscope.report.words import doctor as words
+from chunkscope.report.words import sentence
 from chunkscope.vllm.log.timeline import LogWindow, together
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
     if diagnosis.lines:
         lines = f"{diagnosis.lines:,} lines, {diagnosis.understood:,} of them understood."
     return [
-        Section(sentences=(words.answer(diagnosis),), notes=diagnosis.notes),
+        Section(sentences=(words.answer(diagnosis),), notes=tuple(map(sentence, diagnosis.notes))),
         *(
             section
             for place, engine in enumerate(diagnosis.engines[first:], start=first)
@@ -73,8 +74,12 @@ def _fitted(engine: EngineReport) -> Table | None:
     """By the log, and by the memory model where the GPU is known."""
     facts, model = engine.facts, engine.predicted
     rows = [
-        ("weights", _gib(facts.weights_gib), _gib(model.weights_gib if model else None)),
-        ("activations", _gib(facts.activation_gib), _gib(model.activation_gib if model else None)),
+        ("weights", _gib(facts.weights_gib), _gib(model.line("weights").gib if model else None)),
+        (
+            "activations",
+            _gib(facts.activation_gib),
+            _gib(model.line("activation").gib if model else None),
+        ),
         ("CUDA graphs", _gib(facts.graphs_gib), ""),
         ("KV cache", _gib(facts.kv_cache_gib), _gib(model.kv_cache_gib if model else None)),
         (
@@ -85,7 +90,8 @@ def _fitted(engine: EngineReport) -> Table | None:
         ("full-length requests", _count(facts.kv_concurrency), ""),
     ]
     known = [row if model else row[:2] for row in rows if row[1]]
-    heads = ("by the log", *([f"predicted ({model.gpu})"] if model else []))
+    source = "by the log" if engine.last_line else "by /metrics"
+    heads = (source, *([f"predicted ({engine.gpu})"] if model else []))
     return Table(columns=figures("memory", *heads), rows=tuple(known)) if known else None
 
 

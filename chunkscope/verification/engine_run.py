@@ -21,7 +21,7 @@ from chunkscope.verification.process import LOOK_EVERY_S, EngineProcess, Livenes
 from chunkscope.verification.result import Machine, Run, RunOutputs, WorkerMemory
 from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.fate import Status, cause_in, last_lines
+from chunkscope.vllm.log.failures import Status, cause_in, last_lines
 from chunkscope.vllm.log.reader import facts_in
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import InputError
-from chunkscope.vllm.log.fate import doing_in
+from chunkscope.vllm.log.failures import doing_in
 
 INSIDE = Path(__file__).parent / "inside"
 TICK_S = 0.25

@@ -12,7 +12,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.notebook import figures_row, frame, html_table
 from chunkscope.artefacts.numbers import gib, seconds
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
 if TYPE_CHECKING:

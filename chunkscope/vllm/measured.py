@@ -11,13 +11,13 @@ from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.note import Note
 from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel
-from chunkscope.vllm.log.trouble import Trouble
+from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.settings import Settings
 
 _SIZES = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "max_model_len")
 PEAK = ("activation", "experts", "sampler")  # what vLLM profiles as one peak
 # What more memory for the KV cache would have mended; all else ran out of what was left free.
-_TOO_LITTLE = (Trouble.NO_CACHE_BLOCKS, Trouble.CONTEXT_TOO_LONG)
+_TOO_LITTLE = (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class FailedStart:
     """An engine that ran out of memory; `settings` are complete."""
 
     settings: Settings
-    why: Trouble
+    why: Failure
     line: int
 
     def covers(self, other: Settings) -> bool:
@@ -34,14 +34,14 @@ class FailedStart:
         its_share = other.gpu_memory_utilization or 0.0
         if mine.parallel != other.parallel:
             return False
-        if self.why is Trouble.OOM_LOGPROBS:
+        if self.why is Failure.OOM_LOGPROBS:
             return _chunk(other) >= _chunk(mine) and its_share >= share
         asks = (other.max_num_batched_tokens or 0) >= (mine.max_num_batched_tokens or 0)
         asks = asks and (other.max_num_seqs or 0) >= (mine.max_num_seqs or 0)
         if self.why not in _TOO_LITTLE:
             return asks and its_share >= share
         context = (other.max_model_len or 0) >= (mine.max_model_len or 0)
-        return asks and its_share <= share and (context or self.why is Trouble.NO_CACHE_BLOCKS)
+        return asks and its_share <= share and (context or self.why is Failure.NO_CACHE_BLOCKS)
 
 
 def _chunk(settings: Settings) -> int:

@@ -53,6 +53,7 @@ class LoggedCase:
     longer: int = 0  # by so many tokens each prompt is longer than the one before
     pause_s: float = 0.0  # after each `at_once`
     more: tuple[tuple[str, Any], ...] = ()  # fields of a request
+    kill_after: int = 0  # so many seconds after they are sent the engine is killed
 
 
 CASES = {
@@ -65,7 +66,7 @@ CASES = {
     ),
     # 0.32 sets a block aside and does not start with that: its kv-bound preempts, too.
     "preemptions": LoggedCase(kv_tokens=2_048, sent=24, at_once=24, prompt=100, output=500),
-    "replay": LoggedCase(
+    "steps": LoggedCase(
         args=("--enable-logging-iteration-details", "--enable-log-requests"),
         sent=12,
         at_once=4,
@@ -75,6 +76,19 @@ CASES = {
         pause_s=5.0,
     ),
     "does-not-fit": LoggedCase(kv_tokens=512),
+    "killed": LoggedCase(sent=24, at_once=24, output=400, kill_after=8),
+    "small-step": LoggedCase(
+        args=("--max-num-batched-tokens", "128", "--long-prefill-token-threshold", "32"),
+        sent=32,
+        at_once=32,
+        prompt=600,
+        output=4,
+    ),
+    "blocks-override": LoggedCase(
+        args=("--num-gpu-blocks-override", "40"), sent=24, at_once=24, prompt=300, output=200
+    ),
+    "bad-arguments": LoggedCase(args=("--max-num-batched-tokens", "50")),
+    "unknown-argument": LoggedCase(args=("--foo", "3")),
 }
 STARTED_S = 900  # a machine may be busy
 
@@ -125,6 +139,16 @@ class LoggedServer:
                 time.sleep(0.5)
         return False
 
+    def kill_engine(self) -> None:
+        """As the system does that has run out of memory."""
+        listed = subprocess.run(
+            ["ps", "-eo", "pid,pgid,args"], capture_output=True, text=True, check=True
+        ).stdout
+        for line in listed.splitlines()[1:]:
+            pid, group, args = line.split(None, 2)
+            if int(group) == self.process.pid and "EngineCore" in args:
+                os.kill(int(pid), signal.SIGKILL)
+
     def counted(self) -> str:
         """What /metrics says of the engine, in small: counters and gauges, no histograms."""
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as reply:
@@ -146,6 +170,8 @@ class LoggedServer:
                 return int(reply.status)
         except urllib.error.HTTPError as error:
             return error.code
+        except OSError:
+            return 0  # the server is gone
 
 
 def run(python: str, case: LoggedCase, folder: Path) -> tuple[str, str]:
@@ -165,10 +191,14 @@ def run(python: str, case: LoggedCase, folder: Path) -> tuple[str, str]:
                     if case.pause_s and place and place % case.at_once == 0:
                         time.sleep(case.pause_s)
                     sent.append(pool.submit(server.send, prompt, case.output, dict(case.more)))
+                if case.kill_after:
+                    time.sleep(case.kill_after)
+                    server.kill_engine()
             codes = [one.result() for one in sent]
             print(sorted(set(codes)), flush=True)
-            _wait_for_idle(server.log)
-            server.metrics = server.counted()
+            if not case.kill_after:
+                _wait_for_idle(server.log)
+                server.metrics = server.counted()
     return server.log.read_text(encoding="utf-8", errors="replace"), server.metrics
 
 

@@ -5,21 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from chunkscope.report.diagnosis_formats import as_markdown
-from chunkscope.report.terminal.diagnosis import live_view
 
 import chunkscope
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
 from chunkscope.diagnosis.doctor import (
     NOTHING,
-    Beside,
+    Context,
     doctor,
-    put_together,
     report_of,
     reports_of,
 )
 from chunkscope.diagnosis.phases import Bound
-from chunkscope.diagnosis.rules import RULES
 from chunkscope.diagnosis.servers import ServerReading
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.log_files import growing, read_log
@@ -31,10 +27,10 @@ from tests.vllm.test_log_reader import START, TROUBLES, periodic, stamped
 LOGS = Path(__file__).parent / "logs"
 
 
-def report(*lines: str, beside: Beside = NOTHING) -> EngineReport:
+def report(*lines: str, context: Context = NOTHING) -> EngineReport:
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in lines).encode())
-    (found,) = reports_of(reader.reading(), "vllm.log", beside)
+    (found,) = reports_of(reader.reading(), "vllm.log", context)
     return found
 
 
@@ -64,7 +60,7 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     bounds = [(phase.bound, phase.first_line) for phase in engine.phases]
     assert bounds == [
         (Bound.PREFILL, 287),
-        (Bound.CLIENT, 290),
+        (Bound.END, 290),
         (Bound.IDLE, 291),
         (Bound.CLIENT, 335),
         (Bound.PREFILL, 714),
@@ -81,7 +77,7 @@ BOTH = pytest.mark.parametrize("version", ["0.28", "0.32"])
 @BOTH
 def test_a_client_that_sends_one_at_a_time(version: str) -> None:
     (engine,) = doctor(LOGS / f"vllm-{version}-cpu-client-bound.log").engines
-    assert rules(engine) == ["client-bound", "eager"]
+    assert rules(engine) == ["client-bound"]
     assert engine.peak_running == 1
     assert engine.facts.kv_cache_tokens == 65_536
 
@@ -97,9 +93,10 @@ def test_a_kv_cache_that_is_full(version: str) -> None:
 def test_a_server_that_lets_few_run_and_is_told_to_stop() -> None:
     """Its last lines tell of an engine that is dead: it was ended."""
     (engine,) = doctor(LOGS / "vllm-0.28-cpu-max-num-seqs.log").engines
-    assert rules(engine) == ["max-num-seqs", "eager", "client-bound", "queue-bound"]
-    assert "4 running, up to 36 waiting" in engine.symptoms[0].evidence[1]
-    assert engine.trouble is None
+    assert rules(engine)[0] == "max-num-seqs"
+    crowd = engine.symptoms[0].evidence[1].values
+    assert (crowd["running"], crowd["waiting"]) == (4, 36)
+    assert engine.failure is None
 
 
 @pytest.mark.parametrize(("version", "fits"), [("0.28", 512), ("0.32", 384)])
@@ -107,7 +104,8 @@ def test_a_start_that_does_not_fit(version: str, fits: int) -> None:
     (engine,) = doctor(LOGS / f"vllm-{version}-cpu-does-not-fit.log").engines
     first = engine.symptoms[0]
     assert (first.rule, first.effect) == ("ended", 1.0)
-    assert f"longest context that fits: {fits} tokens" in first.evidence
+    assert {e.code: e.values for e in first.evidence}["failure_longest"] == {"value": fits}
+    assert first.change.values == {"argument": "kv_cache_memory_bytes"}, "which made it so small"
     assert not engine.windows
 
 
@@ -116,7 +114,7 @@ def test_a_prompt_that_a_server_refused(version: str) -> None:
     """Its log says no more than 400; the three prompts had 2,100 tokens."""
     (engine,) = doctor(LOGS / f"vllm-{version}-cpu-refused.log").engines
     assert rules(engine)[0] == "bad-requests"
-    assert engine.symptoms[0].evidence == ("3 answers 400",)
+    assert engine.symptoms[0].evidence[0].values == {"count": 3}
     assert engine.refused is not None
     assert (engine.refused.count, engine.refused.most) == (0, 3)
 
@@ -124,28 +122,28 @@ def test_a_prompt_that_a_server_refused(version: str) -> None:
 @pytest.mark.parametrize(
     ("name", "evidence"),
     [
-        ("0.28-cpu-preemptions", "42 preemptions, 24 requests"),
-        ("0.32-cpu-kv-bound", "54 preemptions, 48 requests"),
+        ("0.28-cpu-preemptions", {"count": 42, "requests": 24}),
+        ("0.32-cpu-kv-bound", {"count": 54, "requests": 48}),
     ],
 )
-def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: str) -> None:
+def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, int]) -> None:
     """vLLM logs none: the log is KV-bound, and the counter says the rest."""
     reader = LogReader()
     read_log(str(LOGS / f"vllm-{name}.log"), reader)
-    (life,) = reader.reading().lives
+    (life,) = reader.reading().starts
     assert rules(report_of(life, "vllm.log", NOTHING))[0] == "kv-bound"
     after = metrics.parse((LOGS / f"vllm-{name}.metrics").read_text(encoding="utf-8"))
     before = replace(after, samples=tuple(replace(s, value=0.0) for s in after.samples))
     finished = metrics.counted(before, after, metrics.FINISHED)
     reading = ServerReading(
         address="http://x",
-        life=life,
+        start=life,
         preemptions=metrics.preemptions(before, after),
         finished=None if finished is None else round(finished),
     )
     found = report_of(life, "http://x", NOTHING, reading)
     assert rules(found)[:2] == ["preemptions", "kv-bound"]
-    assert found.symptoms[0].evidence == (evidence,)
+    assert found.symptoms[0].evidence[0].values == evidence
 
 
 @BOTH
@@ -163,7 +161,66 @@ def test_starts_on_an_h200(name: str, tokens: int, gib: float, symptoms: list[st
     (engine,) = doctor(LOGS / f"vllm-0.24-h200-{name}.log", gpu="h200").engines
     assert (engine.facts.kv_cache_tokens, engine.facts.kv_cache_gib) == (tokens, gib)
     assert rules(engine) == symptoms
-    assert engine.trouble is None
+    assert engine.failure is None
+
+
+def test_an_engine_that_was_killed_is_the_headline() -> None:
+    """Its server says that it stops because the engine is gone, which is no orderly end."""
+    diagnosis = doctor(LOGS / "vllm-0.28-cpu-killed.log")
+    assert diagnosis.symptoms[0].title.code == "ended_killed"
+
+
+def test_small_steps_are_named_and_not_contradicted() -> None:
+    (engine,) = doctor(LOGS / "vllm-0.28-cpu-small-step.log").engines
+    changes = {symptom.rule: symptom.change for symptom in engine.symptoms}
+    assert changes["small-budget"].values == {"name": "max_num_batched_tokens"}
+    assert changes["queue-bound"].code == "change_queue_small_step"
+
+
+def test_the_argument_that_made_the_kv_cache_small_is_named() -> None:
+    (engine,) = doctor(LOGS / "vllm-0.28-cpu-blocks-override.log").engines
+    first = engine.symptoms[0]
+    assert (first.rule, first.change.values) == (
+        "kv-bound",
+        {"argument": "num_gpu_blocks_override"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("bad-arguments", "max_num_batched_tokens (50)"), ("unknown-argument", "--foo 3")],
+)
+def test_refused_arguments_are_named_with_vllms_own_reason(name: str, reason: str) -> None:
+    (engine,) = doctor(LOGS / f"vllm-0.28-cpu-{name}.log").engines
+    first = engine.symptoms[0]
+    assert first.title.code == "ended_refused_arguments"
+    assert reason in first.title.values["reason"]
+    if name == "bad-arguments":
+        assert (engine.facts.version, engine.facts.model) == ("0.28.0", "models/tiny")
+
+
+def test_the_end_of_a_load_is_no_slow_client() -> None:
+    busy = [periodic(at(10 * n), running=32, waiting=30, kv=95.0) for n in range(4)]
+    last = periodic(at(40), running=0, waiting=0, kv=0.0)
+    engine = report(BEGUN, *busy, last)
+    assert [phase.bound for phase in engine.phases] == [Bound.KV, Bound.END]
+    assert rules(engine) == ["kv-bound"]
+
+
+def test_what_metrics_cannot_tell_is_not_asserted() -> None:
+    reader = LogReader()
+    waiting = [periodic(at(10 * n), running=8, waiting=52, kv=0.3) for n in range(4)]
+    reader.feed("".join(f"{line}\n" for line in waiting).encode())
+    (start,) = reader.reading().starts
+    engine = report_of(replace(start, line_of={}), "http://x", NOTHING)
+    assert engine.symptoms[0].change.code == "change_queue_budget_unknown"
+
+
+def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
+    begun = BEGUN.replace("kv_cache_dtype=fp8", "kv_cache_dtype=auto")
+    context = Context(gpu="h200", model="llama-3.1-8b")
+    plain, small = (report(line, context=context).predicted for line in (begun, BEGUN))
+    assert small.kv_cache_tokens == pytest.approx(2 * plain.kv_cache_tokens, rel=0.01)
 
 
 # -- each rule -----------------------------------------------------------------------------------
@@ -181,7 +238,7 @@ def test_max_num_seqs() -> None:
     full = [periodic(at(10 * n), running=32, waiting=9, kv=20.0) for n in range(6)]
     found = report(args, BEGUN, *full)
     assert rules(found) == ["max-num-seqs"]
-    assert "32 running, up to 9 waiting" in found.symptoms[0].evidence[1]
+    assert found.symptoms[0].evidence[1].values["waiting"] == 9
     assert rules(report(BEGUN, *[line.replace("32", "256") for line in full])) == ["max-num-seqs"]
 
 
@@ -208,11 +265,8 @@ def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
     both = [line for each in one for line in (each, each.replace("Engine 000", "Engine 001"))]
     found = report(*both)
     assert (found.busy_s, found.seconds_of(Bound.CLIENT)) == (40.0, 40.0)
-    assert found.symptoms[0].evidence[0] == "40 s, 100 % of the busy time"
+    assert found.symptoms[0].evidence[0].values == {"seconds": 40.0, "part": 1.0}
     assert found.peak_running == 2  # as the rates, which are of both
-    drawn = [str(line) for line in live_view(put_together([found], [], [])).renderables]
-    assert "running            ████ max 2" in drawn
-    assert drawn[-1].endswith("max 1 %")  # of the KV cache
     added = [line.replace("Engine 000", "8 Engines Aggregated") for line in one]
     assert report(*added).engines == 8
 
@@ -238,14 +292,6 @@ def test_eager_graphs_auto_fit_and_refusals() -> None:
     assert rules(report(*lines)) == ["refused-prompts", "auto-fit", "eager", "graph-memory"]
 
 
-def test_a_rule_holds_for_its_versions_only() -> None:
-    lines = ["Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"]
-    old = stamped(START.format(version="0.11.0").replace("enforce_eager=True", ""))
-    new = stamped(START.format(version="0.40.0").replace("enforce_eager=True", ""))
-    assert rules(report(old, *lines)) == []
-    assert rules(report(new, *lines)) == ["auto-fit"]
-
-
 def test_long_prompts_that_make_answers_wait() -> None:
     step = (
         "Iteration(7): {p} context requests, {t} context tokens, 4 generation requests, 4 "
@@ -264,9 +310,9 @@ def test_long_prompts_that_make_answers_wait() -> None:
 def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> None:
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in (BEGUN, *well_used())).encode())
-    (life,) = reader.reading().lives
+    (life,) = reader.reading().starts
     reading = ServerReading(
-        address="http://x", life=life, preemptions=preemptions, finished=finished
+        address="http://x", start=life, preemptions=preemptions, finished=finished
     )
     assert rules(report_of(life, "http://x", NOTHING, reading)) == expected
 
@@ -274,7 +320,7 @@ def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> N
 @pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
 def test_what_ended_an_engine_comes_first(kind, text, figures) -> None:
     found = report(BEGUN, stamped("Model loading took 15.0 GiB and 1.6 seconds"), stamped(text))
-    assert found.symptoms[0].title == kind.value
+    assert found.symptoms[0].title.code == f"ended_{kind}"
     assert found.symptoms[0].lines == (3,)
     assert len(found.symptoms[0].evidence) == len(figures)
 
@@ -284,29 +330,22 @@ def test_a_hit_rate_needs_a_profile_that_promises_more(tmp_path: Path) -> None:
     shared = "the same beginning of every prompt, " * 40
     rows.write_text("".join(f'{{"prompt": "{shared} {n}"}}\n' for n in range(40)))
     profile = chunkscope.analyze(rows)
-    found = report(BEGUN, *well_used(), beside=Beside(profile=profile))
+    found = report(BEGUN, *well_used(), context=Context(profile=profile))
     assert rules(found) == ["hit-rate"]
-    assert found.symptoms[0].evidence[0].startswith("12 % found, ")
+    assert found.symptoms[0].evidence[0].values["rate"] == 0.125
     high = [line.replace("12.5%", "95.0%") for line in well_used()]
-    assert rules(report(BEGUN, *high, beside=Beside(profile=profile))) == []
-
-
-def test_every_rule_has_a_source_and_is_named_once() -> None:
-    names = [rule.name for rule in RULES]
-    assert len(names) == len(set(names))
-    assert all(rule.source and rule.since <= rule.until for rule in RULES)
+    assert rules(report(BEGUN, *high, context=Context(profile=profile))) == []
 
 
 def test_the_plan_is_laid_beside_it() -> None:
     planned = plan([100] * 50)
-    found = report(BEGUN, beside=Beside(plan=planned))
-    differs = {d.name: (d.planned, d.found) for d in found.differences}
+    begun = BEGUN.replace("org/m", "models/llama-3.1-8b")
+    found = report(begun, context=Context(plan=planned))
+    differs = {d.name: (d.planned, d.actual) for d in found.differences}
     assert differs["max_model_len"] == (planned.settings.max_model_len, 4_096)
     assert "tensor_parallel_size" not in differs
-    markdown = as_markdown(put_together([found], [], []))
-    said = f"- The plan says max\\_model\\_len {planned.settings.max_model_len}, not 4096."
-    assert said in markdown
-    assert "predicted" not in markdown  # nothing was
+    other = plan([100] * 50, model="qwen3-8b")
+    assert not report(begun, context=Context(plan=other)).differences, "of another model"
 
 
 # -- the artefact, and bad input -----------------------------------------------------------------
@@ -321,33 +360,23 @@ def test_a_diagnosis_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "is empty"),
-        (b"\x00\x01\x02" * 100, "it is binary"),
-        (b"hello\nworld\n", "none of its 2 lines"),
-        (b"[2026-01-01] INFO sglang Prefill batch. #running-req: 3\n", "a log of SGLang"),
-    ],
+    "content", [b"", b"\x00\x01\x02" * 100, b"hello\n", b"INFO sglang #running-req: 3\n"]
 )
-def test_what_is_no_log_of_vllm(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_no_log_of_vllm_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=r"x\.log"):
         doctor(path)
 
 
-def test_compressed_utf_16_and_cut_logs(tmp_path: Path) -> None:
+def test_compressed_and_utf_16_logs(tmp_path: Path) -> None:
     text = (LOGS / "vllm-0.28-cpu-client-bound.log").read_text(encoding="utf-8")
     expected = doctor(LOGS / "vllm-0.28-cpu-client-bound.log").engines[0].windows
-    zipped, wide, cut = (tmp_path / name for name in ("a.log.gz", "b.log", "c.log.gz"))
+    zipped, wide = (tmp_path / name for name in ("a.log.gz", "b.log"))
     zipped.write_bytes(gzip.compress(text.encode()))
     wide.write_bytes(text.encode("utf-16"))
-    cut.write_bytes(gzip.compress(text.encode())[:-2_000])
     assert doctor(zipped).engines[0].windows == expected
     assert doctor(wide).engines[0].windows == expected
-    found = doctor(cut)
-    assert len(found.engines[0].windows) < len(expected)
-    assert "ends early" in found.notes[0]
 
 
 def test_a_log_that_was_truncated_while_it_was_written(tmp_path: Path) -> None:
@@ -381,9 +410,9 @@ def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:
 
 
 def test_no_source_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no log"):
+    with pytest.raises(UsageError):
         doctor()
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match=tmp_path.name):
         doctor(tmp_path)
-    with pytest.raises(InputError, match="no such log"):
+    with pytest.raises(InputError, match="nowhere"):
         doctor(tmp_path / "nowhere.log")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from chunkscope.simulation.traces import read_trace
-from chunkscope.vllm.log.fate import cause_in, doing_in, last_lines
+from chunkscope.vllm.log.failures import cause_in, doing_in, last_lines
 from chunkscope.vllm.log.reader import facts_in
 from tests.fuzz.helpers import Explore, changed, damaged, fine
 from tests.fuzz.test_formats import survives

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.endpoint.stream import Events, Received
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from tests.fuzz.helpers import Explore, anything, changed, damaged, fine
 from tests.verification.odd_server import DONE, OddServer, raw, says, usage
 from tests.verification.odd_server import event as text_event

@@ -16,7 +16,7 @@ from chunkscope.verification.endpoint.server import Connection, parse_address
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import PromptSource, Run
 from chunkscope.vllm.enums import Task
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from tests.verification.odd_server import (
     DONE,
     OddServer,

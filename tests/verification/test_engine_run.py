@@ -14,7 +14,7 @@ from chunkscope.verification.engine_run import EngineJob, MeasuredRun, measure
 from chunkscope.verification.result import Machine
 from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.enums import Task
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
 STEPS = {

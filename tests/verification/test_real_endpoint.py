@@ -23,7 +23,7 @@ from chunkscope.verification.endpoint.client import measure_endpoint
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import EngineKind, PromptSource, Verification
 from chunkscope.vllm.enums import Task
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import profile
 

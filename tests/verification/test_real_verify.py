@@ -26,7 +26,7 @@ from chunkscope.report.words.verdicts import verdict
 from chunkscope.verification.calibrate import BURSTS
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import PromptSource, Verification
-from chunkscope.vllm.log.fate import STARTING, Status, doing_in
+from chunkscope.vllm.log.failures import STARTING, Status, doing_in
 from chunkscope.vllm.settings import EngineArgs
 from tests.build import profile
 from tests.processes import PATIENCE_S, started, wait_until

@@ -21,7 +21,7 @@ from chunkscope.verification.verify import (
     workload_for,
 )
 from chunkscope.vllm.check import config_of
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification
 

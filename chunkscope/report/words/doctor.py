@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import as_written, share
+from chunkscope.artefacts.numbers import as_written, plural, share
 from chunkscope.errors import ChunkscopeError
-from chunkscope.report.words import Template
+from chunkscope.report.words import Template, sentence
+from chunkscope.vllm.flags import spelled
 
 if TYPE_CHECKING:
     from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
-
-SENTENCES: dict[str, Template] = {}
 
 NOTHING = "Nothing in it limits the engine."
 _INFLATED_UNTIL = (0, 26, 999)  # up to 0.26 a request that waits is counted at every step
@@ -22,7 +21,7 @@ def answer(diagnosis: "Diagnosis") -> str:
     symptoms = diagnosis.symptoms
     if not symptoms:
         return NOTHING
-    title = symptoms[0].title
+    title = sentence(symptoms[0].title)
     more = f" {len(symptoms) - 1} more below." if len(symptoms) > 1 else ""
     return f"{title[0].upper()}{title[1:]}.{more}"
 
@@ -38,18 +37,17 @@ def heading(engine: "EngineReport", place: int, count: int) -> str:
 
 def symptoms(engine: "EngineReport", most: int) -> Iterator[str]:
     for number, symptom in enumerate(engine.symptoms[:most], start=1):
-        title = f"{symptom.title[0].upper()}{symptom.title[1:]}"
-        yield f"{number}. {title}: {evidence(symptom)}. Change: {symptom.change}."
+        text = told(symptom)
+        yield f"{number}. {text[0].upper()}{text[1:]}."
 
 
 def told(symptom: "Symptom") -> str:
-    return f"{symptom.title}: {evidence(symptom)}. Change: {symptom.change}"
-
-
-def evidence(symptom: "Symptom") -> str:
-    lines = ", ".join(f"{line:,}" for line in symptom.lines if line)
+    """What it is, what shows it and what to change, in a line."""
+    lines = ", ".join(f"{line:,}" for line in symptom.lines)
     where = f" (line{'s' if len(symptom.lines) > 1 else ''} {lines})" if lines else ""
-    return f"{'; '.join(symptom.evidence)}{where}".strip()
+    evidence = "; ".join(map(sentence, symptom.evidence))
+    seen = f": {evidence}" if evidence else ""
+    return f"{sentence(symptom.title)}{seen}{where}. Change: {sentence(symptom.change)}"
 
 
 def configured(engine: "EngineReport") -> dict[str, str | None]:
@@ -111,6 +109,8 @@ def cautions(engine: "EngineReport") -> Iterator[str]:
     """What the figures of this version mean."""
     from chunkscope.vllm.flags import release
 
+    if engine.windows and engine.last_line and engine.preemptions is None:
+        yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
     off = engine.facts.enable_prefix_caching is False
     if off or engine.hit_rate is None or not engine.facts.version or not engine.last_line:
         return
@@ -124,4 +124,172 @@ def cautions(engine: "EngineReport") -> Iterator[str]:
 
 def differences(engine: "EngineReport") -> Iterator[str]:
     for one in engine.differences:
-        yield f"the plan says {one.name} {one.planned}, the engine has {one.found}"
+        yield f"the plan says {one.name} {one.planned}, the engine has {one.actual}"
+
+
+# -- symptoms --------------------------------------------------------------------------------------
+
+_CONTEXT, _BUDGET = spelled("max_model_len"), spelled("max_num_batched_tokens")
+_SEQS, _SHARE = spelled("max_num_seqs"), spelled("gpu_memory_utilization")
+_THRESHOLD, _EAGER = spelled("long_prefill_token_threshold"), spelled("enforce_eager")
+
+
+def _crowd(running: int, waiting: int, kv_use: float) -> str:
+    return f"up to {running:,} running and {waiting:,} waiting, KV cache up to {share(kv_use)}"
+
+
+def _refused_lines(lines: int, longest: int, limit: int) -> str:
+    longest_text = f"the longest has {longest:,} tokens, " if longest else ""
+    return f"{plural(lines, 'line says', 'lines say')} so; {longest_text}the limit is {limit:,}"
+
+
+def _fitted(before: int, after: int, longest: int | None) -> str:
+    prompt = f"; the longest prompt has {longest:,}" if longest is not None else ""
+    return f"from {before:,} to {after:,} tokens{prompt}"
+
+
+def _argument_and_default(name: str, value: int, default: int | None = None) -> str:
+    usual = f"; vLLM's default is {default:,}" if default else ""
+    return f"{name} is {value:,}{usual}"
+
+
+def _preempted(count: int, requests: int | None) -> str:
+    of = f" of {plural(requests, 'request')}" if requests else ""
+    return f"{plural(count, 'preemption')}{of}"
+
+
+SENTENCES: dict[str, Template] = {
+    "plan_of_another_model": "the plan is for another model than {model}: not compared",
+    "server_restarted": "{address} was restarted meanwhile",
+    "log_cut": "{why}; what came before was read",
+    # what it is
+    "ended_no_free_memory": "other programs used the memory when the engine started",
+    "ended_no_cache_blocks": "no memory was left for the KV cache",
+    "ended_context_too_long": "the KV cache is smaller than one request of max_model_len",
+    "ended_oom_sampler": "out of memory while the sampler was warmed up",
+    "ended_oom_logprobs": "out of memory in prompt_logprobs",
+    "ended_oom_loading": "out of memory while the weights were loaded",
+    "ended_oom_start": "out of memory at the start",
+    "ended_oom_running": "out of memory while serving",
+    "ended_refused_arguments": "vLLM refused its arguments: {reason}",
+    "ended_killed": "the engine process was killed",
+    "ended_died": "the engine died",
+    "refused_prompts": (
+        "prompts were refused for their length, so their samples are missing from the scores"
+    ),
+    "bad_requests": (
+        "the server refused requests (HTTP 400) without logging why, so their samples are missing"
+    ),
+    "auto_fit": "vLLM reduced max_model_len to what the KV cache holds, and refuses longer prompts",
+    "kv_bound": "the KV cache was full while requests waited",
+    "max_num_seqs": (
+        "as many requests ran as max_num_seqs allows; others waited, and the KV cache had room"
+    ),
+    "queue_bound": "requests waited for their prefill",
+    "small_budget": "{name} is small, and prompts waited",
+    "client_bound": "the client sent too little: nothing waited, the KV cache was nearly empty",
+    "prefill_bound": "steps that read a prompt take much longer, so answers wait",
+    "preemptions": "requests were preempted and read their prompts again",
+    "hit_rate": "the prefix cache had far fewer hits than the prompts share",
+    "eager": "eager mode is on: no CUDA graphs and no compilation, so small steps are slower",
+    "graph_memory": "CUDA graphs took another amount of memory than vLLM had estimated",
+    # what shows it
+    "failure_asked_gib": "{value:,.2f} GiB asked for",
+    "failure_left_gib": "{value:,.2f} GiB left",
+    "failure_needed_gib": "{value:,.2f} GiB needed for one request",
+    "failure_available_gib": "{value:,.2f} GiB available to the KV cache",
+    "failure_longest": "a context of {value:,.0f} tokens would fit",
+    "failure_free_gib": "{value:,.2f} GiB free at the start",
+    "failure_requests": "{value:,.0f} dummy requests",
+    "failure_error": "it ended with {error}",
+    "refused_lines": _refused_lines,
+    "answers_400": lambda count: plural(count, "answer 400", "answers 400"),
+    "longest_and_limit": "the longest prompt has {longest:,} tokens, the limit is {limit:,}",
+    "fitted": _fitted,
+    "held_for": lambda seconds, part: f"{seconds:,.0f} s, {share(part)} of the busy time",
+    "crowd": _crowd,
+    "prompt_rate": "{rate:,.0f} prompt tokens/s at best",
+    "burst": "{running:,} requests came between two lines of the log",
+    "argument_and_default": _argument_and_default,
+    "step_times": (
+        "{mixed_ms:,.1f} ms with a prompt, {decoding_ms:,.1f} ms without, "
+        "the longest {longest_ms:,.0f} ms"
+    ),
+    "preempted": _preempted,
+    "hits": lambda rate, shareable: (
+        f"{share(rate)} hits; {share(shareable)} of the prompt tokens repeat an earlier prompt"
+    ),
+    "eager_is_on": "enforce_eager=True",
+    "graph_sizes": "{pool:.2f} GiB, estimated {estimate:.2f} GiB",
+    # what to change
+    "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
+    "change_no_cache_blocks": (
+        f"raise {_SHARE} or lower {_BUDGET}; else use more GPUs or quantized weights"
+    ),
+    "change_context_too_long": (
+        f"set {_CONTEXT} to what fits if no prompt is longer (`chunkscope analyze` tells), "
+        f"else raise {_SHARE} or use more GPUs"
+    ),
+    "change_oom_sampler": f"lower {_SEQS} or {_SHARE}",
+    "change_oom_logprobs": (
+        f"lower {_BUDGET}: vLLM sets no memory aside for the log-probabilities of a chunk"
+    ),
+    "change_oom_loading": (
+        f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights, "
+        "or stop what else uses the GPU"
+    ),
+    "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
+    "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
+    "change_refused_arguments": "change or remove the argument that it names",
+    "change_killed": "look for the system's reason: most often it ran out of memory (dmesg)",
+    "change_died": "read the log around this line: the first error of its traceback is the cause",
+    "change_fixed_size": lambda argument: (
+        f"leave {spelled(argument)} out: it fixes the size of the KV cache"
+    ),
+    "change_more_kv": (
+        f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs; "
+        f"a smaller {_CONTEXT} does not help"
+    ),
+    "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
+    "change_refused": (
+        f"raise {_CONTEXT} above {{tokens:,}} tokens and the answer if the model allows it, "
+        "else shorten the prompts yourself"
+    ),
+    "change_bad_requests": (
+        f"look at the client's errors: most often prompt and answer are longer than {_CONTEXT}"
+    ),
+    "change_auto_fit": (
+        f"set {_CONTEXT} to the longest prompt and its answer, and make room: a higher "
+        f"{_SHARE}, an fp8 KV cache or more GPUs"
+    ),
+    "change_seqs": f"raise {_SEQS} above {{running:,}}; `chunkscope simulate` predicts the gain",
+    "change_queue": (
+        "nothing for throughput, the engine is at work; for an earlier first token send fewer "
+        "requests at once, share prefixes or add a GPU"
+    ),
+    "change_queue_budget_unknown": (
+        f"check {_BUDGET} and {_THRESHOLD}, which /metrics does not tell: at vLLM's defaults "
+        "there is nothing to change for throughput"
+    ),
+    "change_queue_small_step": "the small step or chunk that is named here comes first",
+    "change_small_step": lambda name: (
+        f"leave {spelled(name)} out, unless it was set for shorter gaps between tokens"
+    ),
+    "change_client": (
+        "raise the client's concurrency (lm-eval: num_concurrent; Inspect: --max-connections); "
+        "for a server with a fixed load this is headroom"
+    ),
+    "change_starved": (
+        f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}; "
+        "`chunkscope recommend --slo itl_p99=...` finds the value"
+    ),
+    "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",
+    "change_caching_on": "switch prefix caching on",
+    "change_hit_rate": (
+        "send prompts that begin alike one after the other (`chunkscope prefixes` shows the order) "
+        "or give the KV cache more room; with prompt_logprobs vLLM does not read the cache"
+    ),
+    "change_eager": f"leave {_EAGER} out, unless a short start matters more",
+    "change_graphs_larger": f"lower {_SHARE} if it runs out of memory",
+    "change_graphs_smaller": f"{_SHARE} may be raised by the difference if the KV cache is short",
+}

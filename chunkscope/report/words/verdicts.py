@@ -20,7 +20,7 @@ from chunkscope.verification.result import (
     Verification,
 )
 from chunkscope.verification.verdict import Outcome, arguments, outcomes, value
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from chunkscope.verification.latencies import Answer, distribution_of, figures_o
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Machine, Run, Subject
 from chunkscope.vllm.enums import Task
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
 SETTING, COMPLETIONS = "endpoint", "/v1/completions"

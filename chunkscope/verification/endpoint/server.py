@@ -23,7 +23,7 @@ from chunkscope.errors import MissingError, UsageError
 from chunkscope.sources.base import printable
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
-from chunkscope.vllm.log.fate import Status
+from chunkscope.vllm.log.failures import Status
 
 if TYPE_CHECKING:
     import aiohttp

@@ -78,8 +78,8 @@ def values_of(said: Mapping[str, str]) -> dict[str, Any]:
     >>> values_of({"kv_cache_tokens": "919,824", "enforce_eager": "False", "engine": "000"})
     {'kv_cache_tokens': 919824, 'enforce_eager': False}
     """
-    read = {name: _value(text, _KINDS[name]) for name, text in said.items() if name in _KINDS}
-    return {name: value for name, value in read.items() if value is not None}
+    values = {name: _value(text, _KINDS[name]) for name, text in said.items() if name in _KINDS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _value(text: str, kind: type) -> Any:
@@ -105,21 +105,40 @@ def config_facts(config: str) -> dict[str, Any]:
 def arguments_in(text: str) -> dict[str, Any]:
     """Non-default arguments of the engine: numbers, switches and named choices.
 
-    Free text is left out, whatever its name: it may be a path, a key or a prompt.
+    Free text is left out, whatever its name: it may be a path, a key or a prompt. So is what stands
+    in a nested configuration: it is another's.
 
-    >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'enforce_eager': True, 'port': 80}")
-    {'max_num_seqs': 8, 'enforce_eager': True}
+    >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'speculative_config': {'port': 80}}")
+    {'max_num_seqs': 8}
     """
-    known, found = flags_by_name(), {}
-    for name, value in _GIVEN.findall(text):
-        flag = known.get(name)
+    flags, arguments = flags_by_name(), {}
+    for name, value in _GIVEN.findall(_without_nested(text)):
+        flag = flags.get(name)
         if flag is None or flag.effect is Effect.NONE:
             continue
         if value.startswith("'"):
             if value.strip("'") in flag.choices:
-                found[name] = value.strip("'")
+                arguments[name] = value.strip("'")
         elif value in ("True", "False"):
-            found[name] = value == "True"
+            arguments[name] = value == "True"
         else:
-            found[name] = float(value) if "." in value or "e" in value else int(value)
-    return found
+            arguments[name] = float(value) if "." in value or "e" in value else int(value)
+    return arguments
+
+
+def _without_nested(text: str) -> str:
+    """
+    >>> _without_nested("{'a': {'b': {}, 'c': 1}, 'd': [2, 3]}")
+    "{'a': , 'd': }"
+    """
+    outer, depth = [], 0
+    for char in text:
+        if char in "{[(":
+            depth += 1
+            outer.append(char if depth == 1 else "")
+        elif char in "}])":
+            outer.append(char if depth == 1 else "")
+            depth -= 1
+        elif depth <= 1:
+            outer.append(char)
+    return "".join(outer)

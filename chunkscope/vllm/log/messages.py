@@ -1,16 +1,13 @@
-"""What vLLM says of itself in its log: each message once, with the versions it was read in.
+"""What vLLM says of itself in its log: each message once.
 
 The names of a pattern's groups are the names of facts. Read in the sources of 0.10.2 to 0.27.0 and
-the wheels of 0.28.0 to 0.32.0 (docs/LOGS.md of the project's notes).
+the wheels of 0.28.0 to 0.32.0.
 """
 
 import re
 from dataclasses import dataclass
 
-from chunkscope.vllm.flags import NEWEST, OLDEST, Version
-from chunkscope.vllm.log import trouble
-
-ALWAYS = (OLDEST, NEWEST)
+from chunkscope.vllm.log import failures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +17,6 @@ class Message:
     name: str
     signs: tuple[str, ...]
     pattern: str
-    versions: tuple[Version, Version] = ALWAYS
 
     def parse(self, text: str) -> dict[str, str]:
         """What it says, by fact; empty when it is not the whole message."""
@@ -35,6 +31,7 @@ REFUSED_PROMPT = "refused_prompt"
 STARTED = "started"
 ARGUMENTS = "arguments"
 PREEMPTED = "preempted"
+BANNER = "banner"
 
 _GIB = r"[\d.]+"
 MESSAGES = (
@@ -56,7 +53,6 @@ MESSAGES = (
         pattern=r"Iteration\(\d+\): (?P<prefills>\d+) context requests, "
         r"(?P<prompt_tokens>\d+) context tokens, (?P<decodes>\d+) generation requests, "
         r"\d+ generation tokens, iteration elapsed time: (?P<ms>[\d.]+) ms",
-        versions=((0, 14, 0), NEWEST),
     ),
     Message(
         name=STARTED,
@@ -76,8 +72,9 @@ MESSAGES = (
         name="asynchronous",
         signs=("Asynchronous scheduling is ",),
         pattern=r"scheduling is (?P<async_scheduling>enabled|disabled)",
-        versions=((0, 14, 0), (0, 26, 0)),
     ),
+    Message(name=BANNER, signs=("█  version ",), pattern=r"█  version (?P<version>\d\S+)"),
+    Message(name="banner_model", signs=("█  model   ",), pattern=r"█  model   (?P<model>\S.*)"),
     Message(
         name="backend",
         signs=(
@@ -91,7 +88,6 @@ MESSAGES = (
         name="auto_fit",
         signs=("Auto-fit max_model_len: reduced",),
         pattern=r"from (?P<fitted_from>[\d,]+) to (?P<fitted_to>[\d,]+)",
-        versions=((0, 14, 0), NEWEST),
     ),
     Message(
         name="weights",
@@ -121,7 +117,6 @@ MESSAGES = (
         name="concurrency",
         signs=("Maximum concurrency for ",),
         pattern=r"request: (?P<kv_concurrency>[\d.,]+)x",
-        versions=(OLDEST, (0, 27, 0)),
     ),
     Message(
         name="graphs",
@@ -133,7 +128,6 @@ MESSAGES = (
         signs=("CUDA graph pool memory: ",),
         pattern=rf"memory: (?P<graph_pool_gib>{_GIB}) GiB \(actual\), "
         rf"(?P<graph_estimate_gib>{_GIB}) GiB \(estimated\)",
-        versions=((0, 18, 0), NEWEST),
     ),
     Message(
         name="start_up",
@@ -156,13 +150,11 @@ MESSAGES = (
         name="persisted",
         signs=("Applying persisted startup plan",),
         pattern=r"kv_cache_memory_bytes=(?P<kv_bytes_fixed>\d+)",
-        versions=((0, 26, 0), NEWEST),
     ),
     Message(
         name=PREEMPTED,
         signs=("total_num_cumulative_preemption=",),
         pattern=r"cumulative_preemption=(?P<preemptions>\d+)",
-        versions=(OLDEST, (0, 10, 2)),  # of the V0 engine; V1 logs none
     ),
     Message(
         name=REFUSED_PROMPT,
@@ -181,25 +173,21 @@ MESSAGES = (
 BY_NAME = {message.name: message for message in MESSAGES}
 _COMPILED = {message.name: re.compile(message.pattern) for message in MESSAGES}
 _ENGINE = re.compile(r"(?:Engine (\d+): |(\d+) Engines Aggregated: )$")
-# Lines for `trouble.py`, which wants them whole; an error says little before an engine is known.
-TROUBLE, ERROR = "trouble", "error"
+FAILURE, ERROR = "failure", "error"  # an error says little before an engine is known
 # Of a line with several, the first counts.
 SIGNS = tuple(
     (sign.encode(), name)
     for name, signs in [
         *((m.name, m.signs) for m in MESSAGES),
-        (TROUBLE, trouble.SIGNS),
-        (ERROR, ("Error: ", trouble.STOPPING)),
+        (FAILURE, (*(sign for _, sign in failures.SIGNS), *failures.LOGPROB_FRAMES)),
+        (ERROR, ("Error: ", failures.STOPPING)),
     ]
     for sign in signs
 )
-KNOWN = frozenset({*BY_NAME, TROUBLE, ERROR})
 
 
 def engine_of(text: str) -> str:
     """Whose the line of a window or a step is: "000", or "8 engines" where they are added up."""
-    if text.startswith("Engine "):
-        return text[7 : text.find(":")]
     end = max(text.find("Avg prompt"), text.find("Iteration("))
-    found = _ENGINE.search(text[: max(0, end)][-40:])
-    return "" if found is None else found[1] or f"{found[2]} engines"
+    match = _ENGINE.search(text[: max(0, end)][-40:])
+    return "" if match is None else match[1] or f"{match[2]} engines"

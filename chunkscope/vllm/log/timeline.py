@@ -113,22 +113,22 @@ class Timeline:
         self.seconds -= 0.0 if window.idle else less
         self.prompt_tokens -= window.prompt_tokens_per_s * less
         self.output_tokens -= window.output_tokens_per_s * less
-        self._windows = [replace(window, seconds=seconds)]
+        self._windows = [replace(w, seconds=seconds) if w == window else w for w in self._windows]
 
-    def add(self, said: dict[str, str], at: float | None, line: int) -> None:
+    def add(self, words: dict[str, str], at: float | None, line: int) -> None:
         seconds = self._length(at)
         end = at if at is not None else (self._last.end_s if self._last else 0.0) + seconds
-        rate = said.get("hit_rate")
+        rate = words.get("hit_rate")
         window = LogWindow(
             end_s=end,
             seconds=seconds,
-            prompt_tokens_per_s=float(said["prompt_tokens_per_s"]),
-            output_tokens_per_s=float(said["output_tokens_per_s"]),
-            running=int(said["running"]),
-            waiting=int(said["waiting"]),
-            kv_use=float(said["kv_use"]) / 100,
+            prompt_tokens_per_s=float(words["prompt_tokens_per_s"]),
+            output_tokens_per_s=float(words["output_tokens_per_s"]),
+            running=int(words["running"]),
+            waiting=int(words["waiting"]),
+            kv_use=float(words["kv_use"]) / 100,
             hit_rate=None if rate is None else float(rate) / 100,
-            deferred=int(said.get("deferred", 0)),
+            deferred=int(words.get("deferred", 0)),
             line=line,
             engine=self.engine,
         )
@@ -154,3 +154,73 @@ class Timeline:
     @property
     def windows(self) -> tuple[LogWindow, ...]:
         return (*self._windows, *self._open)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class StepTally:
+    """Steps of an engine that logs each, added up (`--enable-logging-iteration-details`).
+
+    Decoding alone, and decoding with a prompt: the difference is what a prompt costs.
+    """
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    decoding: int = 0
+    decoding_ms: float = 0.0
+    mixed: int = 0
+    mixed_ms: float = 0.0
+    longest_ms: float = 0.0  # of those that made somebody's token wait
+    longest_line: int = 0
+
+    def add(self, words: dict[str, str], line: int) -> None:
+        prefills, decodes, ms = int(words["prefills"]), int(words["decodes"]), float(words["ms"])
+        self.steps += 1
+        self.prompt_tokens += int(words["prompt_tokens"])
+        if decodes and prefills:
+            self.mixed += 1
+            self.mixed_ms += ms
+        elif decodes:
+            self.decoding += 1
+            self.decoding_ms += ms
+        if decodes and ms > self.longest_ms:
+            self.longest_ms, self.longest_line = ms, line
+
+    @property
+    def slowdown(self) -> float | None:
+        """How many times longer a decode step is with a prompt beside it."""
+        if not (self.mixed and self.decoding and self.decoding_ms):
+            return None
+        return (self.mixed_ms / self.mixed) / (self.decoding_ms / self.decoding)
+
+
+@dataclass(slots=True, kw_only=True)
+class RefusedPrompts:
+    """Prompts longer than the context: how many lines say so, the longest, and the first line.
+
+    A server may log no more than that it answered 400: for length, or for something else.
+    """
+
+    count: int = 0
+    unexplained: int = 0
+    longest: int = 0
+    limit: int = 0
+    first_line: int = 0
+
+    def add(self, words: dict[str, str], line: int) -> None:
+        length = int(words.get("length") or words.get("length_") or 0)
+        self.limit = int(words.get("limit") or words.get("limit_") or 0) or self.limit
+        self.first_line = self.first_line or line
+        self.count += 1
+        self.longest = max(self.longest, length)
+
+    def add_unexplained(self, line: int) -> None:
+        self.first_line = self.first_line or line
+        self.unexplained += 1
+
+    @property
+    def most(self) -> int:
+        """A prompt that a line tells of was answered 400, too."""
+        return max(self.count, self.unexplained)

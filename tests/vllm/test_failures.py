@@ -2,7 +2,7 @@
 
 import pytest
 
-from chunkscope.vllm.log.fate import Status, cause_in, doing_in
+from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 from chunkscope.vllm.log.reader import facts_in
 
 V24 = """

@@ -1,0 +1,250 @@
+"""Why an engine ended, by its log, for `verify` (whose engine it is) and `doctor` (anybody's).
+
+The lines differ by version; each pattern was read in 0.10.2 to 0.32.0.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+# What an engine does before it is ready, by the last line that tells. Bars end in a return.
+STARTING = {
+    "loading weights": re.compile(
+        r"Starting to load model|Loading (?:model from|weights on|safetensors|pt |np_cache)"
+        r"|loading shards|checkpoint shards|downloading weights"
+    ),
+    "compiling": re.compile(
+        r"vLLM's torch\.compile|[Ss]tarting torch\.compile|torch\.compile takes|Dynamo bytecode"
+        r"|Compiling (?:a graph|model)|compiling function|Compile and warming up"
+        r"|Warming up model for the compilation"
+    ),
+    "building kernels": re.compile(
+        r"DeepGEMM warmup|JIT[- ](?:kernel warmup|compil)|Pre-compiling|Warming up .*kernels"
+        r"|Warming up FlashInfer"
+    ),
+    "autotuning kernels": re.compile(r"[Aa]utotun(?:e|ing)"),
+    "capturing CUDA graphs": re.compile(r"Capturing (?:CUDA graph|model)"),
+}
+NOT_DOING = re.compile(r"[Ss]kipping|disabled|finished|completed|took |with config: |activated")
+# Programs that make a kernel out of its source, the first time that it is needed.
+COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cudafe++", "ninja", "cc1plus", "fatbinary"})
+
+
+def doing_in(log: str) -> str | None:
+    """What the engine was at last, as far as its log tells.
+
+    >>> doing_in("Loading weights on cuda ...\\nCapturing CUDA graphs (mixed):  10%")
+    'capturing CUDA graphs'
+    """
+    for line in reversed(re.split(r"[\r\n]+", log)):
+        if NOT_DOING.search(line):
+            continue
+        for doing, pattern in STARTING.items():
+            if pattern.search(line):
+                return doing
+    return None
+
+
+class Status(StrEnum):
+    """How an engine ended."""
+
+    OK = "ok"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    REFUSED = "refused"  # vLLM would not start with these arguments
+    DIED = "died"
+
+    @property
+    def is_final(self) -> bool:
+        """Would the same happen again? If not, `--resume` tries once more."""
+        return self in {Status.OK, Status.OUT_OF_MEMORY, Status.REFUSED}
+
+
+class Failure(StrEnum):
+    """What ended an engine."""
+
+    NO_FREE_MEMORY = "no_free_memory"  # others use the GPU
+    NO_CACHE_BLOCKS = "no_cache_blocks"
+    CONTEXT_TOO_LONG = "context_too_long"  # for the KV cache
+    OOM_SAMPLER = "oom_sampler"
+    OOM_LOGPROBS = "oom_logprobs"
+    OOM_LOADING = "oom_loading"
+    OOM_START = "oom_start"
+    OOM_RUNNING = "oom_running"
+    REFUSED = "refused_arguments"
+    KILLED = "killed"
+    DIED = "died"
+
+    @property
+    def status(self) -> Status:
+        if self in (Failure.REFUSED, Failure.KILLED, Failure.DIED):
+            return Status.REFUSED if self is Failure.REFUSED else Status.DIED
+        return Status.OUT_OF_MEMORY
+
+
+# Of a line with several, the first counts. Frames of the two model runners tell what ran out.
+SIGNS = (
+    (Failure.OOM_SAMPLER, "when warming up sampler"),
+    (Failure.NO_FREE_MEMORY, "is less than desired GPU memory utilization"),
+    (Failure.NO_FREE_MEMORY, "less than desired CPU memory"),
+    (Failure.NO_CACHE_BLOCKS, "No available memory for the cache blocks"),
+    (Failure.CONTEXT_TOO_LONG, "To serve at least one request with the model"),
+    (Failure.OOM_START, "ut of memory"),  # or while loading or serving, or in prompt_logprobs
+    (Failure.OOM_START, "OutOfMemoryError"),
+    (Failure.OOM_START, "DefaultCPUAllocator: "),
+    (Failure.OOM_START, "std::bad_alloc"),
+    (Failure.OOM_START, "Cannot allocate memory"),
+    (Failure.REFUSED, "Value error, "),
+    (Failure.REFUSED, "error: unrecognized arguments: "),
+    (Failure.REFUSED, "vllm: error: "),
+    (Failure.REFUSED, "vllm serve: error: "),
+    (Failure.KILLED, "engine core exited unexpectedly"),
+    (Failure.DIED, "EngineCore encountered a fatal error"),
+    (Failure.DIED, "EngineCore failed to start"),
+    (Failure.DIED, "EngineDeadError"),
+)
+LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
+STOPPING = "[shutdown] "
+# What the parent process raises when a child of its died: true, and no cause.
+CONSEQUENCES = ("Engine core initialization failed", "EngineDeadError", "EngineCore encountered")
+# Raised by vLLM when arguments or the model do not go together.
+REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
+_DEPTH = 60  # lines of a traceback before the line that names the error
+_ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$")
+_REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|$)")
+_LONGEST_REASON = 240
+_SIZE = r"([\d.]+ [GM]iB)"
+_FIGURES = {
+    "asked_gib": rf"Tried to allocate {_SIZE}",
+    "left_gib": rf"of which {_SIZE} is free",
+    "needed_gib": rf"{_SIZE} KV cache is needed",
+    "available_gib": rf"available KV cache memory \({_SIZE}\)",
+    "longest": r"estimated maximum model length is (\d+)",
+    "free_gib": r"on device[^(]*\(([\d.]+)/",
+    "requests": r"sampler with (\d+) dummy requests",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFailure:
+    """`figures` are the numbers of its line, in GiB or tokens; `error` the kind of error raised.
+
+    `reason` is vLLM's own sentence, of arguments that it refuses: nothing else of a line is kept.
+    """
+
+    kind: Failure
+    line: int
+    figures: dict[str, float]
+    error: str | None = None
+    reason: str | None = None
+
+
+class FailureReader:
+    """Of one engine, line by line. The first cause counts: what follows is its consequence."""
+
+    def __init__(self) -> None:
+        self.failure: LoggedFailure | None = None
+        self._frame_line = -_DEPTH
+        self._error: LoggedFailure | None = None
+        self._died_of: LoggedFailure | None = None
+        self._stopping = False
+
+    def add_error(self, text: str, line: int) -> None:
+        """An error of any kind: the last, but the first after the engine is said to have died."""
+        self._stopping = self._stopping or STOPPING in text
+        if self._died_of is not None or any(word in text for word in CONSEQUENCES):
+            return
+        if (error := _ERROR.search(text)) is None:
+            return
+        self._error = LoggedFailure(kind=Failure.DIED, line=line, figures={}, error=error[1])
+        if self.failure is not None:
+            self._died_of = self._error
+
+    def add(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
+        if any(frame in text for frame in LOGPROB_FRAMES):
+            self._frame_line = line
+        kind = next((kind for kind, sign in SIGNS if sign in text), None)
+        if kind is None or (self.failure is not None and not self._is_cause(kind)):
+            return
+        if kind is Failure.DIED and self._stopping:
+            return  # an engine that is ended is missed by its server for a moment
+        if kind is Failure.REFUSED and serving:
+            return  # a request's values, not the engine's
+        if kind is Failure.OOM_START and line - self._frame_line < _DEPTH:
+            kind = Failure.OOM_LOGPROBS
+        elif kind is Failure.OOM_START and (loading or serving):
+            kind = Failure.OOM_RUNNING if serving else Failure.OOM_LOADING
+        matches = {name: re.search(pattern, text) for name, pattern in _FIGURES.items()}
+        figures = {name: _number(match[1]) for name, match in matches.items() if match}
+        if self.failure is not None:
+            figures = {**self.failure.figures, **figures}
+        reason = _REASON.search(text) if kind is Failure.REFUSED else None
+        text = shortened(reason[1]) if reason else None  # type: ignore[assignment]
+        self.failure = LoggedFailure(kind=kind, line=line, figures=figures, reason=text)
+
+    def ended(self, *, ready: bool, last_line: int) -> LoggedFailure | None:
+        """What ended it: if it never was ready, an error after which it said nothing more."""
+        failure, error = self.failure, self._died_of or self._error
+        if failure is None:
+            return error if error and not ready and error.line > last_line else None
+        named = error and failure.kind is Failure.DIED and failure.line - error.line < _DEPTH
+        return error if named else failure
+
+    def _is_cause(self, kind: Failure) -> bool:
+        """A cause told after its consequence, as tracebacks of parent processes have it.
+
+        The sampler's is told after the error that it came from.
+        """
+        failure = self.failure
+        if failure is not None and failure.kind in (Failure.OOM_LOADING, Failure.OOM_START):
+            return kind is Failure.OOM_SAMPLER
+        return failure is not None and failure.kind is Failure.DIED and kind is not Failure.DIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    status: Status
+    text: str
+
+
+def cause_in(log: str, *, started: bool) -> Cause | None:
+    """Why an engine of ours ended, in vLLM's own words; None when the log does not say."""
+    lines = log.splitlines()
+    for line in lines:
+        kind = next((kind for kind, sign in SIGNS if sign in line), None)
+        if kind is not None and kind.status is Status.OUT_OF_MEMORY:
+            start = re.search(r"(?:\w+\.)*\w*Error: |$", line)
+            text = line[start.end() :] if start and start.end() < len(line) else line
+            return Cause(status=Status.OUT_OF_MEMORY, text=shortened(text))
+    if not started and (reason := re.search(r"Value error, (.+?)(?: \[type=|$)", log, re.M)):
+        return Cause(status=Status.REFUSED, text=shortened(reason[1]))
+    for line in lines:
+        error = _ERROR.search(line)
+        if error is None or not error[2] or any(word in line for word in CONSEQUENCES):
+            continue
+        refused = not started and error[1] in REFUSALS
+        status = Status.REFUSED if refused else Status.DIED
+        return Cause(status=status, text=f"{error[1]}: {shortened(error[2])}")
+    return None
+
+
+def shortened(text: str) -> str:
+    """The first sentence or two: torch's goes on with advice."""
+    text = " ".join(text.split())
+    if len(text) <= _LONGEST_REASON:
+        return text
+    return text[: _LONGEST_REASON - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def last_lines(log: str, count: int = 12) -> list[str]:
+    """The end of the log; a line may be a whole configuration, so each is cut."""
+    return [line[:200].rstrip() for line in log.splitlines() if line.strip()][-count:]
+
+
+def _number(text: str) -> float:
+    """
+    >>> _number("786.00 MiB"), _number("7.04 GiB"), _number("256")
+    (0.767578125, 7.04, 256.0)
+    """
+    number, _, unit = text.partition(" ")
+    return float(number) / (1024 if unit == "MiB" else 1)
