@@ -6,6 +6,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +14,9 @@ from pathlib import Path
 from chunkscope.errors import InputError
 
 _SHARED = "CHUNKSCOPE_SHARED_CACHE"
+_DAY_S = 24 * 3600
+_UNUSED_S = 90 * _DAY_S
+_DONE = ".pruned"
 
 
 def cache_folder() -> Path:
@@ -24,12 +28,6 @@ def cache_folder() -> Path:
     if shared := os.environ.get(_SHARED):
         return _usable(shared, shared=True)
     return _usable(os.environ.get("CHUNKSCOPE_CACHE_DIR") or _platforms_own())
-
-
-def share_cache(folder: Path | None) -> None:
-    """Use this folder and believe who else can write it, here and in processes started here."""
-    if folder is not None:
-        os.environ[_SHARED] = str(folder)
 
 
 def do_without_cache() -> Path:
@@ -94,7 +92,7 @@ def _refuse(place: Path, status: os.stat_result) -> None:
     raise InputError(
         f"{place} {what}, and what is in the cache is believed",
         hint="name another folder with CHUNKSCOPE_CACHE_DIR, or make this one yours alone "
-        "(chown, chmod -R go-w); if you trust all who can write it, pass --shared-cache FOLDER",
+        f"(chown, chmod -R go-w); if you trust all who can write it, name it with {_SHARED}",
     )
 
 
@@ -102,3 +100,42 @@ def _temporary() -> Path:
     temporary = tempfile.mkdtemp(prefix="chunkscope-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return Path(temporary)
+
+
+# -- a cache stays small: an entry's time of change is when it was used last -----------------------
+
+
+def mark_used(entry: Path) -> None:
+    with suppress(OSError):  # of somebody else, or gone
+        os.utime(entry)
+
+
+def prune(folder: Path, pattern: str, *, most_bytes: int) -> None:
+    """Remove old entries, at most once a day. What was used today stays: it may be in use."""
+    now = time.time()
+    done = folder / _DONE
+    with suppress(OSError):  # a cache that cannot be tidied is only large
+        if done.is_file() and now - done.stat().st_mtime < _DAY_S:
+            return
+        done.touch()
+        entries = [(entry.stat().st_mtime, entry) for entry in folder.glob(pattern)]
+        total = 0
+        for used, entry in sorted(entries, reverse=True):
+            if entry == done:
+                continue
+            total += _size(entry)
+            age = now - used
+            if age > _UNUSED_S or (age > _DAY_S and total > most_bytes):
+                _remove(entry)
+
+
+def _size(entry: Path) -> int:
+    files = entry.rglob("*") if entry.is_dir() else [entry]
+    return sum(file.stat().st_size for file in files)
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from stat import S_ISDIR, S_ISREG
 
 import orjson
 
-from chunkscope.artefacts import codec, pruning
+from chunkscope.artefacts import codec, folders
 from chunkscope.artefacts.folders import cache_folder
 from chunkscope.artefacts.schema import built, plain
 from chunkscope.console import say
@@ -43,7 +43,7 @@ def load(source: Source, entry: str) -> DatasetProfile | None:
     place = _folder() / entry[:2] / f"{entry}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         dataset: DatasetProfile = built(DatasetProfile, orjson.loads(codec.read_checked(place)))
-        pruning.mark_used(place)
+        folders.mark_used(place)
         return replace(dataset, name=source.name, group=source.group, path=source.path)
     return None
 
@@ -58,7 +58,7 @@ def store(counted: Iterable[tuple[str, DatasetProfile]]) -> None:
     except codec.CannotWriteError as error:  # it costs time, not truth
         say(f"{error.message}; nothing is kept for the next run")
     if counted:
-        pruning.prune(_folder(), "*/*", most_bytes=_MOST_BYTES)
+        folders.prune(_folder(), "*/*", most_bytes=_MOST_BYTES)
 
 
 def _folder() -> Path:

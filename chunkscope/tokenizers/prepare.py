@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from chunkscope.artefacts import codec, pruning
+from chunkscope.artefacts import codec, folders
 from chunkscope.artefacts.digests import sha256_of_file
 from chunkscope.artefacts.folders import cache_folder, do_without_cache
 from chunkscope.console import say
@@ -89,7 +89,7 @@ def prepared_before(
         file = prepared.json_file
         is_whole = file is None or sha256_of_file(file) == facts.json_sha256
         if is_whole and (trust_remote_code or not facts.runs_code):  # each run is asked anew
-            pruning.mark_used(folder)
+            folders.mark_used(folder)
             return prepared
     return None
 
@@ -153,5 +153,5 @@ def _write(folder: Path, facts: TokenizerFacts, document: bytes) -> Path:
     if document:
         codec.write_atomically(folder / "tokenizer.json", document)
     codec.write_checked(folder / "facts.json", orjson.dumps(asdict(facts)))
-    pruning.prune(folder.parent, "*", most_bytes=_MOST_BYTES)
+    folders.prune(folder.parent, "*", most_bytes=_MOST_BYTES)
     return folder
