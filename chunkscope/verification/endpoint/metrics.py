@@ -7,7 +7,7 @@ Counters are of the whole server since its start, so a repeat is the difference 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,8 +26,7 @@ FACTS = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_ut
 MOST = 1 << 53
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSample:
+class MetricSample(NamedTuple):
     name: str
     labels: dict[str, str]
     value: float
@@ -69,7 +68,7 @@ def parse(text: str) -> Metrics:
         # Infinite, or no number: nothing was counted that far.
         if match and value is not None and abs(value) <= MOST:
             labels = dict(_LABEL.findall(match[2] or ""))
-            samples.append(MetricSample(name=match[1], labels=labels, value=value))
+            samples.append(MetricSample(match[1], labels, value))
     return Metrics(samples=tuple(samples))
 
 
