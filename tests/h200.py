@@ -88,7 +88,7 @@ class Scenario:
     @property
     def promised(self) -> float | None:
         """The share of time for all requests that the plan was to save; None for another aim."""
-        if self.plan.inputs.slo:
+        if self.plan.request.slo:
             return None
         return self.predicted["default"] / self.predicted["plan"] - 1 if self.sets else 0.0
 
