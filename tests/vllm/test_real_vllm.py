@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from chunkscope.planning.policy import Cuts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -18,9 +17,10 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware.gpus import CARDS
 from chunkscope.models import find_model
 from chunkscope.planning.emit import emit
+from chunkscope.planning.rule import LengthRule
 from chunkscope.vllm.check import Case, CheckAnswer, cases_of, check, check_many
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.enums import Entry, Mode, Objective, Target, Task
+from chunkscope.vllm.enums import Entry, Mode, Target, Task
 from chunkscope.vllm.flags import SWITCHES, command_line, known_to, release, spelled
 from chunkscope.vllm.settings import NAMES, Settings
 from tests.build import LONG, MIXED, SHORT, plan
@@ -94,18 +94,15 @@ def any_profile(version, folders):
         entry=st.sampled_from(Entry),
         tp=st.sampled_from([1, 1, 2, 4]),
         max_output=st.sampled_from([None, 1, 3_000]),
-        itl=st.sampled_from([None, 20, 50, 500]),
-        cuts=st.builds(
-            Cuts,
+        rule=st.builds(
+            LengthRule,
             off_below=st.sampled_from([1, 1_000, 5_000]),
             conservative_threshold=st.sampled_from([1, 100, 2_048, 100_000]),
             aggressive_factor=st.sampled_from([0.01, 0.8, 1.0]),
         ),
     )
-    def draw(lengths, model, gpu, itl, **options):
+    def draw(lengths, model, gpu, **options):
         options |= {"model": model, "gpu": gpu}
-        if itl and gpu:
-            options |= {"objective": Objective.LATENCY, "max_itl_ms": itl}
         try:
             made = plan(lengths, vllm_version=version, **options)
         except ChunkscopeError:
