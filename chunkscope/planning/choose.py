@@ -110,10 +110,10 @@ def _by_simulation(p: Problem, decision: Decision, tick: Callable[[], None]) -> 
         rate=rate,
         gpus=gpus,
     )
-    return _draft(p, c.chosen, advice, _simulated_whys(p, c, decision), comparison=c)
+    return _draft(p, c.chosen, advice, _simulated_whys(p, c), comparison=c)
 
 
-def _simulated_whys(p: Problem, c: Comparison, decision: Decision) -> Whys:
+def _simulated_whys(p: Problem, c: Comparison) -> Whys:
     whys: Whys = {}
     for name in NAMES:
         own, chosen, best = (getattr(s, name) for s in (c.default, c.chosen, c.best))
@@ -129,23 +129,7 @@ def _simulated_whys(p: Problem, c: Comparison, decision: Decision) -> Whys:
             whys[name] = ("gain_in_doubt" if c.doubt else "too_little_gain", values)
         elif own and name in SIZES:
             whys[name] = ("default_is_best", values)
-    threshold = decision.threshold
-    if threshold and not c.chosen.long_prefill_token_threshold:
-        whys["long_prefill_token_threshold"] = _no_threshold(p, c, threshold)
     return whys
-
-
-def _no_threshold(p: Problem, c: Comparison, threshold: int) -> tuple[str, Values]:
-    """Why the length rule's threshold is not set."""
-    budget = c.chosen.max_num_batched_tokens or 0
-    if p.longest <= threshold:
-        return "no_longer_prompt", {"threshold": threshold}
-    if threshold >= budget:
-        return "budget_ends_first", {"threshold": threshold, "budget": budget}
-    with_it = replace(c.default, long_prefill_token_threshold=threshold)
-    part = c.bench.part
-    gain = part.seconds(c.default) / part.seconds(with_it) - 1
-    return "rule_gains", {"threshold": threshold, "gain": gain}
 
 
 def _changed(default: Settings, settings: Settings) -> Settings:

@@ -42,15 +42,20 @@ class PlanRequest:
     price_per_hour: float | None = None  # of one GPU
 
     def __post_init__(self) -> None:
-        price, parallel = self.price_per_hour, self.settings.parallel
+        price = self.price_per_hour
         if price is not None and not 0 < price < math.inf:
             raise UsageError(f"--price-per-hour must be over 0, not {price:g}")
-        if parallel.tensor < 1:
-            raise UsageError(f"--tp must be at least 1, not {parallel.tensor}")
-        for name in ("max_output", "requests", "concurrency"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+        fixed = self.settings
+        counts = {
+            "max-output": self.max_output,
+            "requests": self.requests,
+            "concurrency": self.concurrency,
+            "tp": fixed.tensor_parallel_size,
+            "dp": fixed.data_parallel_size,
+        }
+        for name, count in counts.items():
+            if count is not None and count < 1:
+                raise UsageError(f"--{name} must be at least 1, not {count}")
         if self.slo and self.mode is not None:
             raise UsageError(
                 f"--slo and --mode {self.mode} both decide",
@@ -80,8 +85,6 @@ class PlanRequest:
         """
         if unknown := sorted(set(asked) - {field.name for field in fields(cls)}):
             raise UsageError(f"recommend knows no {unknown[0]!r}")
-        if dp < 1 or tp < 1:
-            raise UsageError(f"--{'tp' if tp < 1 else 'dp'} must be at least 1")
         dtype = one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype")
         for name, kind in (("task", Task), ("mode", Mode), ("order", SendOrder)):
             if name in asked:
@@ -91,7 +94,7 @@ class PlanRequest:
             settings=Settings(
                 max_model_len=max_model_len,
                 tensor_parallel_size=tp,
-                data_parallel_size=dp if dp > 1 else None,
+                data_parallel_size=dp if dp != 1 else None,
                 enable_expert_parallel=ep or None,
                 kv_cache_dtype=None if dtype is KvCacheType.AUTO else dtype.value,
             ),

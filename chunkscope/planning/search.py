@@ -27,7 +27,8 @@ from chunkscope.vllm.settings import Settings
 WORTH = 0.03  # an argument that gains less of the aim is not set
 WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
 NEAR = 0.01  # of two settings that differ by less, the first is as good
-BUDGET_STEPS = (0.25, 0.5, 2, 4, 8)  # as multiples of vLLM's own
+BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
+MOST_ROUNDS = 3  # of looking near the best of the grid
 HOSTS = (None, NO_HOST)  # the model's own, and one that takes no time
 NEVER = float("inf")
 BROKEN_S = 1e9  # longer than any run that keeps its limits
@@ -153,33 +154,32 @@ def _searched(p: Problem) -> int:
 
 
 def search(bench: Bench, start: Settings) -> Settings:
-    """The best setting by the aim, or `start` where none is better."""
-    if bench.problem.request.slo:
-        return _search_limits(bench, start)
-    sizes = _sizes(bench, start)
-    chosen = bench.best(_budgets(bench, start, sizes), start)
-    budget, seqs = chosen.max_num_batched_tokens or 0, start.max_num_seqs or 0
-    if seqs <= min(bench.requests, budget):  # else nobody waits for a place
-        chosen = bench.best(_counts(bench, chosen), chosen)
-    if chosen.max_num_seqs != start.max_num_seqs:
-        chosen = bench.best(_budgets(bench, chosen, sizes), chosen)
-    return chosen
-
-
-def _search_limits(bench: Bench, start: Settings) -> Settings:
-    """A coarse grid of budgets and requests at once, for no limit gets better all along a way; then
-    what is near the best of it, and caps on one prompt's tokens."""
-    release, seqs = bench.problem.deployment.release, start.max_num_seqs or 1
-    sizes = sorted({*LADDER[::2], start.max_num_batched_tokens or 0})
-    levels = dict.fromkeys(max(FEWEST_SEQS, seqs >> n) for n in (0, 2, 4))
-    grid = [replace(start, max_num_seqs=n).at_budget(size) for n in levels for size in sizes]
+    """The best setting by the aim, or `start` where none is better: a coarse grid of budgets and
+    requests at once, then what is near the best of it; against limits, caps on prompts as well."""
+    slo, release = bench.problem.request.slo, bench.problem.deployment.release
+    budget, seqs = start.max_num_batched_tokens or 0, start.max_num_seqs or 1
+    around = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
+    sizes = {*LADDER[::2], budget} if slo else around if bench.run(start) else {*LADDER, *around}
+    levels = dict.fromkeys(max(FEWEST_SEQS, seqs >> n) for n in ((0, 2, 4) if slo else (0,)))
+    grid = [replace(start, max_num_seqs=n).at_budget(s) for n in levels for s in sorted(sizes)]
     chosen = bench.best(grid, start)
-    budget, running = chosen.max_num_batched_tokens or 1, chosen.max_num_seqs or 1
-    near = [replace(chosen, max_num_seqs=max(FEWEST_SEQS, n)) for n in (running // 2, running * 2)]
-    near += [chosen.at_budget(n) for n in (budget // 2, budget * 2)]
-    chosen = bench.best(near, chosen)
+    for _ in range(MOST_ROUNDS):
+        near = bench.best(_near(chosen), chosen)
+        if near == chosen:
+            break
+        chosen = near
+    if not slo:
+        return chosen
     chosen = bench.best([*_capped(chosen, release), *_capped(start, release)], chosen)
     return bench.best(_admitted(release, chosen, start), chosen)
+
+
+def _near(settings: Settings) -> Iterator[Settings]:
+    budget, seqs = settings.max_num_batched_tokens or 1, settings.max_num_seqs or 1
+    for count in (seqs // 2, seqs * 2):
+        yield replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
+    for size in (budget // 2, budget * 2):
+        yield settings.at_budget(size)
 
 
 def ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settings]:
@@ -210,44 +210,6 @@ def _admitted(release: Release, chosen: Settings, start: Settings) -> Iterator[S
     if fewer and known_to("max_num_active_seqs", release.version):
         seqs = min(start.max_num_seqs or 0, chosen.max_num_batched_tokens or 0)
         yield replace(chosen, max_num_seqs=seqs, max_num_active_seqs=chosen.max_num_seqs)
-
-
-def _sizes(bench: Bench, start: Settings) -> list[int]:
-    """Around vLLM's own budget; all of the ladder where the one to start from does not run."""
-    own = start.max_num_batched_tokens or 0
-    around = [max(LADDER[0], int(own * step)) for step in BUDGET_STEPS]
-    rest = LADDER if bench.run(start) is None else ()
-    return sorted({*around, *rest} - {own})
-
-
-def _budgets(bench: Bench, start: Settings, sizes: list[int]) -> list[Settings]:
-    """Smaller and larger ones, each way as long as it gets no slower; in their order."""
-    size = start.max_num_batched_tokens or 0
-    down = [start.at_budget(budget) for budget in reversed(sizes) if budget < size]
-    up = [start.at_budget(budget) for budget in sizes if budget > size]
-    walked = [*_walk(bench, start, down), *_walk(bench, start, up)]
-    return sorted(walked, key=lambda one: one.max_num_batched_tokens or 0)
-
-
-def _counts(bench: Bench, start: Settings) -> list[Settings]:
-    seqs, budget = start.max_num_seqs or 1, start.max_num_batched_tokens or 1
-    fewer = [max(FEWEST_SEQS, seqs >> n) for n in (1, 2)]
-    more = [min(n * seqs, budget) for n in (2, 4)]
-    down = [replace(start, max_num_seqs=count) for count in fewer if count < seqs]
-    up = [replace(start, max_num_seqs=count) for count in more if count > seqs]
-    return [*_walk(bench, start, down), *_walk(bench, start, up)]
-
-
-def _walk(bench: Bench, first: Settings, path: list[Settings]) -> Iterator[Settings]:
-    """As long as it gets no slower; what does not run is passed over until something does."""
-    last = first
-    for settings in path:
-        if bench.run(settings) is None and bench.run(last) is None:
-            continue
-        if bench.against(settings, last) > 1:
-            return
-        yield settings
-        last = settings
 
 
 # -- the highest rate ------------------------------------------------------------------------------
