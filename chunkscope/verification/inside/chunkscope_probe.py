@@ -72,7 +72,6 @@ class PeakMemory:
         self._before: int | None = None
         if self.on_gpu:
             torch.cuda.synchronize()
-            torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             self._before = torch.cuda.memory_allocated()
             return
