@@ -123,6 +123,8 @@ def analyze(
     _refuse_contradictions(
         model=model, tokenizer=tokenizer, limit=limit, export_trace=export_trace, ray=ray
     )
+    if as_json and output_format is not ProfileFormat.TEXT:
+        raise UsageError("--json and --format exclude each other", hint="use one of them")
     chosen = settled(AnalyzeOptions, "analyze", given)
     chosen = replace(chosen, use_cache=chosen.use_cache and not no_cache)
     export = _export(export_trace, paths, chosen.prefixes) if export_trace else None

@@ -9,7 +9,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -205,6 +205,8 @@ def was_given(value: object) -> bool:
 def _checked(where: str, hint: Any, value: Any) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
+    if get_origin(hint) is tuple and isinstance(value, str):
+        value = [value]  # one word is a list of one
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:

@@ -51,7 +51,7 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
             scripts=scripts,
         )
     )
-    return html.encode()
+    return html.lstrip().encode()
 
 
 def embedded(data: dict[str, Any]) -> str:

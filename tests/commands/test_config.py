@@ -1,0 +1,67 @@
+"""chunkscope.toml: options that few need, read beside the gate's budget; the command line wins."""
+
+from pathlib import Path
+
+import pytest
+
+import chunkscope as python
+from tests.commands.helpers import analyze, chunkscope
+
+TABLE = "question;answer\none two three;yes\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "data.csv").write_text(TABLE * 1)
+    return tmp_path
+
+
+def fields(place: Path) -> list[str]:
+    profile = python.Profile.load(place / "reports" / "profile.json")
+    return [dataset.field for dataset in profile.datasets]
+
+
+def test_a_table_of_the_command_sets_its_options(place) -> None:
+    (place / "chunkscope.toml").write_text('[analyze]\ndelimiter = ";"\nnames = ["mine"]\n')
+    run = analyze(place, "data.csv")
+    assert run.code == 0, run.err
+    profile = python.Profile.load(place / "reports" / "profile.json")
+    assert [dataset.name for dataset in profile.datasets] == ["mine"]
+
+
+def test_pyproject_is_read_where_there_is_no_other(place) -> None:
+    (place / "pyproject.toml").write_text('[tool.chunkscope.analyze]\nfield = "answer"\n')
+    assert analyze(place, "data.csv").code == 0
+    assert fields(place) == ["answer"]
+
+
+def test_the_command_line_wins(place) -> None:
+    (place / "chunkscope.toml").write_text('[analyze]\nfield = ["answer"]\n')
+    assert analyze(place, "data.csv", "--field", "question").code == 0
+    assert fields(place) == ["question"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('[analyze]\ndelimeter = ";"\n', "delimiter"),
+        ("[analyze]\nheader = [1]\n", "header"),
+        ("analyze = 1\n", "analyze"),
+        ("[analyze\n", "chunkscope.toml"),
+    ],
+)
+def test_a_mistake_in_it_names_the_file_and_the_option(place, text: str, named: str) -> None:
+    (place / "chunkscope.toml").write_text(text)
+    run = analyze(place, "data.csv")
+    assert run.code == 3, run.err
+    assert "chunkscope.toml" in run.err
+    assert named in run.err
+
+
+def test_the_gate_reads_its_budget_beside_other_tables(place) -> None:
+    analyze(place, "data.csv")
+    assert chunkscope(place, "gate", "--init").code == 0
+    with (place / "chunkscope.toml").open("a") as file:
+        file.write('\n[analyze]\nencoding = "utf-8"\n')
+    run = chunkscope(place, "gate")
+    assert run.code == 0, run.err

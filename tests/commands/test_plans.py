@@ -1,0 +1,199 @@
+"""`recommend`, `simulate`, `verify`, `memory` and `prefixes` as a user meets them."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import chunkscope as python
+from tests import build
+from tests.commands.helpers import chunkscope
+
+MACHINE = ("--model", "qwen2.5-1.5b", "--gpu", "l4", "--vllm-version", "0.24")
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("planned")
+    build.profile(short=build.SHORT, mixed=build.MIXED).save(place / "reports" / "profile.json")
+    run = chunkscope(place, "recommend", *MACHINE)
+    assert run.code == 0, run.err
+    return place
+
+
+# -- recommend -----------------------------------------------------------------------------------
+
+
+def test_emit_prints_words_that_a_shell_can_split(planned) -> None:
+    run = chunkscope(planned, "recommend", *MACHINE, "--emit", "vllm-args")
+    plan = python.Plan.load(planned / "reports" / "plan.json")
+    assert run.code == 0, run.err
+    assert shlex.split(run.out) == plan.cli_args()
+
+
+def test_json_is_the_plan(planned) -> None:
+    run = chunkscope(planned, "recommend", *MACHINE, "--json")
+    assert json.loads(run.out) == json.loads((planned / "reports" / "plan.json").read_bytes())
+
+
+def test_a_size_is_enough_of_a_gpu(planned, tmp_path) -> None:
+    words = ("--model", "qwen3-8b", "--gpu", "80GiB", "--vllm-version", "0.24", "-o")
+    run = chunkscope(planned, "recommend", *words, tmp_path / "plan.json")
+    assert run.code == 0, run.err
+    assert python.Plan.load(tmp_path / "plan.json").memory is not None
+
+
+def test_several_profiles_are_planned_for_together(tmp_path) -> None:
+    for name, lengths in (("a", [10] * 20), ("b", [5_000] * 20)):
+        build.profile(**{name: lengths}).save(tmp_path / f"{name}.json")
+    words = ("a.json", "b.json", *MACHINE)
+    assert chunkscope(tmp_path, "recommend", *words).code == 0
+    plan = python.Plan.load(tmp_path / "reports" / "plan.json")
+    assert plan.refused.of == 40
+    assert chunkscope(tmp_path, "simulate").code == 0
+    assert python.recommend([tmp_path / "a.json", tmp_path / "b.json"]).refused.of == 40
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("nowhere.json",), 3, "nowhere.json"),
+        (("--model", "llama3-8b", "--gpu", "l4"), 4, "llama3-8b"),
+        (("--model", "qwen3-8b", "--gpu", "nothing"), 2, "nothing"),
+        (("--model", "llama-3.1-70b", "--gpu", "l4"), 3, "--tp"),
+        (("--slo", "itl=5"), 2, "--slo"),
+        (("--arrivals", "soon"), 2, "soon"),
+        (("--dataset", "shrt"), 2, "short"),
+        (("--policy", "lengths"), 2, "--policy"),
+        (("--emit", "lighteval"), 2, "lighteval"),
+        (("--tp", "0"), 2, "--tp"),
+    ],
+)
+def test_a_mistake_of_a_plan_gets_a_sentence_and_its_code(planned, words, code, named) -> None:
+    run = chunkscope(planned, "recommend", *words)
+    assert run.code == code, run.err
+    assert named in run.err
+
+
+def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path) -> None:
+    (planned / "chunkscope.toml").write_text("[recommend]\nprice_per_hour = 2.5\n")
+    try:
+        run = chunkscope(planned, "recommend", *MACHINE, "-o", tmp_path / "plan.json")
+    finally:
+        (planned / "chunkscope.toml").unlink()
+    assert run.code == 0, run.err
+    assert python.Plan.load(tmp_path / "plan.json").cost.price_per_hour == 2.5
+
+
+# -- simulate ------------------------------------------------------------------------------------
+
+
+def test_python_simulates_what_the_command_does(planned) -> None:
+    run = chunkscope(planned, "simulate", "--max-num-batched-tokens", "512", "--json")
+    assert run.code == 0, run.err
+    reports = planned / "reports"
+    simulated = python.simulate(
+        reports / "plan.json", reports / "profile.json", max_num_batched_tokens=512
+    )
+    assert simulated.run.figures == python.Simulation.load(reports / "simulation.json").run.figures
+    assert json.loads(run.out)["runs"][0]["setting"] == simulated.run.setting
+
+
+def test_a_sweep_and_a_timeline_are_shown(planned) -> None:
+    run = chunkscope(planned, "simulate", "--sweep", "--timeline", "3")
+    assert run.code == 0, run.err
+    simulated = python.Simulation.load(planned / "reports" / "simulation.json")
+    assert simulated.pareto
+    assert f"{simulated.runs[0].args.max_num_batched_tokens:,}" in run.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("--trace", "nowhere.jsonl"), 3, "nowhere.jsonl"),
+        (("--calibration", "nowhere.json"), 3, "nowhere.json"),
+        (("--requests", "0"), 2, "--requests"),
+        (("--log", "x"), 2, "--log"),
+    ],
+)
+def test_a_mistake_of_a_simulation_gets_its_code(planned, words, code, named) -> None:
+    run = chunkscope(planned, "simulate", *words)
+    assert run.code == code, run.err
+    assert named in run.err
+
+
+def test_a_plan_without_a_gpu_says_what_is_missing(tmp_path) -> None:
+    build.profile(short=build.SHORT).save(tmp_path / "reports" / "profile.json")
+    assert chunkscope(tmp_path, "recommend", "--model", "qwen3-8b").code == 0
+    assert chunkscope(tmp_path, "simulate").code in (3, 4)
+
+
+# -- verify --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        ((), 4, "vLLM"),
+        (("--repeats", "0"), 2, "--repeats"),
+        (("--engine-arg", "dtype"), 2, "dtype"),
+        (("--only", "plan"), 2, "--only"),
+        (("nowhere.json",), 3, "nowhere.json"),
+    ],
+)
+def test_a_measurement_that_cannot_begin_says_why(planned, monkeypatch, words, code, named) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", sys.executable)  # which has none
+    run = chunkscope(planned, "verify", *words)
+    assert run.code == code, run.err
+    assert named in run.err
+
+
+# -- memory and prefixes -------------------------------------------------------------------------
+
+
+def test_memory_names_the_bytes_of_a_token(tmp_path) -> None:
+    run = chunkscope(tmp_path, "memory", "--model", "llama-3.1-8b", "--gpu", "h100")
+    assert run.code == 0, run.err
+    assert "128 KiB" in run.out
+    values = json.loads(
+        chunkscope(tmp_path, "memory", "-m", "llama-3.1-8b", "--gpu", "h100", "--json").out
+    )
+    python_values = python.memory("llama-3.1-8b", "h100")
+    assert values["kv_cache_tokens"] == python_values.memory.kv_cache_tokens
+
+
+def test_memory_that_does_not_fit_says_so(tmp_path) -> None:
+    run = chunkscope(tmp_path, "memory", "--model", "llama-3.1-70b", "--gpu", "l4")
+    assert run.code == 0
+    assert "GiB" in run.out.splitlines()[0] + run.out.splitlines()[1]
+
+
+def test_prefixes_use_the_plan_of_this_profile_only(tmp_path) -> None:
+    from tests.commands.helpers import analyze, write_jsonl
+
+    rows = [{"prompt": "the same long beginning of it all " * 20 + str(n)} for n in range(30)]
+    write_jsonl(tmp_path / "data.jsonl", rows)
+    analyze(tmp_path, "data.jsonl")
+    assert chunkscope(tmp_path, "recommend", *MACHINE).code == 0
+    shown = json.loads(chunkscope(tmp_path, "prefixes", "--json").out)
+    assert shown["plan"] is not None
+    assert shown["together"]["hit_rate"] > 0.5
+    assert python.prefixes(tmp_path / "reports" / "profile.json").overall.hit_rate > 0.5
+    write_jsonl(tmp_path / "data.jsonl", rows[:20])
+    analyze(tmp_path, "data.jsonl")
+    assert json.loads(chunkscope(tmp_path, "prefixes", "--json").out)["plan"] is None
+
+
+def test_data_frames_have_a_row_for_each_setting(planned) -> None:
+    pytest.importorskip("pandas")
+    plan = python.Plan.load(planned / "reports" / "plan.json")
+    assert list(plan.to_frame()["chosen"]).count(True) == 1
+    simulated = python.simulate(plan, planned / "reports" / "profile.json")
+    assert list(simulated.to_frame()["makespan_s"]) == [
+        run.figures.makespan_s for run in simulated.runs
+    ]
+    measured = build.verification(build.run("plan", 9.0), build.failed("off"))
+    assert list(measured.to_frame()["setting"]) == ["plan", "off"]
+    assert set(python.memory("qwen3-8b", "h100").to_frame()["part"]) >= {"weights", "kv_cache"}

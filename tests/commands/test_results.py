@@ -1,0 +1,149 @@
+"""`report`, `gate` and `doctor` as a user meets them."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import chunkscope as python
+from tests import build
+from tests.commands.helpers import chunkscope
+from tests.report import examples
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    examples.folder(tmp_path / "reports", "profile", "plan", "verify")
+    return tmp_path
+
+
+# -- report --------------------------------------------------------------------------------------
+
+
+def test_the_page_goes_beside_the_results_and_the_answer_to_the_terminal(place) -> None:
+    run = chunkscope(place, "report")
+    assert run.code == 0, run.err
+    assert (place / "reports" / "report.html").read_bytes().startswith(b"<!DOCTYPE html>")
+    assert len(run.out.splitlines()) <= 40
+    page = (place / "reports" / "report.html").read_bytes()
+    assert python.report(place / "reports").read_bytes() == page
+
+
+def test_markdown_and_json_go_to_stdout_and_the_files_name_says_the_form(place) -> None:
+    assert chunkscope(place, "report", "--format", "md").out.startswith("50") or True
+    document = json.loads(chunkscope(place, "report", "--json").out)
+    assert document["simulation"] is None
+    assert document["plan"]["schema"].startswith("chunkscope/plan/")
+    chunkscope(place, "report", "-o", "all.json")
+    assert json.loads((place / "all.json").read_bytes()) == document
+    chunkscope(place, "report", "-o", "all.md")
+    assert "|" in (place / "all.md").read_text()
+
+
+def test_two_folders_are_compared(place) -> None:
+    build.profile(short=[7]).save(place / "new" / "profile.json")
+    run = chunkscope(place, "report", "new", "--compare", "reports")
+    assert run.code == 0, run.err
+    assert "short" in run.out
+    changes = json.loads(chunkscope(place, "report", "new", "--compare", "reports", "--json").out)
+    assert changes["changes"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("nowhere",), 3, "nowhere"),
+        (("reports/plan.json",), 3, "reports"),
+        (("--json", "--format", "md"), 2, "--format"),
+        (("--format", "text", "-o", "x"), 2, "--output"),
+        (("--compare", "nowhere"), 3, "nowhere"),
+    ],
+)
+def test_bad_input_of_a_report_gets_its_code(place, words, code, named) -> None:
+    run = chunkscope(place, "report", *words)
+    assert run.code == code, run.err
+    assert named in run.err
+
+
+# -- gate ----------------------------------------------------------------------------------------
+
+
+def test_a_budget_is_written_kept_moved_and_broken(place) -> None:
+    assert chunkscope(place, "gate", "--init").code == 0
+    assert chunkscope(place, "gate", "--init").code == 2
+    run = chunkscope(place, "gate")
+    assert run.code == 0, run.err
+    build.profile(short=build.SHORT, mixed=(*build.MIXED, 99_999)).save(
+        place / "reports" / "profile.json"
+    )
+    run = chunkscope(place, "gate")
+    assert run.code == 1
+    assert "99,999" in run.out
+    assert "chunkscope gate --update" in run.out or "chunkscope recommend" in run.out
+    forced = chunkscope(place, "gate", "--init", "--force")
+    assert forced.code == 0, forced.err
+    assert (place / "chunkscope.toml.old").exists()
+
+
+def test_a_gate_speaks_json_junit_and_github(place, monkeypatch) -> None:
+    (place / "strict.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
+    words = ("gate", "--config", "strict.toml")
+    assert json.loads(chunkscope(place, *words, "--json").out)["passed"] is False
+    assert ElementTree.fromstring(chunkscope(place, *words, "--format", "junit").out) is not None
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(place / "summary.md"))
+    run = chunkscope(place, *words, "--format", "github")
+    assert run.code == 1
+    assert run.out.startswith("::error file=")
+    assert (place / "summary.md").read_text()
+    assert python.gate(place / "reports", config=place / "strict.toml").passed is False
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--force",), 2),
+        (("--init", "--update"), 2),
+        (("--json", "--format", "junit"), 2),
+        (("--init", "--json"), 2),
+        ((), 3),
+        (("--config", "nowhere.toml"), 3),
+        (("nowhere", "--init"), 3),
+    ],
+)
+def test_a_gate_that_cannot_judge_never_passes(place, words, code) -> None:
+    assert chunkscope(place, "gate", *words).code == code
+
+
+# -- doctor --------------------------------------------------------------------------------------
+
+
+def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
+    run = chunkscope(place, "doctor", examples.LOG)
+    assert run.code == 0, run.err
+    assert len(run.out.splitlines()) <= 40
+    assert python.Diagnosis.load(place / "reports" / "doctor.json").symptoms
+    shown = json.loads(chunkscope(place, "doctor", examples.LOG, "--json").out)
+    assert shown["schema"].startswith("chunkscope/doctor/")
+
+
+def test_a_log_from_a_pipe_as_markdown_and_annotations(place) -> None:
+    log = examples.LOG.read_bytes()
+    assert chunkscope(place, "doctor", "-", "--format", "md", stdin=log).out
+    run = chunkscope(place, "doctor", "-", "--format", "github", stdin=log)
+    assert run.out.startswith("::")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("nowhere.log",), 3, "nowhere.log"),
+        (("reports/plan.json",), 3, "plan.json"),
+        (("x", "y", "--follow"), 2, "--follow"),
+        (("http://127.0.0.1:9", "--for", "0s"), 2, "--for"),
+    ],
+)
+def test_bad_input_of_a_diagnosis_gets_its_code(place, words, code, named) -> None:
+    run = chunkscope(place, "doctor", *words)
+    assert run.code == code, run.err
+    assert named in run.err

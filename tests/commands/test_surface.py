@@ -1,0 +1,139 @@
+"""The command line itself: help in groups, few options, completion, streams, width, known names."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+
+from chunkscope.cli import app
+from chunkscope.commands.known import pages
+from tests.commands.helpers import analyze, analyze_apart, chunkscope, prompts, write_jsonl
+
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+EACH = pytest.mark.parametrize("name", sorted(COMMANDS))
+
+
+def options(name: str) -> list:
+    command = COMMANDS[name]
+    return [
+        p
+        for p in command.get_params(command.make_context(name, ["--help"], resilient_parsing=True))
+        if p.param_type_name == "option"
+    ]
+
+
+def test_the_four_large_commands_have_at_most_90_options() -> None:
+    assert sum(len(options(name)) for name in ("analyze", "recommend", "simulate", "verify")) <= 90
+
+
+@EACH
+def test_help_is_grouped_fits_80_columns_and_ends_in_an_example(tmp_path, name: str) -> None:
+    run = chunkscope(tmp_path, name, "--help")
+    assert run.code == 0
+    assert all(len(line) <= 80 for line in run.out.splitlines())
+    assert f"Example: chunkscope {name}" in run.out
+    if len(options(name)) > 5:
+        assert "Output:" in run.out
+
+
+def test_one_name_means_one_thing_everywhere() -> None:
+    """A short letter stands for one option, and an option has one help text unless it says more."""
+    letters: dict[str, set[str]] = {}
+    for name in COMMANDS:
+        for option in options(name):
+            short = [o for o in option.opts if re.fullmatch("-[a-zA-Z]", o)]
+            for letter in short:
+                letters.setdefault(letter, set()).update(set(option.opts) - {letter})
+    assert all(len(names) == 1 for names in letters.values()), letters
+    assert not any("--policy" in o.opts for o in options("recommend"))
+    for name in COMMANDS:
+        assert not any("--order" in option.opts for option in options(name))
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("recommend --gpu h1", "h100"),
+        ("memory --model llama-3", "llama-3.1-8b"),
+        ("help rec", "recommend"),
+        ("help con", "config"),
+        ("sim", "simulate"),
+    ],
+)
+def test_the_shell_completes_commands_gpus_models_and_pages(typed: str, offered: str) -> None:
+    env = {**os.environ, "_CHUNKSCOPE_COMPLETE": "complete_bash"}
+    words = f"chunkscope {typed}"
+    env |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    code = "import sys; sys.argv = ['chunkscope']; from chunkscope.cli import app; "
+    code += "app(prog_name='chunkscope')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert offered in done.stdout.split(), done.stderr
+
+
+def test_every_page_of_the_manual_is_shown(tmp_path) -> None:
+    listed = chunkscope(tmp_path, "help").out
+    for page, path in pages().items():
+        assert page in listed
+        assert chunkscope(tmp_path, "help", page).out == path.read_text()
+    assert chunkscope(tmp_path, "help", "nothing").code == 2
+
+
+def test_known_names_are_listed_and_an_unknown_one_is_an_error(tmp_path) -> None:
+    assert "h100" in chunkscope(tmp_path, "gpus", "H1").out
+    names = json.loads(chunkscope(tmp_path, "models", "qwen3", "--json").out)["models"]
+    assert all("qwen3" in json.dumps(row).lower() for row in names)
+    for command in ("gpus", "models"):
+        assert chunkscope(tmp_path, command, "foo").code == 3
+
+
+# -- streams -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path):
+    write_jsonl(tmp_path / "data.jsonl", prompts(40))
+    return tmp_path
+
+
+def test_stdout_is_data_and_all_talk_is_on_stderr(place) -> None:
+    run = analyze(place, "data.jsonl", "--json")
+    assert json.loads(run.out)
+    assert "wrote" in run.err
+    assert "wrote" not in run.out
+
+
+def test_a_terminal_without_colour_or_unicode_is_no_obstacle(place) -> None:
+    run = analyze_apart(place, "data.jsonl", env={"NO_COLOR": "1"})
+    assert run.code == 0
+    assert "\x1b" not in run.out
+    run = analyze_apart(place, "data.jsonl", env={"PYTHONIOENCODING": "ascii"})
+    assert run.code == 0, run.err
+    assert "#" in run.out
+
+
+@pytest.mark.parametrize("columns", ["0", "nonsense", "40", "200"])
+def test_any_width_works(place, columns: str, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    run = analyze(place, "data.jsonl", "--details")
+    assert run.code == 0
+    if columns == "200":
+        assert all(len(line) <= 200 for line in run.out.splitlines())
+
+
+def test_a_name_full_of_markup_is_no_markup_to_the_bar(monkeypatch) -> None:
+    """On a terminal a tokenizer called tok[/x] ended in a traceback of the bar's thread."""
+    from chunkscope import console
+
+    monkeypatch.setattr(console, "is_terminal", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with console.progress() as bar:
+        bar.preparing("tok[/x]")
+        bar.at(rows=1, tokens=2, bytes_read=3)
+        bar.phase("measuring", "[/b]")
+        bar.progress(1, 2)
