@@ -20,9 +20,9 @@ DOCUMENTS = (
     REPOSITORY / "README.md",
     *(GUIDE / f"{name}.md" for name in ("analyze", "formats", "prefixes", "recommend", "memory")),
     *(GUIDE / f"{name}.md" for name in ("simulate", "verify", "doctor", "report", "gate")),
-    *(GUIDE / f"{name}.md" for name in ("config", "cluster", "python", "demo", "security")),
+    *(GUIDE / f"{name}.md" for name in ("python", "config", "cluster", "demo", "security")),
 )
-FIRST = "chunkscope analyze sample_data/"  # what a newcomer runs, with a cache that is empty
+PREPARE = ("chunkscope analyze sample_data/",)  # what the blocks take for granted
 MEASURED = "chunkscope demo"  # its times differ each time, and it needs torch
 BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 
@@ -49,9 +49,8 @@ def make_checkout(folder: Path) -> Path:
     shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "log" / "results")
     log = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
     shutil.copy(log, folder / "vllm.log")
-    # A first run counts with another engine than those that follow, which are shown but for FIRST.
-    ready = "from chunkscope.tokenizers.tokenizer import Tokenizer; Tokenizer().counter"
-    subprocess.run([sys.executable, "-c", ready], env=environment(folder), check=True)
+    for line in PREPARE:
+        in_bash(line, folder).check_returncode()
     return folder
 
 
@@ -59,11 +58,10 @@ def in_bash(line: str, checkout: Path) -> "subprocess.CompletedProcess[str]":
     """Run it as it stands there; what is about results/ leaves the other reports alone."""
     here = f'chunkscope() {{ {shlex.quote(sys.executable)} -m chunkscope "$@"; }}\n'
     here += "" if shutil.which("jq") else "jq() { cat; }\n"
-    new = {"CHUNKSCOPE_CACHE_DIR": tempfile.mkdtemp(dir=checkout)} if line == FIRST else {}
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", here + line],
         cwd=checkout / "log" if "results/" in line else checkout,
-        env=environment(checkout) | new,
+        env=environment(checkout),
         capture_output=True,
         text=True,
         check=False,
