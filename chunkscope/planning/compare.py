@@ -60,7 +60,10 @@ def compare(
 ) -> Comparison:
     """Search on a part of the requests, then judge the finalist on all of them."""
     bench, default = Bench.of(p, tick=tick), p.default
-    best = _keeping(bench, _robust(bench.part, _finalist(bench.part, default, threshold)))
+    best = _finalist(bench.part, default, threshold)
+    if p.request.slo and not bench.part.keeps_limits(default):
+        best = _robust(bench.part, best)
+    best = _keeping(bench, best)
     named = _named(bench, default, best)
     for _ in range(MOST_ROUNDS):
         top = _top(bench, [one for one in named if one != default], default) or best
@@ -118,7 +121,7 @@ def _breaks_with(part: Bench, settings: Settings) -> str | None:
 
 def _robust(part: Bench, best: Settings) -> Settings:
     """The next best that keeps the limits whatever is varied, where the finalist does not."""
-    if not part.problem.request.slo or not part.keeps_limits(best):
+    if not part.keeps_limits(best):
         return best
     codes = {variation.code: variation for variation in variations(part.problem.output)}
     settings, keeping = best, _keepers(part)[: 4 * MOST_CHECKED]
