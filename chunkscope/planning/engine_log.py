@@ -161,42 +161,33 @@ def _hit_rate(life: EngineStart, version: Version) -> float | None:
 
 
 def _check(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> None:
-    mine, its = there.release, release(facts.version) if facts.version else None
-    if its and its.version[:2] != mine.version[:2]:
-        raise UsageError(f"{name} is of vLLM {its.text}, and the plan is for {mine.text}")
-    if facts.device not in (None, "cuda"):
-        raise UsageError(f"{name} is of an engine on a {facts.device}, not on a GPU")
-    parallel, asked = base.parallel, facts.tensor_parallel_size or 1
-    if asked != parallel.tensor or (facts.data_parallel_size or 1) != parallel.data:
-        raise UsageError(
-            f"{name} is of an engine with --tp {asked} and --dp {facts.data_parallel_size or 1}",
-            hint="give the same to plan for it",
-        )
-    if (facts.pipeline_parallel_size or 1) > 1:
-        raise UsageError(f"{name} is of an engine in pipeline stages, which plans do not have")
-    if (kept := _kv_cache_dtype(facts)) != base.kv_cache_dtype:
-        raise UsageError(
-            f"{name} is of an engine with kv_cache_dtype {kept or 'auto'}",
-            hint="give the same to plan for it",
-        )
-    _check_sizes(facts, name, there, base)
-
-
-def _check_sizes(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> None:
     bill = there.memory(base)
     if bill is None or there.shape is None or there.gpu is None:
         raise UsageError(
             "--log is of a model on a GPU: both are needed",
             hint="name them: --model llama-3.1-8b --gpu h200",
         )
-    device = facts.device_gib
-    if device and abs(device / bill.total_gib - 1) > _DEVICE_OFF:
-        card = f"{there.gpu.title} has {bill.total_gib:,.1f}"
-        raise UsageError(f"{name} is of a GPU with {device:,.1f} GiB, and the {card}")
-    weights, predicted = facts.weights_gib, bill.line("weights").gib
-    if weights and abs(weights - predicted) > max(_WEIGHTS_OFF_GIB, _WEIGHTS_OFF * predicted):
-        raise UsageError(
-            f"{name} is of another model: its weights take {weights:,.1f} GiB, those of "
-            f"{there.shape.name} {predicted:,.1f}",
-            hint="is it another precision? name the checkpoint that was served",
-        )
+    mine, its = there.release, release(facts.version or there.release.text)
+    tp, dp = facts.tensor_parallel_size or 1, facts.data_parallel_size or 1
+    dtype, device = _kv_cache_dtype(facts), facts.device_gib or bill.total_gib
+    predicted = bill.line("weights").gib
+    weights = facts.weights_gib or predicted
+    others = {
+        f"vLLM {its.text}, and the plan is for {mine.text}": its.version[:2] != mine.version[:2],
+        f"an engine on a {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
+        f"an engine with --tp {tp} and --dp {dp}": (tp, dp)
+        != (base.parallel.tensor, base.parallel.data),
+        "an engine in pipeline stages, which plans do not have": (
+            (facts.pipeline_parallel_size or 1) > 1
+        ),
+        f"an engine with kv_cache_dtype {dtype or 'auto'}": dtype != base.kv_cache_dtype,
+        f"a GPU with {device:,.1f} GiB, and the {there.gpu.title} has {bill.total_gib:,.1f}": (
+            abs(device / bill.total_gib - 1) > _DEVICE_OFF
+        ),
+        f"another model: its weights take {weights:,.1f} GiB, those of {there.shape.name} "
+        f"{predicted:,.1f}": abs(weights - predicted)
+        > max(_WEIGHTS_OFF_GIB, _WEIGHTS_OFF * predicted),
+    }
+    for what, differs in others.items():
+        if differs:
+            raise UsageError(f"{name} is of {what}", hint="plan for the same engine")

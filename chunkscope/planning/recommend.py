@@ -161,6 +161,11 @@ def _check_limits(p: Problem) -> None:
             "--arrivals at a rate decide how long the run takes: there is nothing to gain",
             hint="say which latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
         )
+    if p.request.slo and p.request.mode is not None:
+        raise UsageError(
+            f"--slo and --mode {p.request.mode} both decide",
+            hint="leave one out: --mode forces the length rule, whatever it brings",
+        )
     if p.request.slo and not p.can_simulate:
         raise UsageError(
             "--slo needs to know the model and the GPU's speed",

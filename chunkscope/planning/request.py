@@ -56,11 +56,6 @@ class PlanRequest:
         for name, count in counts.items():
             if count is not None and count < 1:
                 raise UsageError(f"--{name} must be at least 1, not {count}")
-        if self.slo and self.mode is not None:
-            raise UsageError(
-                f"--slo and --mode {self.mode} both decide",
-                hint="leave one out: --mode forces the length rule, whatever it brings",
-            )
 
     @classmethod
     def of(

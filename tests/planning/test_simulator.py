@@ -13,7 +13,9 @@ from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import HOSTS, Bench
 from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.settings import Settings
+from tests import build
 from tests.build import MIXED, SHORT, advised, profile
 
 DATA = profile(data=MIXED)
@@ -90,3 +92,20 @@ def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
     run = predict(plan, data, asked).runs[0]
     assert (run.args.max_num_batched_tokens, run.args.kv_cache_tokens) == (256, 50_000)
     assert (run.setting, run.args.max_num_seqs) == ("asked", 256)
+
+
+def test_limits_can_be_asked_of_a_plan_that_was_forced():
+    plan = build.plan(MIXED, mode="conservative", max_output=16)
+    run = predict(plan, DATA, SimulateOptions(slo=read_slo("itl_max=1s"))).runs[0]
+    assert run.slo is not None
+
+
+def test_a_sweep_has_the_plan_and_vllms_default_among_its_points():
+    plan = build.plan(MIXED, mode="conservative", max_output=16)
+    simulation = predict(plan, DATA, SimulateOptions(sweep=True))
+    names = {name for run in simulation.runs for name in (run.setting, *run.same_as)}
+    assert {"plan", "default"} <= names
+    budgets = {run.args.max_num_batched_tokens for run in simulation.runs}
+    assert {256, 65_536} <= budgets
+    assert simulation.pareto
+    assert len({run.args for run in simulation.runs}) == len(simulation.runs)
