@@ -212,7 +212,7 @@ def _as_good(
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
     room = min(contexts, default=1)
-    workload = draw(plan.request, datasets, plan.output, room)  # what either of them takes
+    workload = draw(plan.request, datasets, room)  # what either of them takes
     simulator = Simulator(request=plan.request, deployment=there, workload=workload)
     if not plan.request.is_open:
         yield _simulated("time", simulator, planned, actual, lambda run: run.figures.makespan_s)

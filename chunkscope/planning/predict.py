@@ -17,7 +17,7 @@ from chunkscope.hardware.step_time import model_work
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.request import PlanRequest, chosen_datasets
+from chunkscope.planning.request import PlanRequest, assumed_output, chosen_datasets
 from chunkscope.planning.search import better_at, unit_rate
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.planning.tokenizer_match import tokenizer_note
@@ -353,7 +353,7 @@ def _of_profile(
             "there is no profile to draw requests from", hint="count the data: `chunkscope analyze`"
         )
     datasets = chosen_datasets(profile, request.dataset)
-    workload = draw(request, datasets, plan.output, context or 1 << 30)
+    workload = draw(request, datasets, context or 1 << 30)
     digest = profile.digest()
     info = _info(workload, "the profile", seed=workload.seed, profile_digest=digest)
     notes = []
@@ -364,7 +364,7 @@ def _of_profile(
     if workload.left_out:
         notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))
     if plan.output.assumed and request.max_output is None and request.task is Task.GENERATE:
-        notes.append(Note(code="assumed_output", values={"tokens": plan.output.tokens}))
+        notes.append(assumed_output(plan.output))
     return workload, info, tuple(notes)
 
 

@@ -30,7 +30,7 @@ from chunkscope.planning.plan import (
     TriedRow,
 )
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.request import OutputOrigin, PlanRequest
+from chunkscope.planning.request import OutputOrigin, PlanRequest, assumed_output
 from chunkscope.planning.rule import LengthRule, chunked, decide
 from chunkscope.planning.search import Bench
 from chunkscope.planning.tokenizer_match import tokenizer_note
@@ -238,7 +238,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if there.release.note:
         yield there.release.note
     if output.assumed and there.shape is not None:
-        yield Note(code="assumed_output", values={"tokens": output.tokens})
+        yield assumed_output(output)
     if output.origin is OutputOrigin.DATA and output.tokens < DEFAULT_OUTPUT:
         yield Note(code="short_outputs", values={"tokens": output.tokens})
     if sampled := sum(1 for dataset in profile.datasets if dataset.sample):

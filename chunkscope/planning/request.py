@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from chunkscope.artefacts.note import Fact, Note
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
@@ -133,27 +134,38 @@ class OutputOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """How many tokens an answer may have: room is left for it."""
+    """How many tokens an answer may have: room is left for so many.
+
+    `assumed_of`: the datasets whose answers nobody knows; theirs are taken to have 256 tokens, and
+    no dataset borrows those of another.
+    """
 
     tokens: int
     origin: OutputOrigin
+    assumed_of: tuple[str, ...] = ()
 
     @property
     def assumed(self) -> bool:
-        return self.origin is OutputOrigin.ASSUMED
+        return bool(self.assumed_of)
 
 
 def output_of(datasets: Sequence[DatasetProfile], request: PlanRequest) -> Output:
-    """As asked, else the longest that the data shows, else 256."""
+    """As asked, else the longest that the data shows, and 256 for what it does not show."""
     if request.max_output is not None:
         return Output(tokens=request.max_output, origin=OutputOrigin.ASKED)
     answering = [d for d in datasets if not (d.log and d.log.only_scored)]
     if request.task is Task.LOGLIKELIHOOD or not answering:
         return Output(tokens=1, origin=OutputOrigin.SCORED)
-    longest = [(d.output_lengths.max or 0) if d.output_lengths else 0 for d in answering]
-    if max(longest) >= DEFAULT_OUTPUT or all(longest):
-        return Output(tokens=max(longest), origin=OutputOrigin.DATA)
-    return Output(tokens=DEFAULT_OUTPUT, origin=OutputOrigin.ASSUMED)
+    longest = {d.name: (d.output_lengths.max or 0) if d.output_lengths else 0 for d in answering}
+    silent = tuple(name for name, tokens in longest.items() if not tokens)
+    tokens = max(DEFAULT_OUTPUT if silent else 0, *longest.values())
+    origin = OutputOrigin.DATA if len(silent) < len(longest) else OutputOrigin.ASSUMED
+    return Output(tokens=tokens, origin=origin, assumed_of=silent)
+
+
+def assumed_output(output: Output) -> Note:
+    names: list[Fact] = [*output.assumed_of]
+    return Note(code="assumed_output", values={"tokens": DEFAULT_OUTPUT, "datasets": names})
 
 
 def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile, ...]:

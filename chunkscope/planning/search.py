@@ -60,9 +60,7 @@ class Bench:
     ) -> "Bench":
         """On so many of the requests (None: all)."""
         p = problem
-        workload = draw(
-            p.request, p.datasets, p.output, p.context, count=count, variation=variation
-        )
+        workload = draw(p.request, p.datasets, p.context, count=count, variation=variation)
         simulator = Simulator(request=p.request, deployment=p.deployment, workload=workload)
         # With limits, another host is another simulation: tried only where it is asked for.
         hosts = HOSTS[:1] if p.request.slo else HOSTS

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.hardware.step_time import Host, StepModel, step_model
-from chunkscope.lengths.profile import DatasetProfile, together
+from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, together
 from chunkscope.planning.request import Output, PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
@@ -25,7 +25,8 @@ OPEN_REQUESTS = 1_000  # at a rate, more would only come later
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """What is assumed may turn out otherwise: another draw, longer prompts, longer outputs."""
+    """What is assumed may turn out otherwise: another draw, longer prompts, longer outputs where
+    nobody knows them."""
 
     code: str
     seed: int = 0
@@ -63,7 +64,6 @@ def served(datasets: Sequence[DatasetProfile], request: PlanRequest, room: int) 
 def draw(
     request: PlanRequest,
     datasets: Sequence[DatasetProfile],
-    output: Output,
     room: int,
     *,
     count: int | None = None,
@@ -77,7 +77,7 @@ def draw(
         count=max(1, min(count or wanted, wanted)),
         room=room,
         output=request.max_output,
-        output_if_unknown=output.tokens,
+        output_if_unknown=round(DEFAULT_OUTPUT * variation.outputs),
         seed=request.seed + variation.seed,
         task=request.task,
         shared_prefix=request.shared_prefix,
@@ -85,7 +85,7 @@ def draw(
         arrivals=request.arrivals,
     )
     drawn = replace(draw_workload(datasets, drawing), concurrency=request.concurrency)
-    if (variation.prompts, variation.outputs) == (1.0, 1.0):
+    if variation.prompts == 1.0:
         return drawn
     return replace(
         drawn,
@@ -98,8 +98,9 @@ def draw(
 
 def _varied(request: Request, room: int, how: Variation) -> Request:
     prompt = max(1, min(round(request.prompt_tokens * how.prompts), room - 1))
-    output = max(1, min(round(request.output_tokens * how.outputs), room - prompt))
-    return replace(request, prompt_tokens=prompt, output_tokens=output)
+    return replace(
+        request, prompt_tokens=prompt, output_tokens=min(request.output_tokens, room - prompt)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

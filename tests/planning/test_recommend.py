@@ -283,7 +283,7 @@ def test_every_prompt_over_the_limit_is_an_input_error():
         ((None,), None, 256, OutputOrigin.ASSUMED),
         (([10, 700],), None, 700, OutputOrigin.DATA),
         (([10, 20],), None, 20, OutputOrigin.DATA),
-        (([10, 20], None), None, 256, OutputOrigin.ASSUMED),
+        (([10, 20], None), None, 256, OutputOrigin.DATA),
         (([700], None), None, 700, OutputOrigin.DATA),
         (([700],), 64, 64, OutputOrigin.ASKED),
     ],
@@ -295,6 +295,20 @@ def test_room_for_the_output_is_asked_for_or_in_the_data_or_256(outputs, asked, 
     )
     made = recommend(dataclasses.replace(profile(), datasets=sets), max_output=asked)
     assert (made.output.tokens, made.output.origin) == (tokens, origin)
+    silent = [] if asked else [f"d{i}" for i, x in enumerate(outputs) if not x]
+    assert list(made.output.assumed_of) == silent
+
+
+def test_no_dataset_borrows_anothers_outputs_and_the_range_is_over_what_is_assumed():
+    """One known dataset gave all others its longest answer, and nothing was said to be assumed."""
+    known = dataset("known", [100] * 20, output_lengths=LengthHistogram.of([700]))
+    data = dataclasses.replace(profile(), datasets=(known, dataset("unknown", [100] * 30)))
+    made = recommend(data, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
+    assert made.cost.output_tokens == 20 * 700 + 30 * 256
+    assert made.output.assumed_of == ("unknown",)
+    assert {"shorter_outputs", "longer_outputs"} <= set(made.cost.varied)
+    (assumed,) = [note for note in made.notes if note.code == "assumed_output"]
+    assert assumed.values == {"tokens": 256, "datasets": ["unknown"]}
 
 
 def test_the_plan_is_for_all_datasets_unless_one_is_picked():

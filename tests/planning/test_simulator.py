@@ -77,7 +77,7 @@ def test_what_was_asked_of_the_plan_holds_for_its_simulation(options):
 
 def test_a_setting_is_simulated_once_and_what_cannot_run_is_none():
     plan = advised(SHORT)
-    workload = draw(plan.request, DATA.datasets, plan.output, 16_384)
+    workload = draw(plan.request, DATA.datasets, 16_384)
     simulator = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
     base = Settings(max_model_len=16_384)
     assert simulator.run(base) is simulator.run(base)

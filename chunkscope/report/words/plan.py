@@ -220,6 +220,8 @@ def setup(plan: "Plan") -> str:
     place = where(model, gpu, plan.effective.parallel.gpus)
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = f"{plural(plan.output.tokens, 'output token')} each"
+    if plan.output.origin == "data":
+        outputs = "outputs as in the data" + (", else 256 tokens" if plan.output.assumed else "")
     if plan.output.assumed:
         outputs += " (assumed)"
     prompts = plural(plan.refused.of, "prompt")
