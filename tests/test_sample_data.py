@@ -1,9 +1,9 @@
 """sample_data/ stays small, is counted whole, and shows every mode."""
 
 import pytest
-from chunkscope.planning.policy import decide
 
 import chunkscope
+from chunkscope.planning.rule import decide
 from chunkscope.vllm.enums import Mode
 from tests.conftest import REPOSITORY
 
