@@ -87,7 +87,7 @@ class Diagnosis(Artefact):
 
     >>> from chunkscope import doctor
     >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-kv-bound.log")
-    <Diagnosis kv-bound>
+    <Diagnosis kv-bound, client-bound>
     """
 
     title: ClassVar = "diagnosis"
