@@ -133,7 +133,7 @@ def _update(reports: Path, config: Path | None) -> None:
     from chunkscope.gating.gate import judge
     from chunkscope.gating.init import updated_text
     from chunkscope.report import terminal
-    from chunkscope.report.gate import remedies
+    from chunkscope.report.ci import remedies
     from chunkscope.report.words import gate as words
 
     file, findings = find_budget(config), load_findings(reports)

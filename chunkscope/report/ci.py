@@ -1,16 +1,19 @@
-"""For CI: annotations and a job summary of GitHub Actions, and JUnit XML."""
+"""The gate's checks as sections, and for CI: GitHub's annotations and job summary, JUnit XML."""
 
 import os
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.check import Check, GateResult
+from chunkscope.lengths.profile import ALL
 from chunkscope.report import markdown
-from chunkscope.report.words import doctor, gate
+from chunkscope.report.section import Cell, Column, Section, Table, figures
+from chunkscope.report.words import doctor, gate, sentence
 
 # Everything else, control characters above all, is no XML whichever way it is escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -125,3 +128,46 @@ def _counts(checks: Iterable[Check]) -> dict[str, str]:
 
 def _xml(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
+
+
+MOST_FAILED = 30  # of those that fail, in the short answer
+
+
+def sections(result: GateResult) -> list[Section]:
+    failed = result.failed
+    return [
+        Section(
+            sentences=(gate.answer(result),),
+            table=_table(failed[:MOST_FAILED]) if failed else _summary(result),
+            notes=tuple(map(sentence, result.notes)),
+        ),
+        *remedies(result),
+        Section(title="Every check", table=_table(result.checks, marked=True), details=True),
+    ]
+
+
+def remedies(result: GateResult) -> list[Section]:
+    """Why checks fail together, and the command that accepts what was found."""
+    groups: dict[tuple[str, str], list[Check]] = {}
+    for check in sorted(result.failed, key=lambda check: check.cause is None):
+        cause = sentence(check.cause) if check.cause else ""
+        groups.setdefault((cause, "" if cause else check.remedy), []).append(check)
+    return [Section(sentences=tuple(gate.remedy(group))) for group in groups.values()]
+
+
+def _summary(result: GateResult) -> Table:
+    counts = Counter(check.table for check in result.checks)
+    rows = tuple((name, f"{count:,}") for name, count in counts.items())
+    return Table(columns=figures("table", "checks"), rows=rows)
+
+
+def _table(checks: Sequence[Check], *, marked: bool = False) -> Table:
+    headings = (*(("",) if marked else ()), "check", "of", "limit", "found")
+    rows = []
+    for check in checks:
+        mark = Cell(text="ok") if check.passed else Cell(text="FAIL", look="bad")
+        subject = "" if check.subject == ALL else check.subject
+        cells = (check.name, subject, gate.limit_text(check), gate.found(check))
+        rows.append((mark, *cells) if marked else cells)
+    columns = tuple(Column(heading=heading, right=False) for heading in headings)
+    return Table(columns=columns, rows=tuple(rows))

@@ -13,13 +13,13 @@ from typing import Any
 LAYOUTS = {
     "Profile": "profile",
     "PrefixSummary": "prefixes",
-    "Footprint": "memory",
+    "Footprint": "plan.footprint_sections",
     "Plan": "plan",
     "Simulation": "simulation",
     "Verification": "verification",
-    "Demonstration": "demo",
+    "Demonstration": "verification.demo_sections",
     "Diagnosis": "diagnosis",
-    "GateResult": "gate",
+    "GateResult": "ci",
     "Findings": "findings",
     "ReportComparison": "comparison",
 }
@@ -100,9 +100,9 @@ class Section:
 
 def sections(artefact: object) -> list[Section]:
     """Everything there is to show of it: the answer first, details last."""
-    layout = import_module(f"chunkscope.report.{LAYOUTS[type(artefact).__name__]}")
-    found: list[Section] = layout.sections(artefact)
-    return [section for section in found if not section.is_empty]
+    module, _, function = LAYOUTS[type(artefact).__name__].partition(".")
+    layout = getattr(import_module(f"chunkscope.report.{module}"), function or "sections")
+    return [section for section in layout(artefact) if not section.is_empty]
 
 
 def facts(**known: str | None) -> Table | None:

@@ -11,20 +11,15 @@ import termios
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.feather
-import pyarrow.parquet
 import pytest
 
 from tests.commands.helpers import (
-    Run,
     analyze,
     analyze_apart,
     command,
     environment,
     prompts,
     write_jsonl,
-    written,
 )
 from tests.processes import (
     PATIENCE_S,
@@ -112,36 +107,6 @@ def test_ctrl_c_ends_a_scan_that_waits_for_standard_input(tmp_path: Path) -> Non
         wait_until(lambda: is_drained(scan.stdin.fileno()))
         wait_until_idle(scan)
         ended_by_ctrl_c(scan)
-
-
-def test_a_pipe_that_nobody_writes_to_is_waited_for_aloud(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "nobody.jsonl")
-    with scanning(tmp_path, "nobody.jsonl") as scan:
-        assert scan.stderr
-        for line in scan.stderr:
-            if line == b"waiting: nobody.jsonl is a pipe, and nobody writes to it yet\n":
-                break
-        else:
-            pytest.fail("it ended without a word")
-        ended_by_ctrl_c(scan)
-
-
-def test_a_terminal_is_read_aloud(tmp_path: Path) -> None:
-    ours, theirs = os.openpty()
-    words = command("-", "--field", "prompt")
-    try:
-        with started(
-            words, cwd=tmp_path, env=environment(), stdin=theirs, stderr=subprocess.PIPE
-        ) as scan:
-            assert scan.stderr
-            said = scan.stderr.readline()
-            assert said == b"reading from the terminal: type or paste the data, then Ctrl-D\n"
-            os.write(ours, b'{"prompt": "one"}\n' + b"\x04" * 9)  # each read ends with one
-            scan.stderr.read()
-            assert scan.wait(PATIENCE_S) == 0
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 @on_linux
@@ -291,82 +256,3 @@ def test_an_output_that_cannot_be_is_a_sentence(tmp_path: Path, output: str) -> 
 def test_an_output_name_may_be_as_long_as_the_disk_allows(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
     assert analyze(tmp_path, "a.jsonl", "-o", "x" * 255).code == 0
-
-
-# --- memory ---------------------------------------------------------------------------------------
-
-# Not getrusage: its peak is handed down from the process that starts this one.
-MEASURED = """
-import sys
-from chunkscope.cli import main
-sys.argv = ["chunkscope", "analyze", *sys.argv[1:]]
-try:
-    main()
-except SystemExit:
-    status = open("/proc/self/status").read()
-    print(status.partition("VmHWM:")[2].split()[0], file=sys.stderr)
-    raise
-"""
-
-
-def measured(place: Path, *words: str) -> tuple[Run, float]:
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words],
-        cwd=place,
-        env=environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    peak_mib = int(done.stderr.splitlines()[-1]) / 1024
-    return Run(done.returncode, done.stdout, done.stderr, written(place)), peak_mib
-
-
-@on_linux
-def test_memory_does_not_follow_the_size_of_a_file(tmp_path: Path) -> None:
-    words = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf")
-    lines = [
-        json.dumps({"prompt": " ".join(words[n % k] for k in range(1, 8) for _ in range(12))})
-        for n in range(420)
-    ]
-    block = ("\n".join(lines) + "\n").encode()
-    with (tmp_path / "large.jsonl").open("wb") as file:
-        for _ in range(300 * MIB // len(block)):
-            file.write(block)
-    run, peak_mib = measured(tmp_path, "large.jsonl", "--no-cache")
-    assert run.code == 0, run.err
-    assert run.dataset["bytes"] > 299 * MIB
-    assert peak_mib < 700
-
-
-@on_linux
-def test_a_row_of_100_megabytes_fits(tmp_path: Path) -> None:
-    with (tmp_path / "huge.jsonl").open("wb") as file:
-        file.write(b'{"prompt": "a short one"}\n')
-        file.write(b'{"prompt": "' + b"some words and more, " * (100 * MIB // 21) + b'"}\n')
-        file.write(b'{"prompt": "another"}\n')
-    run, peak_mib = measured(tmp_path, "huge.jsonl", "--no-cache")
-    assert run.code == 0, run.err
-    assert run.dataset["rows"] == 3
-    assert run.dataset["tokens"]["max"] > 20_000_000
-    assert peak_mib < 700
-
-
-@on_linux
-@pytest.mark.parametrize("kind", ["parquet", "feather"])
-def test_a_document_that_every_row_repeats_is_not_held_once_per_row(
-    tmp_path: Path, kind: str
-) -> None:
-    """Parquet writes it once: 25 kB of file held 1.5 GB of prompts, all in one batch."""
-    document = "lorem ipsum dolor " * 25_000
-    once = pa.DictionaryArray.from_arrays(pa.array([0] * 2_000, pa.int32()), pa.array([document]))
-    if kind == "parquet":
-        table = pa.table({"prompt": pa.chunked_array([[document] * 500] * 4)})
-        pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
-    else:
-        pyarrow.feather.write_feather(pa.table({"prompt": once}), str(tmp_path / "p.feather"))
-    run, peak_mib = measured(tmp_path, f"p.{kind}", "--no-cache")
-    assert run.code == 0, run.err
-    assert run.dataset["rows"] == 2_000
-    assert peak_mib < 700

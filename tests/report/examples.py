@@ -59,7 +59,7 @@ def folder(place: Path, *names: str) -> Findings:
     makers = {
         "profile": profile,
         "plan": plan,
-        "simulation": lambda: simulation(sweep=True, timeline=5),
+        "simulation": lambda: simulation(timeline=5),
         "verify": verification,
         "doctor": lambda: doctor(str(LOG)),
     }

@@ -78,10 +78,15 @@ def test_every_chart_has_data_and_every_chapter_a_place(findings) -> None:
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     names = re.findall(r'data-chart="([^"]+)"', page)
     assert set(names) == orjson.loads(data).keys()
-    assert {"lengths", "memory", "measured", "tradeoff", "timeline", "engine-0"} <= set(names)
+    assert {"lengths", "memory", "measured", "timeline", "engine-0"} <= set(names)
     for chapter in chapters(findings):
         assert f'id="{chapter.id}"' in page
         assert f'href="#{chapter.id}"' in page
+
+
+def test_a_sweep_is_drawn(findings) -> None:
+    swept = replace(findings, simulation=examples.simulation(sweep=True))
+    assert b'data-chart="tradeoff"' in render(swept)
 
 
 def test_the_first_screen_says_it_once(findings) -> None:

@@ -31,15 +31,16 @@ def page(everything, tmp_path_factory) -> Path:
     return page_of(everything, tmp_path_factory.mktemp("page"))
 
 
-@pytest.fixture(scope="module", params=["all", "limits broken", "nothing to set", "changes"])
+@pytest.fixture(scope="module", params=["all", "sweep", "limits broken", "changes"])
 def any_page(request, everything, tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("page")
     if request.param == "limits broken":
         broken = replace(everything, plan=examples.limits_broken(), verification=None)
         return page_of(broken, place)
-    if request.param == "nothing to set":
+    if request.param == "sweep":  # and nothing to set
         plan = replace(everything.plan, settings=build.Settings())
-        return page_of(replace(everything, plan=plan, verification=None), place)
+        swept = examples.simulation(sweep=True)
+        return page_of(replace(everything, plan=plan, simulation=swept, verification=None), place)
     if request.param == "changes":
         return page_of(replace(everything, profile=build.profile(short=[9])), place, everything)
     return page_of(everything, place)
