@@ -1,13 +1,14 @@
 """A step model fitted to measured steps: the least sum of distances, no coefficient below zero.
 
 Distances, not squares: a step that something else held up must not move the others. With async
-scheduling a step takes as long as the GPU or the host, whichever is slower, and both are fitted at
-once. What the steps do not show stays near what is known of other engines (`prior`).
+scheduling a step takes as long as the GPU or the host, whichever is slower. Which of the two it was
+is not measured: it is guessed, both are fitted, and the guess is made again from that. What the
+steps do not show stays near what is known of other engines (`prior`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +29,13 @@ ENOUGH_STEPS = 8
 PRIOR_STEPS = 3
 # First guesses at where the host was slower: in steps of so many requests that read little.
 HOST_REQUESTS = (64, 256, 1_024)
-MOST_TRIES = 200
-# Distances up to this share of a step count by their squares, longer ones by their length.
-NEAR = 0.02
+MOST_GUESSES = 12
+# Distances up to this share of a step count by their squares, longer ones by their length: squares
+# are divided by the distance that the try before left.
+NEAR, TRIES = 0.02, 6
 # A coefficient is seen where it makes up this share of a step, in so many kinds of them.
 SEEN_SHARE, SEEN_KINDS = 0.1, 3
+HOST_TIMES = tuple(field.name for field in fields(Host))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,121 +71,139 @@ def fit_steps(
             hint="verify with more requests",
         )
     share = work.expert_share if work else 0.0
-    fits = [_Fit(kinds, free, prior, host, share) for free in FREE_TOKENS]
-    enough = min(fit.cost for fit in fits) * (1 + NO_BETTER) + 1e-12
-    best = next(fit for fit in fits if fit.cost <= enough)
-    times = dict(zip(best.names, map(float, best.coefficients), strict=True))
-    gpu = {name: time for name, time in times.items() if not name.startswith("host.")}
-    on_host = {name[5:]: time for name, time in times.items() if name.startswith("host.")}
-    step = StepModel(free_tokens=best.free, expert_share=share, origin=origin, **gpu)  # type: ignore[arg-type]
-    step = replace(step, fixed_s=max(step.fixed_s, 1e-6), host=Host(**on_host))
-    error = float(np.median(np.abs(best.longer(best.coefficients) / best.seconds - 1)))
-    assumed = tuple(best.unseen()) if host else ()
+    measured = _Measured(kinds, prior, host, share)
+    fit = measured.best_fit()
+    gpu = dict(zip(measured.gpu_names, map(float, fit.gpu), strict=True))
+    gpu["fixed_s"] = max(gpu["fixed_s"], 1e-6)  # no step takes no time
+    on_host = Host(**dict(zip(HOST_TIMES, map(float, fit.host), strict=False)))
+    step = StepModel(free_tokens=fit.free, host=on_host, expert_share=share, origin=origin, **gpu)  # type: ignore[arg-type]
+    error = float(np.median(np.abs(measured.longer(fit) / measured.seconds - 1)))
+    assumed = tuple(measured.unseen(fit)) if host else ()
     return StepFit(step=step, samples=len(steps), error=error, assumed=assumed)
 
 
-class _Fit:
-    """The coefficients that leave the least, if `free` tokens hide behind reading the weights."""
+class _Fit(NamedTuple):
+    free: int  # tokens that hide behind reading the weights
+    gpu: Floats
+    host: Floats
+
+
+class _Measured:
+    """Kinds of steps as columns: what the GPU's time depends on, and what the host's does."""
 
     def __init__(
         self,
         kinds: dict[str, Floats],
-        free: int,
         prior: StepModel | None,
         host: Host | None,
         expert_share: float,
     ) -> None:
-        self.free, self.seconds = free, kinds["duration_s"]
+        self.seconds = kinds["duration_s"]
+        # A step's noise grows with its length: half way between absolute and relative errors.
+        self._weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self.seconds
         prompts, decodes = kinds["prefill_requests"], kinds["decode_requests"]
-        tokens, requests = kinds["prefill_tokens"] + decodes, prompts + decodes
+        self._tokens, self._requests = kinds["prefill_tokens"] + decodes, prompts + decodes
+        self._is_decoding = kinds["prefill_tokens"] <= GRAPHED_TOKENS
+        ones = np.ones_like(self.seconds)
         gpu = {
-            "fixed_s": np.ones_like(self.seconds),
-            "per_token_s": np.maximum(0.0, tokens - free),
+            "fixed_s": ones,
+            "per_token_s": self._tokens,
             "per_prefill_pair_s": kinds["prefill_pairs"],
             "per_decode_context_s": kinds["decode_context_tokens"],
         }
         if expert_share:
-            gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** tokens
+            gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** self._tokens
         if host is None:  # where the host's work is hidden, a request costs no more than its tokens
-            gpu["per_request_s"] = requests
-        launched = (tokens > GRAPHED_TOKENS).astype(float)
-        on_host = (gpu["fixed_s"], requests, prompts, launched) if host else ()
-        self.names = (*gpu, *(f"host.{f.name}" for f in fields(Host) if host))
-        self._width = len(gpu)
-        self._features = np.stack([*gpu.values(), *on_host], axis=1)
-        known = [getattr(prior, name) if prior else 0.0 for name in gpu]
-        known += [getattr(host, f.name) for f in fields(Host)] if host else []
-        weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self.seconds
-        decoding = kinds["prefill_tokens"] <= GRAPHED_TOKENS
-        many = HOST_REQUESTS if host else (np.inf,)
-        guesses = [(requests >= number) & decoding for number in many]
-        self.cost, self.coefficients = self._solve(weight, np.asarray(known), guesses)
+            gpu["per_request_s"] = self._requests
+        launched = (self._tokens > GRAPHED_TOKENS).astype(float)
+        on_host = (ones, self._requests, prompts, launched) if host else ()
+        self.gpu_names = tuple(gpu)
+        self._gpu = np.stack([*gpu.values()], axis=1)
+        self._host = np.stack(on_host, axis=1) if host else np.zeros((len(ones), 0))
+        # Zero where nothing is known.
+        self._gpu_prior = np.asarray([getattr(prior, name) if prior else 0.0 for name in gpu])
+        self._host_prior = np.asarray([getattr(host, name) for name in HOST_TIMES if host])
 
-    def _solve(self, weight: Floats, prior: Floats, guesses: list[Flags]) -> tuple[float, Floats]:
-        """In units in which every coefficient is about 1, from the prior and from each guess."""
-        least_squares, nnls = _scipy()
-        by, known, features = weight**0.5 / self.seconds, prior > 0, self._features
-        starts = [prior] if known.any() else []
-        for guess in guesses:
-            rows = features * self._slower(guess) * by[:, None]
-            starts.append(nnls(rows, self.seconds * by)[0])
-        usual = np.where(starts[-1] > 0, starts[-1], 1 / np.maximum(features.max(axis=0), 1e-30))
-        scale = np.where(known, prior, usual)
-        pull = PRIOR_STEPS * float(np.median(self.seconds))
-        weights = np.concatenate([weight, np.full(int(known.sum()), pull)])
+    def best_fit(self) -> _Fit:
+        """The number of free tokens, and the coefficients, that leave the least."""
+        firsts = (self._alternate(FREE_TOKENS[0], guess) for guess in self._guesses())
+        guess = self._by_host(min(firsts, key=self._left))
+        fits = [self._alternate(free, guess) for free in FREE_TOKENS]
+        enough = min(map(self._left, fits)) * (1 + NO_BETTER) + 1e-12
+        return next(fit for fit in fits if self._left(fit) <= enough)
 
-        def distances(x: Floats) -> Floats:
-            off = self.longer(x * scale) / self.seconds - 1
-            return np.concatenate([off, x[known] - 1]) / NEAR
+    def _guesses(self) -> Iterator[Flags]:
+        """Steps in which the host was slower."""
+        for many in HOST_REQUESTS if self._host.size else (np.inf,):
+            yield (self._requests >= many) & self._is_decoding
+        if self._host.size and self._gpu_prior.all():
+            yield self._by_host(_Fit(0, self._gpu_prior, self._host_prior))
 
-        def slopes(x: Floats) -> Any:
-            rows = features * self._slower(self._by_host(x * scale))
-            each = rows * scale / self.seconds[:, None]
-            return np.concatenate([each, np.eye(len(x))[known]]) / NEAR
+    def _alternate(self, free: int, guess: Flags) -> _Fit:
+        """Fit both, guess again who was slower, until the guess stays. Without a host: at once."""
+        features = self._paid(free)
+        for tries in (1, TRIES):  # squares first: they are not easily caught in a wrong guess
+            for _ in range(MOST_GUESSES):
+                gpu = self._solve(features, ~guess, self._gpu_prior, tries)
+                host = self._solve(self._host, guess, self._host_prior, tries)
+                before, guess = guess, self._by_host(fit := _Fit(free, gpu, host))
+                if (guess == before).all():
+                    break
+        return fit
 
-        def loss(z: Floats) -> Any:
-            """soft_l1, each distance with its weight: the value and its two derivatives."""
-            t = 1 + z
-            return np.stack([2 * (t**0.5 - 1), t**-0.5, -0.5 * t**-1.5]) * weights
+    def _solve(self, features: Floats, rows: Flags, prior: Floats, tries: int) -> Floats:
+        """Of these steps; each known coefficient is one more of them, which takes what is known.
 
-        how = {"bounds": (0, np.inf), "loss": loss, "max_nfev": MOST_TRIES}
-        answers = [least_squares(distances, x / scale, slopes, **how) for x in starts]
-        best = min(answers, key=lambda answer: float(answer.cost))
-        return float(best.cost), np.asarray(best.x * scale)
+        In units in which a coefficient is about 1, and shares of the steps' times.
+        """
+        some, seconds, known = features[rows], self.seconds[rows], prior > 0
+        most = np.abs(some).max(axis=0, initial=1e-30)
+        scale = np.where(known, prior, 1 / most)
+        shares = np.concatenate([some * scale / seconds[:, None], np.eye(len(scale))[known]])
+        strength = PRIOR_STEPS * (float(np.median(seconds)) if rows.any() else 1.0)
+        weight = np.concatenate([self._weight[rows], np.full(int(known.sum()), strength)])
+        pull = np.ones_like(weight)
+        for _ in range(tries):
+            by = (weight * pull) ** 0.5
+            answer = non_negative(shares * by[:, None], by) if len(scale) else prior
+            pull = NEAR / np.maximum(np.abs(shares @ answer - 1), NEAR)
+        return np.asarray(answer * scale)
 
-    def _slower(self, by_host: Flags) -> Flags:
-        """By step and feature: does it count, if the host was the slower one in these steps?"""
-        of_host = np.arange(self._features.shape[1]) >= self._width
-        return np.asarray(of_host == by_host[:, None])
+    def _left(self, fit: _Fit) -> float:
+        far = np.abs(self.longer(fit) / self.seconds - 1)
+        return float(self._weight @ (far * np.minimum(far, NEAR)))
 
-    def _parts(self, coefficients: Floats) -> tuple[Floats, Floats]:
-        parts = self._features * coefficients
-        return parts[:, : self._width].sum(axis=1), parts[:, self._width :].sum(axis=1)
+    def _paid(self, free: int) -> Floats:
+        features = self._gpu.copy()
+        features[:, self.gpu_names.index("per_token_s")] = np.maximum(0.0, self._tokens - free)
+        return features
 
-    def longer(self, coefficients: Floats) -> Floats:
-        return np.asarray(np.maximum(*self._parts(coefficients)))
+    def longer(self, fit: _Fit) -> Floats:
+        return np.asarray(np.maximum(self._paid(fit.free) @ fit.gpu, self._host @ fit.host))
 
-    def _by_host(self, coefficients: Floats) -> Flags:
-        gpu, host = self._parts(coefficients)
-        return np.asarray(host > gpu)
+    def _by_host(self, fit: _Fit) -> Flags:
+        return np.asarray(self._host @ fit.host > self._paid(fit.free) @ fit.gpu)
 
-    def unseen(self) -> Iterator[str]:
+    def unseen(self, fit: _Fit) -> Iterator[str]:
         """Names of the coefficients that no measured step depends on."""
-        parts = self._features * self.coefficients
-        parts = parts * self._slower(self._by_host(self.coefficients))
-        seen = (parts > SEEN_SHARE * parts.sum(axis=1, keepdims=True)).sum(axis=0)
-        return (name for name, count in zip(self.names, seen, strict=True) if count < SEEN_KINDS)
+        slower = self._by_host(fit)
+        gpu, host = (self._paid(fit.free) * fit.gpu)[~slower], (self._host * fit.host)[slower]
+        host_names = [f"host.{name}" for name in HOST_TIMES]
+        for names, parts in ((self.gpu_names, gpu), (host_names, host)):
+            seen = (parts > SEEN_SHARE * parts.sum(axis=1, keepdims=True)).sum(axis=0)
+            yield from (n for n, count in zip(names, seen, strict=True) if count < SEEN_KINDS)
 
 
-def _scipy() -> tuple[Any, Any]:
+def non_negative(features: Floats, wanted: Floats) -> Floats:
+    """Least squares without negative coefficients."""
     try:
-        from scipy.optimize import least_squares, nnls
+        from scipy.optimize import nnls
     except ImportError:
         raise MissingError(
             "fitting a calibration needs scipy",
             hint="install it: `pip install 'chunkscope[verify]'` or `pip install scipy`",
         ) from None
-    return least_squares, nnls
+    return np.asarray(nnls(features, wanted)[0])
 
 
 # -- steps that are alike ------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from chunkscope.artefacts.numbers import spaced
 from chunkscope.hardware.calibration import Calibration, together
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.step_time import model_work
+from chunkscope.hardware.step_time import StepModel, model_work
 from chunkscope.models import find_model
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
@@ -76,9 +76,10 @@ def cases(root: Path) -> dict[str, list[Case]]:
 # -- simulated, and measured -------------------------------------------------------------------
 
 
-def simulated(case: Case, run: Run, cost: CostModel, *, watch: int = 0) -> SimulatedRun:
+@cache
+def simulated(case: Case, setting: str, step: StepModel, *, watch: int = 0) -> SimulatedRun:
     """The same requests under the settings that the engine said it ran with."""
-    engine = run.engine
+    engine = case.verification.run(setting).engine
     block = int(engine.get("block_size") or 16)
     args = EngineArgs(
         max_num_batched_tokens=engine["max_num_batched_tokens"],
@@ -93,7 +94,7 @@ def simulated(case: Case, run: Run, cost: CostModel, *, watch: int = 0) -> Simul
     scenario = Scenario(
         requests=case.trace.requests,
         rules=rules_of(release(case.calibration.vllm)),
-        step=cost.step,
+        step=step,
         stretches=case.trace.stretches,
         prompt_logprobs=case.trace.task is Task.LOGLIKELIHOOD,
     )
@@ -101,7 +102,7 @@ def simulated(case: Case, run: Run, cost: CostModel, *, watch: int = 0) -> Simul
 
 
 def errors(case: Case, run: Run, cost: CostModel) -> Errors:
-    predicted = simulated(case, run, cost).figures
+    predicted = simulated(case, run.setting, cost.step).figures
     figures = {name: BY_KEY[key] for name, key in SPREADS.items()}
     return {
         name: (figure.value(predicted) or 0.0) / figure.value(run.figures) - 1
