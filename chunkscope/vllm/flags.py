@@ -99,44 +99,14 @@ V2_ARCHITECTURES = frozenset(
 )
 
 
-def _defaults(*rows: tuple[Entry, int, int]) -> dict[Entry, Settings]:
-    """What vLLM chooses by itself for the step's budget and the number of running requests."""
-    return {
-        entry: Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
-        for entry, budget, seqs in ((Entry.OTHER, 2048, 128), *rows)
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuClass:
-    """GPUs with at least this memory; vLLM leaves the A100 out by its name."""
-
-    at_least_gib: float
-    but_not: str | None
-    since: Version
-    defaults: dict[Entry, Settings]
-
-
+# What vLLM takes by itself: tokens per step and running requests, of `vllm serve` and of the LLM
+# class, since a version, on GPUs with so many GiB; it leaves the A100 out by its name.
 GPU_CLASSES = (
-    GpuClass(
-        at_least_gib=160,
-        but_not=None,
-        since=(0, 28, 0),
-        defaults=_defaults((Entry.LLM, 16384, 1024), (Entry.SERVE, 16384, 1024)),
-    ),
-    GpuClass(
-        at_least_gib=70,
-        but_not="a100",
-        since=OLDEST,
-        defaults=_defaults((Entry.LLM, 16384, 1024), (Entry.SERVE, 8192, 1024)),
-    ),
-    GpuClass(
-        at_least_gib=0,
-        but_not=None,
-        since=OLDEST,
-        defaults=_defaults((Entry.LLM, 8192, 256), (Entry.SERVE, 2048, 256)),
-    ),
+    ((0, 28, 0), 160, None, (16384, 1024), (16384, 1024)),
+    (OLDEST, 70, "a100", (8192, 1024), (16384, 1024)),
+    (OLDEST, 0, None, (2048, 256), (8192, 256)),
 )
+OTHER_DEFAULTS = (2048, 128)  # of run-batch, AsyncLLM and LLMEngine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,10 +135,12 @@ class Release:
 
     def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
         title = f"{gpu.name} {gpu.title}".lower()
-        for kind in GPU_CLASSES:
-            named = kind.but_not is not None and kind.but_not in title
-            if self.version >= kind.since and gpu.memory_gib >= kind.at_least_gib and not named:
-                return kind.defaults[entry]
+        for since, gib, but_not, serve, llm in GPU_CLASSES:
+            named = but_not is not None and but_not in title
+            if self.version >= since and gpu.memory_gib >= gib and not named:
+                sizes = {Entry.SERVE: serve, Entry.LLM: llm, Entry.OTHER: OTHER_DEFAULTS}
+                budget, seqs = sizes[entry]
+                return Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
         raise ValueError(f"no GPU class fits {gpu.name}")
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:
