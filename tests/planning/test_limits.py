@@ -92,7 +92,7 @@ def test_where_none_keeps_them_the_rate_that_does_is_named_and_how_many_gpus():
 
 def test_find_rate_tries_what_recommend_tries():
     """A rate that recommend keeps with some setting is one that find-rate finds."""
-    made = served("ttft_p95=1s,itl_p99=40ms", "8/s", requests=1_000)
+    made = served("ttft_p95=1s,itl_p99=40ms", "8/s", requests=1_000, max_output=4)
     assert made.run.slo.is_met
     rates = predict(made, DATA, SimulateOptions(find_rate=True, requests=1_000))
     best = max(one.rate.rate_per_s or 0.0 for one in rates.runs)
