@@ -10,22 +10,23 @@ import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from types import GenericAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     Strict,
     ValidationError,
     create_model,
 )
 
-from chunkscope.artefacts import units
 from chunkscope.artefacts.codec import read_text
-from chunkscope.artefacts.figures import Figure, Group, in_group
-from chunkscope.artefacts.note import Note, note
+from chunkscope.artefacts.figures import Better, Group, in_group
+from chunkscope.artefacts.units import COUNT, SHARE, TOKENS, Unit
 from chunkscope.errors import InputError
 from chunkscope.gating.check import Key
 
@@ -34,139 +35,130 @@ PROJECT = Path("pyproject.toml")
 HINT = "write a starting file with `chunkscope gate --init`"
 
 
+# -- what may be limited ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A figure that a budget may limit, by its key there."""
+
+    key: str
+    unit: Unit
+    better: Better = Better.LESS
+
+    def read(self, given: Any) -> float:
+        dated = isinstance(given, dict) and given.keys() == {"limit", "today"}
+        return self.unit.read(given["limit"] if dated else given)
+
+
+def _figures(*groups: Group) -> tuple[Limit, ...]:
+    figures = [figure for figure in in_group(*groups) if figure.promise]
+    return tuple(Limit(figure.promise, figure.unit, figure.better) for figure in figures)
+
+
+LENGTHS = (
+    *(Limit(key, TOKENS) for key in ("longest_prompt", "p50", "p95", "p99")),
+    Limit("min_rows", COUNT, Better.MORE),
+    Limit("bad_rows", COUNT),
+    Limit("prefix_hit_rate", SHARE, Better.MORE),
+    Limit("shared_prefix_tokens", TOKENS, Better.MORE),
+)
+MOVES = tuple(Limit(key, SHARE) for key in ("p50", "p95", "max"))
+DATASETS = tuple(Limit(key, COUNT) for key in ("new_datasets", "vanished_datasets"))
+MEMORY = (*_figures(Group.MEMORY), Limit("kv_requests_of_p95", COUNT, Better.MORE))
+SPEED = _figures(Group.TTFT, Group.ITL, Group.E2E, Group.THROUGHPUT)
+OUTPUTS = (Limit("equal", SHARE, Better.MORE),)
+LOG = (
+    *(Limit(key, COUNT) for key in ("findings", "refused_prompts")),
+    Limit("kv_use", SHARE),
+    Limit("prefix_hit_rate", SHARE, Better.MORE),
+)
+
+
+# -- the tables ------------------------------------------------------------------------------------
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-def _read_by(unit: units.Unit) -> BeforeValidator:
-    def read(given: Any) -> float:
-        dated = isinstance(given, dict) and given.keys() == {"limit", "today"}
-        return unit.read(given["limit"] if dated else given)
-
-    return BeforeValidator(read)
+def _table(name: str, *limits: Limit, **fields: Any) -> Any:
+    for limit in limits:
+        fields[limit.key] = (Annotated[Any, PlainValidator(limit.read)], None)
+    return create_model(name, __base__=_Table, **fields)
 
 
-Tokens = Annotated[int, _read_by(units.TOKENS)]
-Count = Annotated[int, _read_by(units.COUNT)]
-Share = Annotated[float, _read_by(units.SHARE)]
-Text = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[str, ...], Strict(False)]  # TOML has only lists
+def _speeds(names: tuple[str, ...]) -> tuple[str, ...]:
+    known = [limit.key for limit in SPEED]
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"there is no figure {unknown[0]!r}; known: {', '.join(known)}")
+    return names
 
 
-class LengthLimits(_Table):
-    """On one dataset, or on all together."""
-
-    longest_prompt: Tokens | None = None
-    p50: Tokens | None = None
-    p95: Tokens | None = None
-    p99: Tokens | None = None
-    min_rows: Count | None = None
-    bad_rows: Count | None = None
-    prefix_hit_rate: Share | None = None
-    shared_prefix_tokens: Tokens | None = None
-
-
-class DataLimits(LengthLimits):
-    datasets: list[Text] | None = None
-    max_model_len: Tokens | None = None
-    allow_sample: bool = False
-    of: dict[str, LengthLimits] = {}
-
-
-class DriftLimits(_Table):
-    baseline: Text
-    content: Literal["same", "any"] = "any"
-    p50: Share | None = None
-    p95: Share | None = None
-    max: Share | None = None
-    new_datasets: Count | None = None
-    vanished_datasets: Count | None = None
-    each_dataset: bool = True
-    allow_sample: bool = False
-
-
-class SettingsLimits(_Table):
-    file: Text
-    form: Literal["vllm-args", "vllm-yaml", "lm-eval"] | None = None
-    must_be: Literal["equal", "as-good"] = "as-good"
-    vllm_version: Text | None = None
-    allow: Names = ()
-
-
-SPEED = tuple(
-    figure
-    for figure in in_group(Group.TTFT, Group.ITL, Group.E2E, Group.THROUGHPUT)
-    if figure.promise
+TEXT = Annotated[str, Field(min_length=1)]
+TEXTS = Annotated[tuple[TEXT, ...], Strict(False)]  # TOML has only lists
+TOKEN_COUNT = (Annotated[Any, PlainValidator(TOKENS.read)], None)
+SWITCH, PLAN = (bool, False), (TEXT, "plan")
+LengthLimits = _table("LengthLimits", *LENGTHS)
+MemoryLimits = _table("MemoryLimits", *MEMORY)
+COMPARED = ("ttft_p95", "itl_p95", "output_tokens_per_s")
+TABLES: dict[str, Any] = {
+    "data": _table(
+        "DataLimits",
+        *LENGTHS,
+        datasets=(TEXTS, ()),
+        max_model_len=TOKEN_COUNT,
+        allow_sample=SWITCH,
+        of=(GenericAlias(dict, (str, LengthLimits)), {}),
+    ),
+    "drift": _table(
+        "DriftLimits",
+        *MOVES,
+        *DATASETS,
+        baseline=(TEXT, ...),
+        content=(Literal["same", "any"], "any"),
+        each_dataset=(bool, True),
+        allow_sample=SWITCH,
+    ),
+    "settings": _table(
+        "SettingsLimits",
+        file=(TEXT, ...),
+        form=(Literal["vllm-args", "vllm-yaml", "lm-eval"] | None, None),
+        must_be=(Literal["equal", "as-good"], "as-good"),
+        vllm_version=(TEXT | None, None),
+        allow=(TEXTS, ()),
+    ),
+    "memory": _table(
+        "Memory",
+        setting=PLAN,
+        predicted=(MemoryLimits | None, None),
+        measured=(MemoryLimits | None, None),
+    ),
+    "slo": _table("SloLimits", *SPEED),  # on the plan's predicted figures
+    "speed": _table(
+        "SpeedLimits",
+        *SPEED,
+        setting=PLAN,
+        baseline=(TEXT | None, None),
+        tolerance=(Annotated[Any, PlainValidator(SHARE.read)], 0.05),
+        compare=(Annotated[TEXTS, AfterValidator(_speeds)], COMPARED),
+    ),
+    "outputs": _table("OutputLimits", *OUTPUTS, setting=PLAN),
+    "doctor": _table("DoctorLimits", *LOG),
+    "freshness": _table(
+        "FreshnessLimits",
+        **dict.fromkeys(("data", "plan", "verification"), SWITCH),
+        not_checked=(TEXTS, ()),
+    ),
+}
+Budget = _table(
+    "Budget",
+    output_tokens=TOKEN_COUNT,
+    **{name: (table | None, None) for name, table in TABLES.items()},
 )
-PEAKS = tuple(figure for figure in in_group(Group.MEMORY) if figure.promise)
-
-if TYPE_CHECKING:  # their keys are the figures', which a type checker cannot know
-    Peaks = _Table
-    Speeds = _Table
-else:
-
-    def _limits(name: str, figures: tuple[Figure, ...]) -> type:
-        fields = {
-            figure.promise: (Annotated[float, _read_by(figure.unit)] | None, None)
-            for figure in figures
-        }
-        return create_model(name, __base__=_Table, **fields)
-
-    Peaks = _limits("Peaks", PEAKS)
-    Speeds = _limits("Speeds", SPEED)
-
-
-class PeakLimits(Peaks):
-    kv_requests_of_p95: Count | None = None
-
-
-class MemoryLimits(_Table):
-    setting: Text = "plan"
-    predicted: PeakLimits | None = None
-    measured: PeakLimits | None = None
-
-
-class SpeedLimits(Speeds):
-    setting: Text = "plan"
-    baseline: Text | None = None
-    tolerance: Share = 0.05
-    compare: Names = ("ttft_p95", "itl_p95", "output_tokens_per_s")
-
-
-class OutputLimits(_Table):
-    """How far answers may differ from those of the run that others are compared with."""
-
-    setting: Text = "plan"
-    equal: Share | None = None
-
-
-class DoctorLimits(_Table):
-    """On what an engine's log says."""
-
-    findings: Count | None = None
-    refused_prompts: Count | None = None
-    kv_use: Share | None = None
-    prefix_hit_rate: Share | None = None
-
-
-class FreshnessLimits(_Table):
-    data: bool = False
-    plan: bool = False
-    verification: bool = False
-    not_checked: list[Text] = []
-
-
-class Budget(_Table):
-    output_tokens: Annotated[Tokens, Field(ge=1)] | None = None
-    data: DataLimits | None = None
-    drift: DriftLimits | None = None
-    settings: SettingsLimits | None = None
-    memory: MemoryLimits | None = None
-    slo: Speeds | None = None  # the plan's predicted figures
-    speed: SpeedLimits | None = None
-    outputs: OutputLimits | None = None
-    doctor: DoctorLimits | None = None
-    freshness: FreshnessLimits | None = None
+KEYS = sorted(
+    {key for table in (Budget, MemoryLimits, *TABLES.values()) for key in table.model_fields}
+)
 
 
 # -- the file ------------------------------------------------------------------------------------
@@ -174,18 +166,10 @@ class Budget(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetFile:
-    """`notes`: what a reader should know about which file was taken."""
-
     path: Path
-    budget: Budget
+    budget: Any  # a Budget; what a table holds is checked when it is read
     text: str
     prefix: Key
-    notes: tuple[Note, ...] = ()
-
-    @property
-    def folder(self) -> Path:
-        """Files that the budget names are looked for from here."""
-        return self.path.parent
 
     def lines(self) -> dict[Key, int]:
         """Where each key stands, for annotations: {("data", "p95"): 7}.
@@ -205,89 +189,45 @@ class BudgetFile:
 
 
 def find_budget(config: Path | None = None) -> BudgetFile:
-    if config is not None:
-        return read_budget(config)
-    in_project = _is_in_project()
-    if BUDGET.exists():
-        both = note("gate_two_budgets", taken=str(BUDGET), other=str(PROJECT))
-        return read_budget(BUDGET, notes=(both,) if in_project else ())
-    if in_project:
-        return read_budget(PROJECT)
-    raise InputError(f"there is no {BUDGET}, and no [tool.chunkscope.gate] in {PROJECT}", hint=HINT)
+    if config is None and not BUDGET.exists() and not PROJECT.exists():
+        raise InputError(f"there is no {BUDGET}", hint=HINT)
+    return read_budget(config or (BUDGET if BUDGET.exists() else PROJECT))
 
 
-def _is_in_project() -> bool:
-    try:
-        text = read_text(PROJECT, hint=HINT) if PROJECT.exists() else ""
-        return _table_of(_toml(text, PROJECT), PROJECT) is not None
-    except InputError:
-        return not BUDGET.exists()  # then reading it says what is wrong
+def read_budget(path: Path) -> BudgetFile:
+    return parse_budget(read_text(path, hint=HINT), path)
 
 
-def read_budget(path: Path, *, notes: tuple[Note, ...] = ()) -> BudgetFile:
-    return parse_budget(read_text(path, hint=HINT), path, notes=notes)
-
-
-def parse_budget(text: str, path: Path, *, notes: tuple[Note, ...] = ()) -> BudgetFile:
+def parse_budget(text: str, path: Path) -> BudgetFile:
     prefix = ("tool", "chunkscope", "gate") if path.name == PROJECT.name else ("gate",)
-    table = _table_of(_toml(text, path), path)
-    if table is None:
-        raise InputError(f"{path} has no [{'.'.join(prefix)}] table", hint=HINT)
+    name = ".".join(prefix)
+    try:
+        table: Any = tomllib.loads(text.replace("\r\n", "\n"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no TOML: {error}") from None
+    for part in prefix:
+        table = table.get(part) if isinstance(table, dict) else None
+    if not isinstance(table, dict):
+        raise InputError(f"{path} has no [{name}] table", hint=HINT)
     try:
         budget = Budget.model_validate(table)
     except ValidationError as error:
-        raise _fault(error.errors(include_url=False)[0], f"{path}: {'.'.join(prefix)}") from None
-    names = [figure.promise for figure in SPEED]
-    for name in budget.speed.compare if budget.speed else ():
-        if name not in names:
-            what = f"{path}: {'.'.join(prefix)}.speed.compare: there is no figure {name!r}"
-            raise InputError(what, hint=_nearest(name, names))
-    return BudgetFile(path=path, budget=budget, text=text, prefix=prefix, notes=notes)
-
-
-def _table_of(document: dict[str, Any], path: Path) -> dict[str, Any] | None:
-    if path.name == PROJECT.name:
-        tool = document.get("tool")
-        document = tool.get("chunkscope") if isinstance(tool, dict) else None  # type: ignore[assignment]
-    table = document.get("gate") if isinstance(document, dict) else None
-    return table if isinstance(table, dict) else None
-
-
-def _toml(text: str, path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text.replace("\r\n", "\n"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no TOML: {error}") from None
+        raise _fault(error.errors(include_url=False)[0], f"{path}: {name}") from None
+    return BudgetFile(path=path, budget=budget, text=text, prefix=prefix)
 
 
 def _fault(fault: Any, prefix: str) -> InputError:
     place = [str(part) for part in fault["loc"]]
     where = ".".join((prefix, *place))
     if fault["type"] == "extra_forbidden":
-        return InputError(f"{where} is not known", hint=_nearest(place[-1], _keys_at(place[:-1])))
+        near = get_close_matches(place[-1], KEYS, n=1, cutoff=0.5)
+        hint = (
+            f"did you mean {near[0]}?" if near else "the manual's page on the gate lists the keys"
+        )
+        return InputError(f"{where} is not known", hint=hint)
     if fault["type"] == "missing":
         return InputError(f"{where} is missing", hint=f"add a line `{place[-1]} = ...`")
     message = str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "literal_error":
         message = f"{fault['input']!r} is not one of {fault['ctx']['expected']}"
     return InputError(f"{where}: {message[0].lower()}{message[1:]}")
-
-
-def _keys_at(place: list[str]) -> list[str]:
-    """The keys that may stand in a table."""
-    model: Any = Budget
-    for part in place:
-        if part in model.model_fields:  # else it is the name of a dataset in `data.of`
-            model = _table_in(model.model_fields[part].annotation) or model
-    return list(model.model_fields)
-
-
-def _table_in(annotation: Any) -> type[_Table] | None:
-    if isinstance(annotation, type) and issubclass(annotation, _Table):
-        return annotation
-    return next(filter(None, map(_table_in, get_args(annotation))), None)
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"

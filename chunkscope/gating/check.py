@@ -1,6 +1,6 @@
 """A check: one line of the budget held against the artefacts, with both numbers."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -8,21 +8,16 @@ from typing import Any
 from chunkscope._version import __version__
 from chunkscope.artefacts import units
 from chunkscope.artefacts.artefact import now
-from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.note import Fact, Note
-from chunkscope.errors import InputError
 from chunkscope.lengths.profile import ALL
 
 SCHEMA = "chunkscope/gate/2"
 UNITS: dict[str, units.Unit] = {
     "tokens": units.TOKENS,
     "count": units.COUNT,
-    "mean": units.MANY,
-    "nats": units.NATS,
     "share": units.SHARE,
     "seconds": units.SECONDS,
     "GiB": units.SIZE,
-    "requests/s": units.REQUESTS,
     "tokens/s": units.RATE,
 }
 Key = tuple[str, ...]  # a place in the budget: ("data", "p95")
@@ -76,45 +71,6 @@ class Check:
     def table(self) -> str:
         return self.name.partition(".")[0]
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "key"}
-
-
-def unit_name(unit: units.Unit) -> str:
-    return next(name for name, known in UNITS.items() if known is unit)
-
-
-def limited(
-    name: str,
-    limit: float,
-    value: float | None,
-    unit: units.Unit,
-    *,
-    better: Better = Better.LESS,
-    **more: Any,
-) -> Check:
-    """Passed when the value is not worse than the limit. Not known is not passed."""
-    at_least = better is Better.MORE
-    if at_least and limit <= 0:
-        raise InputError(f"{name}: at least {unit.write(limit)} asks for nothing")
-    worse = value is None or (
-        units.exceeds(limit, value) if at_least else units.exceeds(value, limit)
-    )
-    return Check(
-        name=name,
-        passed=not worse,
-        relation=Relation.AT_LEAST if at_least else Relation.AT_MOST,
-        limit=limit,
-        value=value,
-        unit=unit_name(unit),
-        **more,
-    )
-
-
-def doubted(check: Check, doubt: Note | None) -> Check:
-    """A figure of a part of the data is no evidence about the whole."""
-    return replace(check, passed=False, reason=doubt, of_a_part=True) if doubt else check
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GateResult:
@@ -129,7 +85,6 @@ class GateResult:
     checks: tuple[Check, ...]
     digests: dict[str, str] = field(default_factory=dict)
     lines: dict[Key, int] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
     created: str = field(default_factory=now)
 
     @property
@@ -160,5 +115,5 @@ class GateResult:
             "artefacts": self.digests,
             "passed": self.passed,
             "failed": len(self.failed),
-            "checks": [check.to_json() for check in self.checks],
+            "checks": [asdict(check) for check in self.checks],
         }

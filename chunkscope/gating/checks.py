@@ -1,108 +1,185 @@
 """The checks, table by table: limits x evidence -> passed or failed."""
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import chdir
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from glob import has_magic
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better, Figure, Figures
+from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better
 from chunkscope.artefacts.note import Note, note
-from chunkscope.artefacts.units import COUNT, SHARE, TOKENS, Unit, exceeds
+from chunkscope.artefacts.units import exceeds
+from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.gating.budget import (
-    PEAKS,
-    SPEED,
-    DataLimits,
-    DoctorLimits,
-    DriftLimits,
-    FreshnessLimits,
-    LengthLimits,
-    MemoryLimits,
-    OutputLimits,
-    PeakLimits,
-    SpeedLimits,
+from chunkscope.findings import Findings
+from chunkscope.gating.budget import DATASETS, LENGTHS, LOG, MEMORY, MOVES, OUTPUTS, SPEED, Limit
+from chunkscope.gating.check import UNITS, Check, Key, Relation
+from chunkscope.lengths.profile import (
+    ALL,
+    DEFAULT_OUTPUT,
+    DatasetProfile,
+    Profile,
+    TokenizerInfo,
+    together,
 )
-from chunkscope.gating.check import Check, Relation, doubted, limited, unit_name
-from chunkscope.gating.evidence import Evidence, doubt_of, run_of
-from chunkscope.hardware.memory import Memory
-from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, TokenizerInfo, together
 from chunkscope.models.shape import BLOCK_TOKENS
-from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
+from chunkscope.planning.plan import Plan
+from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.sources.discovery import discover
 from chunkscope.verification.result import Run, Verification
 
-AT_LEAST = {"min_rows", "prefix_hit_rate", "shared_prefix_tokens"}  # the others: at most
-PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
-Values = dict[str, float | None]  # by their keys in a budget
+A = TypeVar("A", bound=Artefact)
+Values = dict[str, float | None]  # today's figures, by their keys in a budget
+SPEED_FIGURES = {limit.key: BY_PROMISE[limit.key] for limit in SPEED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The artefacts, and the committed files that a budget names."""
+
+    findings: Findings
+    folder: Path  # of the budget file
+    budget_output_tokens: int | None = None
+
+    def need(self, kind: type[A]) -> A:
+        """An artefact that a check needs and that is not there is an error, never a pass."""
+        findings = self.findings
+        for artefact in (
+            findings.profile, findings.plan, findings.verification, findings.diagnosis
+        ):  # fmt: skip
+            if isinstance(artefact, kind):
+                return artefact
+        raise InputError(
+            f"a check needs {findings.folder / kind.default_path.name}, and it is not there",
+            hint=f"run `{kind.made_by}` first, or take the check out",
+        )
+
+    @property
+    def output_tokens(self) -> int:
+        """Room for the answer: as the budget says, else the plan, else the usual."""
+        if self.budget_output_tokens is not None:
+            return self.budget_output_tokens
+        return self.findings.plan.output.tokens if self.findings.plan else DEFAULT_OUTPUT
+
+    def path(self, name: str) -> Path:
+        """A file that the budget names, as seen from the budget file."""
+        return Path(os.path.normpath(self.folder / name))
+
+    def baseline(self, name: str, load: Callable[[Path], A]) -> A:
+        path = self.path(name)
+        try:
+            return load(path)
+        except InputError as error:
+            hint = "a baseline is a copy of an artefact, committed: `cp reports/... baseline/`"
+            raise InputError(f"the baseline {path}: {error.message}", hint=hint) from None
+
+
+def limited(name: str, spec: Limit, limit: float, value: float | None, **more: Any) -> Check:
+    """Passed when the value is not worse than the limit. Not known is not passed."""
+    at_least = spec.better is Better.MORE
+    if at_least and limit <= 0:
+        raise InputError(f"{name}: at least {spec.unit.write(limit)} asks for nothing")
+    worse = value is None or (exceeds(limit, value) if at_least else exceeds(value, limit))
+    return Check(
+        name=name,
+        passed=not worse,
+        relation=Relation.AT_LEAST if at_least else Relation.AT_MOST,
+        limit=limit,
+        value=value,
+        unit=next(name for name, unit in UNITS.items() if unit is spec.unit),
+        **more,
+    )
+
+
+def _compared(
+    table: str,
+    specs: Iterable[Limit],
+    limits: Any,
+    values: Values,
+    *,
+    why: Note | None = None,
+    key: Key = (),
+    **more: Any,
+) -> Iterator[Check]:
+    """A check for each limit that is set; `why` a figure is missing is its reason."""
+    for spec in specs:
+        if (limit := getattr(limits, spec.key)) is not None:
+            value = values.get(spec.key)
+            about = {"reason": why if value is None else None, **more}
+            place = (*key, spec.key) if key else ()
+            yield limited(f"{table}.{spec.key}", spec, limit, value, key=place, **about)
 
 
 # -- [gate.data] -----------------------------------------------------------------------------------
 
 
-def check_data(limits: DataLimits, evidence: Evidence) -> Iterator[Check]:
+def check_data(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """How long the prompts are, how many, and whether all of them can be served."""
-    datasets = evidence.profile.datasets
-    doubt = doubt_of(datasets, allow_sample=limits.allow_sample)
-    yield from _lengths(limits, datasets, doubt)
+    datasets = evidence.need(Profile).datasets
+    yield from _lengths(limits, datasets, limits, ALL, ("data",))
     if limits.max_model_len is not None:
-        yield doubted(_served(limits.max_model_len, evidence.output_tokens, datasets), doubt)
-    for name in limits.datasets or ():
+        served = _served(limits.max_model_len, evidence.output_tokens, datasets)
+        yield _doubted(served, datasets, limits)
+    for name in limits.datasets:
         yield _present(name, datasets, ("data", "datasets"))
-    for name, own in limits.of.items():
+    for name, some_limits in limits.of.items():
         key, some = ("data", "of", name), [d for d in datasets if d.name == name]
         if some:
-            doubt = doubt_of(some, allow_sample=limits.allow_sample)
-            yield from _lengths(own, some, doubt, subject=name, key=key)
+            yield from _lengths(some_limits, some, limits, name, key)
         else:
             yield _present(name, datasets, key)
 
 
 def _lengths(
-    limits: LengthLimits,
-    datasets: Sequence[DatasetProfile],
-    doubt: Note | None,
-    *,
-    subject: str = ALL,
-    key: tuple[str, ...] = ("data",),
+    limits: Any, datasets: Sequence[DatasetProfile], allowed: Any, subject: str, key: Key
 ) -> Iterator[Check]:
-    lengths, reuse = together(datasets), reuse_of(datasets)
-    values: dict[str, tuple[float | None, Unit]] = {
-        "longest_prompt": (lengths.max, TOKENS),
-        **{name: (lengths.percentile(percent), TOKENS) for name, percent in PERCENTILES.items()},
-        "min_rows": (all_rows(datasets), COUNT),
-        "bad_rows": (sum(dataset.skipped for dataset in datasets), COUNT),
-        "prefix_hit_rate": (reuse.hit_rate if reuse else None, SHARE),
-        "shared_prefix_tokens": (reuse.common_tokens if reuse else None, TOKENS),
+    values = length_values(datasets)
+    for check in _compared("data", LENGTHS, limits, values, subject=subject, key=key):
+        # A sample does not make the data smaller.
+        rows = check.name == "data.min_rows"
+        yield check if rows else _doubted(check, datasets, allowed)
+
+
+def length_values(datasets: Sequence[DatasetProfile]) -> Values:
+    lengths = together(datasets)
+    filled = [dataset.prefixes for dataset in datasets if dataset.rows]
+    reuses = [reuse for reuse in filled if reuse is not None]
+    measured = reuses and len(reuses) == len(filled)  # of all of them, or not at all
+    reuse = reuse_together(reuses) if measured else None
+    return {
+        "longest_prompt": lengths.max,
+        **{f"p{percent}": lengths.percentile(percent) for percent in (50, 95, 99)},
+        "min_rows": sum(d.sample.out_of if d.sample else d.rows for d in datasets),
+        "bad_rows": sum(dataset.skipped for dataset in datasets),
+        "prefix_hit_rate": reuse.hit_rate if reuse else None,
+        "shared_prefix_tokens": reuse.common_tokens if reuse else None,
     }
-    for name, (value, unit) in values.items():
-        if (limit := getattr(limits, name)) is not None:
-            better = Better.MORE if name in AT_LEAST else Better.LESS
-            about: dict[str, Any] = {"better": better, "subject": subject, "key": (*key, name)}
-            check = limited(f"data.{name}", limit, value, unit, **about)
-            yield check if name == "min_rows" else doubted(check, doubt)
 
 
-def reuse_of(datasets: Sequence[DatasetProfile]) -> PrefixReuse | None:
-    """None where it was not measured of every dataset that has prompts."""
-    measured = [dataset.prefixes for dataset in datasets if dataset.rows]
-    reuses = [reuse for reuse in measured if reuse is not None]
-    return reuse_together(reuses) if reuses and len(reuses) == len(measured) else None
-
-
-def all_rows(datasets: Iterable[DatasetProfile]) -> int:
-    """What the data holds, though only a part of it may have been counted."""
-    return sum(d.sample.out_of if d.sample else d.rows for d in datasets)
+def _doubted(check: Check, datasets: Iterable[DatasetProfile], limits: Any) -> Check:
+    """A figure of a part of the data is no evidence about the whole."""
+    for dataset in datasets:
+        if dataset.failure:
+            doubt = note("gate_unread_dataset", dataset=dataset.name)
+        elif dataset.sample and not limits.allow_sample:
+            rows, out_of = dataset.sample.rows, dataset.sample.out_of
+            doubt = note("gate_sample_only", dataset=dataset.name, rows=rows, out_of=out_of)
+        else:
+            continue
+        return replace(check, passed=False, reason=doubt, of_a_part=True)
+    return check
 
 
 def _served(max_model_len: int, output: int, datasets: Sequence[DatasetProfile]) -> Check:
     lengths = together(datasets)
     refused = lengths.over(max_model_len - output)
+    values = {"context": max_model_len, "output": output, "of": lengths.count}
     return Check(
         name="data.max_model_len",
         passed=refused == 0 and lengths.count > 0,
@@ -110,17 +187,11 @@ def _served(max_model_len: int, output: int, datasets: Sequence[DatasetProfile])
         limit=0,
         value=refused,
         unit="count",
-        reason=note(
-            "gate_refused_prompts",
-            context=max_model_len,
-            output=output,
-            of=lengths.count,
-            longest=lengths.max,
-        ),
+        reason=note("gate_refused_prompts", **values, longest=lengths.max),
     )
 
 
-def _present(name: str, datasets: Sequence[DatasetProfile], key: tuple[str, ...]) -> Check:
+def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
     rows = {dataset.name: dataset.rows for dataset in datasets}
     near = [] if name in rows else get_close_matches(name, rows, n=1)
     return Check(
@@ -137,36 +208,30 @@ def _present(name: str, datasets: Sequence[DatasetProfile], key: tuple[str, ...]
 # -- [gate.drift] ----------------------------------------------------------------------------------
 
 
-def check_drift(limits: DriftLimits, evidence: Evidence) -> Iterator[Check]:
+def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """How far lengths and rows have moved from those of a committed profile."""
-    now, before = evidence.profile, evidence.baseline(limits.baseline, Profile.load)
+    now, before = evidence.need(Profile), evidence.baseline(limits.baseline, Profile.load)
     _check_same_tokenizer(now.tokenizer, before.tokenizer, limits.baseline)
-    today, then = _filled(now), _filled(before)
+    # One without rows is as good as gone.
+    today, then = ({d.name: d for d in p.datasets if d.rows} for p in (now, before))
     both = [name for name in today if name in then]
-    pairs = {ALL: (now.overall, before.overall, now.datasets, before.datasets)}
+    pairs = {ALL: (now.datasets, before.datasets)}
     if limits.each_dataset and not len(today) == len(then) == 1:
-        for name in both:
-            one, other = today[name], then[name]
-            pairs[name] = (one.lengths, other.lengths, (one,), (other,))
-    for subject, (new, old, some, others) in pairs.items():
-        doubt = doubt_of((*some, *others), allow_sample=limits.allow_sample)
-        for check in _moved(limits, subject, new, old):
-            yield doubted(check, doubt)
+        pairs |= {name: ((today[name],), (then[name],)) for name in both}
+    for subject, (some, others) in pairs.items():
+        for check in _moved(limits, subject, length_values(some), length_values(others)):
+            yield _doubted(check, (*some, *others), limits)
     if limits.content == "same":
         for name in both:
             yield _same_rows(today[name], then[name])
-    for key, names in (
-        ("new_datasets", [name for name in today if name not in then]),
-        ("vanished_datasets", [name for name in then if name not in today]),
-    ):
-        if (limit := getattr(limits, key)) is not None:
-            subject = ", ".join(names) or "none"
-            yield limited(f"drift.{key}", limit, len(names), COUNT, subject=subject)
-
-
-def _filled(profile: Profile) -> dict[str, DatasetProfile]:
-    """By name; one without rows is as good as gone."""
-    return {dataset.name: dataset for dataset in profile.datasets if dataset.rows}
+    names = {
+        "new_datasets": [name for name in today if name not in then],
+        "vanished_datasets": [name for name in then if name not in today],
+    }
+    for spec in DATASETS:
+        subject = ", ".join(names[spec.key]) or "none"
+        count: Values = {spec.key: len(names[spec.key])}
+        yield from _compared("drift", (spec,), limits, count, subject=subject)
 
 
 def _same_rows(now: DatasetProfile, before: DatasetProfile) -> Check:
@@ -180,166 +245,148 @@ def _same_rows(now: DatasetProfile, before: DatasetProfile) -> Check:
         relation=Relation.UNCHANGED,
         value=None if not known else "same" if new == old else "changed",
         reason=note("gate_rows", before=before.rows, now=now.rows),
-        key=("drift", "content"),
     )
 
 
 def _check_same_tokenizer(now: TokenizerInfo, before: TokenizerInfo, baseline: str) -> None:
-    # Traces brought their lengths along: no tokenizer of ours made them.
-    if "none" in (now.kind, before.kind) and now.kind != before.kind:
-        differ = "one of them was counted with a tokenizer, the other brought its lengths along"
-    elif now.digest != before.digest:
-        differ = f"{before.name} there, {now.name} now"
-        if now.name == before.name:
-            differ = f"both are called {now.name}, but their files differ"
-    elif now.chat_template != before.chat_template:
-        differ = "other chat templates"
-    elif now.special_tokens_added != before.special_tokens_added:
-        differ = "with and without special tokens"
-    else:
-        return
-    raise InputError(
-        f"the baseline {baseline} was counted with another tokenizer: lengths are not comparable "
-        f"({differ})",
-        hint="analyze with the baseline's --tokenizer, or commit a new baseline",
-    )
-
-
-def _moved(
-    limits: DriftLimits, subject: str, now: LengthHistogram, before: LengthHistogram
-) -> Iterator[Check]:
-    for key, old, new in (
-        ("p50", before.percentile(50), now.percentile(50)),
-        ("p95", before.percentile(95), now.percentile(95)),
-        ("max", before.max, now.max),
+    for what, part in (
+        ("files", "digest"),
+        ("kind", "kind"),  # "none" where lengths came with the data
+        ("chat template", "chat_template"),
+        ("special tokens", "special_tokens_added"),
     ):
-        if (limit := getattr(limits, key)) is not None:
-            change = 0.0 if old == new else (new - old) / old if old and new is not None else None
-            yield Check(
-                name=f"drift.{key}",
-                subject=subject,
-                passed=change is not None and not exceeds(abs(change), limit),
-                relation=Relation.WITHIN,
-                limit=limit,
-                value=change,
-                unit="share",
-                reason=note("gate_moved", before=old, now=new),
+        if getattr(now, part) != getattr(before, part):
+            raise InputError(
+                f"the baseline {baseline} was counted with another tokenizer: lengths are not "
+                f"comparable ({before.name} there, {now.name} now; the {what} differ)",
+                hint="analyze with the baseline's --tokenizer, or commit a new baseline",
             )
 
 
-# -- [gate.memory] ---------------------------------------------------------------------------------
+def _moved(limits: Any, subject: str, now: Values, before: Values) -> Iterator[Check]:
+    for spec in MOVES:
+        if (limit := getattr(limits, spec.key)) is None:
+            continue
+        key = "longest_prompt" if spec.key == "max" else spec.key
+        old, new = before[key], now[key]
+        change = 0.0 if old == new else (new - old) / old if old and new is not None else None
+        yield Check(
+            name=f"drift.{spec.key}",
+            subject=subject,
+            passed=change is not None and not exceeds(abs(change), limit),
+            relation=Relation.WITHIN,
+            limit=limit,
+            value=change,
+            unit="share",
+            reason=note("gate_moved", before=old, now=new),
+        )
 
 
-def check_memory(limits: MemoryLimits, evidence: Evidence) -> Iterator[Check]:
+# -- [gate.memory], [gate.slo], [gate.speed], [gate.outputs] ---------------------------------------
+
+
+def check_memory(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted and what was measured, each against its own limits."""
     if limits.predicted:
-        plan = evidence.plan
-        values: Values = {}
-        if plan.memory is not None:
-            values = {**predicted_peaks(plan.memory)}
-            values["kv_requests_of_p95"] = plan.capacity.p95 if plan.capacity else None
-        why = note("gate_no_memory_model" if plan.memory is None else "gate_plan_silent")
-        yield from _peaks(limits.predicted, values, "predicted", "plan", why)
+        values, why = predicted_memory(evidence), note("gate_no_memory_model")
+        about: dict[str, Any] = {"why": why, "subject": "plan"}
+        yield from _compared("memory.predicted", MEMORY, limits.predicted, values, **about)
     if limits.measured:
-        run, why_not = run_of(evidence.verification, limits.setting)
-        values = measured_peaks(run) if run else {}
-        if run and limits.measured.kv_requests_of_p95 is not None:
-            values["kv_requests_of_p95"] = _requests_of_p95(run.kv_cache_tokens, evidence)
-        why = why_not or note("gate_not_measured")
-        yield from _peaks(limits.measured, values, "measured", limits.setting, why)
+        run, why_not = _run_of(evidence.need(Verification), limits.setting)
+        values = measured_memory(run, evidence)
+        about = {"why": why_not or note("gate_not_measured"), "subject": limits.setting}
+        yield from _compared("memory.measured", MEMORY, limits.measured, values, **about)
 
 
-def _peaks(
-    limits: PeakLimits, values: Values, kind: str, setting: str, why: Note
-) -> Iterator[Check]:
-    figures = [(figure.promise, figure.unit, figure.better) for figure in PEAKS]
-    for key, unit, better in (*figures, ("kv_requests_of_p95", COUNT, Better.MORE)):
-        if (limit := getattr(limits, key)) is not None:
-            value = values.get(key)
-            about: dict[str, Any] = {"subject": setting, "reason": why if value is None else None}
-            yield limited(f"memory.{kind}.{key}", limit, value, unit, better=better, **about)
-
-
-def predicted_peaks(memory: Memory) -> dict[str, float]:
+def predicted_memory(evidence: Evidence) -> Values:
     """A step needs activations, the sampler and logits of prompt_logprobs beside the weights. vLLM
     fills what it may use with KV cache; what it does not profile comes on top.
     """
+    plan = evidence.need(Plan)
+    memory = plan.memory
+    if memory is None:
+        return {}
     outside = sum(x.gib for x in memory.lines if not x.profiled and x.name != "logprobs")
     step = memory.line("activation").gib + memory.line("sampler").gib
     return {
         "activation_peak": step + memory.unprofiled_gib,
         "device_peak": memory.requested_gib + outside + memory.unprofiled_gib,
+        "kv_requests_of_p95": plan.capacity.p95 if plan.capacity else None,
     }
 
 
-def measured_peaks(run: Run) -> Values:
-    return {figure.promise: figure.value(run) for figure in PEAKS}
+def measured_memory(run: Run | None, evidence: Evidence) -> Values:
+    """Requests of p95 length that fit are counted in whole blocks, as vLLM hands them out."""
+    values = {x.key: BY_PROMISE[x.key].value(run) for x in MEMORY if x.key in BY_PROMISE}
+    profile, tokens = evidence.findings.profile, run.kv_cache_tokens if run else None
+    p95 = profile.overall.percentile(95) if profile else None
+    if tokens is not None and p95 is not None:
+        blocks = max(1, ceil((p95 + evidence.output_tokens) / BLOCK_TOKENS))
+        values["kv_requests_of_p95"] = tokens // BLOCK_TOKENS // blocks
+    return values
 
 
-def _requests_of_p95(kv_cache_tokens: int | None, evidence: Evidence) -> int | None:
-    """How many requests of p95 length fit, in whole blocks as vLLM hands them out."""
-    p95 = evidence.profile.overall.percentile(95)
-    if kv_cache_tokens is None or p95 is None:
-        return None
-    blocks = ceil((p95 + evidence.output_tokens) / BLOCK_TOKENS)
-    return kv_cache_tokens // BLOCK_TOKENS // max(1, blocks)
-
-
-# -- [gate.slo] and [gate.speed] -------------------------------------------------------------------
+def speed_values(figures: object) -> Values:
+    return {key: figure.value(figures) for key, figure in SPEED_FIGURES.items()}
 
 
 def check_slo(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted of the plan, against limits."""
-    run = evidence.plan.run
-    figures = run.figures if run else None
-    yield from _speeds(limits, figures, "slo", "plan, predicted", note("gate_not_simulated"))
+    run = evidence.need(Plan).run
+    values = speed_values(run.figures if run else None)
+    why = note("gate_not_simulated")
+    yield from _compared("slo", SPEED, limits, values, why=why, subject="plan, predicted")
 
 
-def check_speed(limits: SpeedLimits, evidence: Evidence) -> Iterator[Check]:
+def check_speed(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What was measured, against limits or against a committed verify.json."""
-    verification, setting = evidence.verification, limits.setting
-    run, why_not = run_of(verification, setting)
-    figures, why = run.figures if run else None, why_not or note("gate_not_measured")
-    yield from _speeds(limits, figures, "speed", setting, why)
-    if limits.baseline is not None:
-        before = _baseline_figures(limits, verification, evidence)
-        for name in limits.compare:
-            yield _compared(BY_PROMISE[name], limits, figures, before, why)
+    verification, setting = evidence.need(Verification), limits.setting
+    run, why_not = _run_of(verification, setting)
+    values, why = speed_values(run.figures if run else None), why_not or note("gate_not_measured")
+    yield from _compared("speed", SPEED, limits, values, why=why, subject=setting)
+    if limits.baseline is None:
+        return
+    before = _baseline_speeds(limits, verification, evidence)
+    for spec in SPEED:
+        if spec.key not in limits.compare:
+            continue
+        if (old := before[spec.key]) is None:
+            raise InputError(
+                f"the baseline {limits.baseline} has no {spec.key} of {setting}",
+                hint="take it out of speed.compare, or commit a baseline that has it",
+            )
+        room = -limits.tolerance if spec.better is Better.MORE else limits.tolerance
+        check = limited(
+            f"speed.baseline.{spec.key}",
+            spec,
+            old * (1 + room),
+            values[spec.key],
+            subject=setting,
+            key=("speed", "baseline"),
+        )
+        facts = {"value": old, "unit": check.unit, "tolerance": limits.tolerance}
+        yield replace(check, reason=why if check.value is None else note("gate_baseline", **facts))
 
 
-def _speeds(limits: Any, figures: object, table: str, subject: str, why: Note) -> Iterator[Check]:
-    for figure in SPEED:
-        if (limit := getattr(limits, figure.promise, None)) is not None:
-            value = figure.value(figures)
-            reason = why if value is None else None
-            about: dict[str, Any] = {"subject": subject, "reason": reason, "better": figure.better}
-            yield limited(f"{table}.{figure.promise}", limit, value, figure.unit, **about)
-
-
-def _baseline_figures(limits: SpeedLimits, now: Verification, evidence: Evidence) -> Figures:
-    file = limits.baseline or ""
-    before = evidence.baseline(file, Verification.load)
+def _baseline_speeds(limits: Any, now: Verification, evidence: Evidence) -> Values:
+    before = evidence.baseline(limits.baseline, Verification.load)
     here = _circumstances(now)
     for what, there in _circumstances(before).items():
         if there != here[what]:
             raise InputError(
-                f"the baseline {file} is of another {what} ({there} there, {here[what]} now): "
-                "speeds are not comparable",
+                f"the baseline {limits.baseline} is of another {what} ({there} there, "
+                f"{here[what]} now): speeds are not comparable",
                 hint="verify in the same way, or commit a new baseline",
             )
-    run, _ = run_of(before, limits.setting)
-    if run is None or run.figures is None:
-        raise InputError(f"the baseline {file} has no figures of {limits.setting}")
-    return run.figures
+    run, _ = _run_of(before, limits.setting)
+    return speed_values(run.figures if run else None)
 
 
-def _circumstances(of: Verification) -> dict[str, object]:
-    machine, workload = of.machine, of.workload
+def _circumstances(verification: Verification) -> dict[str, object]:
+    machine, workload = verification.machine, verification.workload
     return {
-        "model": of.model.name,
-        "device": machine and machine.device,
-        "GPU": machine and machine.gpu,
-        "number of GPUs": machine and machine.gpus,
+        "model": verification.model.name,
+        "device": machine and (machine.device, machine.gpu, machine.gpus),
         "task": workload.task,
         "arrivals": workload.arrivals,
         "number of requests under way": workload.concurrency,
@@ -348,87 +395,70 @@ def _circumstances(of: Verification) -> dict[str, object]:
     }
 
 
-def _compared(
-    figure: Figure, limits: SpeedLimits, figures: Figures | None, before: Figures, why: Note
-) -> Check:
-    old, new = figure.value(before), figure.value(figures)
-    if old is None:
-        raise InputError(
-            f"the baseline {limits.baseline} has no {figure.promise} of {limits.setting}",
-            hint="take it out of speed.compare, or commit a baseline that has it",
-        )
-    room = -limits.tolerance if figure.better is Better.MORE else limits.tolerance
-    values = {"value": old, "unit": unit_name(figure.unit), "tolerance": limits.tolerance}
-    return limited(
-        f"speed.baseline.{figure.promise}",
-        old * (1 + room),
-        new,
-        figure.unit,
-        better=figure.better,
-        subject=limits.setting,
-        reason=why if new is None else note("gate_baseline", **values),
-        key=("speed", "baseline"),
-    )
-
-
-# -- [gate.outputs] and [gate.doctor] --------------------------------------------------------------
-
-
-def check_outputs(limits: OutputLimits, evidence: Evidence) -> Iterator[Check]:
+def check_outputs(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """Are answers the same? `verify --check-outputs` compares them."""
-    if limits.equal is None:
-        return
-    verification = evidence.verification
-    run, why = run_of(verification, limits.setting)
-    value = equal_outputs(verification, run)
-    if value is None and why is None:
-        outputs = run.outputs if run else None
-        code = "gate_random_weights" if outputs else "gate_outputs_not_compared"
-        why = note(code)
-    about: dict[str, Any] = {"subject": limits.setting, "reason": why}
-    yield limited("outputs.equal", limits.equal, value, SHARE, better=Better.MORE, **about)
+    verification = evidence.need(Verification)
+    run, why = _run_of(verification, limits.setting)
+    if why is None:
+        dummy = run and run.outputs and verification.model.dummy
+        why = note("gate_random_weights" if dummy else "gate_outputs_not_compared")
+    values = output_values(verification, run)
+    yield from _compared("outputs", OUTPUTS, limits, values, why=why, subject=limits.setting)
 
 
-def equal_outputs(of: Verification, run: Run | None) -> float | None:
-    """None where there is no evidence, as of random weights, where ties decide."""
-    return None if of.model.dummy or run is None else EQUAL_OUTPUTS.value(run)
+def output_values(verification: Verification, run: Run | None) -> Values:
+    """Answers of random weights, where ties decide, are no evidence."""
+    return {"equal": None if verification.model.dummy else EQUAL_OUTPUTS.value(run)}
 
 
-def check_doctor(limits: DoctorLimits, evidence: Evidence) -> Iterator[Check]:
+def _run_of(verification: Verification, setting: str) -> tuple[Run | None, Note | None]:
+    """The row of that name if it was measured; else why there is nothing to go by."""
+    rows = [run for run in verification.runs if setting in (run.setting, *run.same_as)]
+    if len(rows) != 1:
+        names = ", ".join(run.setting for run in verification.runs)
+        return None, note("gate_no_such_run", count=len(rows), setting=setting, names=names)
+    (run,) = rows
+    if not run.ok:
+        return None, run.failure or note("gate_run_failed", status=str(run.status))
+    return run, None
+
+
+# -- [gate.doctor] ---------------------------------------------------------------------------------
+
+
+def check_doctor(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What an engine's log says of its run."""
-    diagnosis = evidence.diagnosis
+    diagnosis = evidence.need(Diagnosis)
     uses = [e.peak_kv_use for e in diagnosis.engines if e.peak_kv_use is not None]
     rates = [e.hit_rate for e in diagnosis.engines if e.hit_rate is not None]
     rules = ", ".join(dict.fromkeys(symptom.rule for symptom in diagnosis.symptoms))
-    for key, value, unit, better in (
-        ("findings", len(diagnosis.symptoms), COUNT, Better.LESS),
-        ("refused_prompts", diagnosis.refused_prompts, COUNT, Better.LESS),
-        ("kv_use", max(uses, default=None), SHARE, Better.LESS),
-        ("prefix_hit_rate", min(rates, default=None), SHARE, Better.MORE),
-    ):
-        if (limit := getattr(limits, key)) is not None:
-            reason = note("gate_log_silent") if value is None else None
-            if key == "findings" and rules:
-                reason = note("gate_rules", rules=rules)
-            about: dict[str, Any] = {"subject": "the log", "reason": reason}
-            yield limited(f"doctor.{key}", limit, value, unit, better=better, **about)
+    values: Values = {
+        "findings": len(diagnosis.symptoms),
+        "refused_prompts": diagnosis.refused_prompts,
+        "kv_use": max(uses, default=None),
+        "prefix_hit_rate": min(rates, default=None),
+    }
+    why = note("gate_log_silent")
+    for check in _compared("doctor", LOG, limits, values, why=why, subject="the log"):
+        named = check.name == "doctor.findings" and rules
+        yield replace(check, reason=note("gate_rules", rules=rules)) if named else check
 
 
 # -- [gate.freshness] ------------------------------------------------------------------------------
 
 
-def check_freshness(limits: FreshnessLimits, evidence: Evidence) -> Iterator[Check]:
+def check_freshness(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """Do the artefacts belong to the data, and to each other?"""
     if limits.data:
         with chdir(_analyzed_from(evidence)):
-            checks = list(_data_files(evidence.profile, limits.not_checked))
+            checks = list(_data_files(evidence.need(Profile), limits.not_checked))
         yield from checks
     if limits.plan:
-        source = evidence.plan.source.profile_digest
-        yield _belongs("plan", "profile.json", source, evidence.profile.digest())
+        source = evidence.need(Plan).source.profile_digest
+        yield _belongs("plan", "profile.json", source, evidence.need(Profile).digest())
     if limits.verification:
-        source_plan = evidence.verification.plan_digest
-        yield _belongs("verification", "plan.json", source_plan, evidence.plan.digest())
+        source_plan = evidence.need(Verification).plan_digest
+        yield _belongs("verification", "plan.json", source_plan, evidence.need(Plan).digest())
 
 
 def _analyzed_from(evidence: Evidence) -> Path:
@@ -437,8 +467,8 @@ def _analyzed_from(evidence: Evidence) -> Path:
     `analyze` writes `reports/` into its own folder; else data are looked for beside the budget.
     """
     folders = (evidence.findings.folder.resolve().parent, evidence.folder.resolve(), Path.cwd())
-    paths = [dataset.path for dataset in evidence.profile.datasets]
-    leading = (one for one in folders if any(file_of(one / path) for path in paths))
+    paths = [dataset.path for dataset in evidence.need(Profile).datasets]
+    leading = (one for one in folders if any(_file_of(one / path) for path in paths))
     return next(leading, folders[0])
 
 
@@ -447,7 +477,8 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
     memo = DigestMemo()
     for dataset in profile.datasets:
         if dataset.name not in not_checked:
-            yield _unchanged(dataset, memo, there, problem)
+            value, reason = _state_of(dataset, memo, there, problem)
+            yield _file_check(dataset.name, value, reason)
     memo.save()
     counted = {dataset.path for dataset in profile.datasets}
     for path, name in there.items():
@@ -457,42 +488,38 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
 
 def _there_today(profile: Profile) -> tuple[dict[str, str], Note | None]:
     """The names of all datasets that the same paths lead to now, by their paths."""
-    paths = profile.paths
-    if not paths:
+    if not profile.paths:
         return {}, note("gate_paths_unknown")
-    on_disk = [path for path in paths if os.path.lexists(path) or has_magic(path)]
+    on_disk = [path for path in profile.paths if os.path.lexists(path) or has_magic(path)]
     if not on_disk:
         return {}, None
+    options = profile.options
+    how: dict[str, Any] = {"include": options.include, "exclude": options.exclude}
     try:
-        options = profile.options
-        sources, _ = discover(
-            on_disk, include=options.include, exclude=options.exclude, options=options.read
-        )
+        sources, _ = discover(on_disk, options=options.read, **how)
     except ChunkscopeError as error:
         return {}, note("gate_cannot_look", why=error.message)
     return {source.path: source.name for source in sources}, None
 
 
-def _unchanged(
+def _state_of(
     dataset: DatasetProfile, memo: DigestMemo, there: Container[str], problem: Note | None
-) -> Check:
-    file = file_of(dataset.path)
+) -> tuple[str | None, Note | None]:
+    """Whether its file is the one that was counted; None where nobody can say, and why."""
+    file = _file_of(dataset.path)
     if dataset.sha256 is None:
-        return _file_check(dataset.name, None, note("gate_no_file"))
+        return None, note("gate_no_file")
     if file is None:
-        return _file_check(dataset.name, None, note("gate_file_gone", path=dataset.path))
+        return None, note("gate_file_gone", path=dataset.path)
     try:
-        digest = memo.sha256(file)
+        same = memo.sha256(file) == dataset.sha256
     except OSError as error:
-        why = note("gate_cannot_look", why=f"{file}: {error.strerror}")
-        return _file_check(dataset.name, None, why)
+        return None, note("gate_cannot_look", why=f"{file}: {error.strerror}")
     if problem is None and dataset.path not in there:
         problem = note("gate_not_led_to", path=dataset.path)
     if problem is not None:
-        return _file_check(dataset.name, None, problem)
-    same = digest == dataset.sha256
-    reason = None if same else note("gate_file", path=dataset.path)
-    return _file_check(dataset.name, "same" if same else "changed", reason)
+        return None, problem
+    return ("same", None) if same else ("changed", note("gate_file", path=dataset.path))
 
 
 def _file_check(subject: str, value: str | None, reason: Note | None = None) -> Check:
@@ -506,7 +533,7 @@ def _file_check(subject: str, value: str | None, reason: Note | None = None) -> 
     )
 
 
-def file_of(path: str | Path) -> Path | None:
+def _file_of(path: str | Path) -> Path | None:
     """The file or folder of a dataset: of a member of an archive it is the archive."""
     try:
         if Path(path).exists():

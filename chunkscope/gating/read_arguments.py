@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.codec import read_text
-from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
-from chunkscope.vllm.deployment import OWN
+from chunkscope.vllm.deployment import OWN, Refusal
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Version
 from chunkscope.vllm.serve_flags import Effect, ServeFlag, flags_of, parse_words, why_unknown
@@ -27,16 +26,9 @@ ENDS = re.compile(r"[|;&<>]|\d?>")  # a shell's word after which the arguments a
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """Something that vLLM would not take, or not take as it is meant.
-
-    `unknown`: as far as is known here; a vLLM of that version may know better.
-    """
-
-    argument: str
-    why: Note
-    unknown: bool = False
+def refusal(argument: str, why: str, code: str = "argument_refused") -> Refusal:
+    """Why vLLM would not take an argument, or not take it as it is meant."""
+    return Refusal(argument=argument, code=code, values={"why": why})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +42,7 @@ class CommittedArguments:
     model: str | None = None
     others: Mapping[str, str] = field(default_factory=dict)
     harmless: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     entry: Entry = Entry.SERVE
     defaults: Settings = OWN
     words: tuple[str, ...] = ()
@@ -105,16 +97,16 @@ def from_words(text: str, version: Version) -> CommittedArguments:
 
 
 def _from_list(
-    words: list[str], version: Version, faults: Iterable[Fault] = ()
+    words: list[str], version: Version, refusals: Iterable[Refusal] = ()
 ) -> CommittedArguments:
-    reader = _Reader(version, faults)
+    reader = _Reader(version, refusals)
     # The model is the one word that may stand without a flag.
     model = words[0] if words and not words[0].startswith("-") else None
     words = words[1:] if model else words
     try:
         given, unknown = parse_words(words, version)
     except ValueError as error:
-        reader.fault("arguments", str(error))
+        reader.refuse("arguments", str(error))
         given, unknown = {}, []
     for name, value in given.items():
         reader.take(flags_of(version)[name], value)
@@ -125,16 +117,16 @@ def _from_list(
 class _Reader:
     """What was read so far: values, how they are written, and what is wrong with them."""
 
-    def __init__(self, version: Version, faults: Iterable[Fault] = ()) -> None:
+    def __init__(self, version: Version, refusals: Iterable[Refusal] = ()) -> None:
+        self.known = flags_of(version)
         self.version = version
         self.values: dict[str, Any] = {}
         self.flags: dict[str, ServeFlag] = {}
         self.written: dict[str, str] = {}
-        self.faults = list(faults)
+        self.refusals = list(refusals)
 
-    def fault(self, argument: str, why: str, *, unknown: bool = False) -> None:
-        refused = note("argument_refused", why=why)
-        self.faults.append(Fault(argument=argument, why=refused, unknown=unknown))
+    def refuse(self, argument: str, why: str, code: str = "argument_refused") -> None:
+        self.refusals.append(refusal(argument, why, code))
 
     def take(self, flag: ServeFlag, value: bool | str | list[str] | None) -> None:
         self.flags[flag.name] = flag
@@ -147,7 +139,7 @@ class _Reader:
             try:
                 self.values[flag.name] = flag.read(word)
             except ValueError as error:
-                self.fault(flag.name, str(error))
+                self.refuse(flag.name, str(error))
 
     def take_unknown(self, words: list[str]) -> None:
         """An unknown flag has the words behind it; nobody knows how many it takes."""
@@ -155,18 +147,17 @@ class _Reader:
         for word in words:
             flag, equals, value = word.partition("=")
             base, dot, _ = flag.removeprefix("--").replace("-", "_").partition(".")
-            if word.startswith("--") and dot and base in flags_of(self.version):
+            if word.startswith("--") and dot and base in self.known:
                 name = base  # `--some-config.key value` is one key of a JSON argument
-                self.flags[name] = flags_of(self.version)[name]
-                self.written[name] = word
+                self.flags[name], self.written[name] = self.known[name], word
             elif word.startswith("-"):
                 name = flag.lstrip("-").replace("-", "_")
                 self.written[name] = value if equals else ""
-                self.fault(name, why_unknown(flag, self.version), unknown=True)
+                self.refuse(name, why_unknown(flag, self.version), "argument_unknown")
             elif name:
                 self.written[name] = f"{self.written[name]} {word}".strip()
             else:
-                self.fault(word, f"vLLM does not know what to do with the word {word!r}")
+                self.refuse(word, f"vLLM does not know what to do with the word {word!r}")
 
     def result(self, **more: Any) -> CommittedArguments:
         names = [name for name in self.written if name not in (*NAMES, "model")]
@@ -175,16 +166,16 @@ class _Reader:
             settings=Settings.of(self.values),
             others={name: self.written[name] for name in names if name not in harmless},
             harmless=tuple(harmless),
-            faults=tuple(self.faults),
+            refusals=tuple(self.refusals),
             **more,
         )
 
     def _is_harmless(self, name: str) -> bool:
         """Of no effect, or what is done anyway."""
-        flag = self.flags.get(name)
-        if flag is None:
-            return False
-        return flag.effect is Effect.NONE or self.written[name].lower() == (flag.default or None)
+        flag, written = self.flags.get(name), self.written[name].lower()
+        return flag is not None and (
+            flag.effect is Effect.NONE or written == (flag.default or None)
+        )
 
 
 # -- YAML ----------------------------------------------------------------------------------------
@@ -201,7 +192,7 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
     if not isinstance(document, dict):
         raise ValueError("it holds no `key: value` lines")  # noqa: TRY004
     words: list[str] = []
-    dropped: list[Fault] = []
+    dropped: list[Refusal] = []
     for key, value in document.items():
         if value is False:
             dropped += _dropped(str(key), version)
@@ -211,42 +202,37 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
 
 
 def _yaml_words(value: Any) -> list[str]:
-    if value is True:
-        return []
     # Only single values are looked at; what an alias repeats could be endless.
-    several = value if isinstance(value, list) else [value]
+    several = [] if value is True else value if isinstance(value, list) else [value]
     return ["{}" if isinstance(item, list | dict) else str(item) for item in several]
 
 
-def _dropped(key: str, version: Version) -> list[Fault]:
+def _dropped(key: str, version: Version) -> list[Refusal]:
     """What it would have switched off stays on."""
     flag = flags_of(version).get(key.replace("-", "_"))
     if flag is None or (flag.effect is not Effect.JUDGED and flag.default != "true"):
         return []
-    dropped = note("argument_dropped", key=key, instead=key.removeprefix("no-"))
-    return [Fault(argument=flag.name, why=dropped)]
+    values: dict[str, Any] = {"key": key, "instead": key.removeprefix("no-")}
+    return [Refusal(argument=flag.name, code="argument_dropped", values=values)]
 
 
 # -- lm-eval -------------------------------------------------------------------------------------
 
 
-def _harness_key(name: str, default: str | None = None) -> tuple[str, ServeFlag]:
-    """A key of lm-eval's own, with what it is unless given; None: of no effect here."""
-    effect = Effect.NONE if default is None else Effect.ANY
-    return name, ServeFlag(name=name, takes="text", default=default or "", effect=effect)
-
-
-# As read in 0.4.9 and 0.4.13, as is what it calls some of vLLM's, and what it sets unasked.
-HARNESS_KEYS = dict(
-    [
-        *map(_harness_key, ("device", "swap_space", "think_end_token", "prefix_token_id")),
-        _harness_key("batch_size", "auto"),
-        _harness_key("max_gen_toks", "256"),
-        _harness_key("truncation_side", "left"),
-        *(_harness_key(name, "") for name in ("add_bos_token", "lora_local_path")),
-        *(_harness_key(name, "") for name in ("enable_thinking", "chat_template_args")),
-    ]
-)
+# As read in 0.4.9 and 0.4.13: keys of lm-eval's own, with what each is unless given (None: of no
+# effect here), what it calls some of vLLM's, and what it sets unasked.
+HARNESS_KEYS = {
+    name: ServeFlag(name=name, takes="text", default=default or "", effect=effect)
+    for name, default, effect in (
+        *((x, None, Effect.NONE) for x in ("device", "swap_space", "think_end_token")),
+        ("prefix_token_id", None, Effect.NONE),
+        ("batch_size", "auto", Effect.ANY),
+        ("max_gen_toks", "256", Effect.ANY),
+        ("truncation_side", "left", Effect.ANY),
+        *((x, "", Effect.ANY) for x in ("add_bos_token", "lora_local_path")),
+        *((x, "", Effect.ANY) for x in ("enable_thinking", "chat_template_args")),
+    )
+}
 HARNESS_NAMES = {
     "max_length": "max_model_len",
     "max_batch_size": "max_num_seqs",
@@ -259,13 +245,13 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
     """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it."""
     text = _model_args(_uncommented(text).strip())
     pairs = json.loads(text) if text.startswith("{") else _pairs(text)
-    reader = _Keywords(version)
+    reader = _Reader(version)
     if "max_length" in pairs and "max_model_len" in pairs:
-        reader.fault("max_length", "lm-eval takes it or max_model_len, not both")
+        reader.refuse("max_length", "lm-eval takes it or max_model_len, not both")
     for key, given in pairs.items():
         name = HARNESS_NAMES.get(key, key)
         if name == key or name not in pairs:
-            reader.one(name, given)
+            _take_keyword(reader, name, given)
     engine = {n: v for n, v in reader.values.items() if n not in (*HARNESS_KEYS, "model")}
     return reader.result(
         model=reader.values.get("model"),
@@ -275,21 +261,19 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
     )
 
 
-class _Keywords(_Reader):
-    """lm-eval's own arguments, and those that it hands on to vLLM's `LLM` class."""
-
-    def one(self, name: str, given: Any) -> None:
-        self.written[name] = str(given)
-        # The keywords of that class are the engine's arguments, written out.
-        flag = HARNESS_KEYS.get(name) or flags_of(self.version).get(name)
-        if flag is None or flag.server:
-            self.fault(name, "vLLM's LLM class has no such argument", unknown=True)
-            return
-        self.flags[name] = flag
-        try:
-            self.values[name] = _keyword(flag, given)
-        except ValueError as error:
-            self.fault(name, str(error))
+def _take_keyword(reader: _Reader, name: str, given: Any) -> None:
+    """An argument of lm-eval's own, or one that it hands on to vLLM's `LLM` class."""
+    reader.written[name] = str(given)
+    # The keywords of that class are the engine's arguments, written out.
+    flag = HARNESS_KEYS.get(name) or reader.known.get(name)
+    if flag is None or flag.server:
+        reader.refuse(name, "vLLM's LLM class has no such argument", "argument_unknown")
+        return
+    reader.flags[name] = flag
+    try:
+        reader.values[name] = _keyword(flag, given)
+    except ValueError as error:
+        reader.refuse(name, str(error))
 
 
 def _model_args(text: str) -> str:

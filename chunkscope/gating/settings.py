@@ -21,10 +21,9 @@ from typing import Any
 from chunkscope.artefacts.note import note
 from chunkscope.artefacts.units import exceeds
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
-from chunkscope.gating.budget import SettingsLimits
 from chunkscope.gating.check import Check, Relation
-from chunkscope.gating.evidence import Evidence
-from chunkscope.gating.read_arguments import CommittedArguments, Fault, read_arguments
+from chunkscope.gating.checks import Evidence
+from chunkscope.gating.read_arguments import CommittedArguments, read_arguments, refusal
 from chunkscope.hardware.step_time import NO_HOST
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.models.find import built_in, find_model
@@ -35,41 +34,37 @@ from chunkscope.planning.search import WORTH, limits_used
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.check import read_by_vllm
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.deployment import Deployment, Refusal
 from chunkscope.vllm.flags import NEVER_WORKED, Release, release
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
-MUST_BE = ("settings", "must_be")
 
-
-def check_settings(limits: SettingsLimits, evidence: Evidence) -> Iterator[Check]:
-    plan, profile = evidence.plan, evidence.profile
+def check_settings(limits: Any, evidence: Evidence) -> Iterator[Check]:
+    plan, profile = evidence.need(Plan), evidence.need(Profile)
     there = plan.deployment
-    if limits.vllm_version:
-        there = replace(there, release=_release(limits.vllm_version))
+    try:
+        if limits.vllm_version:
+            there = replace(there, release=release(limits.vllm_version))
+    except UsageError as error:  # it stands in a file, not on the command line
+        raise InputError(f"settings.vllm_version: {error.message}") from None
     committed = read_arguments(evidence.path(limits.file), there.release.version, limits.form)
     there = replace(there, entry=committed.entry)
     actual = there.effective(committed.settings.over(committed.defaults))
     yield from _accepted(committed, actual, there, limits.file)
-    yield from _unjudged(committed, plan, _allowed(limits))
+    yield from _unjudged(committed, plan, limits.allow)
     if not evidence.findings.plan_is_of_this_profile:
         # Advice about other data is not what `recommend` says today.
-        name, stale = f"settings.{limits.must_be}", Relation.MADE_FROM
-        about: dict[str, Any] = {"relation": stale, "limit": "profile.json", "value": "another"}
-        yield Check(name=name, subject="plan", passed=False, key=MUST_BE, **about)
-        return
-    planned = plan.effective
-    if limits.must_be == "equal":
-        yield from _equal(committed, planned, actual)
+        stale = {"relation": Relation.MADE_FROM, "limit": "profile.json", "value": "another"}
+        yield _check(limits.must_be, "plan", passed=False, **stale)
+    elif limits.must_be == "equal":
+        yield from _equal(committed, plan.effective, actual)
     else:
-        yield from _as_good(plan, profile, there, planned, actual)
+        yield from _as_good(plan, profile, there, actual)
 
 
-def _release(version: str) -> Release:
-    try:
-        return release(version)
-    except UsageError as error:  # it stands in a file, not on the command line
-        raise InputError(f"settings.vllm_version: {error.message}") from None
+def _check(must_be: str, subject: str, *, passed: bool, **more: Any) -> Check:
+    name, key = f"settings.{must_be}", ("settings", "must_be")
+    return Check(name=name, subject=subject, passed=passed, key=key, **more)
 
 
 # -- would vLLM take it? -------------------------------------------------------------------------
@@ -78,70 +73,57 @@ def _release(version: str) -> Release:
 def _accepted(
     committed: CommittedArguments, actual: Settings, there: Deployment, file: str
 ) -> Iterator[Check]:
-    faults = [
-        *_faults(committed, there.release),
-        *(Fault(argument=r.argument, why=r) for r in there.refusals(actual)),
-    ]
+    refusals = [*_refusals(committed, there.release), *there.refusals(actual)]
     about: dict[str, Any] = {
         "name": "settings.accepted",
         "relation": Relation.ACCEPTED,
         "limit": there.release.text,
         "key": ("settings", "file"),
     }
-    for fault in faults:
-        yield Check(subject=fault.argument, passed=False, reason=fault.why, **about)
-    if not faults:
+    for one in refusals:
+        yield Check(subject=one.argument, passed=False, reason=one, **about)
+    if not refusals:
         checked = len(committed.settings.given()) + len(committed.others)
-        values = {"checked": checked, "harmless": len(committed.harmless)}
-        reason = note("gate_arguments_checked", **values)
+        reason = note("gate_arguments_checked", checked=checked, harmless=len(committed.harmless))
         yield Check(subject=file, passed=True, value=checked, reason=reason, **about)
 
 
-def _faults(committed: CommittedArguments, running: Release) -> Iterator[Fault]:
+def _refusals(committed: CommittedArguments, running: Release) -> Iterator[Refusal]:
     """By what is known here; an installed vLLM of that version knows better which flags it has."""
     answer = read_by_vllm(running, committed.words, committed.keywords)
-    for fault in committed.faults:
-        if answer is None or not fault.unknown:
-            yield fault
+    for one in committed.refusals:
+        if answer is None or one.code != "argument_unknown":
+            yield one
     if answer is not None and not answer.accepted:
-        why = note("argument_refused", why=answer.message)
-        yield Fault(argument="vLLM's own parser", why=why)
+        yield refusal("vLLM's own parser", answer.message)
     for name, value in committed.others.items():
         if name in NEVER_WORKED and value != "1":
-            yield Fault(argument=name, why=note("argument_partial_prefills"))
+            yield Refusal(argument=name, code="argument_partial_prefills")
         if name == "config":
-            yield Fault(argument=name, why=note("argument_other_file"))
+            yield Refusal(argument=name, code="argument_other_file")
 
 
 # -- is there something that nobody judges? --------------------------------------------------------
 
 
-def _allowed(limits: SettingsLimits) -> frozenset[str]:
-    names = frozenset(name.lstrip("-").replace("-", "_") for name in limits.allow)
-    if judged := sorted(names & set(NAMES)):
+def _unjudged(committed: CommittedArguments, plan: Plan, allow: tuple[str, ...]) -> Iterator[Check]:
+    allowed = {name.lstrip("-").replace("-", "_") for name in allow}
+    if judged := sorted(allowed & set(NAMES)):
         what = f"settings.allow: {judged[0]} is compared with the plan, it cannot be allowed"
         raise InputError(what, hint='take it out, or ask for must_be = "as-good"')
-    return names
-
-
-def _unjudged(
-    committed: CommittedArguments, plan: Plan, allowed: frozenset[str]
-) -> Iterator[Check]:
-    others = {name: value or "given" for name, value in committed.others.items()}
+    others = dict(committed.others)
     if committed.model and not (plan.model and _is_model(committed.model, plan.model)):
         others = {"model": committed.model, **others}
+    planned = plan.model.load_name if plan.model else "no model"
     for name, value in others.items():
-        planned = plan.model.load_name if plan.model else "no model"
         code = "gate_other_model" if name == "model" else "gate_unjudged"
-        reason = note(code, name=name, planned=planned)
         yield Check(
             name="settings.allow",
             subject=name,
             passed=name in allowed,
             relation=Relation.ALLOWED,
-            value=value[:80],
-            reason=None if name in allowed else reason,
-            key=("settings", "allow"),
+            value=(value or "given")[:80],
+            reason=None if name in allowed else note(code, name=name, planned=planned),
         )
 
 
@@ -154,11 +136,12 @@ def _is_model(name: str, planned: ModelShape) -> bool:
         shape = find_model(name) if is_folder else built_in(name)
     except (ChunkscopeError, OSError, ValueError):
         return False
-    if shape is None:
-        return False
-    return planned == replace(
-        shape, name=planned.name, source=planned.source, hub_id=planned.hub_id
-    )
+    names: dict[str, Any] = {
+        "name": planned.name,
+        "source": planned.source,
+        "hub_id": planned.hub_id,
+    }
+    return shape is not None and planned == replace(shape, **names)
 
 
 # -- is it equal? --------------------------------------------------------------------------------
@@ -173,42 +156,34 @@ def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -
         is_known = limit is not None or name in UNUSUAL
         passed = value == limit if is_known else not explicit
         unknown = name not in UNUSUAL and not passed and None in (limit, value)
-        yield Check(
-            name="settings.equal",
-            subject=name,
-            passed=passed,
-            limit=limit,
-            value=value,
-            reason=note("gate_default_unknown") if unknown else None,
-            key=MUST_BE,
-        )
+        reason = note("gate_default_unknown") if unknown else None
+        yield _check("equal", name, passed=passed, limit=limit, value=value, reason=reason)
 
 
 # -- is it as good? ------------------------------------------------------------------------------
 
 
-def _good(subject: str, passed: bool, **more: Any) -> Check:
-    return Check(name="settings.as-good", subject=subject, passed=passed, key=MUST_BE, **more)
-
-
-def _as_good(
-    plan: Plan, profile: Profile, there: Deployment, planned: Settings, actual: Settings
-) -> Iterator[Check]:
-    gpus = planned.parallel.gpus, actual.parallel.gpus
-    split = note("gate_split_otherwise") if gpus[0] == gpus[1] else None
-    same_split = planned.parallel == actual.parallel
-    reason = None if same_split else split
-    yield _good("tensor_parallel_size", same_split, limit=gpus[0], value=gpus[1], reason=reason)
+def _as_good(plan: Plan, profile: Profile, there: Deployment, actual: Settings) -> Iterator[Check]:
+    planned = plan.effective
+    gpus, split = (planned.parallel.gpus, actual.parallel.gpus), planned.parallel == actual.parallel
+    reason = note("gate_split_otherwise") if gpus[0] == gpus[1] and not split else None
+    about: dict[str, Any] = {"limit": gpus[0], "value": gpus[1], "reason": reason}
+    yield _check("as-good", "tensor_parallel_size", passed=split, **about)
     # Fewer bits in the KV cache may be faster, and may change scores: never as good.
     types = planned.kv_cache_dtype, actual.kv_cache_dtype
     if types != (None, None):
-        yield _good("kv_cache_dtype", types[0] == types[1], limit=types[0], value=types[1])
-    datasets = _planned_datasets(plan, profile)
-    yield _serves(plan, datasets, planned, actual)
-    yield _held(plan, there, planned, actual)
+        about = {"limit": types[0], "value": types[1]}
+        yield _check("as-good", "kv_cache_dtype", passed=types[0] == types[1], **about)
+    try:
+        datasets = chosen_datasets(profile, plan.request.dataset)
+    except UsageError as error:  # it stands in the plan, not on the command line
+        raise InputError(f"the plan is about another dataset: {error.message}") from None
+    yield _serves(plan, datasets, actual)
+    yield _held(plan, there, actual)
     if planned == actual or plan.run is None:
-        unknown = None if planned == actual else note("gate_not_simulated")
-        yield _good("simulation", planned == actual, relation=Relation.ACCEPTED, reason=unknown)
+        same = planned == actual
+        about = {"reason": None if same else note("gate_not_simulated")}
+        yield _check("as-good", "simulation", passed=same, relation=Relation.ACCEPTED, **about)
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
     room = min(contexts, default=1)
@@ -217,21 +192,12 @@ def _as_good(
     if not plan.request.is_open:
         yield _simulated("time", simulator, planned, actual, lambda run: run.figures.makespan_s)
     if plan.request.slo:
-        yield _simulated("limits", simulator, planned, actual, limits_used, most=1.0)
+        yield _simulated("limits", simulator, planned, actual, limits_used)
 
 
-def _planned_datasets(plan: Plan, profile: Profile) -> tuple[DatasetProfile, ...]:
-    try:
-        return chosen_datasets(profile, plan.request.dataset)
-    except UsageError as error:  # it stands in the plan, not on the command line
-        raise InputError(f"the plan is about another dataset: {error.message}") from None
-
-
-def _serves(
-    plan: Plan, datasets: tuple[DatasetProfile, ...], planned: Settings, actual: Settings
-) -> Check:
+def _serves(plan: Plan, datasets: tuple[DatasetProfile, ...], actual: Settings) -> Check:
     """A shorter context is as good as long as it refuses no prompt that the plan serves."""
-    lengths, output = together(datasets), plan.output.tokens
+    lengths, output, planned = together(datasets), plan.output.tokens, plan.effective
 
     def refused(settings: Settings) -> int:
         context = settings.max_model_len
@@ -244,9 +210,10 @@ def _serves(
         "of": lengths.count,
         "longest": lengths.max,
     }
-    return _good(
+    return _check(
+        "as-good",
         "max_model_len",
-        not unknown and refused(actual) <= refused(planned),
+        passed=not unknown and refused(actual) <= refused(planned),
         relation=Relation.AT_MOST,
         limit=refused(planned),
         value=None if unknown else refused(actual),
@@ -255,18 +222,21 @@ def _serves(
     )
 
 
-def _held(plan: Plan, there: Deployment, planned: Settings, actual: Settings) -> Check:
+def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:
     """Larger steps and more requests cost KV cache: one request of full length must still fit."""
     memory, context = there.memory(actual, longest=plan.decision.longest), actual.max_model_len
+    held = Relation.HELD
     if memory is None or context is None:
-        reason = None if planned == actual else note("gate_no_memory_model")
-        return _good("memory", planned == actual, relation=Relation.HELD, reason=reason)
+        same = plan.effective == actual
+        reason = None if same else note("gate_no_memory_model")
+        return _check("as-good", "memory", passed=same, relation=held, reason=reason)
     code = "" if memory.starts else "gate_would_not_start"
     code = code if memory.survives_logprobs else "gate_logprobs_do_not_fit"
-    return _good(
+    return _check(
+        "as-good",
         "memory",
-        memory.holds(context) and memory.starts,
-        relation=Relation.HELD,
+        passed=memory.holds(context) and memory.starts,
+        relation=held,
         limit=context,
         value=memory.kv_cache_tokens,
         unit="tokens",
@@ -280,26 +250,19 @@ def _simulated(
     planned: Settings,
     actual: Settings,
     figure: Callable[[SimulatedRun], float],
-    most: float | None = None,
 ) -> Check:
     """On the host that likes it least, as `recommend` weighs settings."""
     hosts = (None,) if simulator.request.is_open else (None, NO_HOST)
     pairs = [(simulator.attempt(planned, host=h), simulator.attempt(actual, host=h)) for h in hosts]
     both = [(figure(one), figure(other)) for one, other in pairs if one and other]
-    unit = "share" if subject == "limits" else "seconds"
+    unit, name = "share" if subject == "limits" else "seconds", f"simulation, {subject}"
     about: dict[str, Any] = {"relation": Relation.AT_MOST, "unit": unit}
     if len(both) < len(pairs):
-        return _good(f"simulation, {subject}", False, reason=note("gate_cannot_run"), **about)
+        return _check("as-good", name, passed=False, reason=note("gate_cannot_run"), **about)
     one, other = max(both, key=lambda pair: pair[1] / pair[0] if pair[0] else 0.0)
     limit = one * (1 + WORTH)
-    if most is not None:  # a limit that the plan keeps may not break
-        limit = min(limit, max(one, most))
+    if subject == "limits":  # one that the plan keeps may not break
+        limit = min(limit, max(one, 1.0))
     values = {"value": one, "unit": unit, "requests": len(simulator.workload.requests)}
-    return _good(
-        f"simulation, {subject}",
-        not exceeds(other, limit),
-        limit=limit,
-        value=other,
-        reason=note("gate_within_plan", **values),
-        **about,
-    )
+    about |= {"limit": limit, "value": other, "reason": note("gate_within_plan", **values)}
+    return _check("as-good", name, passed=not exceeds(other, limit), **about)

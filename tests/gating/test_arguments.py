@@ -42,7 +42,7 @@ V28 = (0, 28, 0)
 def test_words_are_read_as_vllm_reads_them(text, values):
     read = from_words(text, V28)
     assert read.settings.given() == values
-    assert not read.faults
+    assert not read.refusals
     assert read.entry is Entry.SERVE
 
 
@@ -61,7 +61,7 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
     path = tmp_path / "start.sh"
     path.write_text(script)
     read = read_arguments(path, V28)
-    assert (read.model, read.settings.given(), read.faults) == ("org/m", {"max_num_seqs": 8}, ())
+    assert (read.model, read.settings.given(), read.refusals) == ("org/m", {"max_num_seqs": 8}, ())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
     ],
 )
 def test_what_vllm_would_refuse_is_a_fault(text):
-    assert from_words(text, V28).faults
+    assert from_words(text, V28).refusals
 
 
 def test_yaml_is_turned_into_words_as_vllm_does():
@@ -97,10 +97,10 @@ def test_yaml_is_turned_into_words_as_vllm_does():
         V28,
     )
     assert read.settings.given() == {"enable_chunked_prefill": False, "max_model_len": 4096}
-    assert (read.faults, read.model, read.harmless) == ((), "org/m", ("port",))
+    assert (read.refusals, read.model, read.harmless) == ((), "org/m", ("port",))
     assert read.others == {"lora_modules": "a b", "hf_overrides": "{}"}
     dropped = from_yaml("enable-chunked-prefill: false\nenforce-eager: false", V28)
-    assert [fault.argument for fault in dropped.faults] == ["enable_chunked_prefill"]
+    assert [refusal.argument for refusal in dropped.refusals] == ["enable_chunked_prefill"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_no_setting_stands_for_is_kept_as_it_is_written(text, others, harml
     ],
 )
 def test_what_is_taken_depends_on_the_version(text, version, known):
-    assert (not from_words(text, version).faults) is known
+    assert (not from_words(text, version).refusals) is known
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_model_args_are_read_as_lm_eval_reads_them(text, values):
 def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     text = "pretrained=m,dtype=auto,port=1,bogus=2,max_num_s=3,max_length=1,max_model_len=2"
     read = from_model_args(text, V28)
-    faults = [fault.argument for fault in read.faults]
+    faults = [refusal.argument for refusal in read.refusals]
     assert faults == ["max_length", "port", "bogus", "max_num_s"]
     assert (read.model, read.harmless) == ("m", ("dtype",))
 

@@ -71,7 +71,7 @@ def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed, tmp_p
             words=one.words,
             keywords=one.keywords
             if one.keywords is None
-            else {**one.keywords, **{fault.argument: 1 for fault in one.faults}},
+            else {**one.keywords, **{refusal.argument: 1 for refusal in one.refusals}},
             only_read=True,
         )
         for one in found
@@ -80,7 +80,7 @@ def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed, tmp_p
     assert [
         (text, answer.accepted, answer.message)
         for text, one, answer in zip((*WORDS, *PAIRS), found, answers, strict=True)
-        if answer.accepted is bool(one.faults)
+        if answer.accepted is bool(one.refusals)
     ] == []
 
 

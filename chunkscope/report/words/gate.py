@@ -151,10 +151,10 @@ def _baseline(value: float, unit: str, tolerance: float) -> str:
 
 SENTENCES: dict[str, Template] = {
     "argument_refused": "{why}",
+    "argument_unknown": "{why}",
     "argument_dropped": "vLLM drops `{key}: false` without a word; write `no-{instead}: true`",
     "argument_partial_prefills": "vLLM refuses it: concurrent partial prefills are not supported",
     "argument_other_file": "another file is not looked at: name that one in settings.file",
-    "gate_two_budgets": "{other} has a [tool.chunkscope.gate], too: not read, {taken} comes first",
     "gate_no_such_run": _no_such_run,
     "gate_run_failed": "the run ended as {status}",
     "gate_unread_dataset": "{dataset} could not be read to its end",
@@ -167,7 +167,6 @@ SENTENCES: dict[str, Template] = {
     "gate_rows": "{before:,} rows before, {now:,} now",
     "gate_moved": lambda before, now: f"{number(before)} before, {number(now)} now",
     "gate_no_memory_model": "not known without `chunkscope recommend --model --gpu`",
-    "gate_plan_silent": "the plan does not say",
     "gate_not_measured": "this run did not measure it",
     "gate_not_simulated": "nothing was simulated: `chunkscope recommend --model --gpu`",
     "gate_baseline": _baseline,
