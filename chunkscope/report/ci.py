@@ -139,7 +139,6 @@ def sections(result: GateResult) -> list[Section]:
         Section(
             sentences=(gate.answer(result),),
             table=_table(failed[:MOST_FAILED]) if failed else _summary(result),
-            notes=tuple(map(sentence, result.notes)),
         ),
         *remedies(result),
         Section(title="Every check", table=_table(result.checks, marked=True), details=True),
