@@ -194,8 +194,10 @@ def _named(bench: Bench, default: Settings, best: Settings) -> dict[Settings, Ro
     """vLLM's default, the best, and the better of its neighbours by the part of the requests."""
     size, part = best.max_num_batched_tokens or 0, bench.part
     near = [best.at_budget(budget) for budget in (size // 2, size * 2)]
-    rows = {min(near, key=part.cost): Role.NEIGHBOUR, best: Role.BEST, default: Role.DEFAULT}
-    return dict(reversed(rows.items()))
+    rows = {default: Role.DEFAULT}
+    rows.setdefault(best, Role.BEST)
+    rows.setdefault(min(near, key=part.cost), Role.NEIGHBOUR)
+    return rows
 
 
 def _rows(

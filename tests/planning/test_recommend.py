@@ -85,6 +85,11 @@ def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(model, gpu):
     assert made.tried[0].role is Role.DEFAULT
 
 
+def test_vllms_default_is_the_first_row_also_where_it_is_a_neighbour_of_the_best():
+    made = recommend(SAMPLE, model="llama-3.1-8b", gpu="h100", entry="llm", vllm_version="0.32")
+    assert [row.role for row in made.tried][:2] == [Role.DEFAULT, Role.BEST]
+
+
 def test_a_finalist_must_gain_in_every_variation():
     """512 requests at once gain over 3 % with the outputs assumed, and lose with longer ones."""
     made = advised(range(50, 1_050), gpu="a100-80gb")
