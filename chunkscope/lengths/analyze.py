@@ -15,7 +15,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import NO_TOKENIZER, DatasetProfile, Profile, TokenizerInfo
 from chunkscope.lengths.scan import Listener, Scan
 from chunkscope.lengths.trace_export import TraceExport
-from chunkscope.prompts.prefix_files import assigned
+from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.remote import without_secrets
@@ -41,7 +41,7 @@ def analyze(
     """
     options = options or AnalyzeOptions()
     listener = listener or Listener()
-    with discovered(paths, options, listener) as (sources, options):
+    with discovered(paths, options, listener) as sources:
         total_bytes = sum(source.bytes or 0 for source in sources)
         memo = DigestMemo()
         counted_by = tokenizer_for(options, memo, listener, total_bytes)
@@ -57,13 +57,8 @@ def analyze(
 
 
 @contextmanager
-def discovered(
-    paths: Paths, options: AnalyzeOptions, listener: Listener
-) -> Iterator[tuple[list[Source], AnalyzeOptions]]:
-    """The sources at the paths, and the options with each prefix given to its dataset.
-
-    What a harness rendered for it is there until the end.
-    """
+def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Iterator[list[Source]]:
+    """The sources at the paths. What a harness rendered for it is there until the end."""
     with options.rendering(listener.running) as rendering:
         sources, skipped = discover(
             list(_words(paths)),
@@ -74,8 +69,8 @@ def discovered(
             tasks=rendering,
         )
         listener.skipped(skipped)
-        files = assigned(options.prefix_files, [source.name for source in sources])
-        yield sources, replace(options, prefix_files=files)
+        check_datasets(options.prefix_files, [source.name for source in sources])
+        yield sources
 
 
 def tokenizer_for(

@@ -72,7 +72,7 @@ def analyze_on_ray(
     if options.exact_check:
         raise UsageError("--ray excludes exact_check", hint="check in one process")
     listener = listener or Listener()
-    with discovered(paths, options, listener) as (sources, options):
+    with discovered(paths, options, listener) as sources:
         parts = tuple(part for source in sources for part in _parts(source, options, part_bytes))
         job = Job(name=uuid.uuid4().hex, parts=parts, options=_anywhere(options))
         listener.progress.begin(sum(part.bytes or 0 for part in parts))

@@ -41,7 +41,7 @@ class AnalyzeOptions:
 
     tokenizer: str | None = None
     select: SelectOptions = field(default_factory=SelectOptions)
-    prefix_files: tuple[PrefixFile, ...] = ()  # instead of a prefix that is the same for all
+    prefix_files: tuple[PrefixFile, ...] = ()  # text before the prompts: of all datasets, or of one
     apply_chat_template: bool = False  # send text prompts as one user message each
     chat_template: Path | None = None
     chat_date: datetime.date | None = None
@@ -71,13 +71,11 @@ class AnalyzeOptions:
         for name in ("include", "exclude", "names"):
             object.__setattr__(self, name, several(getattr(self, name)))
 
-    def of_dataset(self, name: str) -> "AnalyzeOptions":
-        """As they are for one dataset: with its own prefix."""
-        for file in sorted(self.prefix_files, key=lambda file: file.dataset is None):
-            if file.dataset in (name, None):
-                select = replace(self.select, prefix=file.content)
-                return replace(self, select=select, prefix_files=())
-        return self
+    def prefix_of(self, dataset: str) -> str:
+        """The text before its prompts: of its own file, else of the one for all."""
+        by_dataset = {file.dataset: file for file in self.prefix_files}
+        file = by_dataset.get(dataset, by_dataset.get(None))
+        return file.content if file else ""
 
     def rendering(self, say: Callable[[str], None] = lambda _: None) -> Rendering:
         """For tasks of a harness, asked as these options say."""
@@ -90,10 +88,10 @@ class AnalyzeOptions:
             say=say,
         )
 
-    def cache_key(self) -> str:
-        """Every option that can change the profile of a dataset."""
+    def cache_key(self, prefix: str = "") -> str:
+        """Every option that can change the profile of a dataset with that prefix."""
         values = asdict(replace(self, seed=self.seed if self.sample else 0))
-        flat = values.pop("select") | values.pop("read") | values
+        flat = values.pop("select") | values.pop("read") | values | {"prefix": prefix}
         kept = {name: value for name, value in flat.items() if name not in NOT_IN_THE_KEY}
         return json.dumps(kept, sort_keys=True, default=str)  # not orjson: numbers of any size
 

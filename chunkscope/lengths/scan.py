@@ -78,7 +78,6 @@ class Scan:
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept, by key
         self._known_key: str | None = None  # by which results of earlier runs are known
         self._fresh_key: str | None = None  # and those of this one
-        self._options_key = options.cache_key()
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -171,8 +170,7 @@ class Scan:
     def _entry(self, source: Source, sha256: str, counting_key: str) -> str:
         results = results_file(source)  # what a run's settings were changes what is counted
         beside = self._memo.sha256(results) if results else ""
-        own = self.options.of_dataset(source.name)
-        options = self._options_key if own is self.options else own.cache_key()
+        options = self.options.cache_key(self.options.prefix_of(source.name))
         return cache.key(source, sha256 + beside, counting_key, options)
 
     def _part(self, part: Part) -> tuple[DatasetProfile, int]:
@@ -220,7 +218,7 @@ class DatasetScan:
         self.part = part
         self.source = source
         self.sha256 = sha256
-        self.options = scan.options.of_dataset(source.name)
+        self.options = scan.options
         if part is not None and part.start > 0:  # prompts are compared in the first part
             self.options = replace(self.options, prefixes=False)
         self.problems = Problems()
@@ -237,7 +235,12 @@ class DatasetScan:
             with open_reader(self.source, self.options.read, self.problems) as reader:
                 self.reader = reader
                 if head := reader.head():
-                    self.selection = selected(reader, head, self.options.select)
+                    self.selection = selected(
+                        reader,
+                        head,
+                        self.options.select,
+                        prefix=self.options.prefix_of(self.source.name),
+                    )
                     self._count(reader, self.selection)
         except (UsageError, MissingError):
             raise  # it is not about this dataset
@@ -373,8 +376,6 @@ class DatasetScan:
                 yield note("blocks_unused", blocks=named, field=selection.path.text)
             else:
                 yield note("block_size", blocks=named, tokens=prefixes.block_size)
-        for (code, name), rows in sorted(selection.remarks.items()):
-            yield note(code, field=name, count=rows)
         if tally.begun_twice:
             begin = tokenizer.facts.begin_text
             yield note("begun_twice", begin=begin, count=tally.begun_twice)

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from chunkscope.errors import UsageError
@@ -18,47 +17,28 @@ from chunkscope.prompts.paths import UnusableError, escape, json_type, shorten
 
 Message = dict[str, Any]
 
-# The first vLLM that does it, in the sources of 0.16 to 0.32.
-_SINCE = {
-    "knows_defer_loading": (0, 21),  # and leaves it out where it is null
-    "null_arguments_are_empty": (0, 23),  # "null" becomes {}
-    "knows_strict": (0, 24),  # like defer_loading
-    "drops_unknown_keys": (0, 27),  # of a tool and of its function
-    "only_object_arguments": (0, 29),  # a list or a number becomes {}
-    "mends_broken_arguments": (0, 29),
-}
+Release = tuple[int, int]  # of vLLM, whose server writes a request before a template sees it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerRules:
-    """How one version of vLLM writes a request before the chat template sees it."""
-
-    knows_defer_loading: bool = True
-    knows_strict: bool = True
-    drops_unknown_keys: bool = True
-    null_arguments_are_empty: bool = True
-    only_object_arguments: bool = True
-    # Versions before refuse the request, so where no version is named the row is refused, too.
-    mends_broken_arguments: bool = False
-
-
-NEWEST = ServerRules()
-
-
-@cache
-def rules_of(version: str | None) -> ServerRules:
-    """The rules of a vLLM; of the newest where none is named.
-
-    >>> rules_of("0.26").drops_unknown_keys, rules_of("0.27.1").drops_unknown_keys
-    (False, True)
+def release_of(version: str | None) -> Release | None:
+    """
+    >>> release_of("0.27.1")
+    (0, 27)
     """
     if version is None:
-        return NEWEST
+        return None
     match = re.match(r"v?(\d+)\.(\d+)", version.strip())
     if match is None:
         raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
-    release = (int(match[1]), int(match[2]))
-    return ServerRules(**{rule: release >= since for rule, since in _SINCE.items()})
+    return int(match[1]), int(match[2])
+
+
+def _since(first: Release, vllm: Release | None) -> bool:
+    """Whether that vLLM has what came with the first (read in its sources, 0.16 to 0.32).
+
+    Where none is named it is the newest.
+    """
+    return vllm is None or vllm >= first
 
 
 # ShareGPT's names; the right-hand names are what chat templates know.
@@ -128,7 +108,7 @@ def begins_a_chat(value: Any) -> bool:
     )
 
 
-def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST) -> Conversation:
+def conversation(value: Any, row: Mapping[str, Any], vllm: Release | None = None) -> Conversation:
     """Normalise one row. Raises UnusableError where a server would refuse the request.
 
     >>> conversation([{"from": "human", "value": "hi"}], {}).messages
@@ -136,16 +116,16 @@ def conversation(value: Any, row: Mapping[str, Any], rules: ServerRules = NEWEST
     """
     if not isinstance(value, list) or not value:
         raise UnusableError(f"messages are {json_type(value)}, not a list with some in it")
-    messages = [_message(message, number, rules) for number, message in enumerate(value, start=1)]
+    messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
     return Conversation(
         messages=messages,
-        tools=_tools(row, rules),
+        tools=_tools(row, vllm),
         template_kwargs=_template_kwargs(row),
         media=sum(_media(message["content"]) for message in messages),
     )
 
 
-def _message(message: Any, number: int, rules: ServerRules) -> Message:
+def _message(message: Any, number: int, vllm: Release | None) -> Message:
     if not isinstance(message, dict):
         raise UnusableError(f"message {number} is {json_type(message)}, not an object")
     plain = message.get("role"), message.get("content")
@@ -165,7 +145,7 @@ def _message(message: Any, number: int, rules: ServerRules) -> Message:
         content = _joined(content)
     result: Message = {"role": role, "content": content}
     if role == "assistant":
-        result = _assistant(result, message, number, rules)
+        result = _assistant(result, message, number, vllm)
     elif role == "tool" and message.get("tool_call_id") is not None:
         result["tool_call_id"] = message["tool_call_id"]
     elif role == "developer":
@@ -203,10 +183,10 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     return None if text is None else {"type": "text", "text": text}
 
 
-def _assistant(result: Message, message: Message, number: int, rules: ServerRules) -> Message:
+def _assistant(result: Message, message: Message, number: int, vllm: Release | None) -> Message:
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
-        result["tool_calls"] = [_tool_call(call, number, rules) for call in calls]
+        result["tool_calls"] = [_tool_call(call, number, vllm) for call in calls]
     elif calls:
         raise UnusableError(f"the tool calls of message {number} are {json_type(calls)}")
     reasoning = message.get("reasoning") or message.get("reasoning_content")
@@ -217,15 +197,15 @@ def _assistant(result: Message, message: Message, number: int, rules: ServerRule
     return result
 
 
-def _tool_call(call: Any, number: int, rules: ServerRules) -> dict[str, Any]:
+def _tool_call(call: Any, number: int, vllm: Release | None) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise UnusableError(f"a tool call of message {number} has no function")
-    arguments = _arguments(function.get("arguments"), number, rules)
+    arguments = _arguments(function.get("arguments"), number, vllm)
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-def _arguments(arguments: Any, number: int, rules: ServerRules) -> Any:
+def _arguments(arguments: Any, number: int, vllm: Release | None) -> Any:
     """Templates want an object: vLLM reads text as JSON, and takes nothing for an empty object."""
     if not arguments:
         return {}
@@ -233,23 +213,22 @@ def _arguments(arguments: Any, number: int, rules: ServerRules) -> Any:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            if rules.mends_broken_arguments:
-                return {}
+            if vllm is not None and _since((0, 29), vllm):
+                return {}  # where no version is named, the row is refused as older ones do
             raise UnusableError(
                 f"the arguments of a tool call of message {number} are not valid JSON: vLLM before "
                 "0.29 refuses the request (chunkscope.toml can set vllm_version)"
             ) from None
-    if arguments is None and rules.null_arguments_are_empty:
-        return {}
-    if rules.only_object_arguments and not isinstance(arguments, dict):
-        return {}
-    return arguments
+    is_empty = (arguments is None and _since((0, 23), vllm)) or (
+        not isinstance(arguments, dict) and _since((0, 29), vllm)
+    )
+    return {} if is_empty else arguments
 
 
 # --- tools ----------------------------------------------------------------------------------------
 
 
-def _tools(row: Mapping[str, Any], rules: ServerRules) -> list[dict[str, Any]] | None:
+def _tools(row: Mapping[str, Any], vllm: Release | None) -> list[dict[str, Any]] | None:
     """The first of a row's fields that holds some."""
     for name in TOOL_FIELDS:
         if row.get(name) is None or (name == "function" and not has_functions(name, row)):
@@ -264,7 +243,7 @@ def _tools(row: Mapping[str, Any], rules: ServerRules) -> list[dict[str, Any]] |
         elif tools and name == "function":
             tools = list(map(_documented_tool, tools))
         if tools:
-            return [_tool(tool, rules) for tool in tools]
+            return [_tool(tool, vllm) for tool in tools]
     return None
 
 
@@ -287,7 +266,7 @@ def _parsed(value: Any, name: str) -> Any:
         raise UnusableError(f'field "{name}" is not valid JSON') from None
 
 
-def _tool(tool: Any, rules: ServerRules) -> dict[str, Any]:
+def _tool(tool: Any, vllm: Release | None) -> dict[str, Any]:
     """A tool as vLLM's request model writes it: its own keys first, and what else was given."""
     if not isinstance(tool, dict):
         raise UnusableError(f"a tool is {json_type(tool)}, not an object")
@@ -300,24 +279,25 @@ def _tool(tool: Any, rules: ServerRules) -> dict[str, Any]:
     named = dict.fromkeys(_FUNCTION_KEYS) | function
     if function is tool:
         named.pop("type", None)
-    if rules.knows_defer_loading and named.get("defer_loading") is None:
+    # Keys that it knows are left out where they are null.
+    strict = ["strict"] if _since((0, 24), vllm) else []
+    deferred = ["defer_loading"] if _since((0, 21), vllm) else []
+    if deferred and named.get("defer_loading") is None:
         named["defer_loading"] = extra.get("defer_loading")
-    strict = ["strict"] if rules.knows_strict else []
-    deferred = ["defer_loading"] if rules.knows_defer_loading else []
     return {
         "type": "function",
-        "function": _written(named, _FUNCTION_KEYS, [*strict, *deferred], rules),
-        **_written(extra, (), deferred, rules),
+        "function": _written(named, _FUNCTION_KEYS, [*strict, *deferred], vllm),
+        **_written(extra, (), deferred, vllm),
     }
 
 
 def _written(
-    given: dict[str, Any], always: Sequence[str], optional: Sequence[str], rules: ServerRules
+    given: dict[str, Any], always: Sequence[str], optional: Sequence[str], vllm: Release | None
 ) -> dict[str, Any]:
     """What the server passes on: keys it knows in its own order, then the others as they came."""
     written = {name: given[name] for name in always}
     written |= {name: given[name] for name in optional if given.get(name) is not None}
-    if rules.drops_unknown_keys:
+    if _since((0, 27), vllm):
         return written
     return written | {k: v for k, v in given.items() if k not in (*always, *optional)}
 

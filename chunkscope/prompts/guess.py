@@ -110,8 +110,8 @@ class Leaf:
     prose: int = 0  # texts of more than one word
 
 
-def leaves(records: Sequence[Any], *, deepest: int = 2) -> dict[str, Leaf]:
-    """Every path in the records, so many levels deep, by path: for errors and for hints.
+def leaves(records: Sequence[Any]) -> dict[str, Leaf]:
+    """Every path in the records, four levels deep: for errors and for hints.
 
     >>> [leaf.path for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}]).values()]
     ['id', 'ctxs[].text']
@@ -120,7 +120,7 @@ def leaves(records: Sequence[Any], *, deepest: int = 2) -> dict[str, Leaf]:
     for record in records:
         keys = record.items() if isinstance(record, dict) else ()
         for name, inner in keys:
-            for path, value in _leaves_below(quote_key(str(name)), inner, deepest):
+            for path, value in _leaves_below(quote_key(str(name)), inner):
                 leaf = by_path.get(path)
                 if leaf is None or (leaf.kind == "null" and value is not None):
                     leaf = by_path[path] = Leaf(path, paths.json_type(value), paths.shorten(value))
@@ -131,27 +131,18 @@ def leaves(records: Sequence[Any], *, deepest: int = 2) -> dict[str, Leaf]:
     return by_path
 
 
-def _leaves_below(name: str, value: Any, deepest: int) -> Iterator[tuple[str, Any]]:
-    """The leaves of a value. A list of lists is opened only where more than two levels are."""
-    inner, elements = deepest - 1, value[:_MOST_ELEMENTS] if isinstance(value, list) else []
-    if inner and isinstance(value, dict) and value:
+def _leaves_below(name: str, value: Any, levels: int = 3) -> Iterator[tuple[str, Any]]:
+    """The leaves of a value; a list is opened where its first elements are of one kind."""
+    elements = value[:_MOST_ELEMENTS] if isinstance(value, list) else []
+    kinds = {type(element) for element in elements[:3]}
+    if levels and isinstance(value, dict) and value:
         for key, child in value.items():
-            yield from _leaves_below(f"{name}{dotted(str(key))}", child, inner)
-    elif inner and _all_of(elements, dict):
+            yield from _leaves_below(f"{name}{dotted(str(key))}", child, levels - 1)
+    elif (levels and kinds in ({dict}, {list})) or kinds == {str}:
         for element in elements:
-            for key, child in element.items() if isinstance(element, dict) else ():
-                yield from _leaves_below(f"{name}[]{dotted(str(key))}", child, inner)
-    elif inner > 1 and _all_of(elements, list):
-        for element in elements:
-            yield from _leaves_below(f"{name}[]", element, inner)
-    elif _all_of(elements, str) and (inner or name.endswith("[]")):
-        yield from ((f"{name}[]", element) for element in elements)
+            yield from _leaves_below(f"{name}[]", element, levels - (kinds == {list}))
     else:
         yield name, value
-
-
-def _all_of(elements: list[Any], kind: type) -> bool:
-    return bool(elements) and all(isinstance(element, kind) for element in elements[:3])
 
 
 def field_table(records: Sequence[Any], *, most: int = 30) -> str:
@@ -237,13 +228,13 @@ def _nothing_fits(head: Sequence[Any]) -> InputError:
     if not table:
         message = "the records hold no fields" if head else "there are no records to look at"
         return InputError(message, hint="expected objects with text in them")
-    likely = _likely_options(head)
-    return InputError(
-        f"cannot tell which field is the prompt; there are:\n{table}",
-        hint=f"is it {likely}? Or put it together with --template '{{a}} {{b}}'"
-        if likely
-        else "name it with --field, or put it together with --template '{a} {b}'",
-    )
+    hint = "name it with --field, put it together with --template '{a} {b}', or see --each"
+    for leaf in (likely_fields(head) or _prose(head))[:1]:
+        field = escape(_chat_around(leaf.path, head) or leaf.path)
+        hint = (
+            f"is it --field {shlex.quote(field)}? Or put it together with --template '{{a}} {{b}}'"
+        )
+    return InputError(f"cannot tell which field is the prompt; there are:\n{table}", hint=hint)
 
 
 class _Guess:
@@ -474,12 +465,12 @@ def _chars(value: Any, depth: int = 0) -> int:
 
 def likely_fields(head: Sequence[Any]) -> list[Leaf]:
     """Fields of prose that no name speaks against, those with the most text first."""
-    prose = (leaf for leaf in _prose(head) if not is_no_prompt(leaf.path))
-    return sorted(prose, key=lambda leaf: -leaf.chars)
+    return [leaf for leaf in _prose(head) if not is_no_prompt(leaf.path)]
 
 
 def _prose(head: Sequence[Any]) -> list[Leaf]:
-    return [leaf for leaf in leaves(head, deepest=4).values() if leaf.prose * 2 > leaf.texts]
+    prose = (leaf for leaf in leaves(head).values() if leaf.prose * 2 > leaf.texts)
+    return sorted(prose, key=lambda leaf: -leaf.chars)
 
 
 def _chat_around(path: str, head: Sequence[Any]) -> str | None:
@@ -487,31 +478,3 @@ def _chat_around(path: str, head: Sequence[Any]) -> str | None:
     outer, inner, _ = path.partition("[]")
     chats = (parse_path(outer).find(record) for record in head) if inner else ()
     return outer if any(map(chat.looks_like_messages, chats)) else None
-
-
-def _likely_options(head: Sequence[Any]) -> str | None:
-    """What to try where the prompt was not found: the field with the most prose, or a question."""
-    likely = likely_fields(head)
-    questions = [leaf.path for leaf in likely if parse_path(leaf.path).steps[-1] in _QUESTIONS]
-    if questions and "[]" in questions[0]:
-        # `paragraphs[].qas[].question`: an --each for each list, and the longest text beside.
-        ends = [match.start() for match in re.finditer(re.escape("[]."), questions[0])]
-        lists = [questions[0][:end] for end in ends]
-        fields = dict.fromkeys((likely[0].path, questions[0]))
-        options = [("--each", name) for name in lists] + [("--field", name) for name in fields]
-        return " ".join(f"{flag} {shlex.quote(_spread(name, lists))}" for flag, name in options)
-    longest = likely[0] if likely else max(_prose(head), key=lambda leaf: leaf.chars, default=None)
-    if longest is None:
-        return None
-    return f"--field {shlex.quote(escape(_chat_around(longest.path, head) or longest.path))}"
-
-
-def _spread(name: str, lists: Sequence[str]) -> str:
-    """
-    >>> _spread("a[].b[].c", ["a", "a[].b"]), _spread("d[].e", ["a"])
-    ('a.b.c', 'd[].e')
-    """
-    for outer in reversed(lists):
-        if name.startswith(f"{outer}[]"):
-            name = outer + name.removeprefix(f"{outer}[]")
-    return name

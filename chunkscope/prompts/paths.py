@@ -7,12 +7,10 @@ evaluated: they are split once and looked up literally.
 import json
 import re
 from codecs import utf_16_le_encode
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import takewhile
-from string import Formatter
 from types import EllipsisType
 from typing import Any
 
@@ -71,7 +69,7 @@ class FieldPath:
 
     def get(self, record: Any) -> Any:
         """The value. Raises UnusableError where there is none."""
-        return _walk(record, self.steps, self.text)
+        return _value_at(record, self.steps, self.text)
 
     def find(self, record: Any) -> Any:
         """The value, or None where there is none."""
@@ -84,37 +82,19 @@ class FieldPath:
 RECORD = FieldPath("", ())
 
 
-def _walk(value: Any, steps: Sequence[Step], text: str) -> Any:
-    if not steps:
-        return value
-    step, rest = steps[0], steps[1:]
-    if not isinstance(value, dict if isinstance(step, str) else list):
-        name = "an object" if isinstance(step, str) else "a list"
-        raise UnusableError(
-            f'field "{text}" is missing ({json_type(value)} where {name} should be)'
-        )
-    inside: Any = value
-    if isinstance(step, EllipsisType):
-        return [_walk(element, rest, text) for element in inside]
-    if isinstance(step, str):
-        for key, taken in spellings(steps):
-            if key in inside:
-                return _walk(inside[key], steps[taken:], text)
-        raise UnusableError(f'field "{text}" is missing')
-    if not -len(inside) <= step < len(inside):
-        raise UnusableError(f'field "{text}" is missing (the list has {len(inside)} elements)')
-    return _walk(inside[step], rest, text)
-
-
-def spellings(steps: Sequence[Step]) -> Iterator[tuple[str, int]]:
-    """The keys that the first steps may mean and how many steps each takes, longest first.
-
-    >>> list(spellings(("a", "b", 0)))
-    [('a.b', 2), ('a', 1)]
-    """
-    keys = list(takewhile(lambda step: isinstance(step, str), steps))
-    for taken in range(len(keys), 0, -1):
-        yield ".".join(map(str, keys[:taken])), taken
+def _value_at(value: Any, steps: Sequence[Step], text: str) -> Any:
+    for place, step in enumerate(steps):
+        container: type[Any] = dict if isinstance(step, str) else list
+        if not isinstance(value, container):
+            reason = f"{json_type(value)} where {_TYPES[container]} should be"
+            raise UnusableError(f'field "{text}" is missing ({reason})')
+        if isinstance(step, EllipsisType):
+            return [_value_at(element, steps[place + 1 :], text) for element in value]
+        try:
+            value = value[step]
+        except LookupError:
+            raise UnusableError(f'field "{text}" is missing') from None
+    return value
 
 
 _TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
@@ -127,34 +107,16 @@ def json_type(value: Any) -> str:
     return "null" if value is None else _TYPES.get(type(value), f"a {type(value).__name__}")
 
 
-def text_at(
-    record: Any,
-    path: FieldPath,
-    joiner: str,
-    *,
-    numbers: bool = False,
-    remarks: Counter[tuple[str, str]] | None = None,
-) -> str:
-    """The text a path leads to; a list of texts is joined. Raises UnusableError otherwise.
-
-    `remarks` counts rows by the code of a note and the field it is about.
-    """
+def text_at(record: Any, path: FieldPath, joiner: str, *, numbers: bool = False) -> str:
+    """The text a path leads to; a list of texts is joined. Raises UnusableError otherwise."""
     value = path.get(record)
     if isinstance(value, str):
         return value
     name = f'field "{path.text}"' if path.steps else "the row"
     if path.as_json and value is not None:
-        try:
-            return json.dumps(value, ensure_ascii=False, default=str)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UnusableError(f"{name} cannot be written as JSON: {error}") from None
+        return json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, list):
-        texts = list(_texts_in(value, name))
-        if remarks is not None and None in texts:
-            remarks["nulls_skipped", path.text] += 1
-        if remarks is not None and len(texts) > 1 and ... not in path.steps:
-            remarks["list_joined", path.text] += 1
-        return joiner.join(text for text in texts if text is not None)
+        return joiner.join(_texts_in(value, name))
     if numbers and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if value is None:
@@ -163,13 +125,11 @@ def text_at(
     raise UnusableError(f"{name} is {json_type(value)}, not text{as_json}")
 
 
-def _texts_in(values: list[Any], name: str, depth: int = 0) -> Iterator[str | None]:
-    if depth > 100:
-        raise UnusableError(f"{name} is nested too deeply")
+def _texts_in(values: list[Any], name: str) -> Iterator[str]:
     for value in values:
         if isinstance(value, list):
-            yield from _texts_in(value, name, depth + 1)
-        elif isinstance(value, str) or value is None:
+            yield from _texts_in(value, name)
+        elif isinstance(value, str):
             yield value
         else:
             raise UnusableError(f"{name} is a list that holds {json_type(value)}, not only text")
@@ -219,39 +179,34 @@ def _step(match: re.Match[str]) -> Step:
     return match["key"] or ...
 
 
-_ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
+_ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\", "{{": "{", "}}": "}"}
 
 Part = str | FieldPath
 
 
-def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> tuple[Part, ...]:
-    r"""Split a template into literal text and paths, by Python's own rules for braces.
+def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> list[Part]:
+    r"""Split a template into literal text and paths.
 
-    `\n`, `\t` and `\\` in the text are what they are in most languages: a shell hands them over as
-    typed.
+    `\n`, `\t` and `\\` are what they are in most languages, since a shell hands them over as typed;
+    a brace itself is written twice.
 
     >>> parse_template(r"Q: {question}\n")
-    ('Q: ', FieldPath(text='question', steps=('question',), as_json=False), '\n')
+    ['Q: ', FieldPath(text='question', steps=('question',), as_json=False), '\n']
     """
     parts: list[Part] = []
-    try:
-        for literal, field, spec, conversion in Formatter().parse(text):
-            literal = re.sub(r"\\[nt\\]", lambda match: _ESCAPES[match[0]], literal)
-            if literal and parts and isinstance(parts[-1], str):
-                parts[-1] += literal
-            elif literal:
-                parts.append(literal)
-            if field is not None:  # `!` and `:` format nothing here: a key may hold them
-                name = (
-                    field + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
-                )
-                parts.append(path(name.strip()))
-    except ValueError as error:
-        raise UsageError(
-            f"cannot read the template {text!r}: {error}",
-            hint="fields are written {question}; a brace itself is written {{ or }}",
-        ) from None
-    return tuple(parts)
+    for part in filter(None, re.split(r"(\{\{|\}\}|\\[nt\\]|\{[^{}]+\})", text)):
+        if part in _ESCAPES:
+            parts.append(_ESCAPES[part])
+        elif part[0] == "{" and part[-1] == "}":
+            parts.append(path(part[1:-1].strip()))
+        elif "{" in part or "}" in part:
+            raise UsageError(
+                f"cannot read the template {text!r}, at {part!r}",
+                hint="fields are written {question}; a brace itself is written {{ or }}",
+            )
+        else:
+            parts.append(part)
+    return parts
 
 
 # --- writing them for people ----------------------------------------------------------------------

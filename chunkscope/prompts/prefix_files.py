@@ -5,7 +5,7 @@ A profile keeps where such a file is and its digest; who sends the prompts again
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from chunkscope.errors import InputError, UsageError
@@ -22,13 +22,12 @@ class PrefixFile:
 
     @classmethod
     def given(cls, word: str) -> "PrefixFile":
-        """What was written on the command line: FILE, or NAME=FILE; what exists decides."""
-        splits = [(word[:at], word[at + 1 :]) for at, letter in enumerate(word) if letter == "="]
-        dataset, path = None, word
-        if splits and not Path(word).exists():
-            dataset, path = next((s for s in splits if Path(s[1]).exists()), splits[0])
+        """What was written on the command line: FILE, or NAME=FILE where that is no file."""
+        dataset, equals, path = word.partition("=")
+        if not equals or Path(word).exists():
+            dataset, path = "", word
         text = _text_of(path)
-        return cls(path=path, sha256=_digest(text), dataset=dataset, text=text)
+        return cls(path=path, sha256=_digest(text), dataset=dataset or None, text=text)
 
     @property
     def content(self) -> str:
@@ -55,20 +54,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def assigned(files: Sequence[PrefixFile], names: Sequence[str]) -> tuple[PrefixFile, ...]:
-    """Each with its dataset: one without a name is for all, several are in the datasets' order."""
-    named = [file.dataset for file in files if file.dataset is not None]
-    plain = len(files) - len(named)
-    if (
-        not set(named) <= set(names)
-        or len(set(named)) < len(named)
-        or (plain > 1 and (named or plain != len(names)))
-    ):
+def check_datasets(files: Sequence[PrefixFile], names: Sequence[str]) -> None:
+    """Raise UsageError unless each is for another of the datasets, and at most one for all."""
+    datasets = [file.dataset for file in files]
+    if not {*datasets} <= {*names, None} or len({*datasets}) < len(datasets):
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise UsageError(
             f"{len(files)} --prefix-file do not fit {len(names)} datasets",
-            hint=f"give one for all, one for each in order, or NAME=FILE; there are {shown}",
+            hint=f"give one for all, or NAME=FILE for one of {shown}",
         )
-    if plain <= 1:
-        return tuple(files)
-    return tuple(replace(file, dataset=name) for file, name in zip(files, names, strict=True))

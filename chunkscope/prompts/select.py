@@ -10,14 +10,13 @@ from typing import Any
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts import paths, traces
-from chunkscope.prompts.chat import looks_like_messages, messages_of, rules_of
+from chunkscope.prompts.chat import looks_like_messages, messages_of, release_of
 from chunkscope.prompts.choices import ChoiceList, find_choices
 from chunkscope.prompts.guess import field_table, guess, keys_of, leaves
 from chunkscope.prompts.harness import recognise
 from chunkscope.prompts.harness.log import requests_of
 from chunkscope.prompts.paths import FieldPath, UnusableError, escape, parse_path
 from chunkscope.prompts.selection import (
-    EachSelection,
     Selection,
     SelectOptions,
     chat_of,
@@ -31,29 +30,26 @@ from chunkscope.prompts.selection import (
 from chunkscope.sources.reader import RecordReader
 
 
-def selected(reader: RecordReader, head: Sequence[Any], options: SelectOptions) -> Selection:
+def selected(
+    reader: RecordReader, head: Sequence[Any], options: SelectOptions, *, prefix: str = ""
+) -> Selection:
     """What the prompts of a source are: the requests of a harness's log, or a part of each row."""
     named = options.fields or options.each or options.template is not None
     if not named and (log := recognise(head, reader)):
-        return requests_of(log, options)
-    return select(head, options, rows_at=reader.rows_at)
+        return requests_of(log, options, prefix)
+    return select(head, options, prefix=prefix)
 
 
-def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None = None) -> Selection:
+def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> Selection:
     """Decide what the prompt is, by the options or else by the first records.
 
-    `rows_at` is the key under which a reader found the rows: with "examples", the path
-    `examples[].input` means `input`.
+    `prefix` is put before every text.
     """
     if options.fields and options.template is not None:
         raise UsageError("--field and --template exclude each other", hint="use one of them")
-    names = (*options.fields, *options.each, *options.choices)
-    texts = (*names, options.template, options.output_field, options.prefix)
-    if not paths.all_unicode(text for text in texts if text):
-        raise UsageError("what was given for the prompt is no text", hint="write it as UTF-8")
-    resolve = partial(_resolve, head=head, rows_at=rows_at)
     if options.each:
-        return _each(head, options, rows_at)
+        return _each(head, options, prefix)
+    resolve = partial(_resolve, head=head)
     output = resolve(options.output_field, "--output-field") if options.output_field else None
     given = [
         name.strip()
@@ -65,46 +61,46 @@ def select(head: Sequence[Any], options: SelectOptions, *, rows_at: str | None =
     unasked = find_choices(head) if not given and options.template is None else ()
     columns = [path.column for path in (*choices.paths, output) if path] + [*unasked]
     selection = _chosen(head, options, resolve, [name for name in columns if name])
-    if given and selection.kind == "text":
-        selection = with_choices(selection, choices)
-    elif given:
-        selection = replace(selection, notes=(*selection.notes, note("choices_unused")))
-    elif unasked and selection.kind == "text":
+    unused = []
+    if selection.kind == "text":
+        selection = replace(selection, prefix=prefix)
         used = selection.columns
-        if used is not None and not used & {*unasked}:
+        if given:
+            selection = with_choices(selection, choices)
+        elif unasked and used is not None and not used & {*unasked}:
             lacking = note("choices_uncounted", fields=",".join(unasked))
             selection = replace(selection, uncounted=(*selection.uncounted, lacking))
-    return _finished(selection, options.prefix, output)
+    else:
+        unused += [note("choices_unused")] if given else []
+        unused += [note("prefix_unused")] if prefix else []
+    return replace(selection, output=output or selection.output, notes=(*selection.notes, *unused))
 
 
 Resolve = Callable[[str, str], FieldPath]
 
 
-def _each(head: Sequence[Any], options: SelectOptions, rows_at: str | None) -> Selection:
+def _each(head: Sequence[Any], options: SelectOptions, prefix: str) -> Selection:
     """As the options say, of records in which a list has become one of its elements."""
     lists: list[FieldPath] = []
     records = list(head)
     for name in options.each:
-        lists.append(_resolve(name, "--each", head=records, rows_at=rows_at))
+        lists.append(_resolve(name, "--each", head=records))
         elements: list[Any] = []
         for record in records:
-            try:
+            if isinstance(lists[-1].find(record), list):
                 elements += spread(record, lists[-1:])
-            except UnusableError:
-                continue
         if records and not elements:
             raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
         records = elements
     fields = options.fields if options.fields or options.template is not None else options.each[-1:]
-    one = select(records, replace(options, each=(), fields=fields), rows_at=rows_at)
-    return each_of(lists, one)
+    return each_of(lists, select(records, replace(options, each=(), fields=fields), prefix=prefix))
 
 
 def _chosen(
     head: Sequence[Any], options: SelectOptions, resolve: Resolve, closed: Sequence[str]
 ) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
-    chat = partial(chat_of, rules=rules_of(options.vllm_version))
+    chat = partial(chat_of, vllm=release_of(options.vllm_version))
     if options.template is not None:
         parts = paths.parse_template(options.template, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
@@ -120,45 +116,29 @@ def _chosen(
         chats = sum(looks_like_messages(messages_of(path.find(record))) for record in head)
         if chats * 2 > len(head):
             return chat(path)
-        if path.key and (columns := traces.columns_of(head, path.key)):
+        columns = traces.find_columns(head)
+        if columns and columns.prompt == path.key:
             return lengths_of(columns)
     return text_of(*fields)
-
-
-def _finished(selection: Selection, prefix: str, output: FieldPath | None) -> Selection:
-    """With what the options say of every prompt."""
-    if isinstance(selection, EachSelection):
-        one = _finished(selection.one, prefix, output)
-        return replace(selection, one=one, output=output, notes=(*one.notes, *selection.notes))
-    selection = replace(selection, output=output or selection.output)
-    if prefix and selection.kind != "text":
-        return replace(selection, notes=(*selection.notes, note("prefix_unused")))
-    return replace(selection, prefix=prefix)
 
 
 # --- the paths that a user wrote ------------------------------------------------------------------
 
 
-def _resolve(text: str, option: str, *, head: Sequence[Any], rows_at: str | None) -> FieldPath:
-    """A path, checked against the records there are."""
-    objects = [record for record in head if isinstance(record, dict)]
-    if any(text in record for record in objects):
+def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
+    """A path, checked against the records there are; `a.b` may be one key, or begin with one."""
+    keys = {str(key) for key in keys_of(head)}
+    if text in keys:
         return FieldPath(text, (text,))
     path = parse_path(text)
-    for name, taken in paths.spellings(path.steps):  # `a.b` may be one key
-        if any(name in record for record in objects):
-            path = replace(path, steps=(name, *path.steps[taken:]))
+    for length in range(len(path.steps), 1, -1):
+        name = ".".join(map(str, path.steps[:length]))
+        if name in keys:
+            path = replace(path, steps=(name, *path.steps[length:]))
             break
-    if not head or _exists(path, head):
-        return path
-    # `examples[].input` as seen from a row, when the rows are what `examples` holds.
-    for outer in ((rows_at,), tuple(rows_at.split("."))) if rows_at else ():
-        if path.steps[: len(outer) + 1] == (*outer, ...):
-            inner = text.partition("[]")[2].removeprefix(".")
-            path = replace(path, text=inner, steps=path.steps[len(outer) + 1 :])
-            if _exists(path, head):
-                return path
-    raise _no_such_field(text, option, head)
+    if head and not _exists(path, head):
+        raise _no_such_field(text, option, head)
+    return path
 
 
 def _exists(path: FieldPath, head: Sequence[Any]) -> bool:

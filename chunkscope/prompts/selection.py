@@ -5,9 +5,8 @@ that is checked here and nowhere else, since nothing but the prompt has to be.
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
@@ -34,7 +33,6 @@ class SelectOptions:
     fields: tuple[str, ...] = ()
     each: tuple[str, ...] = ()  # lists that stand for so many prompts
     template: str | None = None
-    prefix: str = ""
     choices: tuple[str, ...] = ()
     output_field: str | None = None
     vllm_version: str | None = None  # whose server writes the tools of a chat
@@ -67,26 +65,25 @@ class Selection:
     """Turns records into prompts, by `prompt` for one record, which may raise UnusableError, and
     by `column` for many at once, which gives None where some row needs a closer look.
 
-    `notes` are about the whole dataset, `uncounted` about what the prompts may lack, and `remarks`
-    counts rows by a note's code and the field it is about, while they are read.
+    `notes` are about the whole dataset, `uncounted` about what the prompts may lack.
     """
 
     kind: Kind
     label: str
-    paths: tuple[FieldPath, ...]  # what is read of a record, apart from its output
+    paths: tuple[FieldPath, ...]  # what is read of a record, apart from lists and output
     prompt: Callable[[Any], Any]
     column: Callable[[list[Any]], list[Any] | None] = _no_column
     prefix: str = ""  # goes before every text
+    lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
     notes: tuple[Note, ...] = ()
     uncounted: tuple[Note, ...] = ()
-    remarks: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def columns(self) -> frozenset[str] | None:
         """The top-level fields that are read, some of which a file may lack; None is all."""
-        names = [path.column for path in (*self.paths, self.output) if path is not None]
-        return None if None in names else frozenset(name for name in names if name is not None)
+        names = [path.column for path in (*self.paths, *self.lists, self.output) if path]
+        return None if None in names else frozenset(filter(None, names))
 
     @property
     def output_label(self) -> str | None:
@@ -94,6 +91,8 @@ class Selection:
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         """The prompts of a chunk: all at once, or one by one where a row needs a closer look."""
+        if self.lists:
+            chunk = self._one_by_one(chunk, problems)
         items = self.column(chunk.records)
         if items is None or not all_unicode(items):
             return self._row_by_row(chunk, problems)
@@ -104,6 +103,21 @@ class Selection:
             items = [self.prefix + item for item in items]
         return Prompts(list(chunk.positions), items, outputs)
 
+    def _one_by_one(self, chunk: Chunk, problems: Problems) -> Chunk:
+        """The records that are left when each list becomes one of its elements."""
+        positions: list[int] = []
+        records: list[Any] = []
+        answers = self.output.key if self.output else None
+        for position, record in zip(chunk.positions, chunk.records, strict=True):
+            try:
+                elements = list(spread(record, self.lists, answers))
+            except UnusableError as error:
+                problems.bad(position, str(error))
+                continue
+            records += elements
+            positions += [position] * len(elements)
+        return Chunk(positions, records)
+
     def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
         prompts = Prompts([], [], [] if self.output else None)
         for position, record in zip(chunk.positions, chunk.records, strict=True):
@@ -111,7 +125,7 @@ class Selection:
                 item = self.prompt(record)
                 output = self.output_of(record)
                 check_unicode(item)
-            except UnusableError as error:
+            except (UnusableError, RecursionError) as error:
                 problems.bad(position, str(error))
                 continue
             prompts.positions.append(position)
@@ -124,7 +138,7 @@ class Selection:
         """The reference output; a row without one is still a prompt."""
         try:
             text = text_at(record, self.output, "\n", numbers=True) if self.output else None
-        except UnusableError:
+        except (UnusableError, RecursionError):
             return None
         return text if text is None or all_unicode((text,)) else None
 
@@ -139,13 +153,10 @@ def template_of(
     parts: Sequence[Part], label: str, *, numbers: bool = False, **more: Any
 ) -> Selection:
     """Literal text and fields."""
-    remarks: Counter[tuple[str, str]] = Counter()
 
     def prompt(record: Any) -> str:
         return "".join(
-            part
-            if isinstance(part, str)
-            else text_at(record, part, JOINER, numbers=numbers, remarks=remarks)
+            part if isinstance(part, str) else text_at(record, part, JOINER, numbers=numbers)
             for part in parts
         )
 
@@ -161,8 +172,7 @@ def template_of(
         return ["".join(row) for row in zip(*columns, strict=False)]
 
     fields = tuple(part for part in parts if isinstance(part, FieldPath))
-    more |= {"prompt": prompt, "column": column, "remarks": remarks}
-    return Selection(kind="text", label=label, paths=fields, **more)
+    return Selection(kind="text", label=label, paths=fields, prompt=prompt, column=column, **more)
 
 
 def alpaca_of(instruction: FieldPath, more: FieldPath) -> Selection:
@@ -179,14 +189,14 @@ def alpaca_of(instruction: FieldPath, more: FieldPath) -> Selection:
 
 
 def chat_of(
-    path: FieldPath, rules: chat.ServerRules = chat.NEWEST, uncounted: Sequence[Note] = ()
+    path: FieldPath, vllm: chat.Release | None = None, uncounted: Sequence[Note] = ()
 ) -> Selection:
     def prompt(record: Any) -> chat.Conversation:
         messages = chat.messages_of(path.get(record))
         if messages is None:
             raise UnusableError(f'field "{path.text}" is null')
         row = path.holder.find(record) if path.steps else None
-        return chat.conversation(messages, row if isinstance(row, dict) else {}, rules)
+        return chat.conversation(messages, row if isinstance(row, dict) else {}, vllm)
 
     # Tools and the like stand beside the messages; in a request body they come with it.
     row_fields = () if path.holder.steps else map(FieldPath.to, chat.ROW_FIELDS)
@@ -200,9 +210,6 @@ def chat_of(
 
 
 def with_choices(question: Selection, choices: ChoiceList) -> Selection:
-    if isinstance(question, EachSelection):
-        return each_of(question.lists, with_choices(question.one, choices), *question.notes)
-
     def prompt(record: Any) -> str:
         text: str = question.prompt(record)
         return text.strip() + choices.lines(record)
@@ -261,40 +268,13 @@ def lengths_of(columns: traces.TraceColumns) -> LengthsSelection:
 # --- one prompt for each element of a list --------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class EachSelection(Selection):
-    """What `one` selects of every record that is left when a list becomes one of its elements."""
-
-    lists: tuple[FieldPath, ...]
-    one: Selection
-
-    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
-        positions: list[int] = []
-        records: list[Any] = []
-        answers = self.output.key if self.output else None
-        for position, record in zip(chunk.positions, chunk.records, strict=True):
-            try:
-                elements = list(spread(record, self.lists, answers))
-            except UnusableError as error:
-                problems.bad(position, str(error))
-                continue
-            records += elements
-            positions += [position] * len(elements)
-        return self.one.extract(Chunk(positions, records), problems)
-
-
-def each_of(lists: Sequence[FieldPath], one: Selection, *notes: Note) -> EachSelection:
-    return EachSelection(
-        kind=one.kind,
+def each_of(lists: Sequence[FieldPath], one: Selection, *notes: Note) -> Selection:
+    """What `one` selects, of every record that is left when each list becomes an element."""
+    return replace(
+        one,
         label=f"{one.label}, each of {', '.join(path.text for path in lists)}",
-        paths=(*one.paths, *lists),
-        prompt=one.prompt,
-        output=one.output,
-        notes=(*one.notes, *notes),
-        uncounted=one.uncounted,
-        remarks=one.remarks,
         lists=tuple(lists),
-        one=one,
+        notes=(*one.notes, *notes),
     )
 
 
@@ -335,7 +315,7 @@ def _with(value: Any, steps: Sequence[paths.Step], element: Any) -> Any:
 
 def check_unicode(item: Any) -> None:
     """Half a surrogate pair is no character: no tokenizer can encode it."""
-    fine = not isinstance(item, str) or all_unicode((item,))
+    text = item if isinstance(item, str) else ""
     if isinstance(item, chat.Conversation):
         # Writing JSON goes through every nested string at next to no cost.
         everything = (item.messages, item.tools, item.template_kwargs)
@@ -343,18 +323,11 @@ def check_unicode(item: Any) -> None:
             orjson.dumps(everything)
         except TypeError:
             # A surrogate, or something that orjson will not write, such as a very large number.
-            fine = all_unicode((_as_json(everything),))
-    if not fine:
+            text = json.dumps(everything, ensure_ascii=False, default=str)
+    if not all_unicode((text,)):
         raise UnusableError(
             "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
         )
-
-
-def _as_json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UnusableError(f"cannot be written as JSON: {error}") from None
 
 
 def _text_column(records: list[Any], path: FieldPath) -> list[str] | None:

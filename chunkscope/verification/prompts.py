@@ -182,10 +182,10 @@ def _sampled(
 
 
 def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
-    problems, options = Problems(), options.of_dataset(source.name)
+    problems, prefix = Problems(), options.prefix_of(source.name)
     with open_reader(source, options.read, problems) as reader:
         head = reader.head()
-        selection = selected(reader, head, options.select) if head else None
+        selection = selected(reader, head, options.select, prefix=prefix) if head else None
         if selection is None or selection.kind == "lengths":
             return
         columns = sorted(selection.columns) if selection.columns is not None else None

@@ -39,7 +39,7 @@ LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 def prompt_of(reader):
     head = reader.head()
     try:
-        return select(head, SelectOptions(), rows_at=reader.rows_at)
+        return select(head, SelectOptions())
     except ChunkscopeError:
         return None
 

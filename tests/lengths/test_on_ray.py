@@ -45,9 +45,9 @@ def counts(dataset: DatasetProfile) -> DatasetProfile:
 def test_parts_add_up_to_the_whole(place: Path) -> None:
     whole = analyze(place / "evals", options=OPTIONS)
     listener, memo = Listener(), DigestMemo()
-    with discovered(place / "evals", OPTIONS, listener) as (sources, options):
+    with discovered(place / "evals", OPTIONS, listener) as sources:
         scan = Scan(
-            tokenizer_for(options, memo, listener, 0), options, memo=memo, listener=listener
+            tokenizer_for(OPTIONS, memo, listener, 0), OPTIONS, memo=memo, listener=listener
         )
         for source, dataset in zip(sources, whole.datasets, strict=True):
             parts = split(source, PART)
@@ -55,7 +55,7 @@ def test_parts_add_up_to_the_whole(place: Path) -> None:
                 CountedPart(place=n, dataset=part, positions=positions)
                 for n, (part, positions) in enumerate(scan.parts(parts))
             ]
-            again = joined(counted, options)
+            again = joined(counted, OPTIONS)
             assert counts(again) == counts(dataset)
             if again.prefixes is not None and len(parts) > 1:
                 assert again.prefixes.is_partial
@@ -107,9 +107,9 @@ class _Inline:
 def job_of(place: Path, files: int) -> Job:
     for number in range(files):
         (place / f"{number}.csv").write_text("prompt\n" + "hello there\n" * (number + 1))
-    with discovered(place, OPTIONS, Listener()) as (sources, options):
+    with discovered(place, OPTIONS, Listener()) as sources:
         parts = tuple(part for source in sources for part in split(source, PART))
-    return Job(name="job", parts=parts, options=options)
+    return Job(name="job", parts=parts, options=OPTIONS)
 
 
 def test_where_an_engine_differs_everything_is_counted_by_the_reference(

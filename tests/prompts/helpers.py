@@ -14,8 +14,8 @@ from chunkscope.sources.readers import open_reader
 CHAT = [{"role": "user", "content": "hi"}]
 
 
-def choose(*head: Any, rows_at: str | None = None, **options: Any) -> Selection:
-    return select(list(head), SelectOptions(**options), rows_at=rows_at)
+def choose(*head: Any, prefix: str = "", **options: Any) -> Selection:
+    return select(list(head), SelectOptions(**options), prefix=prefix)
 
 
 def extract(selection: Selection, *records: Any) -> tuple[Prompts, list[int]]:
@@ -70,6 +70,16 @@ def _read(source: Any) -> ReadLog:
     assert all(row.reason for row in problems.rows)
     result.bad = [row.position for row in problems.rows]
     return result
+
+
+def lm_eval_sample(doc_id: int, *arguments: list[Any], **more: Any) -> dict[str, Any]:
+    """A row of lm-eval's samples, with the arguments of each request."""
+    groups = {
+        f"gen_args_{i}": {f"arg_{j}": value for j, value in enumerate(given)}
+        for i, given in enumerate(arguments)
+    }
+    answers = [[["-1.0", "False"]] for _ in arguments]
+    return {"doc_id": doc_id, "doc": {}, "arguments": groups, "resps": answers, **more}
 
 
 def lengths(dataset: dict[str, Any]) -> dict[int, int]:

@@ -11,7 +11,7 @@ from chunkscope.prompts.chat import (
     looks_like_messages,
     part_content,
     plain_text,
-    rules_of,
+    release_of,
     string_content,
 )
 from chunkscope.prompts.paths import UnusableError
@@ -100,7 +100,7 @@ def test_reasoning_is_given_under_every_name_a_template_may_read() -> None:
 
 def tool_calls(arguments: Any, version: str | None) -> Any:
     call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
-    chat = conversation([{"role": "assistant", "tool_calls": [call]}], {}, rules_of(version))
+    chat = conversation([{"role": "assistant", "tool_calls": [call]}], {}, release_of(version))
     return chat.messages[0]["tool_calls"][0]["function"]["arguments"]
 
 
@@ -143,7 +143,7 @@ def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
 ) -> None:
     odd = {"strict": None, "x-id": 3, "defer_loading": None}
     given = [{"type": "function", "function": {"name": "f"} | odd, "version": 2}]
-    (written,) = conversation([USER], {"tools": given}, rules_of(version)).tools or ()
+    (written,) = conversation([USER], {"tools": given}, release_of(version)).tools or ()
     assert list(written["function"]) == ["name", "description", "parameters", *function]
     assert list(written) == ["type", "function", *tool]
 
@@ -172,7 +172,7 @@ def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
 
 def test_what_is_no_version_is_said() -> None:
     with pytest.raises(UsageError, match="new"):
-        rules_of("new")
+        release_of("new")
 
 
 FUNCTION = {"parameters": {"type": "object"}, "name": "f", "strict": True}
@@ -295,7 +295,7 @@ def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> N
     tools = [{"type": "function", "function": function, "version": 2} for function in functions]
     given = ['{"a": 1}', "null", "[1]", "3", "", None, {"a": 1}, "{'a': 1}"]
     real = probe("request_probe", {"tools": tools, "arguments": given})
-    made = conversation([USER], {"tools": tools}, rules_of(real["version"])).tools
+    made = conversation([USER], {"tools": tools}, release_of(real["version"])).tools
     assert json.dumps(made) == json.dumps(real["tools"])
     for arguments, expected in zip(given, real["arguments"], strict=True):
         try:

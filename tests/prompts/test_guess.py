@@ -16,7 +16,6 @@ from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.sources.json_rows import rows_of
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, extract, items, lengths
 
@@ -358,7 +357,7 @@ def test_when_nothing_fits_the_fields_are_listed_with_examples() -> None:
     with pytest.raises(InputError) as caught:
         choose(record)
     lines = caught.value.message.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == ["key", "value", "n", "pairs", "gold.x"]
+    assert [line.split()[0] for line in lines] == ["key", "value", "n", "pairs[][]", "gold.x"]
     assert "--field" in (caught.value.hint or "")
 
 
@@ -369,14 +368,8 @@ def test_records_without_fields_are_bad_input(head: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "likely"),
+    ("rows", "likely"),
     [
-        (
-            {"version": "1.1", "data": [{"title": "T", "paragraphs": [
-                {"context": LONG, "qas": [{"id": "1", "question": "Who is it then?"}]}]}]},
-            "--each paragraphs --each paragraphs.qas --field paragraphs.context "
-            "--field paragraphs.qas.question",
-        ),
         (
             [{"id": "040", "needle": "Actually, {CHAR} lives next to the opera house, they say.",
               "task_template": "Read {haystack} and answer.", "questions": {"onehop": "Who is?"}}],
@@ -391,16 +384,15 @@ def test_records_without_fields_are_bad_input(head: list[Any]) -> None:
         ([{"id": f"q_{n}", "task": "GR", "history": [{"user": f"Who is {n}?", "bot": LONG}]}
           for n in range(5)], "--field 'history[].user'"),
     ],
-    ids=["SQuAD as published", "NoLiMa", "tau2-bench", "preferences", "MT-Bench-101"],
+    ids=["NoLiMa", "tau2-bench", "preferences", "MT-Bench-101"],
 )  # fmt: skip
-def test_what_cannot_be_guessed_comes_with_the_likely_options(document: Any, likely: str) -> None:
-    rows_at, head = rows_of(document)
+def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:
-        select(head, SelectOptions(), rows_at=rows_at)
+        choose(*rows)
     assert f" {likely}?" in (caught.value.hint or "")
 
 
-def test_the_options_that_are_proposed_work(tmp_path: Path) -> None:
+def test_squad_as_published_is_counted_by_its_lists(tmp_path: Path) -> None:
     qas = [{"question": "Who is it?"}, {"question": "Why then?"}]
     squad = {"data": [{"title": "T", "paragraphs": [{"context": LONG, "qas": qas}]}]}
     (tmp_path / "squad.json").write_text(json.dumps(squad))

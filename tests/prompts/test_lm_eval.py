@@ -12,18 +12,10 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.selection import SelectOptions
 from tests.commands.helpers import analyze as run_analyze
 from tests.prompts.helpers import codes, read_log
+from tests.prompts.helpers import lm_eval_sample as sample
 
 DATE = "2026-11-15T12-48-36.519903"
 RESULTS = {"results": {}, "configs": {"mine": {}}, "versions": {}, "config": {}}
-
-
-def sample(doc_id: int, *arguments: list, **more) -> dict:
-    groups = {
-        f"gen_args_{i}": {f"arg_{j}": value for j, value in enumerate(given)}
-        for i, given in enumerate(arguments)
-    }
-    answers = [[["-1.0", "False"]] for _ in arguments]
-    return {"doc_id": doc_id, "doc": {}, "arguments": groups, "resps": answers, **more}
 
 
 def written(folder: Path, *rows: dict, **results) -> Path:
@@ -63,17 +55,6 @@ def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
         ("likelihood", " A", None, None),
         ("likelihood", " B", None, None),
     ]
-
-
-def test_the_array_of_0_4_2_is_read_whatever_its_name(tmp_path: Path) -> None:
-    choices = {"arguments": [["q", " A"], ["q", " B"]], "resps": [[[-1.0, False]]] * 2}
-    rows = [{"doc_id": n, "doc": {}, **choices} for n in range(2)]
-    file = tmp_path / "pretrained__org__model_mine.jsonl"
-    file.write_text(json.dumps(rows, indent=2))
-    (tmp_path / "results.json").write_text(json.dumps(RESULTS | {"n-shot": {"mine": 5}}))
-    (dataset,) = analyze([tmp_path]).datasets
-    log = dataset.log
-    assert (log.task, log.shots, log.documents, log.requests, log.choices) == ("mine", 5, 2, 4, 2)
 
 
 def test_messages_are_a_list_that_holds_one_text(tmp_path: Path) -> None:
@@ -165,42 +146,31 @@ def test_runs_of_several_versions_in_one_folder_are_each_read_by_their_own_resul
         file.rename(tmp_path / f"samples_mine_{date}.jsonl")
         results = RESULTS | run | {"lm_eval_version": version}
         (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
-    array = [{"doc_id": 0, "arguments": [["q", " A"]], "resps": [[[-1.0, False]]]}]
-    (tmp_path / "model__x_old.jsonl").write_text(json.dumps(array, indent=1))
     found = {
         (dataset.log.version, dataset.log.requests, dataset.lengths.max)
         for dataset in analyze([tmp_path]).datasets
     }
-    assert found == {("0.4.9.2", 1, 100), ("0.4.13", 1, 99), (None, 1, 3)}
+    assert found == {("0.4.9.2", 1, 100), ("0.4.13", 1, 99)}
 
 
-def test_a_file_of_two_tasks_is_said_with_its_line_and_the_rest_counts(tmp_path: Path) -> None:
+def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:
     chosen = [sample(doc, [f"choose {doc}", " A"]) for doc in range(2)]
     generated = [sample(doc, [f"write {doc}", {"until": []}], resps=[["x"]]) for doc in (1, 2)]
-    file = written(tmp_path, *chosen, *generated)
-    run = run_analyze(tmp_path, file)
-    assert run.code == 3
-    assert f"{file} line 3: " in run.err
-    assert run.dataset["log"]["kinds"] == {"generate": 1, "likelihood": 2}
-
-
-def test_a_log_without_answers_is_refused_in_words(tmp_path: Path) -> None:
-    row = sample(0, ["q", " A"])
-    del row["resps"]
-    with pytest.raises(InputError, match="resps"):
-        analyze([written(tmp_path, row)])
+    found = read_log(written(tmp_path, *chosen, *generated))
+    assert [request.kind for request in found.requests] == ["likelihood"] * 2 + ["generate"] * 2
+    assert (found.log.documents, found.bad) == (4, [])
 
 
 BAD = [
     {"arguments": {"other": 1}},
-    {"arguments": [["q", 5]]},
-    {"arguments": [[7, " A"]]},
-    {"arguments": [[["not json"], {}]]},
-    {"arguments": [[]]},
+    {"arguments": [["q", " A"]]},  # as 0.4.2 wrote it
+    sample(1, ["q", 5]),
+    sample(1, [7, " A"]),
+    sample(1, [["not json"], {}]),
+    sample(1, []),
+    {"resps": None},
     {"resps": []},
     {"resps": [[]]},
-    {"doc_id": 0},
-    sample(0, ["first", " A"], resps=[[[-9.0, True]]]),
 ]
 
 
@@ -246,12 +216,16 @@ def test_the_command_says_what_the_log_is_and_exits_3_for_a_bad_row(tmp_path: Pa
 
 
 def test_options_that_change_a_prompt_do_not_change_a_log(tmp_path: Path) -> None:
-    select = SelectOptions(prefix="Shots", output_field="doc")
-    options = AnalyzeOptions(select=select, apply_chat_template=True)
+    (tmp_path / "shots.txt").write_text("Shots")
+    options = AnalyzeOptions(
+        select=SelectOptions(output_field="doc"),
+        prefix_files=(f"{tmp_path}/shots.txt",),  # type: ignore[arg-type]
+        apply_chat_template=True,
+    )
     (dataset,) = analyze([written(tmp_path, sample(0, ["q", " A"]))], options=options).datasets
     assert codes(dataset.notes) == ["unused_with_log"] * 3
     options = [note.values["option"] for note in dataset.notes]
-    assert options == ["--prefix", "--output-field", "--apply-chat-template"]
+    assert options == ["--prefix-file", "--output-field", "--apply-chat-template"]
     chosen = SelectOptions(fields=("arguments.gen_args_0.arg_0",))
-    (dataset,) = analyze([tmp_path], options=AnalyzeOptions(select=chosen)).datasets
+    (dataset,) = analyze([tmp_path / "*.jsonl"], options=AnalyzeOptions(select=chosen)).datasets
     assert dataset.log is None

@@ -13,9 +13,7 @@ import pytest
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.prompts.harness.small import HELM_STATE
-from tests.commands.helpers import analyze as run_analyze
-from tests.commands.helpers import write_jsonl
-from tests.prompts.helpers import ReadLog, codes, read_log
+from tests.prompts.helpers import ReadLog, codes, lm_eval_sample, read_log
 
 CHAT = [{"role": "user", "content": "2 + 2?"}]
 ANSWERED = [*CHAT, {"role": "assistant", "content": "4"}]
@@ -98,14 +96,9 @@ def test_lighteval_with_flat_columns(tmp_path: Path) -> None:
     assert said(found) == [("likelihood", 3, None, None), ("likelihood", 2, None, None)]
 
 
-def test_lighteval_without_its_columns_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"input_tokens.*padded"):
+def test_lighteval_without_its_columns_names_them(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"details_task.parquet.*input_tokens.*padded"):
         analyze([table(tmp_path, FLAT | {"predictions": ["x"]})])
-    write_jsonl(tmp_path / "good.jsonl", [{"prompt": "hi"}])
-    run = run_analyze(tmp_path, ".")
-    assert run.code == 3
-    assert "details_task.parquet" in run.err
-    assert len(run.profile["datasets"]) == 2
 
 
 def nested(**response: Any) -> dict:
@@ -176,11 +169,6 @@ def test_open_compass_by_perplexity_sends_a_prompt_for_each_label(tmp_path: Path
     assert said(found) == [("likelihood", f"Q {label}", None, None) for label in "ABAB"]
 
 
-def test_open_compass_by_the_next_token_sends_one_prompt(tmp_path: Path) -> None:
-    entry = {"testing input": "yes", "prompt": "Q", "choices": ["A", "B"], "prediction": [0.5, 0.5]}
-    assert said(document(tmp_path, {"0": entry})) == [("likelihood", "Q", None, None)]
-
-
 def event(kind: str, data: dict, sample: str = "s.1") -> dict:
     return {"run_id": "r", "event_id": 1, "sample_id": sample, "type": kind, "data": data}
 
@@ -225,18 +213,6 @@ def test_evalscope(tmp_path: Path) -> None:
     assert said(found) == [("generate", 20, None, 4), ("generate", "2 + 2?", None, "4")]
 
 
-def test_rows_of_another_task_or_model_are_said_and_the_rest_counts(tmp_path: Path) -> None:
-    row = {"index": 0, "messages": ANSWERED, "model_output": {"choices": []}}
-    found = lines(tmp_path, row | {"model": "a"}, row | {"model": "b"}, row | {"model": "a"})
-    assert len(found.requests) == 2
-    assert found.bad == [2]
-    one = nested(input_tokens=[1, 2], text=["x"])
-    other = one | {"doc": one["doc"] | {"task_name": "lighteval|mmlu|0"}}
-    found = read_log(table(tmp_path, one, other, one))
-    assert len(found.requests) == 2
-    assert found.bad == [2]
-
-
 def test_promptfoo(tmp_path: Path) -> None:
     def result(number: int, raw: Any, provider: str, **response: Any) -> dict:
         prompt = {"raw": raw, "label": "x"}
@@ -272,9 +248,7 @@ def test_promptfoo(tmp_path: Path) -> None:
 JUNK = (None, -1, 2.5, "x", [], {}, [1], [[]], [{}], {"a": 1}, "\ud800")
 USAGE = {"usage": {"input_tokens": 1, "output_tokens": 1, "prompt_tokens": 1}}
 LOGS = {
-    "lm-eval": [
-        {"doc_id": 0, "arguments": {"gen_args_0": {"arg_0": "q", "arg_1": {}}}, "resps": [["a"]]}
-    ],
+    "lm-eval": [lm_eval_sample(0, ["q", {}], resps=[["a"]])],
     "HELM": {
         "adapter_spec": {"max_train_instances": 1},
         "request_states": [state(1, {"prompt": "q", "messages": CHAT, "max_tokens": 1}, "a")],

@@ -22,7 +22,7 @@ from chunkscope.prompts.harness.rendering import (
 )
 from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
-from tests.prompts.helpers import lengths
+from tests.prompts.helpers import lengths, lm_eval_sample
 
 SUMS = """task: sums
 dataset_path: json
@@ -391,8 +391,8 @@ def test_nothing_runs_unless_a_task_is_named_so(
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
-    sample = {"doc_id": 0, "arguments": [["lm-eval:x", " A"]], "resps": [[[0, True]]]}
-    logged = write_jsonl(tmp_path / "samples_mine.jsonl", [sample | {"doc": {"x": "!function"}}])
+    sample = lm_eval_sample(0, ["lm-eval:x", " A"], doc={"x": "!function"})
+    logged = write_jsonl(tmp_path / "samples_mine.jsonl", [sample])
     write_jsonl(tmp_path / "lm-eval:gsm8k", [{"prompt": "hi"}])
     (tmp_path / "chunkscope.toml").write_text('[analyze]\ninput_format = "jsonl"\n')
     run = analyze(tmp_path, logged, "lm-eval:gsm8k")
@@ -408,7 +408,7 @@ def test_the_program_is_asked_as_the_options_say(
     def run(_: str, folder: Path, __: float) -> int:
         """A harness that renders one prompt."""
         requests.append(json.loads((folder / "request.json").read_text()))
-        row = {"doc_id": 0, "arguments": [["word", {"until": []}]], "resps": [[None]]}
+        row = lm_eval_sample(0, ["word", {"until": []}], resps=[[None]])
         write_jsonl(folder / "samples_a_2000-01-01T00-00-00.jsonl", [row])
         logs = [{"task": "a", "file": "samples_a_2000-01-01T00-00-00.jsonl"}]
         (folder / "outcome.json").write_text(json.dumps({"logs": logs}))

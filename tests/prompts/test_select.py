@@ -68,18 +68,6 @@ def test_a_trace_column_asked_for_by_name_is_lengths() -> None:
     record = {"ContextTokens": "12", "GeneratedTokens": "3"}
     selection = choose(record, fields=("ContextTokens",))
     assert (selection.kind, selection.output_label) == ("lengths", "GeneratedTokens")
-    assert items(choose(record, fields=("GeneratedTokens",)), record) == [3]
-
-
-def test_a_path_from_the_top_of_the_file_means_the_row() -> None:
-    record = {"input": "x", "target": "y"}
-    for path in ("examples[].input", "input"):
-        selection = choose(record, fields=(path,), rows_at="examples", output_field="target")
-        assert selection.label == "input"
-        assert items(selection, record) == ["x"]
-    selection = choose(record, template="Q: {examples[].input}", rows_at="examples")
-    assert items(selection, record) == ["Q: x"]
-    assert items(choose("a", "b", fields=("lines[]",), rows_at="lines"), "a") == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +112,6 @@ def test_a_template_is_filled_row_by_row() -> None:
         {"fields": ("question",), "template": "{question}"},
         {"template": "question"},
         {"each": ("question",)},
-        {"prefix": "\ud800"},
     ],
     ids=str,
 )
@@ -149,6 +136,13 @@ def test_a_bad_row_is_named_and_the_others_go_on(record: Any) -> None:
     prompts, bad = extract(choose(good), good, record, {"question": ""})
     assert prompts == Prompts([1, 3], ["é\0", ""], None)
     assert bad == [2]
+
+
+def test_a_text_in_too_many_lists_is_a_bad_row() -> None:
+    good, value = {"question": "q"}, "text"
+    for _ in range(5_000):
+        value = [value]
+    assert extract(choose(good), good, {"question": value})[1] == [2]
 
 
 def test_plain_fields_take_the_fast_way() -> None:
@@ -294,7 +288,6 @@ OPTIONS = st.builds(
         max_size=2,
     ).map(tuple),
     template=st.none() | st.sampled_from(["{question}", "{body.prompt}{turns}", "{"]),
-    prefix=st.sampled_from(["", "P"]),
     output_field=st.none() | st.sampled_from(["text", "GeneratedTokens"]),
 )
 
@@ -304,7 +297,7 @@ def test_no_json_and_no_options_lead_to_anything_but_our_errors(
     head: list[Any], more: list[Any], options: SelectOptions
 ) -> None:
     try:
-        selection = select(head, options, rows_at="body")
+        selection = select(head, options, prefix="P")
     except ChunkscopeError as error:
         str(error).encode()
         return

@@ -22,6 +22,7 @@ from chunkscope.sources.base import ReadOptions
 from chunkscope.verification.prompts import nearest, real_prompts
 from chunkscope.verification.result import PromptSource
 from chunkscope.vllm.enums import Task
+from tests.prompts.helpers import lm_eval_sample
 from tests.tokenizers.helpers import bpe, save
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
@@ -92,8 +93,8 @@ def test_what_a_harness_sent_is_sent_again(tmp_path):
     messages = json.dumps([{"role": "user", "content": "How far?"}])
     log = jsonl(
         tmp_path / "samples.jsonl",
-        {"doc_id": 0, "arguments": [["Q: 1", " A"], ["Q: 1", " B"]], "resps": [[[0]], [[0]]]},
-        {"doc_id": 1, "arguments": [[[messages], {"until": []}]], "resps": [["far"]]},
+        lm_eval_sample(0, ["Q: 1", " A"], ["Q: 1", " B"]),
+        lm_eval_sample(1, [[messages], {"until": []}], resps=[["far"]]),
     )
     real = assert_as_analyzed([log])
     assert sorted(real.texts)[1:] == ["Q: 1 A", "Q: 1 B"]
@@ -171,11 +172,6 @@ def data(tmp_path):
     return jsonl(tmp_path / "d.jsonl", {"prompt": "one"}, {"prompt": "and another"})
 
 
-def test_a_prefix_stands_before_every_prompt_again(data):
-    real = assert_as_analyzed([data], AnalyzeOptions(select=SelectOptions(prefix="Examples: ")))
-    assert sorted(real.texts) == ["Examples: and another", "Examples: one"]
-
-
 def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_path):
     other = jsonl(tmp_path / "other.jsonl", {"prompt": "three"}, {"prompt": "and the fourth"})
     for name in ("one", "two"):
@@ -191,6 +187,14 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_
     (tmp_path / "two").write_text("Other examples:\n\n")
     with pytest.raises(InputError, match="two is not the one that the profile was made with"):
         again([data, other], profile, workload(9, 9))
+
+
+def test_the_text_of_a_prefix_is_not_kept(data, tmp_path):
+    (tmp_path / "shots").write_text("Examples: ")
+    options = AnalyzeOptions(prefix_files=(f"{tmp_path}/shots",))
+    profile = chunkscope.analyze(data, options=options)
+    assert profile.options.prefix_files[0].sha256
+    assert "Examples" not in json.dumps(profile.to_json())
 
 
 def test_a_chat_template_is_not_kept(data, tmp_path):

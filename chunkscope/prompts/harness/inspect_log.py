@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,7 +38,6 @@ FORMAT = "inspect"
 _MOCK = "mockllm/"
 _ATTACHMENT = "attachment://"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
-_NEWEST_VERSION = 2  # of the log's form; that of Inspect is among its packages
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 _STARTS_LIKE_JSON = re.compile(
@@ -68,14 +66,6 @@ def task_in(name: str) -> str | None:
 # --- reading --------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class InspectState:
-    """What the reader of a log keeps for who wants to know about the whole."""
-
-    samples: int = 0
-    lost_tries: int = 0
-
-
 # When it was sent, the number of its sample in the log, a row of a chat dataset, and its size.
 _Call = tuple[float, int, dict[str, Any], int]
 
@@ -83,7 +73,7 @@ _Call = tuple[float, int, dict[str, Any], int]
 def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     """A log, `.eval` or `.json`; a record is one request, a position the number of its sample."""
     is_zip = reader.source.format == FORMAT
-    reader.unit, reader.format, reader.state = "sample", FORMAT, InspectState()
+    reader.unit, reader.format, reader.state = "sample", FORMAT, 0
     return in_chunks(_requests(reader, _zip_samples(reader) if is_zip else _json_samples(reader)))
 
 
@@ -92,21 +82,16 @@ def _requests(
 ) -> Iterator[tuple[int, Any, int]]:
     """Position, row and size of each request, in the order of sending."""
     waiting: list[_Call] = []
-    size, error = 0, None
-    try:
-        for number, content, sample_size in samples:
-            reader.state.samples += 1
-            waiting += _calls(reader, number, content, sample_size)
-            size += sample_size
-            if size >= _SORTED_BYTES:
-                yield from _in_order(waiting)
-                waiting, size = [], 0
-    except InputError as cut:
-        error = cut  # what came before it still counts
+    size = 0
+    for number, content, sample_size in samples:
+        reader.state += 1  # how many there are
+        waiting += _calls(reader, number, content, sample_size)
+        size += sample_size
+        if size >= _SORTED_BYTES:
+            yield from _in_order(waiting)
+            waiting, size = [], 0
     yield from _in_order(waiting)
-    if error is not None:
-        raise error
-    if not reader.state.samples and not reader.problems.count:
+    if not reader.state and not reader.problems.count:
         raise InputError(
             f"{reader.source.path} is an Inspect log without samples",
             hint="was it run with --no-log-samples?",
@@ -121,7 +106,6 @@ def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterat
     if not isinstance(content, dict):
         return reader.problems.bad(number, f"a sample is {json_type(content)}")
     sample = InspectSample(content)
-    reader.state.lost_tries += sample.lost_tries
     if not sample.model_events:
         reader.problems.bad(number, f"{sample.name} has no model events")
     sent_at = float("-inf")
@@ -136,21 +120,8 @@ def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterat
             reader.problems.bad(number, f"{sample.name}: {error}")
 
 
-def _take_header(reader: RecordReader, header: Any) -> None:
-    reader.metadata = as_dict(header)
-    version = reader.metadata.get("version")
-    if isinstance(version, int) and version > _NEWEST_VERSION:
-        raise InputError(
-            f"{reader.source.path} is an Inspect log of form {version}: only forms up to "
-            f"{_NEWEST_VERSION} are known",
-            hint="is there a newer chunkscope?",
-        )
-
-
 def _json_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
     for chunk in document_rows(reader, under="samples"):
-        if not reader.state.samples:
-            _take_header(reader, reader.metadata)
         for number, content in zip(chunk.positions, chunk.records, strict=True):
             yield number, content, CHUNK_BYTES // len(chunk.records)
 
@@ -169,11 +140,9 @@ def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
         except ValueError as error:
             raise InputError(f"{name} is {error}") from None
 
-    header = None
     for name in _HEADERS:
         with suppress(InputError, KeyError):  # damaged: the other one says the same
-            header = header or unpack(by_name[name])[0]
-    _take_header(reader, header)
+            reader.metadata = reader.metadata or as_dict(unpack(by_name[name])[0])
     names = filter(_SAMPLE.fullmatch, by_name)
     for number, name in enumerate(names, start=1):
         try:
@@ -195,7 +164,6 @@ class InspectSample:
         self._pool = as_list(as_dict(sample.get("events_data")).get("messages"))
         self._messages: dict[int, dict[str, Any]] = {}  # many requests hold the same
         tries = [as_dict(retry).get("events") for retry in as_list(sample.get("error_retries"))]
-        self.lost_tries = sum(not events for events in tries)  # not logged before 0.3.210
         self.model_events = [
             event for events in (*tries, sample.get("events")) for event in _model_events(events)
         ]
@@ -335,7 +303,7 @@ class InspectLog(HarnessLog):
 
     @property
     def documents(self) -> int:
-        return int(self._reader.state.samples)
+        return int(self._reader.state)
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
@@ -357,7 +325,5 @@ class InspectLog(HarnessLog):
         if len(self._models) > 1:
             counts = [f"{escape(model[:80])} ({n:,})" for model, n in self._models.most_common()]
             yield note("several_models", models=counts)
-        if lost := self._reader.state.lost_tries:
-            yield note("lost_tries", count=lost)
         if self._counted_by_mock:
             yield note("counted_by_mock")

@@ -6,7 +6,6 @@ Up to 0.10 the columns are flat; since 0.11 there are three, `doc`, `metric` and
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from chunkscope.errors import InputError
 from chunkscope.prompts.harness.log import (
     HarnessLog,
     SentRequest,
@@ -15,32 +14,19 @@ from chunkscope.prompts.harness.log import (
     as_list,
     as_prompt,
     as_text,
-    mismatch,
     most_have,
 )
 from chunkscope.prompts.paths import UnusableError
 from chunkscope.sources.reader import RecordReader
-
-_FLAT_NEEDED = ("input_tokens", "padded", "predictions")
 
 
 class LightevalLog(HarnessLog):
     harness = "lighteval"
 
     @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        if most_have(head, "doc", "model_response"):
-            return cls()
-        if not most_have(head, "full_prompt", "num_effective_few_shots"):
-            return None
-        missing = [name for name in _FLAT_NEEDED if not most_have(head, name)]
-        if missing:
-            raise InputError(
-                f"{reader.source.path} looks like details of lighteval, but has no "
-                f"{' and no '.join(missing)}",
-                hint="lighteval 0.6 to 0.13 write them with --save-details",
-            )
-        return cls()
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
+        flat = most_have(head, "full_prompt", "num_effective_few_shots")
+        return cls() if flat or most_have(head, "doc", "model_response") else None
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         row = as_dict(record)
@@ -62,7 +48,9 @@ class LightevalLog(HarnessLog):
 
     def _nested(self, record: dict[str, Any]) -> Iterator[SentRequest]:
         doc, response = as_dict(record.get("doc")), as_dict(record["model_response"])
-        self._remember_task(as_text(doc.get("task_name")))
+        if self.task is None and (name := as_text(doc.get("task_name"))):
+            self.task = name  # "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": with 5 shots
+            self.shots = as_count(name.rpartition("|")[2])
         outputs = _id_lists(response.get("output_tokens"))
         answers = [sum(token != -1 for token in ids) for ids in outputs]
         contexts = [len(ids) for ids in _id_lists(response.get("input_tokens"))]
@@ -75,15 +63,6 @@ class LightevalLog(HarnessLog):
         prompts: list[Any] = [max(tokens - filled, 0) for tokens in contexts]
         for prompt in prompts or [as_prompt(response.get("input"))]:  # an API has no ids
             yield SentRequest(prompt=prompt, special_tokens=True, output_cap=cap, output=output)
-
-    def _remember_task(self, name: str | None) -> None:
-        """ "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": the last part is the number of shots."""
-        if name and self.task and name != self.task:
-            raise UnusableError(mismatch("task", name, self.task))
-        if name and self.task is None:
-            self.task = name
-            numbers = [part for part in name.split("|")[1:] if part.isdecimal()]
-            self.shots = int(numbers[0]) if numbers else None
 
 
 def _scored(contexts: list[int], answers: list[int], scores: Any) -> Iterator[SentRequest]:

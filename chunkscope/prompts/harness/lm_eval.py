@@ -1,8 +1,7 @@
 """lm-eval's samples: a row per document and filter, with the arguments of each of its requests.
 
-Version 0.4.2 wrote one array, with lists of arguments; 0.4.3 and later write a row per line, with
-`gen_args_0: {arg_0, arg_1}`. A request is counted as lm-eval tokenizes it, and cut where the
-results of the run, which lie beside the samples, say how long it may be.
+A request is counted as lm-eval tokenizes it, and cut where the results of the run, which lie beside
+the samples, say how long it may be. This is the form of 0.4.3 and later.
 """
 
 import json
@@ -63,29 +62,18 @@ def _results_in(file: Path) -> dict[str, Any] | None:
 
 
 def results_file(source: Source) -> Path | None:
-    """The results of the run that wrote these samples: of the same date, or the only ones."""
+    """The results of the run that wrote these samples: those of the same date."""
     if source.file is None or source.member is not None:
         return None
-    if match := _SAMPLES_NAME.fullmatch(source.file.name):
-        dated = source.file.parent / f"results_{match['date']}.json"
-        if dated.is_file():
-            return dated
-    plain = source.file.parent / "results.json"  # as 0.4.2 wrote it
-    return plain if plain.is_file() else None
+    match = _SAMPLES_NAME.fullmatch(source.file.name)
+    dated = source.file.parent / f"results_{match['date']}.json" if match else None
+    return dated if dated and dated.is_file() else None
 
 
 def task_in(name: str) -> str | None:
     """The task in the name of a file of samples, with its suffix or without."""
     match = _SAMPLES_NAME.fullmatch(name)
     return match["task"] if match else None
-
-
-def _task_of(source: Source, configs: Mapping[str, Any]) -> str | None:
-    samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
-    # 0.4.2 called its samples `<model arguments>_<task>.jsonl`.
-    stem = samples.name.partition(".json")[0]
-    fits = [name for name in configs if stem.endswith(f"_{name}")]
-    return task_in(samples.name) or max(fits, key=len, default=None)
 
 
 def _model_arguments(value: Any) -> dict[str, Any]:
@@ -120,7 +108,6 @@ class LmEvalLog(HarnessLog):
 
     def __init__(self, source: Source) -> None:
         super().__init__()
-        self._hashes: dict[str, list[int]] = {}
         self._whole_texts = self._with_media = 0
         file = results_file(source)
         results = (_results_in(file) if file else None) or {}
@@ -128,7 +115,8 @@ class LmEvalLog(HarnessLog):
         arguments = _model_arguments(config.get("model_args"))
         model = as_text(config.get("model"))
         self.version = as_text(results.get("lm_eval_version"))
-        self.task = _task_of(source, as_dict(results.get("configs")))
+        samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
+        self.task = task_in(samples.name)
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
         self._is_local = model in _LOCAL_MODELS
         if self._is_local:
@@ -161,41 +149,23 @@ class LmEvalLog(HarnessLog):
                 f"{reader.source.path} holds lm-eval's results, not what it sent",
                 hint="name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
             )
-        if not most_have(head, "doc_id", "arguments"):
-            return None
-        if not any(has(record, "resps") for record in head):
-            raise InputError(
-                f"{reader.source.path} looks like samples of lm-eval, but has no resps, which "
-                "tell how often each request was sent",
-                hint="lm-eval 0.4.2 to 0.4.13 write them with --log_samples",
-            )
-        return cls(reader.source)
+        return cls(reader.source) if most_have(head, "doc_id", "arguments") else None
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         if not has(record, *_NEEDED):
             missing = ", ".join(sorted(_NEEDED - as_dict(record).keys()))
             raise UnusableError(f"no sample of lm-eval: {missing} missing")
-        document, answers = str(record["doc_id"]), record["resps"]
-        if self._came_before(document, record["arguments"], answers):
+        # Every filter has the same prompt and the same answers; a file of several tasks has others.
+        document = str(hash(json.dumps([record[key] for key in sorted(_NEEDED)])))
+        if document in self.ids:
             return
+        answers = record["resps"]
         sent = _argument_lists(record["arguments"])
         if not isinstance(answers, list) or len(answers) != len(sent):
             raise UnusableError(f"resps are not a list for each of {len(sent)} requests")
         for arguments, answered in zip(sent, answers, strict=True):
             yield from self._repeated(arguments, answered)
-        self.ids.add(document)
-
-    def _came_before(self, document: str, arguments: Any, answers: Any) -> bool:
-        """Every filter has the same prompt and the same answers of the model."""
-        hashes = [hash(json.dumps(part)) for part in (arguments, answers)]
-        before = self._hashes.setdefault(document, hashes)
-        if before != hashes:
-            what = "another prompt" if before[0] != hashes[0] else "other answers"
-            raise UnusableError(
-                f"document {document[:40]} comes again with {what}: does the file mix tasks, "
-                "models or runs?"
-            )
-        return before is not hashes
+        self.add_document(document)
 
     def _repeated(self, arguments: list[Any], answers: Any) -> Iterator[SentRequest]:
         """The same request once for each answer there is."""
@@ -263,19 +233,11 @@ class LmEvalLog(HarnessLog):
 
 
 def _argument_lists(value: Any) -> list[list[Any]]:
-    """The arguments of each request, whichever way they are written."""
-    if isinstance(value, dict):
-        value = [
-            list(given.values()) if has(given, "arg_0") else given
-            for name, given in value.items()
-            if name.startswith("gen_args_")
-        ]
-    if not isinstance(value, list) or not value:
-        raise UnusableError("arguments have neither gen_args_0 nor a list for each request")
-    for given in value:
-        if not isinstance(given, list) or not given:
-            raise UnusableError(f"the arguments of a request are {json_type(given)}")
-    return value
+    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}."""
+    requests = [given for name, given in as_dict(value).items() if name.startswith("gen_args_")]
+    if not requests or not all(has(given, "arg_0") for given in requests):
+        raise UnusableError("arguments have no gen_args_0 with arg_0, as lm-eval 0.4.3 and later")
+    return [list(given.values()) for given in requests]
 
 
 def _context(value: Any) -> str | Conversation:

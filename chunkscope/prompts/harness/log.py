@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.prompts.chat import Conversation, conversation
-from chunkscope.prompts.paths import RECORD, FieldPath, UnusableError, escape, json_type
+from chunkscope.prompts.paths import RECORD, FieldPath, UnusableError, json_type
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions, check_unicode
 from chunkscope.sources.base import Chunk, Problems
 from chunkscope.sources.reader import RecordReader
@@ -109,10 +109,7 @@ class HarnessLog(ABC):
     @classmethod
     @abstractmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        """The reader of this log, or None when the first records are not of this harness.
-
-        Raises InputError for a log of this harness whose shape or version is not known.
-        """
+        """The reader of this log, or None when the first records are not of this harness."""
 
     def entries(self, record: Any) -> list[Any] | None:  # noqa: ARG002
         """The rows of a document that holds all of them; None for a record that is one row."""
@@ -156,7 +153,7 @@ class RequestSelection(Selection):
         return prompts
 
 
-def requests_of(log: HarnessLog, options: SelectOptions) -> RequestSelection:
+def requests_of(log: HarnessLog, options: SelectOptions, prefix: str) -> RequestSelection:
     def requests(record: Any) -> Iterator[SentRequest]:
         for request in log.requests(record):
             for part in (request.prompt, request.continuation, request.output):
@@ -164,7 +161,7 @@ def requests_of(log: HarnessLog, options: SelectOptions) -> RequestSelection:
             yield request
 
     given = {
-        "--prefix": options.prefix,
+        "--prefix-file": prefix,
         "--choices": options.choices,
         "--output-field": options.output_field,
     }
@@ -216,11 +213,6 @@ def as_prompt(value: Any) -> str | Conversation:
     if isinstance(value, list):
         return conversation(value, {})
     raise UnusableError(f"the prompt is {json_type(value)}, not text or messages")
-
-
-def mismatch(what: str, name: Any, first: Any) -> str:
-    """A harness writes a file for each task and model: this row is of another."""
-    return f"of another {what} ({escape(str(name)[:80])}) than the log ({escape(str(first)[:80])})"
 
 
 def single(texts: Iterable[Any]) -> str | None:

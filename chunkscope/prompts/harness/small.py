@@ -16,7 +16,6 @@ from chunkscope.prompts.harness.log import (
     as_prompt,
     as_text,
     has,
-    mismatch,
     most_have,
     single,
 )
@@ -108,7 +107,6 @@ class HelmLog(HarnessLog):
 # --- OpenCompass ----------------------------------------------------------------------------------
 
 _LABEL = "label: "
-_NEXT_TOKEN = {"testing input", "prompt", "choices"}  # its probabilities were compared
 _ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
 
 
@@ -132,7 +130,6 @@ class OpenCompassLog(HarnessLog):
         if not _is_compass_entry(record):
             raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
         labels = [value for key, value in record.items() if key.startswith(_LABEL)]
-        labels += [record] if record.keys() >= _NEXT_TOKEN else []
         for label in labels:
             prompt = _compass_prompt(as_dict(label).get("prompt"))
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
@@ -149,7 +146,6 @@ class OpenCompassLog(HarnessLog):
 def _is_compass_entry(record: Any) -> bool:
     return isinstance(record, dict) and (
         record.keys() >= {"origin_prompt", "prediction"}
-        or record.keys() >= _NEXT_TOKEN
         or any(key.startswith(_LABEL) for key in record)
     )
 
@@ -235,7 +231,6 @@ class EvalScopeLog(HarnessLog):
     """A line per sample, with its messages and the model's output."""
 
     harness = "evalscope"
-    model: Any = None
 
     @classmethod
     def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
@@ -249,9 +244,6 @@ class EvalScopeLog(HarnessLog):
         row = as_dict(record)
         if row.get("agent_trace"):
             raise UnusableError("an agent's run, of which the log has only the sum of its requests")
-        self.model = self.model or row.get("model")
-        if row.get("model") != self.model:
-            raise UnusableError(mismatch("model", row.get("model"), self.model))
         usage = as_dict(as_dict(row.get("model_output")).get("usage"))
         sent, answer = _without_answer(row.get("messages"))
         yield _measured(sent, usage.get("input_tokens"), usage.get("output_tokens"), answer)

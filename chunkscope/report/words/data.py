@@ -379,13 +379,6 @@ SENTENCES: dict[str, Template] = {
     ),
     "first_conversation_counted": _first_conversation_counted,
     "first_of_list_counted": _first_of_list_counted,
-    "nulls_skipped": lambda field, count: (
-        f'{plural(count, "row")}: nulls in "{field}" were skipped'
-    ),
-    "list_joined": lambda field, count: (
-        f'{plural(count, "row")}: "{field}" is a list, whose texts were joined to one prompt '
-        f"({_options('--each', [field])} makes a prompt of each)"
-    ),
     "media_rows": lambda count: (
         f"{plural(count, 'row')} {_verb(count, 'hold')} images, audio or video: only the text is "
         "counted"
@@ -418,9 +411,6 @@ SENTENCES: dict[str, Template] = {
         f"nothing was sent for {plural(count, 'result')} from promptfoo's cache"
     ),
     "several_models": lambda models: f"its requests went to several models: {', '.join(models)}",
-    "lost_tries": lambda count: (
-        f"the log does not have what {plural(count, 'failed request')} sent before the retry"
-    ),
     "counted_by_mock": (
         "the lengths are those of Inspect's mock model, which has no tokenizer (--field messages "
         "counts the messages with yours)"
