@@ -1,3 +1,4 @@
+# ruff: noqa: F401  (what is imported for type checkers is listed in _HOMES)
 """chunkscope: how long evaluation prompts really are, and the vLLM settings that follow.
 
 >>> import chunkscope
@@ -34,40 +35,11 @@ if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.rule import Decision, activation
     from chunkscope.reference.chunked import chunked
-    from chunkscope.report.prefixes import PrefixSummary
+    from chunkscope.report.reuse import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import VerifyOptions
     from chunkscope.vllm.footprint import Footprint, memory
-
-__all__ = [
-    "AnalyzeOptions",
-    "ChunkscopeError",
-    "DatasetProfile",
-    "Decision",
-    "Diagnosis",
-    "Footprint",
-    "GateResult",
-    "LengthHistogram",
-    "Plan",
-    "PrefixSummary",
-    "Profile",
-    "Simulation",
-    "Verification",
-    "VerifyOptions",
-    "activation",
-    "analyze",
-    "chunked",
-    "demo",
-    "doctor",
-    "gate",
-    "memory",
-    "prefixes",
-    "recommend",
-    "report",
-    "simulate",
-    "verify",
-]
 
 _HOMES = {
     "commands.api": ("analyze", "demo", "prefixes", "recommend", "report", "simulate", "verify"),
@@ -82,12 +54,13 @@ _HOMES = {
     "planning.plan": ("Plan",),
     "planning.rule": ("Decision", "activation"),
     "reference.chunked": ("chunked",),
-    "report.prefixes": ("PrefixSummary",),
+    "report.reuse": ("PrefixSummary",),
     "simulation.result": ("Simulation",),
     "verification.result": ("Verification",),
     "verification.verify": ("VerifyOptions",),
     "vllm.footprint": ("Footprint", "memory"),
 }
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 class _Command(ModuleType):

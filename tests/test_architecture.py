@@ -199,7 +199,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_the_public_names_are_sorted_and_there() -> None:
     assert chunkscope.__all__ == sorted(chunkscope.__all__)
     for name in chunkscope.__all__:
-        assert getattr(chunkscope, name).__module__.startswith("chunkscope.")
+        assert callable(getattr(chunkscope, name))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = chunkscope.nothing
 

@@ -56,7 +56,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "emit-limits-broken": (ANALYZE, f"{FAILS} --emit kubernetes"),
     "simulate": (ANALYZE, RECOMMEND, "simulate"),
     "simulate-pays": (ANALYZE, PAYS, "simulate"),
-    "verify-report": ("report h200/llama-3.1-8b-long --format markdown -o -",),
+    "verify-report": ("report h200/llama-3.1-8b-long --format text",),
     "memory": ("memory --model llama-3.1-8b --gpu h100",),
     "doctor-kv-bound": ("doctor vllm-0.28-cpu-kv-bound.log",),
     "doctor-does-not-fit": ("doctor vllm-0.28-cpu-does-not-fit.log",),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.reference.demo import Demonstration
-    from chunkscope.report.prefixes import PrefixSummary
+    from chunkscope.report.reuse import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
 
@@ -48,7 +48,7 @@ def analyze(
 
 def prefixes(profile: "Profile | Name", plan: "Plan | Name | None" = None) -> "PrefixSummary":
     """How much of the prompts vLLM's prefix cache can serve; with a plan, in its KV cache."""
-    from chunkscope.report.prefixes import prefixes as run
+    from chunkscope.report.reuse import prefixes as run
 
     return run(profile, plan)
 

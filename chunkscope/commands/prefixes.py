@@ -23,8 +23,8 @@ def prefixes(
     Example: chunkscope prefixes
     """
     from chunkscope.planning.plan import Plan
-    from chunkscope.report import prefixes as report
+    from chunkscope.report import reuse
 
     shared.refuse_data((profile,), "profile", "chunkscope prefixes")
-    planned = Plan.load(plan) if plan else report.plan_for(profile)
-    shared.show(report.prefixes(profile, planned), as_json=as_json, details=details)
+    planned = Plan.load(plan) if plan else reuse.plan_for(profile)
+    shared.show(reuse.prefixes(profile, planned), as_json=as_json, details=details)

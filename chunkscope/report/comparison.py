@@ -86,8 +86,10 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
 
 
 def sections(comparison: ReportComparison) -> list[Section]:
+    changes, ties = len(comparison.changes), comparison.ties
+    answer = words.changed(comparison.old, comparison.new, changes, ties)
     return [
-        Section(sentences=(words.changed(comparison),), notes=comparison.notes),
+        Section(sentences=(answer,), notes=comparison.notes),
         *(
             Section(title=part.value.capitalize(), table=_table(part, comparison.changes))
             for part in Part

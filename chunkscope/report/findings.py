@@ -14,8 +14,8 @@ from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.report import breakdown
 from chunkscope.report import comparison as compared
 from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.prefixes import measured_in, prefixes
 from chunkscope.report.profile import lengths_chart
+from chunkscope.report.reuse import measured_in, prefixes
 from chunkscope.report.section import Chart, Column, Section, Table, fact_table
 from chunkscope.report.section import sections as all_sections
 from chunkscope.report.words import answer as words

@@ -54,6 +54,8 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
             else:
                 for line in bars(part, min(console.width, 100), console.encoding):
                     console.print(line)
+        if section.notes and section.table is not None:
+            console.print()
         for note in section.notes:
             console.print(Text(unbroken(f"note: {note}"), overflow="fold"))
 

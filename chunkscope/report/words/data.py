@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse
     from chunkscope.prompts.harness.log import LogSummary
-    from chunkscope.report.prefixes import PlannedCache, PrefixSummary
+    from chunkscope.report.reuse import PlannedCache, PrefixSummary
 
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 SCORED_ONCE = "0.31"  # the first vLLM whose likelihood requests may read the prefix cache
@@ -49,7 +49,7 @@ def _long_ones(profile: "Profile") -> str:
 
 def _shared(profile: "Profile") -> str:
     """What the prefix cache can do; empty where it was not measured."""
-    from chunkscope.report.prefixes import measured_in, overall_reuse
+    from chunkscope.report.reuse import measured_in, overall_reuse
 
     measured = measured_in(profile)
     if not measured:

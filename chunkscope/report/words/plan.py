@@ -103,7 +103,8 @@ def listed(settings: "Settings") -> str:
 def advice(plan: "Plan") -> str:
     """The answer in one sentence or two: what to set, what it brings, what that rests on."""
     if plan.advice.basis == "simulated":
-        return f"{order(plan)}{_needed(plan)}. {_because(plan)}"
+        colon = ":" if plan.advice.kind == "set" and not plan.request.slo else "."
+        return f"{order(plan)}{_needed(plan)}{colon} {_because(plan)}"
     text = f"{order(plan)}{_needed(plan)}"
     if plan.advice.basis == "mode":
         return f"{text}, as --mode {plan.request.mode} asks. Whether it pays was not simulated."
@@ -374,7 +375,7 @@ def row_name(row: "TriedRow") -> str:
     }
     budget = f"{number(row.settings.max_num_batched_tokens)} tokens per step"
     mark = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
-    return names.get(row.role, budget) + mark.get(row.standing, "")
+    return names.get(row.role, budget) + ("" if row.run.slo else mark.get(row.standing, ""))
 
 
 # -- reasons -------------------------------------------------------------------------------------

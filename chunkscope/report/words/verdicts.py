@@ -26,7 +26,6 @@ from chunkscope.vllm.settings import Settings
 if TYPE_CHECKING:
     from chunkscope.findings import Findings
     from chunkscope.reference.demo import Demonstration
-    from chunkscope.report.comparison import ReportComparison
 
 STATUS = {
     Status.OK: "ok",
@@ -222,12 +221,12 @@ def outputs(v: Verification) -> Iterator[str]:
 # -- two folders ---------------------------------------------------------------------------------
 
 
-def changed(comparison: "ReportComparison") -> str:
-    names = f"from {comparison.old.folder} to {comparison.new.folder}"
-    if not comparison.changes:
+def changed(old: "Findings", new: "Findings", changes: int, ties: int) -> str:
+    names = f"from {old.folder} to {new.folder}"
+    if not changes:
         return f"Nothing changed {names}."
-    ties = f"; {comparison.ties:,} more differ within the spread" if comparison.ties else ""
-    return f"{plural(len(comparison.changes), 'figure')} changed {names}{ties}."
+    more = f"; {ties:,} more differ within the spread" if ties else ""
+    return f"{plural(changes, 'figure')} changed {names}{more}."
 
 
 def not_comparable(old: "Findings", new: "Findings") -> Iterator[str]:
