@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import InputError
+from chunkscope.vllm.check import PROGRAM
 from chunkscope.vllm.log.failures import doing_in
 
 INSIDE = Path(__file__).parent / "inside"
@@ -122,7 +123,8 @@ class EngineProcess:
 
 
 def _environment(events: int) -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(INSIDE), os.environ.get("PYTHONPATH", "")]))
+    folders = (str(INSIDE), str(PROGRAM.parent), os.environ.get("PYTHONPATH", ""))
+    path = os.pathsep.join(filter(None, folders))
     return {
         **os.environ,
         "PYTHONPATH": path,

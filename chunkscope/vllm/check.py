@@ -1,9 +1,8 @@
 """Ask vLLM itself: its own parser and config validation, in another process, without a GPU.
 
-chunkscope never imports vLLM. The interpreter that has it is given the small program below, which
-pretends to be on a CPU where there is no GPU: the rules on arguments are the same there, those that
-need a GPU (attention backend, KV fit) do not run. What vLLM chooses by itself depends on the GPU's
-memory and name, so for that one choice it is told those of the plan's GPU.
+chunkscope never imports vLLM. The interpreter that has it runs inside/chunkscope_check.py, as on a
+CPU: rules on arguments are the same there, those that need a GPU (attention backend, KV fit) do not
+run. What vLLM chooses by the GPU's memory and name, it chooses by those of the plan's GPU.
 """
 
 import json
@@ -25,159 +24,14 @@ from chunkscope.models import built_in_config, find_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import (
-    Release,
-    command_line,
-    dry_keywords,
-    dry_words,
-    installed_version,
-)
+from chunkscope.vllm.flags import DRY, Release, command_line, installed_version, words_of
 from chunkscope.vllm.flags import release as release_of
 from chunkscope.vllm.settings import Settings, Value
 
 SECONDS = 600
 MARK = "chunkscope-check:"
 
-PROGRAM = r"""
-import json, os, sys
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-import vllm
-import vllm.platforms as platforms
-if platforms.current_platform.device_type in ("", None):
-    from vllm.platforms.cpu import CpuPlatform
-    platforms.current_platform = CpuPlatform()
-from vllm.engine import arg_utils
-from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
-from vllm.usage.usage_lib import UsageContext
-try:
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
-except ImportError:
-    from vllm.utils import FlexibleArgumentParser
-
-# vLLM looks at each model class in yet another process, lest this one initialize a GPU: it may.
-from vllm.model_executor.models import registry
-registry._run_in_subprocess = lambda look: look()
-
-
-class Rejected(Exception):
-    pass
-
-
-class Parser(FlexibleArgumentParser):
-    def error(self, message):
-        raise Rejected(message)
-
-
-class OnGpu:
-    # This machine's platform, but for what vLLM chooses its defaults by.
-    def __init__(self, real, gpu):
-        self.real, self.gpu = real, gpu
-
-    def __getattr__(self, name):
-        return getattr(self.real, name)
-
-    def get_device_total_memory(self, *ignored):
-        return self.gpu["memory_bytes"]
-
-    def get_device_name(self, *ignored):
-        return self.gpu["title"]
-
-    def is_cpu(self):
-        return False
-
-
-own_defaults = EngineArgs.__dict__.get("get_batch_defaults")  # since 0.11.1
-gpu = None
-
-
-def defaults(cls, *args, **kwargs):
-    real = arg_utils.current_platform
-    if gpu:
-        arg_utils.current_platform = OnGpu(real, gpu)
-    try:
-        return own_defaults.__func__(cls, *args, **kwargs)
-    finally:
-        arg_utils.current_platform = real
-
-
-if own_defaults is not None:
-    EngineArgs.get_batch_defaults = classmethod(defaults)
-
-
-def serve_parser():
-    # With the server's own options; where they are defined has moved.
-    for module in ("launchers", "openai"):
-        try:
-            made = __import__(f"vllm.entrypoints.{module}.cli_args", fromlist=["make_arg_parser"])
-            return made.make_arg_parser(Parser()), ["model"]  # which stands without a flag
-        except ImportError:
-            continue
-    return parser, []
-
-
-def read_only(case):
-    if "keywords" in case:
-        EngineArgs(**case["keywords"])
-    else:
-        serving, model = serve_parser()
-        serving.parse_args([*model, *case["words"]])
-
-
-def described(action):
-    inner = [c.cell_contents for c in getattr(action.type, "__closure__", None) or ()]
-    names = [getattr(kind, "__name__", "") for kind in (action.type, *inner) if callable(kind)]
-    return {
-        "options": action.option_strings,
-        "dest": action.dest,
-        "action": type(action).__name__,
-        "nargs": action.nargs,
-        "types": names,
-        "choices": [str(choice) for choice in action.choices or ()],
-        "default": repr(action.default),
-        "server": not set(action.option_strings) & set(parser._option_string_actions),
-    }
-
-
-def engine_config(case):
-    if "keywords" in case:
-        return EngineArgs(**case["keywords"]).create_engine_config(UsageContext.LLM_CLASS)
-    args = AsyncEngineArgs.from_cli_args(parser.parse_args(case["words"]))
-    return args.create_engine_config(UsageContext.OPENAI_API_SERVER)
-
-
-def check(case):
-    global gpu
-    gpu = case.get("gpu")
-    try:
-        if case.get("only_read"):
-            read_only(case)
-            return {"accepted": True, "message": ""}
-        config = engine_config(case)
-    except (Exception, SystemExit) as error:
-        return {"accepted": False, "message": f"{type(error).__name__}: {error}"}
-    scheduler, cache = config.scheduler_config, config.cache_config
-    names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
-    seen = {name: getattr(scheduler, name) for name in names}
-    chunked = getattr(scheduler, "enable_chunked_prefill", None)
-    if chunked is None:
-        chunked = getattr(scheduler, "chunked_prefill_enabled", None)
-    seen["enable_chunked_prefill"] = chunked
-    seen["enable_prefix_caching"] = cache.enable_prefix_caching
-    seen["gpu_memory_utilization"] = cache.gpu_memory_utilization
-    seen["max_model_len"] = config.model_config.max_model_len
-    seen["tensor_parallel_size"] = config.parallel_config.tensor_parallel_size
-    return {"accepted": True, "message": "", "seen": seen}
-
-
-parser = AsyncEngineArgs.add_cli_args(Parser())
-task = json.load(sys.stdin)
-answer = {"version": vllm.__version__}
-if task.get("flags"):
-    answer["flags"] = [described(action) for action in serve_parser()[0]._actions]
-answer["results"] = [check(case) for case in task.get("cases", [])]
-print("chunkscope-check:" + json.dumps(answer), flush=True)
-"""
+PROGRAM = Path(__file__).parent / "inside" / "chunkscope_check.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,13 +48,13 @@ class Case:
     only_read: bool = False
 
     def question(self) -> dict[str, Any]:
-        model = str(self.folder)
         asked: dict[str, Any] = {"only_read": True} if self.only_read else {}
+        dry: dict[str, Value] = {"model": str(self.folder), **DRY}
         if self.gpu:
             asked["gpu"] = {"memory_bytes": self.gpu.memory_bytes, "title": self.gpu.title}
         if self.keywords is not None:
-            return {**asked, "keywords": {**self.keywords, **dry_keywords(model)}}
-        return {**asked, "words": [*(self.words or ()), *dry_words(model)]}
+            return {**asked, "keywords": {**self.keywords, **dry}}
+        return {**asked, "words": [*(self.words or ()), *words_of(dry)]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,15 +90,8 @@ def cases_of(there: Deployment, settings: Settings, folder: Path) -> list[Case]:
 def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[CheckAnswer]:
     """One process for all cases: importing vLLM takes most of the time."""
     answer = _ask(python, {"cases": [case.question() for case in cases]})
-    return [
-        CheckAnswer(
-            accepted=result["accepted"],
-            message=result["message"],
-            vllm_version=answer["version"],
-            seen=result.get("seen"),
-        )
-        for result in answer["results"]
-    ]
+    version = answer["version"]
+    return [CheckAnswer(vllm_version=version, **result) for result in answer["results"]]
 
 
 def known_flags(*, python: str = sys.executable) -> tuple[str, list[dict[str, Any]]]:
@@ -319,7 +166,7 @@ def version_in(python: str) -> str | None:
 def _ask(python: str, task: dict[str, Any]) -> dict[str, Any]:
     try:
         run = subprocess.run(  # noqa: S603
-            [python, "-c", PROGRAM],
+            [python, str(PROGRAM)],
             input=json.dumps(task),
             capture_output=True,
             text=True,

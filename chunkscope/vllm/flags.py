@@ -4,7 +4,7 @@ Read and executed in 0.10.2 to 0.32.0 (docs/VLLM.md of the project's notes, sect
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -32,21 +32,6 @@ class Off(StrEnum):
     WARNED = "honoured, with a warning"
 
 
-class V2Models(StrEnum):
-    NONE = "none"
-    LISTED = "the allow-list"
-    DENSE = "the allow-list and dense models"
-    ALL = "all"
-
-
-SWITCHES = frozenset(
-    {
-        "enable_chunked_prefill",
-        "enable_prefix_caching",
-        "long_prefill_token_threshold_adaptive",
-        "enable_expert_parallel",
-    }
-)
 # Refused by every V1 engine while they existed, then removed: never written.
 NEVER_WORKED = ("max_num_partial_prefills", "max_long_partial_prefills")
 
@@ -76,12 +61,8 @@ HYBRID_REFUSES_OFF = (((0, 10, 2), False), ((0, 26, 0), True))
 HYBRID_CACHES_PREFIXES = (((0, 10, 2), False), ((0, 26, 0), True))
 # Tokens that the experts' kernel takes at once; read in 0.11.2, 0.14.0, 0.19.1, 0.24.0 and 0.32.0.
 EXPERT_TOKENS = (((0, 10, 2), 32_768), ((0, 14, 0), 16_384), ((0, 19, 0), None))
-V2_RUNNER = (
-    ((0, 10, 2), V2Models.NONE),
-    ((0, 22, 0), V2Models.LISTED),
-    ((0, 28, 0), V2Models.DENSE),
-    ((0, 29, 0), V2Models.ALL),
-)
+# Whom the second model runner serves: nobody, a list of architectures, dense models too, all.
+V2_RUNNER = (((0, 10, 2), 0), ((0, 22, 0), 1), ((0, 28, 0), 2), ((0, 29, 0), 3))
 # Is the memory of CUDA graphs taken off the KV cache (or captured outside the budget)?
 GRAPHS_COUNTED = {
     Runner.V1: (((0, 10, 2), False), ((0, 20, 0), True)),
@@ -144,15 +125,9 @@ class Release:
         raise ValueError(f"no GPU class fits {gpu.name}")
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:
-        models = at(V2_RUNNER, self.version)
         listed = architecture in V2_ARCHITECTURES
-        takes = {
-            V2Models.NONE: False,
-            V2Models.LISTED: listed,
-            V2Models.DENSE: listed or dense,
-            V2Models.ALL: True,
-        }
-        return Runner.V2 if takes[models] else Runner.V1
+        takes = (False, listed, listed or dense, True)[at(V2_RUNNER, self.version)]
+        return Runner.V2 if takes else Runner.V1
 
     @property
     def expert_tokens(self) -> int | None:
@@ -229,52 +204,38 @@ def command_line(settings: Settings, version: Version) -> list[str]:
     >>> command_line(Settings(max_num_seqs=8, enable_chunked_prefill=False), (0, 24, 0))
     ['--max-num-seqs', '8', '--no-enable-chunked-prefill']
     """
+    return words_of(_writable(settings, version))
+
+
+def words_of(keywords: Mapping[str, Value]) -> list[str]:
+    """Keywords of vLLM's `LLM` class as words for `vllm serve`."""
     words: list[str] = []
-    for name, value in _writable(settings, version):
-        switch = name in SWITCHES
+    for name, value in keywords.items():
+        switch = isinstance(value, bool)
         words += [spelled(name, on=bool(value))] if switch else [spelled(name), str(value)]
     return words
 
 
-def dry_words(model: str) -> list[str]:
-    """A model without weights and tokenizer: enough to have arguments checked."""
-    return ["--model", model, "--load-format", "dummy", "--skip-tokenizer-init"]
-
-
-def dry_keywords(model: str) -> dict[str, str | bool]:
-    """The same as keywords.
-
-    >>> dry_keywords("M")
-    {'model': 'M', 'load_format': 'dummy', 'skip_tokenizer_init': True}
-    """
-    return {"model": model, "load_format": "dummy", "skip_tokenizer_init": True}
-
-
+# A model without weights and tokenizer: enough to have arguments checked.
+DRY: dict[str, Value] = {"load_format": "dummy", "skip_tokenizer_init": True}
 SERVE = ["vllm", "serve"]  # the model follows as a word of its own: 0.11 refuses `--model` here
 CONFIG_FILE = "--config"
 
 
 def yaml_lines(settings: Settings, version: Version) -> list[str]:
     """Arguments as `key: value`; vLLM drops `key: false`, so off is its own key set to true."""
-    return [
-        f"{spelled(name, on=bool(value))[2:]}: true"
-        if name in SWITCHES
-        else f"{spelled(name)[2:]}: {value}"
-        for name, value in _writable(settings, version)
-    ]
+    named = underscored(settings, version)
+    return [f"{n.replace('_', '-')}: {'true' if v is True else v}" for n, v in named.items()]
 
 
 def underscored(settings: Settings, version: Version) -> dict[str, Value]:
     """Arguments as the names a command line is built from: off is `no_...: True`."""
-    named: dict[str, Value] = {}
-    for name, value in _writable(settings, version):
-        off = name in SWITCHES and not value
-        named[f"no_{name}" if off else name] = True if off else value
-    return named
+    values = _writable(settings, version)
+    return {f"no_{n}" if v is False else n: True if v is False else v for n, v in values.items()}
 
 
-def _writable(settings: Settings, version: Version) -> Iterator[tuple[str, Value]]:
-    for name, value in settings.given().items():
+def _writable(settings: Settings, version: Version) -> dict[str, Value]:
+    for name in settings.given():
         if not known_to(name, version):
             raise ValueError(f"vLLM {dotted(version)} has no {name}")
-        yield name, value
+    return settings.given()

@@ -6,11 +6,25 @@ computing for a request that it has just preempted by priority, and with async s
 not its default, it schedules one token too many.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from chunkscope.errors import UsageError
 from chunkscope.vllm.flags import Release, Version
 from chunkscope.vllm.settings import SINCE_0_31, EngineArgs
+
+DEFAULT: Version = (0, 30, 0)  # whose rules hold where no version is named
+
+
+def _rule(*changed: Version, first: bool = False) -> Any:
+    """What 0.10.2 does, and the versions that changed it to the opposite and back."""
+    meta = {"first": first, "changed": changed}
+    return field(default=_holds(meta, DEFAULT), metadata=meta)
+
+
+def _holds(rule: Mapping[str, Any], version: Version) -> bool:
+    return bool((rule["first"] + sum(since <= version for since in rule["changed"])) % 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,33 +37,17 @@ class Rules:
     replica with the fewest; before, a waiting one counted as four.
     """
 
-    unchunked_stops_the_queue: bool = True
-    unchunked_drops_the_threshold: bool = False
-    reserves_full_prompt: bool = True  # a request is admitted when its whole prompt fits
-    blank_blocks_first: bool = True  # blocks without a hash are reused before cached ones
-    lone_request_is_capped: bool = True
-    async_by_default: bool = True  # step t + 1 is scheduled before the result of t is there
-    has_watermark: bool = True
-    has_fair_shares: bool = False  # the adaptive threshold, and max_num_active_seqs
-    window_caps_admission: bool = True  # a group with a window asks for what it can hold
-    keeps_window_of_running_step: bool = True
-    counts_requests_of_replicas: bool = True
-
-
-# What 0.10.2 does, and the versions that changed it to the opposite and back.
-CHANGES: dict[str, tuple[bool, tuple[Version, ...]]] = {
-    "unchunked_stops_the_queue": (False, ((0, 12, 0),)),
-    "unchunked_drops_the_threshold": (False, ((0, 11, 1), (0, 12, 0))),
-    "reserves_full_prompt": (False, ((0, 19, 0),)),
-    "blank_blocks_first": (False, ((0, 24, 0),)),
-    "lone_request_is_capped": (True, ((0, 31, 0),)),
-    "async_by_default": (False, ((0, 14, 0),)),
-    "has_watermark": (False, ((0, 24, 0),)),
-    "has_fair_shares": (False, ((0, 31, 0),)),
-    "window_caps_admission": (False, ((0, 24, 0),)),
-    "keeps_window_of_running_step": (False, ((0, 28, 0),)),
-    "counts_requests_of_replicas": (False, ((0, 28, 0),)),
-}
+    unchunked_stops_the_queue: bool = _rule((0, 12, 0))
+    unchunked_drops_the_threshold: bool = _rule((0, 11, 1), (0, 12, 0))
+    reserves_full_prompt: bool = _rule((0, 19, 0))  # a request is admitted when all of it fits
+    blank_blocks_first: bool = _rule((0, 24, 0))  # reused before cached ones
+    lone_request_is_capped: bool = _rule((0, 31, 0), first=True)
+    async_by_default: bool = _rule((0, 14, 0))  # step t + 1 is scheduled before t is done
+    has_watermark: bool = _rule((0, 24, 0))
+    has_fair_shares: bool = _rule((0, 31, 0))  # the adaptive threshold, and max_num_active_seqs
+    window_caps_admission: bool = _rule((0, 24, 0))  # a group with a window asks for what it holds
+    keeps_window_of_running_step: bool = _rule((0, 28, 0))
+    counts_requests_of_replicas: bool = _rule((0, 28, 0))
 
 
 def rules_of(release: Release) -> Rules:
@@ -58,11 +56,7 @@ def rules_of(release: Release) -> Rules:
     >>> rules_of(release("0.30")).lone_request_is_capped
     True
     """
-    changed = {
-        name: first ^ (sum(since <= release.version for since in versions) % 2 == 1)
-        for name, (first, versions) in CHANGES.items()
-    }
-    return Rules(**changed)
+    return Rules(**{x.name: _holds(x.metadata, release.version) for x in fields(Rules)})
 
 
 def check_args(args: EngineArgs, rules: Rules) -> None:

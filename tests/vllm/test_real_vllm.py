@@ -6,7 +6,7 @@ All questions of this file are put to one process (`answers`); the tests read wh
 import ast
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from chunkscope.planning.rule import LengthRule
 from chunkscope.vllm.check import Case, CheckAnswer, cases_of, check, check_many
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode, Target, Task
-from chunkscope.vllm.flags import SWITCHES, command_line, known_to, release, spelled
+from chunkscope.vllm.flags import command_line, known_to, release, spelled
 from chunkscope.vllm.settings import NAMES, Settings
 from tests.build import LONG, MIXED, SHORT, plan
 from tests.conftest import MODELS
@@ -220,8 +220,10 @@ def test_the_flag_table_is_the_installed_vllms(installed):
     version, options = installed
     flags = {spelling for option in options for spelling in option["options"]}
     known = release(version).version
+    switches = [field.name for field in fields(Settings) if field.type == bool | None]
+    assert "enable_chunked_prefill" in switches
     for name in NAMES:
-        spellings = [spelled(name), *([spelled(name, on=False)] if name in SWITCHES else [])]
+        spellings = [spelled(name), *([spelled(name, on=False)] if name in switches else [])]
         for spelling in spellings:
             assert (spelling in flags) == known_to(name, known), spelling
 

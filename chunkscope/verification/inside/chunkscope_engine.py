@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any
 
+from chunkscope_config import facts
 from chunkscope_sender import Sender
 
 PROBE = "chunkscope_probe.Probe"
@@ -59,7 +60,7 @@ class Measurement:
         config = self._start()
         begun = await self._ask("chunkscope_begin")
         start_s = time.perf_counter() - started
-        self._events.tell("ready", start_s=start_s, engine=_facts(config), workers=begun)
+        self._events.tell("ready", start_s=start_s, engine=facts(config), workers=begun)
         try:
             await self._measure(config)
         finally:
@@ -76,7 +77,7 @@ class Measurement:
         args = AsyncEngineArgs(**self._task["engine"], worker_extension_cls=PROBE)
         usage = UsageContext[USAGE[self._task["entry"]]]
         config = args.create_engine_config(usage)
-        self._events.tell("accepted", engine=_facts(config))
+        self._events.tell("accepted", engine=facts(config))
         self._engine = AsyncLLM.from_vllm_config(config, usage_context=usage)
         return config
 
@@ -92,12 +93,12 @@ class Measurement:
             answers = await sender.send(requests, str(repeat), progress.one_more)
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
-            facts = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
-            self._events.tell("repeat", repeat=repeat, emptied=emptied, **facts)
+            told = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
+            self._events.tell("repeat", repeat=repeat, emptied=emptied, **told)
             emptied = await self._forget()
         await self._check_outputs(sender, config.model_config.max_model_len)
         self._events.tell("measured")
-        await self._sweep(sender, _facts(config))
+        await self._sweep(sender, facts(config))
 
     async def _check_outputs(self, sender: Sender, max_model_len: int) -> None:
         """The same prompts twice, batched otherwise: what differs then is no matter of settings."""
@@ -109,11 +110,11 @@ class Measurement:
             self._events.tell("outputs", answers=answers)
             await self._forget()
 
-    async def _sweep(self, sender: Sender, facts: "dict[str, Any]") -> None:
+    async def _sweep(self, sender: Sender, running: "dict[str, Any]") -> None:
         """Bursts of one kind each: a workload need not show what every step costs."""
         for number, (count, prompt, output) in enumerate(self._task["bursts"]):
             self._events.tell("phase", phase="calibrating")
-            count = _fitting(count, prompt + output, facts)
+            count = _fitting(count, prompt + output, running)
             if count * (prompt + output) > LONGEST_BURST_S * sender.tokens_per_s:
                 continue
             await sender.send([(prompt, output, 0.0)] * count, f"b{number}")
@@ -149,33 +150,11 @@ class AnswerCount:
             self._events.tell("progress", done=self._done, of=self._of)
 
 
-def _facts(config: Any) -> "dict[str, Any]":
-    """The settings the engine really runs with."""
-    scheduler, cache, model = config.scheduler_config, config.cache_config, config.model_config
-    chunked = getattr(scheduler, "enable_chunked_prefill", None)
-    if chunked is None:
-        chunked = getattr(scheduler, "chunked_prefill_enabled", None)
-    names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
-    return {
-        **{name: getattr(scheduler, name) for name in names},
-        "enable_chunked_prefill": chunked,
-        "async_scheduling": getattr(scheduler, "async_scheduling", None),
-        "enable_prefix_caching": cache.enable_prefix_caching,
-        "gpu_memory_utilization": cache.gpu_memory_utilization,
-        "block_size": cache.block_size,
-        "num_gpu_blocks": cache.num_gpu_blocks,
-        "max_model_len": model.max_model_len,
-        "enforce_eager": model.enforce_eager,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
-    }
-
-
-def _fitting(count: int, tokens: int, facts: "dict[str, Any]") -> int:
+def _fitting(count: int, tokens: int, running: "dict[str, Any]") -> int:
     """As many of so many requests as run at the same time."""
-    blocks, size = int(facts["num_gpu_blocks"] or 0), int(facts["block_size"])
+    blocks, size = int(running["num_gpu_blocks"] or 0), int(running["block_size"])
     room = blocks * size // (tokens + size)
-    return max(1, min(count, int(facts["max_num_seqs"]), room))
+    return max(1, min(count, int(running["max_num_seqs"]), room))
 
 
 if __name__ == "__main__":  # vLLM's own processes import this file again

@@ -7,22 +7,17 @@ from typing import Any, get_args, get_type_hints
 
 from chunkscope.vllm.serve_flags import Effect, flags_by_name
 
-# vLLM's names in the line that begins an engine, and ours for them.
-_CONFIG = {
-    "model": "model",
-    "dtype": "dtype",
+# vLLM's names in the line that begins an engine, and ours where they differ.
+_RENAMED = {
     "max_seq_len": "max_model_len",
-    "tensor_parallel_size": "tensor_parallel_size",
-    "pipeline_parallel_size": "pipeline_parallel_size",
-    "data_parallel_size": "data_parallel_size",
-    "quantization": "quantization",
-    "kv_cache_dtype": "kv_cache_dtype",
     "device_config": "device",
-    "enforce_eager": "enforce_eager",
-    "enable_prefix_caching": "enable_prefix_caching",
-    "enable_chunked_prefill": "enable_chunked_prefill",
     "chunked_prefill_enabled": "enable_chunked_prefill",
 }
+_CONFIG = (
+    *("model", "dtype", "quantization", "kv_cache_dtype", "enforce_eager", *_RENAMED),
+    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
+    *("enable_prefix_caching", "enable_chunked_prefill"),
+)
 _PAIR = re.compile(rf"\b({'|'.join(_CONFIG)})=('[^']*'|[^,\s]+)")
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
 _NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
@@ -98,7 +93,7 @@ def config_facts(config: str) -> dict[str, Any]:
     """Of the line that begins an engine: the first of each name, since configurations nest."""
     first: dict[str, str] = {}
     for name, text in _PAIR.findall(config):
-        first.setdefault(_CONFIG[name], text)
+        first.setdefault(_RENAMED.get(name, name), text)
     return values_of(first)
 
 

@@ -25,10 +25,8 @@ _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
 _TRACE_KEYS = ("exc_info", "exc_text", "exception", "stack_trace")  # what else it says of an error
 _TIME_KEYS = ("timestamp", "time", "asctime", "ts", "@timestamp", "date")
-_DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)  # of a leap year
-_DAY_S = 86_400.0
 _MILLISECONDS, _LATEST = 1e11, 1e10  # a number above the first is no time in seconds
-_YEAR_S = 366 * _DAY_S
+_YEAR_S = 366 * 86_400.0
 
 
 class LogLine(NamedTuple):
@@ -122,10 +120,10 @@ def _iso(text: str) -> float | None:
 
 
 def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> float | None:
-    if not 1 <= month <= 12:
+    try:
+        return datetime(2000, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+    except ValueError:
         return None
-    days = _DAYS_BEFORE[month - 1] + day - 1
-    return days * _DAY_S + hour * 3600.0 + minute * 60.0 + second
 
 
 class LogClock:

@@ -160,7 +160,7 @@ class LogReader:
                 engine.failures.add_error(line.text, line.number)
             return
         at = self._clock.since_first(line.at)
-        words = {} if name == messages.FAILURE else messages.BY_NAME[name].parse(line.text)
+        words = {} if name == messages.FAILURE else messages.parse(name, line.text)
         if name != messages.FAILURE and not words:
             return
         self.understood += 1
@@ -179,7 +179,7 @@ class LogReader:
             case messages.PREEMPTED:
                 engine.preemptions = int(words["preemptions"])
                 engine.line_of["preemptions"] = line.number
-            case messages.REFUSED_PROMPT:
+            case messages.REFUSED_PROMPT | messages.REFUSED_REQUEST:
                 engine.refused.add(words, line.number)
             case messages.FAILURE:
                 loading = bool(engine.started) and "weights_gib" not in engine.facts

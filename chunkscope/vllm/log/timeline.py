@@ -43,18 +43,16 @@ class LogWindow:
     def joined(self, later: "LogWindow") -> "LogWindow":
         seconds = self.seconds + later.seconds
         mine, its = self.seconds / seconds, later.seconds / seconds
-        return LogWindow(
-            end_s=later.end_s,
+        return replace(
+            later,
             seconds=seconds,
             prompt_tokens_per_s=mine * self.prompt_tokens_per_s + its * later.prompt_tokens_per_s,
             output_tokens_per_s=mine * self.output_tokens_per_s + its * later.output_tokens_per_s,
             running=max(self.running, later.running),
             waiting=max(self.waiting, later.waiting),
             kv_use=max(self.kv_use, later.kv_use),
-            hit_rate=later.hit_rate,
             deferred=min(self.deferred, later.deferred),
             line=self.line,
-            engine=self.engine,
         )
 
 
@@ -210,8 +208,8 @@ class RefusedPrompts:
     first_line: int = 0
 
     def add(self, words: dict[str, str], line: int) -> None:
-        length = int(words.get("length") or words.get("length_") or 0)
-        self.limit = int(words.get("limit") or words.get("limit_") or 0) or self.limit
+        length = int(words.get("length", 0))
+        self.limit = int(words.get("limit", 0)) or self.limit
         self.first_line = self.first_line or line
         self.count += 1
         self.longest = max(self.longest, length)
