@@ -132,14 +132,6 @@ def local_gpu() -> Gpu:
     )
 
 
-def local_gpu_names() -> list[str]:
-    """All GPUs of this machine by nvidia-smi's names; none where it does not say."""
-    try:
-        return [name for name, *_ in _nvidia_smi("name")]
-    except MissingError:
-        return []
-
-
 def driver_version() -> str | None:
     """The driver of the first GPU; None where nvidia-smi does not say."""
     try:

@@ -46,5 +46,4 @@ class Parallel:
             )
 
 
-UNMEASURED = "several GPUs were never measured"
 ALONE = Parallel()

@@ -121,7 +121,9 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
     return [
         RequestState(
             place,
-            request,
+            request.prompt_tokens,
+            request.output_tokens,
+            request.arrival_s,
             path=clipped(paths[request.stretch], request.prompt_tokens // block_size)
             if paths and request.stretch >= 0
             else (),

@@ -6,7 +6,6 @@ from heapq import heappop, heappush
 
 from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
 from chunkscope.prefixes.sharing import Path
-from chunkscope.simulation.workload import Request
 
 
 @dataclass(slots=True, eq=False)
@@ -31,50 +30,38 @@ class SharedRun(BlockRun):
     holders: dict[int, list["SharedRun"]] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class RequestState:
     """What vLLM knows of a request. `num_tokens`: the prompt and the outputs so far."""
 
-    __slots__ = (
-        "admission", "arrival_s", "caught_up", "chunks", "first_step", "id", "last_step",
-        "max_tokens", "most_computed", "num_cached_tokens", "num_computed_tokens",
-        "num_preemptions", "num_prompt_tokens", "num_scheduled", "num_skipped_blocks",
-        "num_tokens", "offset", "path", "priority", "run", "scheduled_at", "skips_cache",
-        "tracked",
-    )  # fmt: skip
+    id: int
+    num_prompt_tokens: int
+    max_tokens: int
+    arrival_s: float
+    path: Path = ()  # leading blocks that other requests have too
+    skips_cache: bool = False  # prompt_logprobs: reads nothing from the prefix cache
+    priority: int = 0
+    num_tokens: int = field(init=False)
+    most_computed: int = field(init=False)
+    num_computed_tokens: int = 0
+    admission: int = 0  # its place in the order of admissions
+    offset: int = 0  # the fast scheduler's: see DecodingGroup
+    caught_up: int = 0  # tokens computed when all were known, not still being sampled
+    tracked: list[SharedRun] = field(default_factory=list)  # its cached blocks among shared ones
+    run: BlockRun | None = None  # its own cached blocks, while it is preempted
+    chunks: int = 0  # steps that it took to read the prompt
+    num_cached_tokens: int = 0  # hit when it was first admitted
+    num_preemptions: int = 0
+    first_step: int = -1
+    last_step: int = -1  # of its latest token
+    scheduled_at: int = -1  # the latest step with tokens of it, and how many it had
+    num_scheduled: int = 0
+    num_skipped_blocks: int = 0  # outside the window: given back
 
-    def __init__(
-        self,
-        place: int,
-        request: Request,
-        *,
-        path: Path = (),
-        skips_cache: bool = False,
-        priority: int = 0,
-    ) -> None:
-        self.id = place
-        self.num_prompt_tokens = request.prompt_tokens
-        self.max_tokens = request.output_tokens
-        self.arrival_s = request.arrival_s
-        self.priority = priority
-        self.skips_cache = skips_cache  # prompt_logprobs: reads nothing from the prefix cache
-        self.path = path  # leading blocks that other requests have too
+    def __post_init__(self) -> None:
         self.num_tokens = self.num_prompt_tokens
-        self.num_computed_tokens = 0
         # At the end: the last output is never read back.
         self.most_computed = self.num_prompt_tokens + self.max_tokens - 1
-        self.admission = 0  # its place in the order of admissions
-        self.offset = 0  # the fast scheduler's: see DecodingGroup
-        self.caught_up = 0  # tokens computed when all were known, not still being sampled
-        self.tracked: list[SharedRun] = []  # its cached blocks among the shared ones
-        self.run: BlockRun | None = None  # its own cached blocks, while it is preempted
-        self.chunks = 0  # steps that it took to read the prompt
-        self.num_cached_tokens = 0  # hit when it was first admitted
-        self.num_preemptions = 0
-        self.first_step = -1
-        self.last_step = -1  # of its latest token
-        self.scheduled_at = -1  # the latest step with tokens of it, and how many it had
-        self.num_scheduled = 0
-        self.num_skipped_blocks = 0  # outside the window: given back
 
     @property
     def num_tracked(self) -> int:

@@ -147,11 +147,6 @@ class SloResult:
         return self.used(self.tightest)
 
     @property
-    def room(self) -> float:
-        """The least relative distance to a limit; below 0 one is broken."""
-        return 1 - self.use
-
-    @property
     def is_met(self) -> bool:
         return not exceeds(self.use, 1.0)
 

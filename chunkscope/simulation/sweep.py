@@ -47,21 +47,6 @@ def _with_budget(base: Settings, budget: int, threshold: int) -> Settings:
     )
 
 
-def run_all(
-    scenario: Scenario,
-    chosen: Sequence[EngineArgs],
-    *,
-    work: Callable[[Scenario, EngineArgs], SimulatedRun] = run_setting,
-    advance: Callable[[], None] = lambda: None,
-) -> tuple[SimulatedRun, ...]:
-    """All settings, one after the other; `advance` is called after each."""
-    runs = []
-    for args in chosen:
-        runs.append(work(scenario, args))
-        advance()
-    return tuple(runs)
-
-
 def axes(runs: Sequence[SimulatedRun]) -> tuple[Figure, Figure]:
     """What settings are compared by: who decides when requests come decides the makespan, too."""
     return (TTFT_P95, ITL_P99) if any(run.backlog for run in runs) else (MAKESPAN, ITL_MAX)

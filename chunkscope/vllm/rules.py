@@ -33,8 +33,7 @@ class Rules:
 
     With chunking off, a prompt over what is left of the budget stops the queue (or is skipped), and
     without prefix caching the threshold may be dropped as well. `lone_request_is_capped`: by the
-    threshold, though nobody else waits. `counts_requests_of_replicas`: the next request goes to the
-    replica with the fewest; before, a waiting one counted as four.
+    threshold, though nobody else waits.
     """
 
     unchunked_stops_the_queue: bool = _rule((0, 12, 0))
@@ -47,7 +46,6 @@ class Rules:
     has_fair_shares: bool = _rule((0, 31, 0))  # the adaptive threshold, and max_num_active_seqs
     window_caps_admission: bool = _rule((0, 24, 0))  # a group with a window asks for what it holds
     keeps_window_of_running_step: bool = _rule((0, 28, 0))
-    counts_requests_of_replicas: bool = _rule((0, 28, 0))
 
 
 def rules_of(release: Release) -> Rules:

@@ -13,7 +13,6 @@ from chunkscope.simulation.kv_cache import clipped
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import EngineArgs
@@ -89,11 +88,9 @@ def _state(place: int, asked: dict[str, Any], paths: list[Path], size: int) -> R
     stretch = asked.get("stretch", -1)
     return RequestState(
         place,
-        Request(
-            prompt_tokens=asked["prompt"],
-            output_tokens=asked["output"],
-            arrival_s=asked.get("comes_at", 0),
-        ),
+        asked["prompt"],
+        asked["output"],
+        asked.get("comes_at", 0),
         path=clipped(paths[stretch], asked["prompt"] // size) if stretch >= 0 else (),
         skips_cache=asked.get("prompt_logprobs", False),
         priority=asked.get("priority", 0),

@@ -209,7 +209,7 @@ def _limit_state(run: "SimulatedRun | None") -> str:
     if run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
     if run.slo.is_met:
-        return f"{limit.name} {SECONDS.write(limit.seconds)} has {share(run.slo.room)} room"
+        return f"{limit.name} {SECONDS.write(limit.seconds)} has {share(1 - run.slo.use)} room"
     measured = seconds(run.slo.found_of(limit))
     return f"{limit.name} breaks at {measured}, limit {SECONDS.write(limit.seconds)}"
 

@@ -189,7 +189,7 @@ def limits_kept(run: "SimulatedRun") -> str:
     if found is None:
         return ""
     if found.is_met:
-        return f"With {name} every limit holds: {share(found.room)} room to {found.tightest}."
+        return f"With {name} every limit holds: {share(1 - found.use)} room to {found.tightest}."
     broken = (
         f"{limit.name} is {seconds(found.found_of(limit))} (limit {SECONDS.write(limit.seconds)})"
         for limit in found.limits
