@@ -11,24 +11,19 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import closing
 from functools import partial
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, first_line, too_long
+from chunkscope.sources.formats import kind_of_bytes
 from chunkscope.sources.streams import Stream, decompressed, file_stream
 
 if TYPE_CHECKING:  # at run time they are imported where an archive is met: most runs meet none
-    import tarfile
     from zipfile import ZipInfo
 
-SUFFIXES = (
-    ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst", ".zip",
-)  # fmt: skip
 _HINT = "fetch or pack the archive again"
-_KNOWS_ZSTD = sys.version_info >= (3, 14)
 _ENCRYPTED = 1
 _LINK, _KIND = 0o120000, 0o170000  # of a file, in the upper half of its attributes
 # Text is packed to a hundredth, at most: what unpacks to a thousand times its size is a bomb.
@@ -37,8 +32,6 @@ _RATIO_FROM_BYTES = 16 << 20
 _MEMORY_BYTES = 16 << 20  # larger members of a tar go to a temporary file while they are read
 _RECENT_BLOCKS = 32  # of a tar are kept: threads ask for neighbours in any order
 _MOST_OPEN = max(8, os.cpu_count() or 1)  # no thread loses the one that it reads
-
-Opener = Callable[[], IO[bytes]]  # opens the archive's bytes, from their start
 
 
 class Member(NamedTuple):
@@ -50,91 +43,49 @@ class Member(NamedTuple):
     problem: str | None = None
 
 
-def archive_suffix(name: str) -> str | None:
-    """ "packs.tar.gz" -> ".tar.gz"; None for a file that is no archive."""
-    if not name.lower().endswith(SUFFIXES):
-        return None
-    return max((one for one in SUFFIXES if name.lower().endswith(one)), key=len)
-
-
-def is_zip(start: bytes) -> bool:
-    return start.startswith((b"PK\x03\x04", b"PK\x05\x06"))
-
-
-def is_tar(start: bytes) -> bool:
-    return start[257:262] == b"ustar"
-
-
-def members(open_file: Opener, shown: str) -> list[Member]:
-    """The files in an archive, in the order in which they lie there.
-
-    A name that comes again replaces what was there, as it does when an archive is unpacked.
-    """
-    with decompressed(file_stream(open_file(), shown), shown) as stream:
-        is_tape = not is_zip(stream.peek(4))
-        listed = list(_tar_members(stream, shown)) if is_tape else []
-    if not is_tape:
-        with closing(Zip(open_file(), shown)) as archive:
-            listed = [
-                Member(
-                    info.filename,
-                    info.file_size,
-                    None,
-                    "encrypted" if info.flag_bits & _ENCRYPTED else None,
-                )
-                for info in archive.infos
-            ]
-    last = {member.name: place for place, member in enumerate(listed)}
-    replaced = "a later file of the archive has the same name"
-    return [
-        member if last[member.name] == place else member._replace(problem=replaced)
-        for place, member in enumerate(listed)
-    ]
-
-
-def open_member(
-    key: Hashable, open_file: Opener, name: str, offset: int | None, size: int, shown: str
-) -> Stream:
-    """A member's bytes; `key` names the archive, which stays open for its other members."""
-    kind = Zip if offset is None else Tape
-    with _open_lock:
-        archive = _open_archives.pop(key, None) or kind(open_file(), shown, open_file)
-        _open_archives[key] = archive
-        stale = [_open_archives.pop(k) for k in list(_open_archives)[:-_MOST_OPEN]]
+def archive_of(key: Hashable, open_file: Callable[[], IO[bytes]], shown: str) -> "Zip | Tar":
+    """An archive, which stays open under its key until `close_archives`."""
+    with _lock:
+        archive = _archives.pop(key, None)
+        if archive is None:
+            file = open_file()
+            try:
+                kind = kind_of_bytes(file.read(4))
+                archive = Zip(file, shown) if kind == "zip" else Tar(file, shown)
+            except BaseException:
+                file.close()
+                raise
+        _archives[key] = archive
+        stale = [_archives.pop(k) for k in list(_archives)[:-_MOST_OPEN]]
     for one in stale:
         one.close()
-    if isinstance(archive, Zip):
-        return archive.stream(name, shown)
-    return file_stream(archive.member(offset or 0, size, shown), shown)
+    return archive
 
 
 def close_archives() -> None:
     """To be called when all members are read."""
-    with _open_lock:
-        archives = list(_open_archives.values())
-        _open_archives.clear()
+    with _lock:
+        archives = list(_archives.values())
+        _archives.clear()
     for archive in archives:
         archive.close()
 
 
-_open_lock = threading.Lock()
-_open_archives: dict[Hashable, "Zip | Tape"] = {}
+_lock = threading.Lock()
+_archives: dict[Hashable, "Zip | Tar"] = {}
 atexit.register(close_archives)
-
-
-# --- zip -------------------------------------------------------------------------------------
 
 
 class Zip:
     """A zip that was opened; `infos` are its files, as its directory lists them."""
 
-    def __init__(self, file: IO[bytes], shown: str, _: Opener | None = None) -> None:
-        zipfile: Any = import_module("zipfile" if _KNOWS_ZSTD else "backports.zstd.zipfile")
+    def __init__(self, file: IO[bytes], shown: str) -> None:
+        knows_zstd = sys.version_info >= (3, 14)
+        zipfile: Any = import_module("zipfile" if knows_zstd else "backports.zstd.zipfile")
         self._file = file
         try:
             self._zip = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-            file.close()
             raise InputError(
                 f"{shown} is not a readable zip archive: cut off or damaged ({first_line(error)})",
                 hint=_HINT,
@@ -149,15 +100,23 @@ class Zip:
         self._zip.close()
         self._file.close()
 
+    def members(self) -> Iterator[Member]:
+        for info in self.infos:
+            problem = "encrypted" if info.flag_bits & _ENCRYPTED else None
+            yield Member(info.filename, info.file_size, None, problem)
+
     def read(self, info: "ZipInfo", shown: str) -> bytes:
         """What one file holds, as a whole: at most as much as one row may be."""
-        with self.stream(info, shown) as stream:
+        with self._stream(info, shown) as stream:
             data = stream.read_whole(MOST_ROW_BYTES)
         if len(data) > MOST_ROW_BYTES:
             raise too_long(shown, "what it holds")
         return data
 
-    def stream(self, member: "ZipInfo | str", shown: str) -> Stream:
+    def open(self, member: Member, shown: str) -> Stream:
+        return self._stream(member.name, shown)
+
+    def _stream(self, member: "ZipInfo | str", shown: str) -> Stream:
         """A file's bytes. That it is damaged, or a bomb, is said after what came before."""
         explain = partial(_damaged, shown)
         try:
@@ -180,74 +139,74 @@ def _damaged(shown: str, error: Exception) -> InputError:
     return InputError(f"cannot read {shown}: {words}", hint=_HINT)
 
 
-# --- tar -------------------------------------------------------------------------------------
-
-
-def _tar_members(stream: Stream, shown: str) -> Iterator[Member]:
-    import tarfile
-
-    try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_strict_headers()) as tar:
-            for info in tar:
-                if info.isreg():
-                    problem = "a sparse file" if info.issparse() else None
-                    yield Member(info.name, info.size, info.offset_data, problem)
-                tar.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
-    except (tarfile.TarError, EOFError, ValueError, OverflowError, OSError) as error:
-        raise InputError(f"{shown} is not a readable tar archive ({error})", hint=_HINT) from error
-
-
-def _strict_headers() -> "type[tarfile.TarInfo]":
-    """Python takes a broken header for the end of the archive; we want to know."""
-    import tarfile
-
-    class StrictInfo(tarfile.TarInfo):
-        @classmethod
-        def fromtarfile(cls, tar: tarfile.TarFile) -> "StrictInfo":
-            try:
-                return super().fromtarfile(tar)
-            except tarfile.HeaderError as error:
-                if type(error).__name__ in ("TruncatedHeaderError", "InvalidHeaderError"):
-                    raise tarfile.ReadError(str(error)) from error
-                raise
-
-    return StrictInfo
-
-
-class Tape:
+class Tar:
     """A tar's bytes, decompressed, from which threads copy members one after the other."""
 
-    def __init__(self, file: IO[bytes], shown: str, open_file: Opener) -> None:
-        self._open_file = open_file
-        self._stream = decompressed(file_stream(file, shown), "")
-        self._recent: deque[tuple[int, bytes]] = deque(maxlen=_RECENT_BLOCKS)
+    def __init__(self, file: IO[bytes], shown: str) -> None:
+        self._file = file
+        self._shown = shown
         self._lock = threading.Lock()
+        self._recent: deque[tuple[int, bytes]] = deque(maxlen=_RECENT_BLOCKS)
+        self._rewind()
+
+    def _rewind(self) -> None:
+        self._file.seek(0)
+        self._recent.clear()
+        raw = file_stream(self._file, self._shown, keep_open=True)
+        self._stream = decompressed(raw, self._shown)
 
     def close(self) -> None:
         self._stream.close()
+        self._file.close()
 
-    def member(self, offset: int, size: int, shown: str) -> IO[bytes]:
+    def members(self) -> Iterator[Member]:
+        import tarfile
+
+        class StrictInfo(tarfile.TarInfo):
+            """Python takes a broken header for the end of the archive; we want to know."""
+
+            @classmethod
+            def fromtarfile(cls, tar: tarfile.TarFile) -> "StrictInfo":
+                try:
+                    return super().fromtarfile(tar)
+                except tarfile.HeaderError as error:
+                    if type(error).__name__ in ("TruncatedHeaderError", "InvalidHeaderError"):
+                        raise tarfile.ReadError(str(error)) from error
+                    raise
+
+        try:
+            with tarfile.open(fileobj=self._stream, mode="r|", tarinfo=StrictInfo) as tar:
+                for info in tar:
+                    if info.isreg():
+                        problem = "a sparse file" if info.issparse() else None
+                        yield Member(info.name, info.size, info.offset_data, problem)
+                    tar.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
+        except (tarfile.TarError, EOFError, ValueError, OverflowError, OSError) as error:
+            what = f"{self._shown} is not a readable tar archive ({error})"
+            raise InputError(what, hint=_HINT) from error
+        self._rewind()
+
+    def open(self, member: Member, shown: str) -> Stream:
+        start, end = member.offset or 0, (member.offset or 0) + member.size
         file: Any = tempfile.SpooledTemporaryFile(_MEMORY_BYTES, prefix="chunkscope-")  # noqa: SIM115
         with self._lock:
-            if self._recent and offset < self._recent[0][0]:  # it is gone by: back to the start
-                self._stream.close()
-                self._stream = decompressed(file_stream(self._open_file(), shown), "")
-                self._recent.clear()
-            for start, block in self._blocks():
-                file.write(block[max(0, offset - start) : max(0, offset + size - start)])
-                if start + len(block) >= offset + size:
+            if self._recent and start < self._recent[0][0]:  # it is gone by: back to the start
+                self._rewind()
+            for place, block in self._blocks():
+                file.write(block[max(0, start - place) : max(0, end - place)])
+                if place + len(block) >= end:
                     break
             else:
                 file.close()
                 raise InputError(f"{shown} ends early: the archive is truncated", hint=_HINT)
         file.seek(0)
-        return file  # type: ignore[no-any-return]
+        return file_stream(file, shown)
 
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
         """The blocks that are still known, then those that follow, each with its place."""
         yield from tuple(self._recent)
-        at = self._recent[-1][0] + len(self._recent[-1][1]) if self._recent else 0
+        place = self._recent[-1][0] + len(self._recent[-1][1]) if self._recent else 0
         while block := self._stream.read(CHUNK_BYTES):
-            self._recent.append((at, block))
-            yield at, block
-            at += len(block)
+            self._recent.append((place, block))
+            yield place, block
+            place += len(block)

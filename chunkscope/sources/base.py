@@ -5,7 +5,7 @@ turns it into chunks of *records* (JSON values: a dict for most formats, a strin
 each with its position, so that a bad or a very long row can be looked up.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,8 @@ class Source:
     """One dataset, found but not opened.
 
     A source named on the command line by itself has no group; one found in a folder or an archive
-    has that folder (`data/reasoning`) or archive (`data/packs.zip`).
+    has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its format is "" where only
+    its content can tell.
     """
 
     name: str
@@ -92,6 +93,30 @@ class Problems:
             self.rows.append(BadRow(position, reason))
 
 
+def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
+    """Rows, each with its position and size, in chunks of about a megabyte.
+
+    Where the file ends early, the rows before still come.
+    """
+    positions: list[int] = []
+    records: list[Any] = []
+    size, failure = 0, None
+    try:
+        for position, record, length in rows:
+            positions.append(position)
+            records.append(record)
+            size += length
+            if size >= CHUNK_BYTES:
+                yield Chunk(positions, records)
+                positions, records, size = [], [], 0
+    except InputError as error:
+        failure = error
+    if records:
+        yield Chunk(positions, records)
+    if failure:
+        raise failure
+
+
 def unique_names(names: Iterable[str], mark: str) -> list[str]:
     """Number what comes again.
 
@@ -121,14 +146,5 @@ def too_long(path: str, what: str) -> InputError:
 
 def cannot_read(path: str, error: BaseException) -> InputError:
     """What the system said about a file, as a sentence of ours."""
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"{path} is gone", hint="it was moved or deleted while chunkscope ran")
-    if isinstance(error, PermissionError):
-        return InputError(f"no permission to read {path}", hint=f"try `ls -l {path}`")
-    if isinstance(error, IsADirectoryError):
-        return InputError(f"{path} is a folder, not a file", hint="was it replaced meanwhile?")
-    words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return InputError(
-        f"cannot read {path}: {words or type(error).__name__}",
-        hint="is the file, or the disk it is on, damaged?",
-    )
+    reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
+    return InputError(f"cannot read {path}: {reason.lower()}", hint=f"see `ls -l {path}`")

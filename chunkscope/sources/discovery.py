@@ -5,44 +5,51 @@ links lead to it. What is left out of a folder is said, never silently dropped.
 """
 
 import glob
-import io
 import os
 import re
 import stat
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
-from chunkscope.sources import recognisers
-from chunkscope.sources.archives import archive_suffix, members
-from chunkscope.sources.base import ReadOptions, Skipped, Source, cannot_read, printable
+from chunkscope.sources.base import (
+    ReadOptions,
+    Skipped,
+    Source,
+    cannot_read,
+    printable,
+    unique_names,
+)
 from chunkscope.sources.formats import (
+    RECOGNISERS,
     START_BYTES,
+    TaskRenderer,
+    archive_suffix,
     format_of_name,
     formats,
     kind_of_bytes,
     known_suffix,
+    recogniser_of,
 )
 from chunkscope.sources.hub import hub_source
-from chunkscope.sources.names import named_sources
-from chunkscope.sources.opening import open_raw, open_whole
+from chunkscope.sources.opening import open_archive, open_raw
 from chunkscope.sources.remote import is_remote, remote_files, without_secrets
 from chunkscope.sources.streams import compression_of, decompressed, looks_binary
-from chunkscope.sources.tables import looks_like_table, saved_files, saved_splits
+from chunkscope.sources.tables import saved_files
 
 _SEARCH_HINT = (
     "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or lm-eval:task"
 )
-_ABOUT_THE_DATA = re.compile(r"(readme|licen[sc]e|changelog)([._-].*)?", re.IGNORECASE)
+_ABOUT_THE_DATA = re.compile(
+    r"(readme|licen[sc]e|changelog)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?|dataset_dict\.json",
+    re.IGNORECASE,
+)
 _ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 
 
@@ -51,30 +58,20 @@ class SkipFile(Exception):  # noqa: N818  (a way out, not a mistake)
 
 
 class Candidate(NamedTuple):
-    """A file that may be a dataset, and where it lies below what was named.
+    """Something that may be a dataset, or a folder of them.
 
-    One that was named itself is `explicit`: it must be readable. Others are left out if they are
-    not. Its source has no format yet.
+    `below` is where it lies below what was named, and `pattern` what the rest of a glob says that
+    it, or what is in it, must fit. One that was named itself is `explicit`: it must be readable.
+    Others are left out if they are not.
     """
 
-    source: Source
-    below: str
-    explicit: bool = False
-
-
-class _Entry(NamedTuple):
-    """Something in a folder, and what it, or what is in it, must fit."""
-
-    is_folder: bool
     path: str
     shown: str
     below: str
-    group: str
-    pattern: Sequence[str]
-
-
-def _new_source(path: str, group: str, file: Path | None, **place: Any) -> Source:
-    return Source(name="", group=group, path=path, format="", file=file, **place)
+    group: str = ""
+    is_folder: bool = False
+    pattern: Sequence[str] = ()
+    explicit: bool = False
 
 
 def discover(
@@ -84,30 +81,29 @@ def discover(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     options: ReadOptions,
-    tasks: recognisers.TaskRenderer | None = None,
+    tasks: TaskRenderer | None = None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
     if options.input_format is not None and options.input_format not in formats():
         raise UsageError(
-            f"unknown input_format: {options.input_format}",
-            hint=f"one of {', '.join(sorted(formats()))}",
+            f"unknown input_format: {options.input_format}", hint=f"one of {', '.join(formats())}"
         )
-    search = _Search(options, tuple(include), tuple(exclude), tasks)
+    search = _Search(options.input_format, tuple(include), tuple(exclude), tasks)
     for path in paths:
         search.argument(path)
     if not search.sources:
-        raise _nothing_new_source(paths, search)
-    return named_sources(search.sources, names), search.skipped
+        raise _nothing(paths, search)
+    return _named(search.sources, names), search.skipped
 
 
 @dataclass(slots=True)
 class _Search:
     """What was found so far. A file, an archive, a hub dataset and stdin are `taken` once."""
 
-    options: ReadOptions
+    input_format: str | None
     include: tuple[str, ...]
     exclude: tuple[str, ...]
-    tasks: recognisers.TaskRenderer | None
+    tasks: TaskRenderer | None
     sources: list[Source] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     filtered: int = 0
@@ -116,34 +112,34 @@ class _Search:
     def argument(self, text: str) -> None:
         if not text:  # pathlib would take it for the current folder
             raise InputError("a path is empty", hint="was a shell variable not set?")
-        path, is_address = Path(text), not os.path.lexists(text)
+        is_address = not os.path.lexists(text)
         if text == "-":
-            self._stdin()
+            if sys.stdin is not None and sys.stdin.isatty():
+                say("reading from the terminal: type or paste the data, then Ctrl-D")
+            kind = self.input_format or ""
+            self._add(Source(name="stdin", group="", path="-", format=kind, file=None), "-")
         elif is_address and is_remote(text):
             self._remote(text)
         elif is_address and text.startswith("hf:"):
-            if self._is_new(text):
-                self._add(hub_source(text))
+            self._add(hub_source(text), text)
         elif is_address and self.tasks is not None and self.tasks.is_task(text):
-            for source in self.tasks.sources(text) if self._is_new(text) else ():
-                self._add(source)
-        elif _exists(path, text):
-            if path.is_dir():
-                self._folder(path, _as_typed(text))
+            for source in self.tasks.sources(text):
+                self._add(source, (text, source.name))
+        elif not is_address:
+            if Path(text).is_dir():
+                self._folder(text)
             else:
-                self._file(text, text, path.name, explicit=True)
+                self._file(Candidate(text, text, Path(text).name, explicit=True))
         elif glob.has_magic(text):
             self._glob(text)
         else:
             raise InputError(f"no such file or folder: {text}", hint=_SEARCH_HINT)
 
-    def _is_new(self, key: Hashable) -> bool:
-        """Whether this was not met before; from now on it was."""
-        is_new = key not in self.taken
-        self.taken.add(key)
-        return is_new
-
-    def _add(self, source: Source) -> None:
+    def _add(self, source: Source, identity: Hashable) -> None:
+        """Unless it was met before."""
+        if identity in self.taken:
+            return
+        self.taken.add(identity)
         texts = source.name, source.group, source.path
         if not "".join(texts).isprintable():
             name, group, path = map(printable, texts)
@@ -152,20 +148,6 @@ class _Search:
 
     def _skip(self, shown: str, reason: str) -> None:
         self.skipped.append(Skipped(printable(shown), printable(reason)))
-
-    def _stdin(self) -> None:
-        if not self._is_new("-"):
-            return
-        if sys.stdin is not None and sys.stdin.isatty():
-            say("reading from the terminal: type or paste the data, then Ctrl-D")
-        kind = self.options.input_format or _kind_of_start(_start_of_stdin())
-        if kind not in formats():
-            what = f"a {kind} archive" if kind else "neither text nor parquet"
-            raise InputError(
-                f"cannot read standard input: it looks like {what}",
-                hint='save it to a file, or say in chunkscope.toml: input_format = "jsonl"',
-            )
-        self._add(Source(name="stdin", group="", path="-", format=kind, file=None))
 
     # --- walks -------------------------------------------------------------------------------
 
@@ -177,8 +159,11 @@ class _Search:
             raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
         for url, below, size in files:
             group = _join(root, below.rpartition("/")[0]) if root else ""
-            source = _new_source(without_secrets(url), group, None, url=url, bytes=size)
-            self._consider(Candidate(source, below, explicit=not root), url)
+            shown = without_secrets(url)
+            source = Source(
+                name="", group=group, path=shown, format="", file=None, url=url, bytes=size
+            )
+            self._consider(source, below, url, explicit=not root)
 
     def _glob(self, pattern: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
@@ -187,161 +172,172 @@ class _Search:
         fixed = Path(*parts[:depth])
         before = len(self.taken), len(self.skipped), self.filtered
         if fixed.is_dir():
-            self._folder(fixed, _as_typed(str(fixed)), parts[depth:])
+            self._folder(str(fixed), parts[depth:])
         if before == (len(self.taken), len(self.skipped), self.filtered):
             raise InputError(f"nothing matches {pattern}", hint=_SEARCH_HINT)
 
-    def _folder(self, path: Path, shown: str, pattern: Sequence[str] = ()) -> None:
+    def _folder(self, text: str, pattern: Sequence[str] = ()) -> None:
         """All that is in a folder and fits the pattern, sorted; a link to a folder above ends."""
+        name = os.path.basename(os.path.abspath(text)) or "/"  # noqa: PTH100, PTH119
+        shown = "" if text in (".", "./") else text.rstrip("/") or "/"  # people write x, not ./x
         folders: set[Hashable] = set()
-        waiting = [_Entry(True, str(path), shown, "", _folder_name(path), pattern)]
+        waiting = [Candidate(text, shown, "", name, True, pattern, explicit=True)]
         while waiting:  # not by recursion: folders may be nested deeper than Python's stack
             entry = waiting.pop()
             if not entry.is_folder:
-                self._file(entry.path, entry.shown, entry.below, entry.group)
+                self._file(entry)
                 continue
             try:
                 status = os.stat(entry.path)  # noqa: PTH116  (pathlib takes longer: files are many)
-                identity = status.st_dev, status.st_ino
-                if identity not in folders:
-                    folders.add(identity)
+                if (status.st_dev, status.st_ino) not in folders:
+                    folders.add((status.st_dev, status.st_ino))
                     waiting += reversed(self._entries(entry))
             except OSError as error:
-                if not entry.below:
-                    raise cannot_read(shown, error) from error
-                self._skip(entry.shown, _why(error))
-            except InputError as error:
-                if not entry.below:
-                    raise
-                self._skip(entry.shown, error.message)
+                self._refuse(entry.shown, cannot_read(entry.shown, error), explicit=entry.explicit)
 
-    def _entries(self, folder: "_Entry") -> list["_Entry"]:
-        if not folder.pattern and (splits := saved_splits(Path(folder.path))):
-            for split in splits:
-                self._saved_split(folder, split)
+    def _entries(self, folder: Candidate) -> list[Candidate]:
+        items = sorted(os.scandir(folder.path), key=lambda item: item.name)
+        if {"state.json", "dataset_info.json"} <= {item.name for item in items}:
+            self._saved(folder)
             return []
-        entries: list[_Entry] = []
-        for item in sorted(os.scandir(folder.path), key=lambda item: item.name):
-            name, is_folder, pattern = item.name, _is_folder(item), folder.pattern
+        entries: list[Candidate] = []
+        for item in items:
+            name, pattern = item.name, folder.pattern
+            # A link to itself is no folder, and would raise an error.
+            is_folder = os.path.isdir(item.path) if item.is_symlink() else item.is_dir()  # noqa: PTH112
             below = _join(folder.below, name)
             parts = below.split("/")
             fits = not pattern or path_fits(parts, pattern)
             leads = fits or (is_folder and ("**" in pattern or len(parts) < len(pattern)))
-            if name.startswith(".") or not leads or (is_folder and self._is_excluded(below)):
+            if name[0] == "." or not leads or (is_folder and self._is_excluded(below)):
                 continue
             group = _join(folder.group, name) if is_folder else folder.group
             shown, rest = _join(folder.shown, name), () if fits else pattern
-            entries.append(_Entry(is_folder, item.path, shown, below, group, rest))
+            entries.append(Candidate(item.path, shown, below, group, is_folder, rest))
         return entries
 
-    def _saved_split(self, dataset: "_Entry", split: str) -> None:
-        """One split of what `save_to_disk` wrote; "" where it has none."""
-        path = Path(dataset.path) / split
-        shown, below = _join(dataset.shown, split), _join(dataset.below, split)
-        if not self._is_wanted(below or path.name):
+    def _saved(self, folder: Candidate) -> None:
+        """What `save_to_disk` wrote: a dataset, or a split of one."""
+        path, name = Path(folder.path), folder.below or folder.group
+        if not self._is_wanted(name):
             return
         try:
-            size = sum(file.stat().st_size for file in saved_files(path, shown))
+            size = sum(file.stat().st_size for file in saved_files(path, folder.shown))
         except (InputError, OSError) as error:
-            self._skip(shown, str(error))
+            self._refuse(folder.shown, error, explicit=folder.explicit)
             return
-        if self._is_new(os.path.realpath(path)):
-            name, group = below or _folder_name(path), dataset.group
-            self._add(
-                Source(name=name, group=group, path=shown, format="saved", file=path, bytes=size)
-            )
+        group = folder.group.rpartition("/")[0] or folder.group
+        source = Source(
+            name=name, group=group, path=folder.shown, format="saved", file=path, bytes=size
+        )
+        self._add(source, os.path.realpath(path))
 
     # --- files -------------------------------------------------------------------------------
 
-    def _file(
-        self, path: str, shown: str, below: str, group: str = "", *, explicit: bool = False
-    ) -> None:
+    def _file(self, candidate: Candidate) -> None:
         """A file on disk; its size is None for a pipe or a device."""
+        path, shown, below, group, *_, explicit = candidate
         try:
             status = os.stat(path)  # noqa: PTH116
-        except OSError as error:
-            if explicit:
-                raise cannot_read(shown, error) from error
-            self._skip(shown, _why(error))
+        except (OSError, ValueError) as error:
+            self._refuse(shown, cannot_read(shown, error), explicit=explicit)
             return
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        source = _new_source(shown, group, Path(path), bytes=size)
-        self._consider(Candidate(source, below, explicit), (status.st_dev, status.st_ino))
+        source = Source(name="", group=group, path=shown, format="", file=Path(path), bytes=size)
+        self._consider(source, below, (status.st_dev, status.st_ino), explicit=explicit)
 
-    def _consider(self, candidate: Candidate, identity: Hashable) -> None:
-        source, below, _ = candidate
-        is_archive = archive_suffix(below) is not None and source.member is None
+    def _consider(
+        self, source: Source, below: str, identity: Hashable, *, explicit: bool = False
+    ) -> None:
+        is_archive = bool(archive_suffix(below)) and source.member is None
         if self._is_excluded(below) if is_archive else not self._is_wanted(below):
             return
         try:
-            kind = "zip" if is_archive else self._format(candidate)
-        except SkipFile as reason:
-            self._skip(source.path, str(reason))
+            kind = "zip" if is_archive else self._format(source, below, explicit=explicit)
+            if kind in ("zip", "tar") and source.member is None:
+                if identity not in self.taken:
+                    self.taken.add(identity)
+                    self._archive(source, below)
+                return
+        except (InputError, SkipFile) as error:
+            self._refuse(source.path, error, explicit=explicit)
             return
-        if not self._is_new(identity):
-            return
-        if kind in ("zip", "tar") and source.member is None:
-            self._archive(candidate)
-        else:
-            self._add(replace(source, name=_name(below), format=kind))
+        self._add(replace(source, name=_name(below), format=kind), identity)
 
-    def _format(self, candidate: Candidate) -> str:
+    def _refuse(self, shown: str, error: Exception, *, explicit: bool) -> None:
+        """What was named must be readable; of a folder it is said that it is left out."""
+        if explicit:
+            raise error
+        reason = str(error).removeprefix(f"cannot read {shown}: ")
+        self._skip(shown, reason)
+
+    def _format(self, source: Source, below: str, *, explicit: bool) -> str:
         """By force, by suffix or, of what was named, by content: a format, "zip" or "tar"."""
-        source, below, explicit = candidate
-        named = format_of_name(below)
-        kind = self.options.input_format or named
-        if not explicit and is_about_the_data(below):
+        kind = self.input_format or format_of_name(below)
+        if not explicit:
+            self._refuse_other_than_data(source, below, kind)
+        elif kind is None and not source.is_read_once:
+            with decompressed(open_raw(source), source.path) as stream:
+                content = kind_of_bytes(stream.peek(START_BYTES))
+            return content if content in ("zip", "tar") else ""
+        return kind or ""
+
+    def _refuse_other_than_data(self, source: Source, below: str, kind: str | None) -> None:
+        """What lies in a folder or an archive beside the data."""
+        if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
             raise SkipFile("about the data, not data")
         if source.member is not None and archive_suffix(below):
             raise SkipFile("an archive inside an archive")
-        if source.file is not None and source.member is None:
-            if source.bytes is None and explicit:
-                return kind or "jsonl"  # such as <(zcat x.gz): looking at it would use it up
-            if source.bytes is None:
-                raise SkipFile("a pipe or a device")
-            try:
-                with source.file.open("rb", buffering=0) as file:
-                    start = file.read(START_BYTES)
-            except OSError as error:
-                raise (
-                    cannot_read(source.path, error) if explicit else SkipFile(_why(error))
-                ) from error
-            if not explicit:
-                _refuse_other_than_data(source.file, start, named, kind)
-        if kind is None and explicit:
-            with decompressed(open_raw(source), source.path) as stream:
-                kind = _kind_of_start(stream.peek(START_BYTES))
+        if source.file is None or source.member is not None:
             if kind is None:
-                hint = 'say so in chunkscope.toml: [analyze] input_format = "jsonl"'
-                raise InputError(f"cannot tell what {source.path} is", hint=hint)
+                raise SkipFile("unknown suffix")
+            return
+        if source.bytes is None:
+            raise SkipFile("a pipe or a device")
+        try:  # not by pathlib and io, which take longer: files are many
+            descriptor = os.open(source.file, os.O_RDONLY)
+            start = os.read(descriptor, START_BYTES)
+            os.close(descriptor)
+        except OSError as error:
+            raise cannot_read(source.path, error) from error
+        if looks_binary(start) and not compression_of(start):
+            is_log = kind is not None and recogniser_of(kind) and kind_of_bytes(start) == "zip"
+            if kind not in ("parquet", "arrow") and not is_log:
+                raise SkipFile("binary")
         if kind is None:
             raise SkipFile("unknown suffix")
-        return kind
+        if _ARTEFACT.match(start):
+            raise SkipFile("written by chunkscope itself")
+        for recogniser in RECOGNISERS:
+            if reason := recogniser.skip_reason(source.file, start):
+                raise SkipFile(reason)
 
-    def _archive(self, candidate: Candidate) -> None:
-        archive = candidate.source
-        try:
-            listed = members(partial(open_whole, archive), archive.path)
-        except InputError as error:
-            if candidate.explicit:
-                raise
-            self._skip(archive.path, error.message)
+    def _archive(self, archive: Source, below: str) -> None:
+        """Each of its members is a source, unless a harness knows the archive as a whole."""
+        members = list(open_archive(archive).members())
+        names = [member.name for member in members]
+        if claim := next((one for one in RECOGNISERS if one.claims_members(names)), None):
+            if self._is_wanted(below):
+                source = replace(archive, name=_name(below), format=claim.format)
+                self._add(source, (archive.path, claim.format))
             return
-        if claimed := recognisers.claimed_format(members=[member.name for member in listed]):
-            if self._is_wanted(candidate.below):
-                self._add(replace(archive, name=_name(candidate.below), format=claimed))
-            return
-        group = _join(archive.group, PurePosixPath(candidate.below).name)
-        for member in listed:
-            shown, parts = _join(archive.path, member.name), PurePosixPath(member.name).parts
+        last = {name: place for place, name in enumerate(names)}
+        group = _join(archive.group, PurePosixPath(below).name)
+        for place, (name, size, offset, problem) in enumerate(members):
+            shown, parts = _join(archive.path, name), PurePosixPath(name).parts
             if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
                 continue
-            if problem := "its path leads out of the archive" if ".." in parts else member.problem:
+            if ".." in parts:
+                problem = "its path leads out of the archive"
+            elif last[name] != place:  # as it happens when an archive is unpacked
+                problem = "a later file of the archive has the same name"
+            if problem:
                 self._skip(shown, problem)
                 continue
-            place = {"member": member.name, "bytes": member.size, "offset": member.offset}
-            source = replace(archive, path=shown, group=group, **place)  # type: ignore[arg-type]
-            self._consider(Candidate(source, _join(candidate.below, member.name)), shown)
+            source = replace(
+                archive, path=shown, group=group, member=name, bytes=size, offset=offset
+            )
+            self._consider(source, _join(below, name), shown)
 
     # --- include and exclude -----------------------------------------------------------------
 
@@ -381,114 +377,50 @@ def path_fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], first) and path_fits(parts[1:], rest)
 
 
-def is_about_the_data(name: str) -> bool:
-    """ "README.md", "LICENSE"; not "readme.jsonl", "licensed_drivers.txt"."""
-    name = PurePosixPath(name).name
-    return _ABOUT_THE_DATA.fullmatch(name) is not None and format_of_name(name) in (None, "text")
-
-
-def _refuse_other_than_data(file: Path, start: bytes, named: str | None, kind: str | None) -> None:
-    """What lies in a folder beside the data."""
-    is_packed = compression_of(start) is not None
-    is_binary = is_packed or looks_binary(start)
-    if recognisers.recogniser_of(named):
-        if kind_of_bytes(start) != "zip":
-            raise SkipFile(f"no {named} log")
-    elif named not in ("parquet", "arrow") and looks_binary(start) and not is_packed:
-        raise SkipFile("binary")
-    if kind is None:
-        raise SkipFile("binary" if is_binary else "unknown suffix")
-    if _ARTEFACT.match(start):
-        raise SkipFile("written by chunkscope itself")
-    if reason := recognisers.skip_reason(file, start):
-        raise SkipFile(reason)
-
-
-def _kind_of_start(start: bytes) -> str | None:
-    """Nothing at all counts as JSON Lines without a line."""
-    kind = kind_of_bytes(start) if start else "jsonl"
-    if kind != "text":
-        return kind
-    sample = start.decode("utf-8-sig", errors="replace")
-    return "csv" if looks_like_table(sample, cut=len(start) >= START_BYTES) else kind
-
-
-def _start_of_stdin() -> bytes:
-    """What standard input starts with, left there to be read."""
-    stream, start = getattr(sys.stdin, "buffer", None), b""
-    if isinstance(stream, io.BufferedReader):
-        start = stream.peek(START_BYTES)[:START_BYTES]
-    elif stream is not None and stream.seekable():
-        at = stream.tell()
-        start = stream.read(START_BYTES)
-        stream.seek(at)
-    if compression_of(start) != "gzip":
-        return b"" if compression_of(start) else start
-    with suppress(zlib.error):
-        return zlib.decompressobj(wbits=31).decompress(start, 1 << 16)
-    return b""
-
-
-def _exists(path: Path, text: str) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        if path.is_symlink():
-            raise InputError(f"{text} is a link that leads nowhere", hint="see `ls -l`") from None
-        return False
-    except ValueError as error:
-        raise InputError(f"not a path: {text!r}", hint=_SEARCH_HINT) from error
-    except OSError as error:
-        raise cannot_read(text, error) from error
-    return True
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
-def _why(error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return "permission denied"
-    if isinstance(error, FileNotFoundError):
-        return "a link that leads nowhere"
-    return (error.strerror or str(error)).lower()
-
-
-def _as_typed(text: str) -> str:
-    """ "data/" -> "data"; "." -> "", since people write x, not ./x."""
-    return "" if text in (".", "./") else text.rstrip("/") or text[:1]
-
-
-def _folder_name(folder: Path) -> str:
-    return Path(os.path.abspath(folder)).name or "/"  # noqa: PTH100  (keeps links as named)
+# --- names -----------------------------------------------------------------------------------
 
 
 def _name(below: str) -> str:
     """Without what says how to read it; the logs of a harness by their task."""
     folders, slash, last = below.rpartition("/")
-    above = "/".join(p.removesuffix(archive_suffix(p) or "") for p in folders.split("/"))
-    name = last.removesuffix(known_suffix(last) or archive_suffix(last) or "")
-    return f"{above}{slash}{recognisers.task_name(name) or name}"
+    if slash:
+        folders = "/".join(p.removesuffix(archive_suffix(p)) for p in folders.split("/"))
+    name = last.removesuffix(known_suffix(last) or archive_suffix(last))
+    task = next(filter(None, (one.task_name(name) for one in RECOGNISERS)), name)
+    return f"{folders}{slash}{task}"
+
+
+def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
+    """The sources with the names that were given, or else with names that differ: where they
+    clash, a dataset's path is its name.
+    """
+    if not names:
+        count = Counter(source.name for source in sources)
+        names = unique_names((s.name if count[s.name] == 1 else s.path for s in sources), "#")
+    elif len(names) != len(sources):
+        raise UsageError(
+            f"{len(names)} names for {len(sources)} datasets",
+            hint="give one for each, in order: " + ", ".join(source.name for source in sources),
+        )
+    elif len({*names}) < len(names):
+        raise UsageError("a name is given twice", hint="names must differ")
+    return [
+        source if source.name == name else replace(source, name=printable(name))
+        for source, name in zip(sources, names, strict=True)
+    ]
 
 
 def _join(folder: str, name: str) -> str:
-    if not folder or not name:
-        return folder or name
-    return f"{folder.rstrip('/')}/{name}"
+    return f"{folder.rstrip('/')}/{name}" if folder and name else folder or name
 
 
-def _nothing_new_source(paths: Sequence[str], search: _Search) -> InputError:
-    what = ", ".join(paths) or "nothing"
+def _nothing(paths: Sequence[str], search: _Search) -> InputError:
     reasons = Counter(skip.reason for skip in search.skipped)
     parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
     if search.filtered:
         parts.append(f"{search.filtered} left out by include or exclude")
     return InputError(
-        f"no datasets in {what}: {', '.join(parts) or 'there are no files'}",
+        f"no datasets in {', '.join(paths) or 'nothing'}: {', '.join(parts) or 'no files'}",
         hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
         "compressed or in a zip or tar; see input_format in `chunkscope help config`",
     )

@@ -1,48 +1,108 @@
-"""Which format a name or the first bytes speak of."""
+"""Which format a name or the first bytes speak of, also of files that only a harness knows.
 
-from posixpath import basename, splitext
+A harness writes files in ways of its own. Whoever knows them registers a `Recogniser` when it is
+imported (`chunkscope.prompts.harness` does); discovery and the readers ask all that are registered.
+"""
 
-from chunkscope.sources.archives import is_tar, is_zip
-from chunkscope.sources.recognisers import CLAIMED_SUFFIXES
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from posixpath import splitext
+from typing import Protocol
+
+from chunkscope.sources.base import Chunk, Source
 from chunkscope.sources.streams import COMPRESSED_SUFFIXES, looks_binary
 
 START_BYTES = 4096
+ARCHIVE_SUFFIXES = (
+    *(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst"),
+    ".zip",
+)
 _SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".jsonlines": "jsonl",
-    ".json": "json",
-    ".traj": "json",  # SWE-agent's
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".txt": "text",
-    ".md": "text",
+    **dict.fromkeys((".jsonl", ".ndjson", ".jsonlines"), "jsonl"),
+    **dict.fromkeys((".json", ".traj"), "json"),  # SWE-agent writes .traj
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+    **dict.fromkeys((".txt", ".md"), "text"),
 }
 
+# Reads the rows of a source, given its RecordReader and, of formats with columns, those to read.
+RowFunction = Callable[..., Iterator[Chunk]]
 
-def formats() -> frozenset[str]:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recogniser:
+    """Every claim is optional.
+
+    `rows` reads files of `format`: those with the `suffix`, archives whose members are claimed,
+    and JSON documents whose first bytes are.
+    `skip_reason` says why a file of a folder is no data, given its path and first bytes.
+    `task_name` is the name of a dataset, where the file's name (without suffix) has it inside.
+    """
+
+    format: str = ""
+    suffix: str = ""
+    rows: RowFunction | None = None
+    claims_start: Callable[[bytes], bool] = lambda _: False
+    claims_members: Callable[[Collection[str]], bool] = lambda _: False
+    skip_reason: Callable[[Path, bytes], str | None] = lambda _path, _start: None
+    task_name: Callable[[str], str | None] = lambda _: None
+
+
+class TaskRenderer(Protocol):
+    """Turns a task's address, such as `lm-eval:gsm8k`, into the datasets that it would send."""
+
+    def is_task(self, text: str) -> bool: ...
+
+    def sources(self, text: str) -> list[Source]: ...
+
+
+RECOGNISERS: list[Recogniser] = []
+
+
+def register(recogniser: Recogniser) -> None:
+    RECOGNISERS.append(recogniser)
+    if recogniser.suffix:
+        _SUFFIXES[recogniser.suffix] = recogniser.format
+        _suffixes.cache_clear()
+
+
+def recogniser_of(format_name: str) -> Recogniser | None:
+    return next((r for r in RECOGNISERS if r.format and r.format == format_name), None)
+
+
+def formats() -> list[str]:
     """What `input_format` may be; "saved" and "hub" show by themselves."""
-    return frozenset((*_SUFFIXES.values(), *CLAIMED_SUFFIXES.values()))
+    return sorted({*_SUFFIXES.values()})
 
 
 def known_suffix(name: str) -> str:
     """The part of a name that says how to read it: "a/x.v2.jsonl.gz" -> ".jsonl.gz"."""
-    stem, suffix = splitext(basename(name))  # pathlib takes ten times as long: files are many
-    compression = suffix if suffix.lower() in COMPRESSED_SUFFIXES else ""
-    inner = splitext(stem)[1] if compression else suffix
-    is_known = inner.lower() in _SUFFIXES or inner.lower() in CLAIMED_SUFFIXES
-    return (inner if is_known else "") + compression
+    return name[len(name) - sum(map(len, _suffixes(name.lower()))) :]
 
 
 def format_of_name(name: str) -> str | None:
     """ "x.jsonl.gz" -> "jsonl"; None when the suffix says nothing."""
-    suffix = "." + known_suffix(name.lower()).partition(".")[2].partition(".")[0]
-    return _SUFFIXES.get(suffix) or CLAIMED_SUFFIXES.get(suffix)
+    return _SUFFIXES.get(_suffixes(name.lower())[0])
+
+
+@lru_cache(maxsize=256)
+def _suffixes(name: str) -> tuple[str, str]:
+    """ "x.jsonl.gz" -> (".jsonl", ".gz")."""
+    stem, suffix = splitext(name)
+    compression = suffix if suffix in COMPRESSED_SUFFIXES else ""
+    inner = splitext(stem)[1] if compression else suffix
+    return (inner if inner in _SUFFIXES else ""), compression
+
+
+def archive_suffix(name: str) -> str:
+    """ "packs.tar.gz" -> ".tar.gz"; "" for a file that is no archive."""
+    if not name.lower().endswith(ARCHIVE_SUFFIXES):
+        return ""
+    length = max(len(one) for one in ARCHIVE_SUFFIXES if name.lower().endswith(one))
+    return name[-length:]
 
 
 def kind_of_bytes(start: bytes) -> str | None:
@@ -51,13 +111,13 @@ def kind_of_bytes(start: bytes) -> str | None:
         return "parquet"
     if start.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         return "arrow"
-    if is_zip(start):
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return "zip"
-    if is_tar(start):
+    if start[257:262] == b"ustar":
         return "tar"
     if looks_binary(start):
         return None
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
         return "json"  # its reader finds out whether it is one document or a value per line
     try:
         start.decode("utf-8")

@@ -6,6 +6,7 @@ that holds something odd is looked at line by line.
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -94,7 +95,7 @@ def parse_value(data: LineBytes) -> Any:
         raise ValueError(not_utf8(data[error.start], error.start + 1)) from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column" if error.lineno > 1 else "column"
-        raise ValueError(f"not valid JSON: {_in_words(error)} at {where} {error.colno}") from None
+        raise ValueError(f"not valid JSON at {where} {error.colno}: {error.msg}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError:
@@ -105,11 +106,6 @@ def not_utf8(byte: int, column: int) -> str:
     return (
         f"byte 0x{byte:02x} at column {column} is not UTF-8 (set its encoding in chunkscope.toml)"
     )
-
-
-def _in_words(error: json.JSONDecodeError) -> str:
-    """The parser's complaint, as part of a sentence: "Expecting value" -> "expecting value"."""
-    return error.msg[:1].lower() + error.msg[1:].rstrip(": ").removesuffix(" at")
 
 
 # --- a document ------------------------------------------------------------------------------
@@ -147,7 +143,13 @@ def document_rows(reader: RecordReader, under: str | None = None) -> Iterator[Ch
             f"{path} is no JSON document: {error}",
             hint="is it cut off? Check it with `python -m json.tool`",
         ) from None
-    yield from _shaped(reader, value, len(data), under)
+    reader.rows_at, records = rows_of(value, under)
+    if reader.rows_at is not None:
+        reader.metadata = {key: held for key, held in value.items() if key != reader.rows_at}
+    per_chunk = max(1, min(4096, len(records) * CHUNK_BYTES // len(data)))
+    for start in range(0, len(records), per_chunk):
+        part = records[start : start + per_chunk]
+        yield Chunk(range(start + 1, start + 1 + len(part)), part)
 
 
 def is_json_lines(data: bytes) -> bool:
@@ -157,27 +159,11 @@ def is_json_lines(data: bytes) -> bool:
     lines = data.lstrip().split(b"\n", 2)
     if lines[0].rstrip() in (b"[", b"{") or not b"".join(lines[1:]).strip():
         return False
-    if _is_value(lines[0]):
-        return True
-    return lines[0].startswith(b"{") and lines[1].startswith(b"{") and _is_value(lines[1])
-
-
-def _is_value(line: bytes) -> bool:
-    try:
-        parse_value(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _shaped(reader: RecordReader, value: Any, size: int, under: str | None) -> Iterator[Chunk]:
-    reader.rows_at, records = rows_of(value, under)
-    if reader.rows_at is not None:
-        reader.metadata = {key: held for key, held in value.items() if key != reader.rows_at}
-    per_chunk = max(1, min(4096, len(records) * CHUNK_BYTES // size))
-    for start in range(0, len(records), per_chunk):
-        part = records[start : start + per_chunk]
-        yield Chunk(range(start + 1, start + 1 + len(part)), part)
+    for line in lines[: 2 if lines[0][:1] == lines[1][:1] == b"{" else 1]:
+        with suppress(ValueError):
+            parse_value(line)
+            return True
+    return False
 
 
 def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]]:

@@ -4,64 +4,25 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import Hashable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import IO
 
 from chunkscope.errors import InputError
-from chunkscope.sources.archives import open_member
+from chunkscope.sources.archives import Member, Tar, Zip, archive_of
 from chunkscope.sources.base import CHUNK_BYTES, Source, cannot_read
-from chunkscope.sources.formats import kind_of_bytes
 from chunkscope.sources.remote import open_remote, open_remote_stream
-from chunkscope.sources.streams import (
-    Stream,
-    as_utf8,
-    compression_of,
-    decompressed,
-    looks_binary,
-    open_path,
-    open_stdin,
-    spooled,
-    stream_of,
-)
+from chunkscope.sources.streams import Stream, open_path, open_stdin
 
 
-def open_raw(source: Source) -> Stream:
+def open_raw(source: Source, *, start: int = 0) -> Stream:
     """The source's bytes as they are: those of a file, a member of an archive, standard input."""
     if source.member is not None:
-        return open_member(
-            _identity(source),
-            partial(open_whole, source),
-            source.member,
-            source.offset,
-            source.bytes or 0,
-            source.path,
-        )
+        member = Member(source.member, source.bytes or 0, source.offset)
+        return open_archive(source).open(member, source.path)
     if source.url is not None:
-        return open_remote_stream(source.url, source.path, size=source.bytes)
-    return open_stdin() if source.file is None else open_path(source.file, source.path)
-
-
-def open_text(source: Source, encoding: str = "utf-8") -> Stream:
-    """Decompressed, as UTF-8 without a byte order mark. Binary data is refused: one clear sentence
-    instead of a bad row for every stray newline in a picture.
-    """
-    raw = open_raw(source)
-    try:
-        stream = as_utf8(decompressed(raw, source.path), source.path, encoding)
-        start = stream.peek(1024)
-    except BaseException:
-        raw.close()
-        raise
-    if not looks_binary(start):
-        return stream
-    stream.close()
-    kind = kind_of_bytes(start)
-    what = f"{kind} data" if kind in ("parquet", "arrow") else "a binary file"
-    other = f'input_format = "{kind}"' if kind else 'encoding = "utf-16"'
-    raise InputError(
-        f"{source.path} is {what}, not {source.format}",
-        hint=f"try another file, or in chunkscope.toml {other}",
-    )
+        return open_remote_stream(source.url, source.path, size=source.bytes, start=start)
+    if source.file is None:
+        return open_stdin()
+    return open_path(source.file, source.path, start=start)
 
 
 def open_lines(source: Source, start: int, end: int | None) -> Stream:
@@ -69,11 +30,9 @@ def open_lines(source: Source, start: int, end: int | None) -> Stream:
     the others.
     """
     before = max(0, start - 1)  # a newline there means that a line begins at `start`
-    if source.url is not None:
-        raw = open_remote_stream(source.url, source.path, size=source.bytes, start=before)
-    else:
-        raw = open_path(_file(source), source.path, start=before)
-    return stream_of(_lines_between(raw, before, start, end), raw, source.path)
+    raw = open_raw(source, start=before)
+    blocks = _lines_between(raw, before, start, end)
+    return Stream(lambda _: next(blocks, b""), raw, partial(cannot_read, source.path))
 
 
 def _lines_between(raw: Stream, at: int, start: int, end: int | None) -> Iterator[bytes]:
@@ -97,41 +56,26 @@ def _lines_between(raw: Stream, at: int, start: int, end: int | None) -> Iterato
             yield block
 
 
-def open_seekable(source: Source) -> IO[bytes]:
-    """A file that may be read in any order: the source's own, or a copy of what cannot jump."""
-    raw = open_raw(source)
+def open_whole(source: Source) -> IO[bytes]:
+    """The bytes of a file, or of a member's archive, to be read in any order."""
     try:
-        if source.member is None and compression_of(raw.peek(10)) is None:
-            if source.url is not None and source.bytes is not None:
-                return open_remote(source.url)
-            if source.file is not None and source.file.is_file():
-                return source.file.open("rb")
-        return spooled(decompressed(raw, source.path), source.path)
+        if source.file is not None:
+            return source.file.open("rb")
+        if source.url is not None:
+            return open_remote(source.url, source.path)
     except OSError as error:
         raise cannot_read(source.path, error) from error
-    finally:
-        raw.close()
+    raise InputError(f"{source.path} is no file", hint="save it to one")
 
 
-def open_whole(archive: Source) -> IO[bytes]:
-    """An archive's own bytes, also given one of its members."""
+def open_archive(source: Source) -> "Zip | Tar":
+    """The archive that a source is, or is a member of."""
+    key: Hashable = source.url
     try:
-        return open_remote(archive.url) if archive.url else _file(archive).open("rb")
+        if source.file is not None:
+            status = source.file.stat()
+            key = os.fspath(source.file), status.st_mtime_ns, status.st_size
     except OSError as error:
-        raise cannot_read(archive.path, error) from error
-
-
-def _file(source: Source) -> Path:
-    if source.file is None:
-        raise InputError(f"{source.path} is no file", hint="save it to one")
-    return source.file
-
-
-def _identity(archive: Source) -> Hashable:
-    if archive.url is not None:
-        return archive.url
-    try:
-        status = _file(archive).stat()
-    except OSError as error:
-        raise cannot_read(archive.path, error) from error
-    return os.fspath(_file(archive)), status.st_mtime_ns, status.st_size
+        raise cannot_read(source.path, error) from error
+    shown = source.path.removesuffix(f"/{source.member}")
+    return archive_of(key, partial(open_whole, source), shown)

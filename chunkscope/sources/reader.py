@@ -4,26 +4,19 @@ How the rows of a format are read is a generator function (`RowFunction`), which
 it reads `stream` or `file`, reports bad rows to `problems`, and yields chunks.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import IO, Any, Self
 
 from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.base import (
-    CHUNK_BYTES,
-    Chunk,
-    Problems,
-    ReadOptions,
-    Source,
-    cannot_read,
-)
-from chunkscope.sources.opening import open_lines, open_seekable, open_text
-from chunkscope.sources.recognisers import RowFunction
-from chunkscope.sources.streams import Stream
+from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source, cannot_read
+from chunkscope.sources.formats import RowFunction, kind_of_bytes
+from chunkscope.sources.opening import open_lines, open_raw, open_whole
+from chunkscope.sources.streams import Stream, as_utf8, decompressed, looks_binary, spooled
 
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100
-_HEAD_CHUNKS = 3
+_HEAD_CHUNKS = 3  # may hold a row of 100 MB each, so not more are kept waiting
 
 
 class RecordReader:
@@ -51,6 +44,7 @@ class RecordReader:
         self.options = options
         self.problems = problems
         self.part = part  # of the file: the rows that begin between these two bytes
+        self._is_part = part != (0, None)
         self.format = source.format
         self.unit = "row"
         self.rows_at: str | None = None
@@ -61,8 +55,8 @@ class RecordReader:
         self.bytes_taken = 0  # by what does not read `stream`, for progress
         self._rows = rows
         self._restarts = restarts  # all columns for the head, then anew, only those needed
-        self._ahead: deque[Chunk] = deque()  # what `head` looked at and `chunks` will give
-        self._rest = self._guarded(None)
+        self._chunks: Iterator[Chunk] | None = None
+        self._plain: Stream | None = None
         self._stream: Stream | None = None
         self._file: IO[bytes] | None = None
 
@@ -70,27 +64,48 @@ class RecordReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for opened in (self._stream, self._file):
+        for opened in (self._stream, self._plain, self._file):
             if opened is not None:
                 opened.close()
 
     @property
+    def plain(self) -> Stream:
+        """The source's bytes, decompressed. They can be read once."""
+        if self._plain is None:
+            if self._is_part:
+                self._plain = open_lines(self.source, *self.part)
+            else:
+                self._plain = decompressed(open_raw(self.source), self.source.path)
+        return self._plain
+
+    @property
     def stream(self) -> Stream:
-        """The source's text: decompressed, as UTF-8. It can be read once."""
+        """The source's text: UTF-8 without a byte order mark. Binary data is refused: one clear
+        sentence instead of a bad row for every stray newline in a picture.
+        """
         if self._stream is None:
-            is_whole = self.part == (0, None)
-            self._stream = (
-                open_text(self.source, self.options.encoding)
-                if is_whole
-                else open_lines(self.source, *self.part)
-            )
+            path = self.source.path
+            self._stream = as_utf8(self.plain, path, self.options.encoding)
+            start = self._stream.peek(1024)
+            if looks_binary(start):
+                kind = kind_of_bytes(start)
+                other = f'input_format = "{kind}"' if kind else 'encoding = "utf-16"'
+                raise InputError(
+                    f"{path} is {kind or 'binary'} data, not {self.format}",
+                    hint=f"try another file, or in chunkscope.toml {other}",
+                )
         return self._stream
 
     @property
     def file(self) -> IO[bytes]:
         """The source's bytes, decompressed, as a file that can be read in any order."""
         if self._file is None:
-            self._file = open_seekable(self.source)
+            source = self.source
+            is_file = source.member is None and source.bytes is not None
+            if is_file and (self._is_part or self.plain.is_raw):
+                self._file = open_whole(source)
+            else:
+                self._file = spooled(self.plain, source.path)
         return self._file
 
     @property
@@ -100,35 +115,31 @@ class RecordReader:
 
     def head(self) -> list[Any]:
         """The first records, which `chunks` gives again: enough to find the prompt field."""
-        records: list[Any] = []
-        problems, self.problems = self.problems, Problems() if self._restarts else self.problems
-        # A chunk may hold one row of 100 MB, so not more than a few of them are kept waiting.
-        while len(self._ahead) < _HEAD_CHUNKS and len(records) < HEAD_RECORDS:
-            try:
-                chunk = next(self._rest, None)
-            except ChunkscopeError as error:
-                if not self._ahead:
-                    raise
-                self._rest = _raising(error)  # when the rows before it have been read
-                break
-            if chunk is None:
-                break
-            if chunk.records:
-                self._ahead.append(chunk)
-                records += chunk.records
+        problems = self.problems
         if self._restarts:
-            self._ahead.clear()
-            self.problems = problems
-        return records[:HEAD_RECORDS]
+            self.problems = Problems()
+        rest, ahead, count = self._guarded(None), list[Chunk](), 0
+        try:
+            for chunk in rest:
+                ahead.append(chunk)
+                count += len(chunk.records)
+                if count >= HEAD_RECORDS or len(ahead) == _HEAD_CHUNKS:
+                    break
+        except ChunkscopeError as error:
+            if not count:
+                raise
+            rest = _raising(error)  # when the rows before it have been read
+        self.problems = problems
+        if not self._restarts:
+            self._chunks = chain(ahead, rest)
+        return [record for chunk in ahead for record in chunk.records][:HEAD_RECORDS]
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
         """All records, once. `columns` names the top-level fields that are needed; None is all."""
-        if self._restarts:
+        if self._chunks is None:
             self.bytes_taken = self.positions = 0
-            self._rest = self._guarded(columns)
-        while self._ahead:
-            yield self._ahead.popleft()
-        yield from self._rest
+            self._chunks = self._guarded(columns)
+        return self._chunks
 
     def _guarded(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """The chunks, with what the system may say along the way turned into our errors."""
@@ -141,30 +152,6 @@ class RecordReader:
                 f"{self.source.path} needs more memory than there is",
                 hint="a single row may be too large, or the file may be damaged",
             ) from error
-
-
-def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
-    """Rows, each with its position and size, in chunks of about a megabyte.
-
-    Where the file ends early, the rows before still come.
-    """
-    positions: list[int] = []
-    records: list[Any] = []
-    size = 0
-    try:
-        for position, record, length in rows:
-            positions.append(position)
-            records.append(record)
-            size += length
-            if size >= CHUNK_BYTES:
-                yield Chunk(positions, records)
-                positions, records, size = [], [], 0
-    except InputError:
-        if records:
-            yield Chunk(positions, records)
-        raise
-    if records:
-        yield Chunk(positions, records)
 
 
 def _raising(error: ChunkscopeError) -> Iterator[Chunk]:

@@ -6,21 +6,19 @@ the place where a file is cut or damaged are still delivered: the error comes af
 
 import codecs
 import io
-import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES, cannot_read, first_line
 
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
-_TAR_SUFFIXES = {".tgz": "gzip", ".tbz2": "bzip2", ".txz": "xz", ".tzst": "zstd"}
 _MAGICS: dict[str, tuple[bytes, ...]] = {
     "gzip": (b"\x1f\x8b\x08",),
     "bzip2": tuple(
@@ -35,7 +33,7 @@ _MAGICS: dict[str, tuple[bytes, ...]] = {
     ),
 }
 _ALL_MAGICS = tuple(magic for magics in _MAGICS.values() for magic in magics)
-_TEXT_BOMS = {
+_WIDE_BOMS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -94,7 +92,7 @@ class Stream(io.BufferedIOBase):
                 parts.append(block)
                 have += len(block)
                 self._taken += len(block)
-            self._ahead, self._at = parts[0] if len(parts) == 1 else b"".join(parts), 0
+            self._ahead, self._at = b"".join(parts), 0
         if self._error is not None and not have:
             raise self._error
         return self._ahead[self._at : self._at + size]
@@ -121,23 +119,17 @@ class Stream(io.BufferedIOBase):
             self._below.close()
 
 
-def stream_of(blocks: Iterator[bytes], below: Stream, shown: str) -> Stream:
-    """What a generator makes of another stream's bytes."""
-    return Stream(lambda _: next(blocks, b""), below, partial(cannot_read, shown))
-
-
 def file_stream(file: IO[bytes], shown: str, *, keep_open: bool = False) -> Stream:
-    read = getattr(file, "read1", file.read)  # what there is, not a full block: pipes may be slow
-    return Stream(read, None if keep_open else file, partial(cannot_read, shown))
+    return Stream(file.read, None if keep_open else file, partial(cannot_read, shown))
 
 
 def open_path(path: Path, shown: str, *, start: int = 0) -> Stream:
     """A file's bytes as they are, from one of them on."""
     try:
-        file = path.open("rb", buffering=0)
+        file = io.FileIO(str(path))
         if start:
             file.seek(start)
-        return file_stream(file, shown)
+        return file_stream(cast("IO[bytes]", file), shown)
     except OSError as error:
         raise cannot_read(shown, error) from error
 
@@ -176,19 +168,13 @@ def compression_of(start: bytes) -> str | None:
     return next(name for name, magics in _MAGICS.items() if start.startswith(magics))
 
 
-def compression_named(name: str) -> str | None:
-    """What a file name says: "x.jsonl.gz" -> "gzip"."""
-    suffix = os.path.splitext(name.lower())[1]  # noqa: PTH122  (also names inside archives)
-    return COMPRESSED_SUFFIXES.get(suffix) or _TAR_SUFFIXES.get(suffix)
-
-
 def decompressed(raw: Stream, shown: str) -> Stream:
     """What a stream holds, a megabyte at most at a time: a bomb cannot fill the memory."""
     start = raw.peek(10)
-    name, named = compression_of(start), compression_named(shown)
-    if name is not None:
+    if (name := compression_of(start)) is not None:
         return Stream(_opened(raw, name).read1, raw, partial(_damaged, raw, name, shown))
-    if named is not None:
+    if named := COMPRESSED_SUFFIXES.get(shown[shown.rfind(".") :].lower()):
+        raw.close()
         begins = f"it starts with {start!r}" if start else "it is empty"
         raise InputError(
             f"{shown} is not {named} data ({begins})",
@@ -198,15 +184,11 @@ def decompressed(raw: Stream, shown: str) -> Stream:
 
 
 def _damaged(raw: Stream, name: str, shown: str, error: Exception) -> InputError:
-    if isinstance(error, EOFError):
-        return InputError(
-            f"{shown} ends early: truncated {name} after {raw.bytes_read:,} bytes",
-            hint="was the download or the copy interrupted?",
-        )
-    where = f"bad {name} data before byte {raw.bytes_read:,}"
+    is_cut = isinstance(error, EOFError)
+    what = f"truncated {name}" if is_cut else f"bad {name} data ({first_line(error)})"
     return InputError(
-        f"{shown} is damaged: {where} ({first_line(error)})",
-        hint="fetch or compress the file again",
+        f"{shown} is cut off or damaged: {what} after {raw.bytes_read:,} bytes",
+        hint="was the download or the copy interrupted? Fetch or compress the file again",
     )
 
 
@@ -243,50 +225,37 @@ def zstd_module() -> Any:
 
 
 def as_utf8(raw: Stream, shown: str, encoding: str = "utf-8") -> Stream:
-    """The text as UTF-8 without a byte order mark, which outranks the default encoding."""
-    try:
-        codec = codecs.lookup(encoding)
-    except (LookupError, ValueError):
-        codec = None
-    if codec is None or not getattr(codec, "_is_text_encoding", True):
-        raise UsageError(
-            f"unknown text encoding: {encoding}", hint="try utf-8, latin-1, cp1252 or utf-16"
-        )
-    if codec.name in ("utf-8", "utf-8-sig"):
+    """The text as UTF-8 without a byte order mark, which outranks the default encoding.
+
+    A byte that cannot be decoded stays as it is, which is no UTF-8: its row is found bad.
+    """
+    if encoding.lower() in ("utf-8", "utf8", "utf-8-sig"):
         start = raw.peek(4)
         if start.startswith(codecs.BOM_UTF8):
             raw.read(len(codecs.BOM_UTF8))
-        wide = next((name for bom, name in _TEXT_BOMS.items() if start.startswith(bom)), None)
+        wide = next((name for bom, name in _WIDE_BOMS.items() if start.startswith(bom)), None)
         if wide is None:
             return raw
-        codec = codecs.lookup(wide)
-    decoder = codecs.getincrementaldecoder(codec.name)(errors="surrogateescape")
-    return stream_of(_recode(raw, decoder, shown), raw, shown)
-
-
-def _recode(raw: Stream, decoder: codecs.IncrementalDecoder, shown: str) -> Iterator[bytes]:
-    """A byte that cannot be decoded stays as it is, which is no UTF-8: its row is found bad."""
-    is_first, data = True, b"..."
-    while data:
-        data = raw.read(CHUNK_BYTES)
-        try:
-            text = decoder.decode(data, final=not data)
-            recoded = text.removeprefix("\ufeff" if is_first else "").encode(
-                "utf-8", errors="surrogateescape"
-            )
-        except (UnicodeError, ValueError) as error:
-            raise InputError(
-                f"{shown} is not text in this encoding ({error})",
-                hint="set another encoding in chunkscope.toml",
-            ) from error
-        is_first = is_first and not text
-        if recoded:
-            yield recoded
+        encoding = wide
+    try:
+        text = io.TextIOWrapper(cast("IO[bytes]", raw), encoding, "surrogateescape", newline="")
+    except (LookupError, ValueError) as error:
+        raise UsageError(
+            f"unknown text encoding: {encoding}", hint="try utf-8, latin-1, cp1252 or utf-16"
+        ) from error
+    return Stream(
+        lambda size: text.read(size).encode("utf-8", "surrogateescape"),
+        raw,
+        lambda error: InputError(
+            f"{shown} is not text in this encoding ({error})",
+            hint="set another encoding in chunkscope.toml",
+        ),
+    )
 
 
 def looks_binary(start: bytes) -> bool:
     """Is this the start of something that is no text? A stray NUL in UTF-8 is still text."""
-    if b"\0" not in start or start.startswith(tuple(_TEXT_BOMS)):
+    if b"\0" not in start or start.startswith(tuple(_WIDE_BOMS)):
         return False
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)

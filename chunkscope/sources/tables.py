@@ -1,9 +1,4 @@
-"""Rows of tables: CSV and its relatives, Parquet, Arrow, and what `save_to_disk` wrote.
-
-The columnar formats go through pyarrow (imported when needed). Their data is checked before it
-becomes Python objects: Arrow trusts the offsets in a file, and a damaged one would otherwise be
-read out of bounds.
-"""
+"""Rows of tables: CSV and its relatives, Parquet, Arrow, and what `save_to_disk` wrote."""
 
 import csv
 import io
@@ -11,17 +6,24 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
 import orjson
 
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
-from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, first_line, too_long, unique_names
+from chunkscope.sources.base import (
+    MOST_ROW_BYTES,
+    Chunk,
+    first_line,
+    in_chunks,
+    too_long,
+    unique_names,
+)
 from chunkscope.sources.json_rows import not_utf8
-from chunkscope.sources.reader import RecordReader, in_chunks
+from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.remote import explained
 
 _DELIMITERS = (",", "\t", ";", "|")
@@ -32,16 +34,7 @@ _CELL_CHARS = 256 << 20
 # Put after the last line: a row by itself, unless a quote that is still open swallows it.
 _END = "\0end of file\0"
 
-
-@dataclass(frozen=True, slots=True)
-class TableDialect:
-    delimiter: str
-    quoted: bool = True
-
-    def rows(self, lines: Iterator[str]) -> Any:  # csv.reader's class has no public name
-        if self.quoted:
-            return csv.reader(lines, delimiter=self.delimiter)
-        return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
+Dialect = tuple[str, Any]  # the delimiter, and csv's name for how cells are quoted
 
 
 def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
@@ -54,20 +47,21 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     start = reader.stream.peek(_SAMPLE_BYTES)
     if not start.strip():
         return
-    sample, is_cut = start.decode("utf-8", errors="surrogateescape"), len(start) == _SAMPLE_BYTES
     if reader.options.delimiter is not None:
-        dialect = TableDialect(checked_delimiter(reader.options.delimiter))
+        dialect: Dialect = (checked_delimiter(reader.options.delimiter), csv.QUOTE_MINIMAL)
     else:
         is_tsv = ".tsv" in PurePath(reader.source.path.lower()).suffixes
-        dialect = find_dialect(sample, cut=is_cut, likely="\t" if is_tsv else ",")
-    rows, header = sample_rows(sample, dialect, cut=is_cut), reader.options.header
-    has_header = looks_like_header(rows) if header is None else header
-    names = column_names(rows, has_header=has_header)
+        dialect = _dialect(start, "\t" if is_tsv else ",")
+    rows, header = _first_rows(start, dialect), reader.options.header
+    has_header = _is_header(rows) if header is None else header
+    names = _column_names(rows, has_header=has_header)
     text = io.TextIOWrapper(
         cast("IO[bytes]", reader.stream), "utf-8", errors="surrogateescape", newline=""
     )
+    # The limit is one for the whole process, where other threads may be reading tables, too.
+    csv.field_size_limit(_CELL_CHARS)
+    table = csv.reader(_lines(text, reader.source.path), delimiter=dialect[0], quoting=dialect[1])
     try:
-        table = dialect.rows(_lines(text, reader.source.path))
         for positions, cells in in_chunks(_data_rows(reader, table, len(names), has_header)):
             yield Chunk(positions, [dict(zip(names, row, strict=True)) for row in cells])
     finally:
@@ -88,13 +82,22 @@ def _data_rows(
 ) -> Iterator[tuple[int, list[str], int]]:
     """Rows as wide as the table, each with the line it starts on and its size."""
     bad, line = reader.problems.bad, 1
-    for row in _parsed(table, reader):
-        start, line = line, table.line_num + 1
-        if not row or row == [_END]:
-            continue
-        if row[-1].endswith(_END):
-            bad(start, "a quote is opened here and never closed (truncated?)")
+    while True:
+        start = line
+        try:
+            row = next(table)
+        except csv.Error as error:
+            raise InputError(
+                f"{reader.source.path} is no table from line {start} on: {error}",
+                hint="is a quote opened there and never closed?",
+            ) from error
+        line = table.line_num + 1
+        if row == [_END]:
             return
+        if row and row[-1].endswith(_END):
+            return bad(start, "a quote is opened here and never closed (truncated?)")
+        if not row:
+            continue
         if header_due:
             header_due = False
             continue
@@ -114,24 +117,6 @@ def _data_rows(
         yield start, row, len(joined)
 
 
-def _parsed(table: Any, reader: RecordReader) -> Iterator[list[str]]:
-    """The rows; what cannot be parsed is a bad row, and it goes on after it."""
-    # The limit is one for the whole process, and other threads may be reading tables too: it is
-    # raised and left so.
-    csv.field_size_limit(_CELL_CHARS)
-    while True:
-        start = table.line_num + 1
-        try:
-            yield from table
-        except csv.Error as error:
-            is_long = "field limit" in str(error)
-            limit = f"a cell of more than {_CELL_CHARS >> 20} MB (a quote that is never closed?)"
-            reader.problems.bad(start, limit if is_long else f"not valid CSV: {error}")
-            yield []
-        else:
-            return
-
-
 def checked_delimiter(given: str) -> str:
     r"""A delimiter from the command line, where a tab may be spelled `\t`."""
     delimiter = {"\\t": "\t", "tab": "\t"}.get(given, given)
@@ -142,57 +127,40 @@ def checked_delimiter(given: str) -> str:
     return delimiter
 
 
-def sample_rows(sample: str, dialect: TableDialect, *, cut: bool) -> list[list[str]]:
-    """The first rows; where the sample was cut off the last one is not whole and left out."""
-    rows: list[list[str]] = []
-    with suppress(csv.Error):
-        for row in dialect.rows(iter(io.StringIO(sample, newline=""))):
-            if row:
-                rows.append(row)
-            if len(rows) > _SAMPLE_ROWS:
-                return rows
-        return rows[:-1] if cut and len(rows) > 1 else rows
-    return rows
+def _first_rows(start: bytes, dialect: Dialect) -> list[list[str]]:
+    """Where the sample was cut off the last row is not whole and left out."""
+    text = io.StringIO(start.decode("utf-8", "surrogateescape"), newline="")
+    table = csv.reader(text, delimiter=dialect[0], quoting=dialect[1])
+    rows = list(islice(filter(None, table), _SAMPLE_ROWS))
+    return rows[:-1] if len(start) == _SAMPLE_BYTES and len(rows) > 1 else rows
 
 
-def find_dialect(sample: str, *, cut: bool, likely: str) -> TableDialect:
-    """The delimiter that gives most rows the same number of cells, more than one.
+def _dialect(start: bytes, likely: str) -> Dialect:
+    """The one that gives most rows the same number of cells, more than one.
 
-    Cells are counted as csv would split them, so that commas in quoted prose do not vote.
+    Cells are counted as csv would split them, so that commas in quoted prose do not vote. Tabs
+    often come without any quoting: a quote at the start of a cell is then just text, and taking it
+    for quoting would glue lines together that are fine by themselves.
     """
-    best, best_share, best_rows = TableDialect(likely), 0.0, 0
-    for delimiter in (likely, *(d for d in _DELIMITERS if d != likely)):
-        share, rows = _consistency(sample, TableDialect(delimiter), cut)
-        if share > best_share:
-            best, best_share, best_rows = TableDialect(delimiter), share, rows
-    if best_share and best.delimiter == "\t":
-        # Tabs often come without any quoting: a quote at the start of a cell is then just text,
-        # and taking it for quoting would glue lines together that are fine by themselves.
-        unquoted = TableDialect("\t", quoted=False)
-        share, rows = _consistency(sample, unquoted, cut)
-        if share >= best_share and rows > best_rows:
-            return unquoted
-    return best
+    quoted = [(delimiter, csv.QUOTE_MINIMAL) for delimiter in (likely, *_DELIMITERS)]
+    return max([*quoted, ("\t", csv.QUOTE_NONE)], key=partial(_consistency, start))
 
 
-def looks_like_table(sample: str, *, cut: bool) -> bool:
+def _consistency(start: bytes, dialect: Dialect) -> tuple[float, int]:
+    """The share of rows that are as wide as most, 0 for a single column; and the number of rows."""
+    widths = Counter(map(len, _first_rows(start, dialect)))
+    width, count = widths.most_common(1)[0] if widths else (0, 0)
+    return (count / widths.total(), widths.total()) if width > 1 else (0.0, 0)
+
+
+def looks_like_table(start: bytes) -> bool:
     """Is text without a suffix a table? Only if it begins with a header that is known to be one:
     prose has commas too.
     """
-    dialect = find_dialect(sample, cut=cut, likely=",")
-    share, count = _consistency(sample, dialect, cut)
-    rows = sample_rows(sample, dialect, cut=cut)
+    dialect = _dialect(start, ",")
+    (share, count), rows = _consistency(start, dialect), _first_rows(start, dialect)
     is_known = rows and any(cell.strip().lower() in _KNOWN_NAMES for cell in rows[0])
-    return bool(is_known) and share > 0.9 and count > 1 and looks_like_header(rows)
-
-
-def _consistency(sample: str, dialect: TableDialect, cut: bool) -> tuple[float, int]:
-    """The share of rows that are as wide as most, 0 for a single column; and the number of rows."""
-    widths = Counter(map(len, sample_rows(sample, dialect, cut=cut)))
-    if not widths:
-        return 0.0, 0
-    width, count = widths.most_common(1)[0]
-    return (count / widths.total() if width > 1 else 0.0), widths.total()
+    return bool(is_known) and share > 0.9 and count > 1 and _is_header(rows)
 
 
 _KNOWN_NAMES = frozenset((
@@ -204,17 +172,20 @@ _KNOWN_NAMES = frozenset((
 _NAME = re.compile(r"[^\W\d][\w .:/#()\[\]-]{0,39}")
 
 
-def looks_like_header(rows: list[list[str]]) -> bool:
+def _is_header(rows: list[list[str]]) -> bool:
     """Is the first row made of names? They are short, distinct, no numbers and no sentences, and
     do not come again in the column below them.
     """
     if not rows:
         return False
     cells, below = [cell.strip() for cell in rows[0]], rows[1:]
-    named = cells[1:] if len(cells) > 1 and not cells[0] else cells  # pandas' index has no name
-    if not all(_is_name(cell) for cell in named) or len({*named}) != len(named):
+    names = cells[1:] if len(cells) > 1 and not cells[0] else cells  # pandas' index has no name
+    are_short = all(_NAME.fullmatch(cell) and len(cell.split()) <= 4 for cell in names)
+    if not are_short or any(cell.endswith((".", ":")) for cell in names):
         return False
-    if any(cell.lower() in _KNOWN_NAMES for cell in named):
+    if len({*names}) != len(names):
+        return False
+    if any(cell.lower() in _KNOWN_NAMES for cell in names):
         return True
     return bool(below) and not any(
         cell and any(index < len(row) and row[index].strip() == cell for row in below)
@@ -222,21 +193,12 @@ def looks_like_header(rows: list[list[str]]) -> bool:
     )
 
 
-def _is_name(cell: str) -> bool:
-    return bool(_NAME.fullmatch(cell)) and len(cell.split()) <= 4 and not cell.endswith((".", ":"))
-
-
-def column_names(sample: list[list[str]], *, has_header: bool) -> list[str]:
+def _column_names(rows: list[list[str]], *, has_header: bool) -> list[str]:
     """The header's names made unique, or column0, column1, ... as many as most rows have."""
-    if not sample:
-        raise InputError(
-            "no rows could be read",
-            hint="is it a table? See input_format in `chunkscope help config`",
-        )
     if not has_header:
-        width = Counter(map(len, sample)).most_common(1)[0][0]
+        width = Counter(map(len, rows)).most_common(1)[0][0]
         return [f"column{index}" for index in range(width)]
-    cells = [cell.strip().encode("utf-8", "replace").decode("utf-8") for cell in sample[0]]
+    cells = [cell.strip().encode("utf-8", "replace").decode("utf-8") for cell in rows[0]]
     return unique_names([cell or f"column{i}" for i, cell in enumerate(cells)], "_")
 
 
@@ -251,28 +213,51 @@ _PROBE_ROWS = 16
 def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
     """Parquet, or Arrow's file and stream formats, whatever the name says."""
     reader.is_divisible = reader.source.format == "parquet" and reader.source.member is None
-    yield from _batch_chunks(reader, reader.file, columns)
+    yield from _table_rows(reader, reader.file, columns)
 
 
 def saved_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
-    source = reader.source
-    if source.file is None:
-        raise InputError(f"{source.path} is no folder", hint="name a folder from save_to_disk")
-    for path in saved_files(source.file, source.path):
+    """What `datasets.save_to_disk` wrote: a folder of Arrow files."""
+    for path in saved_files(reader.source.file or Path(), reader.source.path):
         with path.open("rb") as file:
-            yield from _batch_chunks(reader, file, columns)
+            yield from _table_rows(reader, file, columns)
 
 
-def _batch_chunks(
+def saved_files(folder: Path, shown: str) -> list[Path]:
+    """The data files of a saved dataset, in order, as its state.json lists them."""
+    try:
+        listed = orjson.loads((folder / "state.json").read_bytes())["_data_files"]
+        names = [str(entry["filename"]) for entry in listed]
+    except (OSError, ValueError, KeyError, TypeError):
+        names = []
+    if not names or any(name != PurePath(name).name for name in names):
+        raise InputError(
+            f"{shown}/state.json lists no files of its folder", hint="save the dataset again"
+        )
+    return [folder / name for name in names]
+
+
+def _table_rows(
     reader: RecordReader, file: IO[bytes], columns: Sequence[str] | None
 ) -> Iterator[Chunk]:
+    file.seek(0)
+    start = file.read(8)
+    file.seek(0)
     try:
-        for batch in _batches(reader, file, columns):
+        if start.startswith(b"PAR1"):
+            batches = _parquet_batches(reader.part, file, columns)
+        else:
+            batches = _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
+        for batch in batches:
             for part in _sliced(batch):
-                records, row = part.to_pylist(), reader.positions + 1
-                reader.positions += len(records)
+                row = reader.positions + 1
+                reader.positions += part.num_rows
                 reader.bytes_taken += part.nbytes
-                yield Chunk(range(row, row + len(records)), records)
+                try:
+                    chunk = Chunk(range(row, row + part.num_rows), part.to_pylist())
+                except UnicodeDecodeError:
+                    chunk = _one_by_one(reader, row, part)
+                yield chunk
     except (ChunkscopeError, MemoryError, GeneratorExit):
         raise
     except Exception as error:  # pyarrow borrows from all over Python's own error tree
@@ -284,29 +269,28 @@ def _batch_chunks(
         ) from error
 
 
-def _batches(reader: RecordReader, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
-    file.seek(0)
-    start = file.read(8)
-    file.seek(0)
-    if start.startswith(b"PAR1"):
-        return _parquet_batches(reader, file, columns)
-    if start.startswith(b"FEA1"):
-        raise InputError(
-            f"{reader.source.path} is Feather version 1, which is not read",
-            hint="write it again as version 2, with pyarrow.feather.write_feather",
-        )
-    return _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
+def _one_by_one(reader: RecordReader, first: int, batch: Any) -> Chunk:
+    """Rows of which some hold bytes that are not text."""
+    positions: list[int] = []
+    records: list[Any] = []
+    for index in range(batch.num_rows):
+        try:
+            records += batch.slice(index, 1).to_pylist()
+            positions.append(first + index)
+        except UnicodeDecodeError as error:
+            reader.problems.bad(first + index, f"a cell is not UTF-8 ({error.reason})")
+    return Chunk(positions, records)
 
 
 def _parquet_batches(
-    reader: RecordReader, file: IO[bytes], columns: Sequence[str] | None
+    part: tuple[int, int | None], file: IO[bytes], columns: Sequence[str] | None
 ) -> Iterator[Any]:
     import pyarrow.parquet
 
     # Without pre-buffering a row group is read page by page, not whole.
     with pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
         meta = parquet.metadata
-        groups = [i for i in range(meta.num_row_groups) if _is_in(meta.row_group(i), reader.part)]
+        groups = [i for i in range(meta.num_row_groups) if _is_in(meta.row_group(i), part)]
         size = sum(meta.row_group(i).total_byte_size for i in groups)
         num_rows = sum(meta.row_group(i).num_rows for i in groups)
         rows = max(1, min(_BATCH_ROWS, num_rows * _BATCH_BYTES // max(size, 1)))
@@ -329,6 +313,9 @@ def _is_in(group: Any, part: tuple[int, int | None]) -> bool:
 
 
 def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: bool) -> Iterator[Any]:
+    """Each is checked before anything looks inside: Arrow trusts the offsets in a file, and a
+    damaged one would be read out of bounds.
+    """
     import pyarrow.ipc
 
     open_ipc = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
@@ -338,24 +325,19 @@ def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: boo
     wanted = _existing(names, columns)
     fields = [names.index(name) for name in wanted] if wanted is not None else None
     with open_ipc(file, options=pyarrow.ipc.IpcReadOptions(included_fields=fields)) as ipc:
-        if is_file:
-            for index in range(ipc.num_record_batches):
-                yield ipc.get_batch(index)
-        else:
-            yield from ipc
+        numbered = (ipc.get_batch(i) for i in range(ipc.num_record_batches)) if is_file else ipc
+        for batch in numbered:
+            batch.validate(full=True)
+            yield batch
 
 
 def _existing(names: Sequence[str], columns: Sequence[str] | None) -> list[str] | None:
     """The wanted columns that there are; all of them (None) when there is not one."""
-    wanted = [name for name in names if columns is not None and name in columns]
-    return wanted or None
+    return [name for name in names if columns is not None and name in columns] or None
 
 
 def _sliced(batch: Any) -> Iterator[Any]:
-    """A batch in parts of bounded size: Feather writes 64 Ki rows at once, however long. Before it
-    is known to be sound all through nothing may look inside, not even nbytes.
-    """
-    batch.validate(full=True)
+    """A batch in parts of bounded size: Feather writes 64 Ki rows at once, however long."""
     # A dictionary's words come again in each row.
     words = sum(
         batch.num_rows * column.dictionary.nbytes // max(len(column.dictionary), 1)
@@ -366,48 +348,3 @@ def _sliced(batch: Any) -> Iterator[Any]:
     step = max(1, min(_BATCH_ROWS, rows))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
-
-
-# --- datasets.save_to_disk -------------------------------------------------------------------
-
-
-def saved_splits(folder: Path) -> list[str] | None:
-    """The splits of a saved `DatasetDict`, [""] for a single saved dataset, None for neither."""
-    if (folder / "dataset_dict.json").is_file():
-        listed = _json_object(folder / "dataset_dict.json").get("splits")
-        splits = listed if isinstance(listed, list) else []
-        return [s for s in splits if _is_plain_name(s) and (folder / s).is_dir()]
-    if (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file():
-        return [""]
-    return None
-
-
-def saved_files(folder: Path, shown: str) -> list[Path]:
-    """The data files of a saved dataset, in order, as its state.json lists them."""
-    state = _json_object(folder / "state.json")
-    listed = state.get("_data_files")
-    names = [entry.get("filename") for entry in listed or [] if isinstance(entry, dict)]
-    if not names or not all(map(_is_plain_name, names)):
-        raise InputError(
-            f"{shown}/state.json lists no data files", hint="save the dataset again: save_to_disk"
-        )
-    if state.get("_indices_data_files"):
-        raise InputError(
-            f"{shown} was saved with an index on top, by an old version of datasets",
-            hint="load it and save it again with save_to_disk",
-        )
-    return [folder / str(name) for name in names]
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        value = orjson.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}", hint="save the dataset again") from error
-    return value if isinstance(value, dict) else {}
-
-
-def _is_plain_name(name: object) -> bool:
-    """A name inside the folder, not a way out of it."""
-    is_name = isinstance(name, str) and bool(name) and name not in (".", "..")
-    return is_name and "/" not in str(name) and "\\" not in str(name)

@@ -16,8 +16,8 @@ from chunkscope.prompts.harness.small import (
     PromptfooLog,
     SimpleEvalsLog,
 )
+from chunkscope.sources.formats import Recogniser, register
 from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.recognisers import Recogniser, register
 
 LOGS: tuple[type[HarnessLog], ...] = (
     *(LmEvalLog, InspectLog, HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog),

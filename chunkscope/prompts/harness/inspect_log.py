@@ -27,9 +27,9 @@ from chunkscope.prompts.harness.log import (
 )
 from chunkscope.prompts.paths import UnusableError, escape, json_type
 from chunkscope.sources.archives import Zip
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, printable
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, in_chunks, printable
 from chunkscope.sources.json_rows import document_rows, parse_value
-from chunkscope.sources.reader import RecordReader, in_chunks
+from chunkscope.sources.reader import RecordReader
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
