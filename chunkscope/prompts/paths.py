@@ -10,7 +10,7 @@ from codecs import utf_16_le_encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from types import EllipsisType
 from typing import Any
 
@@ -41,14 +41,11 @@ class FieldPath:
     @classmethod
     def to(cls, *keys: str) -> "FieldPath":
         """The path to a key, or to a key within others, whatever characters they hold."""
-        quoted = quote_key(keys[0]) + "".join(map(dotted, keys[1:]))
-        return cls(quoted if len(keys) > 1 else escape(keys[0]), keys)
+        return cls(escape(keys[0]), keys) if len(keys) == 1 else reduce(cls.then, keys, RECORD)
 
     def then(self, step: str | int) -> "FieldPath":
-        if isinstance(step, int):
-            return FieldPath(f"{self.text}[{step}]", (*self.steps, step))
-        text = self.text + dotted(step) if self.text else quote_key(step)
-        return FieldPath(text, (*self.steps, step))
+        text = f"[{step}]" if isinstance(step, int) else dotted(step)
+        return FieldPath((self.text + text).removeprefix("."), (*self.steps, step))
 
     @property
     def column(self) -> str | None:

@@ -3,6 +3,7 @@
 import difflib
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -136,19 +137,13 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
         if name in keys:
             path = replace(path, steps=(name, *path.steps[length:]))
             break
-    if head and not _exists(path, head):
+    for record in head:
+        with suppress(UnusableError):
+            path.get(record)
+            return path
+    if head:
         raise _no_such_field(text, option, head)
     return path
-
-
-def _exists(path: FieldPath, head: Sequence[Any]) -> bool:
-    for record in head:
-        try:
-            path.get(record)
-        except UnusableError:
-            continue
-        return True
-    return False
 
 
 def _no_such_field(text: str, option: str, head: Sequence[Any]) -> InputError:

@@ -33,31 +33,17 @@ def _spelled(key: str) -> str:
 
 def find_columns(head: Sequence[Any]) -> TraceColumns | None:
     """The length columns of a trace, when most records have them."""
-    keys = {_spelled(key): key for record in head if isinstance(record, dict) for key in record}
+    objects = [record for record in head if isinstance(record, dict)]
+    keys = {_spelled(key): key for record in objects for key in record}
+
+    def column(name: str, fits: Callable[[Any], bool]) -> str | None:
+        values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
+        return keys[name] if sum(map(fits, values)) * 2 > len(values) else None
+
     for prompt, output in _PAIRS.items():
-        if prompt in keys and _most(_is_number, head, keys[prompt]):
-            has_output = output in keys and _most(_is_number, head, keys[output])
-            with_blocks = [r for r in head if isinstance(r, dict) and r.get(keys.get(_BLOCKS))]
-            has_blocks = bool(with_blocks) and _most(are_blocks, with_blocks, keys[_BLOCKS])
-            return TraceColumns(
-                keys[prompt],
-                keys[output] if has_output else None,
-                keys[_BLOCKS] if has_blocks else None,
-            )
+        if name := column(prompt, _is_number):
+            return TraceColumns(name, column(output, _is_number), column(_BLOCKS, are_blocks))
     return None
-
-
-def columns_of(head: Sequence[Any], key: str) -> TraceColumns | None:
-    """Those that go with a column that was named on the command line, if it holds lengths."""
-    if _spelled(key) not in {*_PAIRS, *_PAIRS.values()} or not _most(_is_number, head, key):
-        return None
-    columns = find_columns(head)
-    return columns if columns and columns.prompt == key else TraceColumns(key)
-
-
-def _most(fits: Callable[[Any], bool], head: Sequence[Any], key: str) -> bool:
-    values = [record[key] for record in head if isinstance(record, dict) and key in record]
-    return sum(map(fits, values)) * 2 > len(values)
 
 
 def _is_number(value: Any) -> bool:

@@ -5,12 +5,12 @@ from typing import Any
 
 from chunkscope.prompts.harness import inspect_log, lm_eval, small
 from chunkscope.prompts.harness.inspect_log import InspectLog
-from chunkscope.prompts.harness.lighteval import LightevalLog
 from chunkscope.prompts.harness.lm_eval import LmEvalLog
 from chunkscope.prompts.harness.log import HarnessLog
 from chunkscope.prompts.harness.small import (
     EvalScopeLog,
     HelmLog,
+    LightevalLog,
     OpenAiEvalsLog,
     OpenCompassLog,
     PromptfooLog,

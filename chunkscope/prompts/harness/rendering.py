@@ -6,7 +6,6 @@ writes the harness's own log into a temporary folder; from there on it is read l
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -21,9 +20,7 @@ from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageEr
 from chunkscope.sources.base import Source, cannot_read, printable
 
 PROGRAM = Path(__file__).parent / "inside" / "chunkscope_tasks.py"
-_PACKAGES = {"lm-eval": "lm_eval", "inspect": "inspect_ai"}
 _LOG_FORMATS = {"lm-eval": "jsonl", "inspect": "inspect"}
-_LOCAL_BUILDERS = {"json", "csv", "parquet", "text", "arrow"}  # of `datasets`: files, no hub
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +32,6 @@ class RenderOptions:
     fewshot_as_multiturn: bool | None = None
     limit: float | None = None
     timeout: float = 3_600.0
-
-
-def is_task(text: str) -> bool:
-    return text.partition(":")[0] in _PACKAGES and ":" in text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +53,8 @@ class Rendering:
         self._folders.close()
 
     def is_task(self, text: str) -> bool:
-        return is_task(text)
+        harness, colon, _ = text.partition(":")
+        return harness in _LOG_FORMATS and bool(colon)
 
     def sources(self, text: str) -> list[Source]:
         """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`."""
@@ -81,7 +75,7 @@ class Rendering:
             lines = (folder / "output").read_text(encoding="utf-8", errors="replace").split("\n")
             outcome = {"last": next(filter(None, map(str.strip, reversed(lines))), "nothing")}
         if "logs" not in outcome:
-            raise explained(text, harness, python, outcome, ended)
+            raise failure(text, outcome, ended)
         return [
             Source(
                 name=log["task"],
@@ -104,15 +98,11 @@ class Rendering:
             raise UsageError(
                 "--shots and include_path are for lm-eval: an Inspect task decides that itself"
             )
-        if harness == "inspect" and isinstance(limit, float):
-            raise UsageError("--limit is a number of samples for an Inspect task")
         if harness == "lm-eval" and self.chat and self.tokenizer is None:
             raise UsageError(
                 "--apply-chat-template needs to know whose template",
                 hint="name the model: --model Qwen/Qwen3-8B",
             )
-        if harness == "lm-eval" and options.fewshot_as_multiturn and not self.chat:
-            raise UsageError("fewshot_as_multiturn needs --apply-chat-template, as in lm-eval")
         try:
             template = self.chat_template and self.chat_template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -157,32 +147,13 @@ def run_program(python: str, folder: Path, timeout_s: float) -> int | None:
                     child.kill()
 
 
-def explained(
-    text: str, harness: str, python: str, outcome: dict[str, Any], ended: int | None
-) -> ChunkscopeError:
-    """What went wrong, in a sentence, with the command that helps."""
-    facts = {key: printable(str(value)) for key, value in outcome.items() if value is not None}
-    if "refused" in facts:
-        return InputError(f"{text}: {facts['refused']}", hint=facts.get("hint"))
-    if package := facts.get("package"):
-        install = f"`{shlex.quote(python)} -m pip install {shlex.quote(package)}`"
-        if package == _PACKAGES[harness]:
-            install += ", or name a Python that has it in CHUNKSCOPE_HARNESS_PYTHON"
-        return MissingError(f"{text} needs {package}, which {python} does not have", hint=install)
-    if path := facts.get("dataset"):
-        message = f"{text}: its dataset {path} cannot be loaded: {facts['text']}"
-        if path in _LOCAL_BUILDERS or Path(path).exists():
-            return InputError(message, hint="see data_files in the task: from this folder on")
-        names = ", ".join(repr(facts[key]) for key in ("dataset", "config") if key in facts)
-        load = shlex.quote(f"import datasets; datasets.load_dataset({names})")
-        return MissingError(
-            message, hint=f"load it once, with a network: `{shlex.quote(python)} -c {load}`"
-        )
-    if "raised" in facts:
-        place = facts.get("place")
-        hint = f"it is in {place}" if place else None
-        return InputError(f"{text}: a task's code raised {facts['raised']}", hint=hint)
-    last = f"the last line of its output: {facts.get('last')}"
+def failure(text: str, outcome: dict[str, Any], ended: int | None) -> ChunkscopeError:
+    """What went wrong: as the program says, or by how its process ended."""
+    if "message" in outcome:
+        kind = MissingError if outcome["missing"] else InputError
+        hint = outcome["hint"] and printable(outcome["hint"])
+        return kind(f"{text}: {printable(outcome['message'])}", hint=hint)
+    last = f"the last line of its output: {printable(outcome['last'])}"
     if ended is not None:
         return InputError(f"{text}: its process ended with {ended} and no answer; {last}")
     return InputError(

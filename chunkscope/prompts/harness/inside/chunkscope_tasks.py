@@ -200,9 +200,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     end_with_parent()
     outcome = outcome_of(json.loads((folder / "request.json").read_bytes()), folder)
-    part = folder / "outcome.part"
-    part.write_text(json.dumps(outcome), encoding="utf-8")
-    part.replace(folder / "outcome.json")
+    (folder / "outcome.json").write_text(json.dumps(outcome), encoding="utf-8")
     sys.stdout.flush()
     os._exit(0)  # threads of a task may still be waiting for something
 
@@ -225,10 +223,14 @@ def outcome_of(request: "dict[str, Any]", folder: Path) -> "dict[str, Any]":
     try:
         return {"logs": RENDER[request["harness"]](request, folder)}
     except CannotRender as refused:
-        return {"refused": refused.args[0], "hint": [*refused.args, None][1]}
+        return failure(*refused.args)
     except BaseException as error:  # a task may raise anything, SystemExit too
         traceback.print_exc()
         return explained(error)
+
+
+def failure(message: str, hint: "str | None" = None, missing: bool = False) -> "dict[str, Any]":
+    return {"message": message, "hint": hint, "missing": missing}
 
 
 def explained(error: BaseException) -> "dict[str, Any]":
@@ -239,14 +241,20 @@ def explained(error: BaseException) -> "dict[str, Any]":
     frames = [frame for cause in causes for frame, _ in traceback.walk_tb(cause.__traceback__)]
     for frame in frames:  # a set that cannot be had is no mistake in a task
         if frame.f_code.co_name == "load_dataset" and "path" in frame.f_locals:
-            path, name = frame.f_locals["path"], frame.f_locals.get("name")
-            return {"dataset": str(path), "config": name, "text": str(causes[-1])}
-    text = traceback.format_exception_only(type(error), error)[-1].strip()
+            path, name = str(frame.f_locals["path"]), frame.f_locals.get("name")
+            message = f"its dataset {path} cannot be loaded: {causes[-1]}"
+            load = f"datasets.load_dataset({path!r}, {name!r})"
+            return failure(message, f"load it once, with a network: {load}", missing=True)
     for cause in causes:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
-            return {"package": cause.name.partition(".")[0], "text": text}
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    return {"raised": text, "place": f"{last[0].filename}, line {last[0].lineno}" if last else None}
+            package = cause.name.partition(".")[0]
+            install = f"`{sys.executable} -m pip install {package}`"
+            hint = f"{install}, or name a Python that has it in CHUNKSCOPE_HARNESS_PYTHON"
+            return failure(f"{sys.executable} has no {package}", hint, missing=True)
+    text = traceback.format_exception_only(type(error), error)[-1].strip()
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    hint = f"it is in {last.filename}, line {last.lineno}"
+    return failure(f"a task's code raised {text}", hint)
 
 
 if __name__ == "__main__":
