@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from chunkscope.errors import UsageError
 from chunkscope.prompts.chat import (
     conversation,
-    looks_like_messages,
     part_content,
     plain_text,
     release_of,
@@ -41,56 +39,23 @@ def test_only_what_a_server_passes_on_is_kept() -> None:
     ) == [{"role": "user", "content": "hi", "name": "ann"}]
 
 
-def test_null_content_is_empty() -> None:
-    given = messages({"role": "assistant", "content": None})
-    assert string_content(given) == [{"role": "assistant", "content": ""}]
-    assert part_content(given) == [{"role": "assistant", "content": []}]
-
-
 def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
-    given = messages({"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE, "b"]}, USER)
-    assert [m["content"] for m in string_content(given)] == ["a\nb", "hi"]
-    assert [m["content"] for m in part_content(given)] == [
+    parts = [{"type": "text", "text": "a"}, IMAGE, "b"]
+    nothing = {"role": "assistant", "content": None, "tool_calls": []}
+    chat = conversation([{"role": "user", "content": parts}, USER, nothing], {})
+    assert [m["content"] for m in string_content(chat.messages)] == ["a\nb", "hi", ""]
+    assert [m["content"] for m in part_content(chat.messages)] == [
         [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}],
         [{"type": "text", "text": "hi"}],
+        [],
     ]
-
-
-def test_media_are_counted_because_their_tokens_are_not() -> None:
-    audio = {"type": "input_audio", "input_audio": {"data": ""}}
-    row = conversation([{"role": "user", "content": [IMAGE, audio, {"image_url": "x"}]}, USER], {})
-    assert row.media == 3
+    assert chat.media == 1  # whose tokens are not counted
 
 
 def test_a_tool_result_is_one_string_for_every_template() -> None:
     result = {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "sunny"}]}
     expected = [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]
     assert part_content(messages(result)) == string_content(messages(result)) == expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parsed"),
-    [
-        ('{"city": "Bern"}', {"city": "Bern"}),
-        ({"city": "Bern"}, {"city": "Bern"}),
-        ("", {}),
-        ("null", {}),
-        ("[1]", {}),
-        (None, {}),
-    ],
-)
-def test_tool_call_arguments_become_objects(arguments: Any, parsed: Any) -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    (message,) = messages({"role": "assistant", "tool_calls": [call]})
-    assert message["tool_calls"] == [
-        {"id": "1", "type": "function", "function": {"name": "f", "arguments": parsed}}
-    ]
-
-
-def test_an_empty_list_of_tool_calls_is_no_tool_call() -> None:
-    assert messages({"role": "assistant", "content": "x", "tool_calls": []}) == [
-        {"role": "assistant", "content": "x"}
-    ]
 
 
 def test_reasoning_is_given_under_every_name_a_template_may_read() -> None:
@@ -113,10 +78,12 @@ def tool_calls(arguments: Any, version: str | None) -> Any:
         ("0.29.0", "[1]", {}),
         ("0.29", "not json", {}),
         ("0.28", '{"a": 1}', {"a": 1}),
+        (None, {"a": 1}, {"a": 1}),
+        *((None, nothing, {}) for nothing in ("", "null", "[1]", None)),
     ],
 )
 def test_arguments_are_read_as_that_vllm_reads_them(
-    version: str, arguments: Any, counted: Any
+    version: str | None, arguments: Any, counted: Any
 ) -> None:
     assert tool_calls(arguments, version) == counted
 
@@ -168,11 +135,6 @@ def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
     (written,) = conversation([USER], {"tools": given}).tools or ()
     assert list(written["function"])[3:] == ["strict", "defer_loading"]
     assert written["defer_loading"] is True
-
-
-def test_what_is_no_version_is_said() -> None:
-    with pytest.raises(UsageError, match="new"):
-        release_of("new")
 
 
 FUNCTION = {"parameters": {"type": "object"}, "name": "f", "strict": True}
@@ -260,24 +222,6 @@ def test_what_a_server_would_refuse_is_a_bad_row(
 ) -> None:
     with pytest.raises(UnusableError, match=named):
         conversation(value, row)
-
-
-@pytest.mark.parametrize(
-    ("value", "fine"),
-    [
-        ([USER], True),
-        ([{"from": "human", "value": "x"}], True),
-        ([{"role": "assistant", "tool_calls": []}], True),
-        ([], False),
-        (["hi"], False),
-        ([{"user": "x", "bot": "y"}], False),
-        ([{"role": "user"}], False),
-        ("hi", False),
-        (None, False),
-    ],
-)
-def test_messages_are_known_by_their_keys(value: Any, fine: bool) -> None:
-    assert looks_like_messages(value) is fine
 
 
 def test_plain_text_is_what_was_said() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands.helpers import analyze, write_jsonl
-from tests.prompts.helpers import CHAT, choose, codes, extract, items, lengths
+from tests.prompts.helpers import CHAT, choose, codes, extract, items
 
 QUESTION = {"question": " Which? \n", "answer": 1}
 WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
@@ -148,20 +148,6 @@ def test_the_form_is_lm_evals(harness_python: Path) -> None:
     )  # fmt: skip
     rendered = json.loads(done.stdout.rpartition("texts:")[2])
     assert items(choose(*rows, choices=("choices",)), *rows) == rendered
-
-
-def test_from_the_command_line(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "a.jsonl", [{"question": "Which?", "choices": ["red", "2", "blue"]}])
-    write_jsonl(tmp_path / "b.jsonl", [{"prompt": WRITTEN}])
-    run = analyze(tmp_path, "a.jsonl", "--choices", "choices")
-    assert lengths(run.dataset) == lengths(analyze(tmp_path, "b.jsonl").dataset)
-    assert run.profile["options"]["select"]["choices"] == ["choices"]
-    assert "--choices" not in run.out + run.err
-    assert "--choices choices" in analyze(tmp_path, "a.jsonl").out
-    assert "--choices choices" in analyze(tmp_path, "a.jsonl", "--json").err
-    gone = analyze(tmp_path, "a.jsonl", "--choices", "option")
-    assert gone.code == 3
-    assert '"option"' in gone.err
 
 
 def test_mmlu_with_its_shots_is_counted_as_an_evaluation_sends_it(

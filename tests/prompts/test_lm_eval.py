@@ -10,7 +10,6 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.selection import SelectOptions
-from tests.commands.helpers import analyze as run_analyze
 from tests.prompts.helpers import codes, read_log
 from tests.prompts.helpers import lm_eval_sample as sample
 
@@ -192,27 +191,6 @@ def test_results_of_any_form_are_read(tmp_path: Path, bos: Any) -> None:
     chat = sample(0, ["<s>" + words(10), {"until": []}], resps=[["x"]])
     (request,) = read_log(written(tmp_path, chat, **run)).requests
     assert request.special_tokens is (bos not in ("<s>", ["<s>", "1"]))
-
-
-def test_a_profile_of_a_log_is_read_back_and_others_do_not_name_one(tmp_path: Path) -> None:
-    profile = analyze([written(tmp_path, sample(0, ["q", " A"]))])
-    assert type(profile).from_json(profile.to_json()).datasets == profile.datasets
-    (tmp_path / "plain.jsonl").write_text('{"prompt": "hi"}\n')
-    assert analyze([tmp_path / "plain.jsonl"]).datasets[0].log is None
-
-
-def test_the_command_says_what_the_log_is_and_exits_3_for_a_bad_row(tmp_path: Path) -> None:
-    rows = [
-        sample(0, ["one", " A"], ["one", " B"]),
-        sample(1, ["two", " A"]) | {"resps": 5},
-    ]
-    written(tmp_path, *rows, lm_eval_version="0.4.13", **{"n-shot": {"mine": 5}})
-    run = run_analyze(tmp_path, tmp_path)
-    assert run.code == InputError.exit_code
-    log = run.dataset["log"]
-    assert (log["version"], log["task"], log["shots"], log["documents"]) == ("0.4.13", "mine", 5, 1)
-    assert f"samples_mine_{DATE}.jsonl line 2: " in run.err
-    assert "special token" not in run.out
 
 
 def test_options_that_change_a_prompt_do_not_change_a_log(tmp_path: Path) -> None:

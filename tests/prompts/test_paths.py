@@ -7,17 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import UsageError
-from chunkscope.prompts.guess import field_table, leaves
 from chunkscope.prompts.paths import (
     FieldPath,
     UnusableError,
-    all_unicode,
     dotted,
-    escape,
     parse_path,
     parse_template,
     quote_key,
-    shorten,
     text_at,
 )
 
@@ -77,20 +73,6 @@ def test_a_path_that_cannot_be_read_shows_the_place(path: str, rest: str) -> Non
     assert repr(rest) in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("path", "text"), [("question", "q"), ("turns", "one|two|three"), ("ctxs[].text", "x|y")]
-)
-def test_texts_in_a_list_are_joined(path: str, text: str) -> None:
-    assert text_at(RECORD, parse_path(path), "|") == text
-
-
-@pytest.mark.parametrize("path", ["score", "nothing", "a", "ctxs"])
-def test_what_is_not_text_is_named(path: str) -> None:
-    with pytest.raises(UnusableError) as caught:
-        text_at(RECORD, parse_path(path), "|")
-    assert f'"{path}"' in str(caught.value)
-
-
 def fill(template: str, record: Any) -> str:
     return "".join(
         part if isinstance(part, str) else text_at(record, part, ", ", numbers=True)
@@ -129,42 +111,6 @@ def test_a_template_formats_and_executes_nothing(template: str) -> None:
         fill(template, RECORD)
 
 
-@pytest.mark.parametrize(
-    ("texts", "fine"),
-    [
-        (["plain", ""], True),
-        (["naïve", "東京", "🎉", "\0"], True),
-        (["plain", "bro\ud800ken"], False),
-        (["\udc00"], False),
-        (["end\ud83c", "\udf89start"], False),
-    ],
-)
-def test_lone_surrogates_are_noticed(texts: list[str], fine: bool) -> None:
-    assert all_unicode(texts) is fine
-
-
-def test_leaves_are_the_paths_a_user_could_ask_for() -> None:
-    assert {leaf.path: leaf.kind for leaf in leaves([RECORD, {}]).values()} == {
-        "question": "text",
-        "a.b": "text",
-        "a.odd key": "text",
-        "turns[]": "text",
-        "ctxs[].text": "text",
-        '["dotted.key"].inner': "text",
-        "key:with!marks": "text",
-        "score": "a number",
-        "nothing": "null",
-    }
-
-
-def test_the_table_of_fields_is_cut_and_escaped() -> None:
-    table = field_table([{"long": "x" * 100, "bell": "a\x07\nb", "new\nline": 1}]).splitlines()
-    assert len(table) == 3
-    assert all(line.isprintable() and len(line) < 100 for line in table)
-    table = field_table([{f"field{i}": i for i in range(40)}]).splitlines()
-    assert len(table) == 31
-
-
 @given(st.text(), st.text())
 def test_any_key_can_be_written_as_a_path(first: str, second: str) -> None:
     record = {first: {second: "value"}}
@@ -179,15 +125,3 @@ def test_reading_a_path_or_template_fails_only_as_a_usage_error(text: str) -> No
             read(text)
         except UsageError:
             continue
-
-
-@given(st.text(st.characters()))
-def test_what_is_shown_is_printable_and_short(text: str) -> None:
-    assert escape(text).isprintable()
-    assert len(shorten(text)) <= 62
-
-
-def test_the_column_of_a_path_is_its_first_key() -> None:
-    assert parse_path("a.b[0]").column == "a"
-    assert parse_path("[0].b").column is None
-    assert FieldPath("", ()).column is None

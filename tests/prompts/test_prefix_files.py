@@ -1,6 +1,5 @@
 """`--prefix-file`: for all datasets, or for the one it names."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -45,15 +44,6 @@ def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[
     assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)) == added
 
 
-def test_a_changed_prefix_is_counted_again(place: Path) -> None:
-    words = ("a.jsonl", "b.jsonl", "--prefix-file", "a=one.txt")
-    first = analyze(place, *words).profile["options"]["prefix_files"]
-    (place / "one.txt").write_text(" yes" * 7)
-    run = analyze(place, *words)
-    assert longer(run) == [7, 0]
-    assert run.profile["options"]["prefix_files"] != first
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -82,9 +72,3 @@ def test_a_prefix_that_cannot_be_read_is_an_error(place: Path, file: str) -> Non
     run = analyze(place, "a.jsonl", "--prefix-file", file)
     assert run.code == 3
     assert file.rpartition("=")[2] in run.err
-
-
-def test_the_profile_keeps_no_text_of_it(place: Path) -> None:
-    (place / "secret.txt").write_text("a very particular sentence")
-    run = analyze(place, "a.jsonl", "--prefix-file", "secret.txt")
-    assert "particular" not in json.dumps(run.profile)

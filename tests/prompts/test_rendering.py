@@ -261,14 +261,6 @@ def words_in(text: str) -> list:
 # --- without a harness ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [("lm-eval:gsm8k", True), ("inspect:a.py@b", True), ("lm-eval", False), ("hf:a/b", False)],
-)
-def test_a_task_is_known_by_its_beginning(text: str, is_one: bool) -> None:
-    assert Rendering().is_task(text) is is_one
-
-
 @pytest.fixture
 def own_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CHUNKSCOPE_HARNESS_PYTHON", raising=False)
@@ -340,13 +332,6 @@ def test_a_task_that_hangs_is_ended(pretending, monkeypatch: pytest.MonkeyPatch)
     assert not members(int((place / "group").read_text()))
 
 
-def test_a_process_that_dies_is_a_sentence(pretending) -> None:
-    place = pretending("import os\nprint('oh', flush=True)\nos._exit(9)\n")
-    with Rendering() as rendering, pytest.raises(InputError, match=r"9.*: oh"):
-        rendering.sources("lm-eval:any")
-    assert place
-
-
 @pytest.mark.parametrize("how", ["ctrl-c", "killed"])
 def test_nothing_of_a_task_outlives_chunkscope(pretending, how: str) -> None:
     place = pretending(
@@ -415,3 +400,9 @@ def test_the_program_is_asked_as_the_options_say(
     (request,) = requests
     assert (request["tasks"], request["shots"], request["limit"]) == (["a"], 4, 3)
     assert request["include_path"] == "mine"
+
+
+def test_a_process_that_dies_is_named_with_its_code_and_last_line(pretending) -> None:
+    pretending("import os\nprint('oh', flush=True)\nos._exit(9)\n")
+    with Rendering() as rendering, pytest.raises(InputError, match=r"9.*: oh"):
+        rendering.sources("lm-eval:any")

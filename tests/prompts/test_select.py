@@ -10,8 +10,7 @@ from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import Prompts, SelectOptions
-from chunkscope.sources.base import Chunk, Problems
-from tests.prompts.helpers import CHAT, choose, codes, extract, items
+from tests.prompts.helpers import CHAT, choose, extract, items
 
 NESTED = {
     "question": "q?",
@@ -59,17 +58,6 @@ def test_columns_are_the_top_level_fields_that_are_read() -> None:
     assert choose("text").columns is None
 
 
-def test_a_field_that_holds_messages_is_chat() -> None:
-    selection = choose(NESTED, fields=("messages",))
-    assert (selection.kind, selection.label) == ("chat", "messages (chat)")
-
-
-def test_a_trace_column_asked_for_by_name_is_lengths() -> None:
-    record = {"ContextTokens": "12", "GeneratedTokens": "3"}
-    selection = choose(record, fields=("ContextTokens",))
-    assert (selection.kind, selection.output_label) == ("lengths", "GeneratedTokens")
-
-
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
@@ -88,15 +76,6 @@ def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
         choose(NESTED, **options)
     assert (caught.value.hint or "").endswith(hint)
     assert "meta.source" in caught.value.message
-
-
-def test_text_records_have_no_fields() -> None:
-    with pytest.raises(InputError):
-        choose("a text", fields=("question",))
-
-
-def test_without_records_a_given_field_is_believed() -> None:
-    assert choose(fields=("question",)).label == "question"
 
 
 def test_a_template_is_filled_row_by_row() -> None:
@@ -145,13 +124,6 @@ def test_a_text_in_too_many_lists_is_a_bad_row() -> None:
     assert extract(choose(good), good, {"question": value})[1] == [2]
 
 
-def test_plain_fields_take_the_fast_way() -> None:
-    records = [{"question": f"{i} é", "context": "c"} for i in range(5)]
-    selection = choose(*records, fields=("context", "question"), prefix="P:")
-    assert items(selection, *records) == [f"P:c\n\n{i} é" for i in range(5)]
-    assert selection.extract(Chunk([], []), Problems()) == Prompts([], [], None)
-
-
 def test_outputs_are_kept_where_there_are_any() -> None:
     records = [
         {"question": "a", "answer": "x"},
@@ -166,27 +138,13 @@ def test_outputs_are_kept_where_there_are_any() -> None:
     assert selection.output_label == "answer"
 
 
-def test_bad_lengths_are_bad_rows() -> None:
-    good = {"ContextTokens": "5", "GeneratedTokens": "2"}
-    records = [
-        good,
-        {"ContextTokens": "-1", "GeneratedTokens": "2"},
-        {"ContextTokens": "0", "GeneratedTokens": ""},
-        {"GeneratedTokens": "2"},
-        {"ContextTokens": float("nan"), "GeneratedTokens": 2},
-        {"ContextTokens": 1.5, "GeneratedTokens": 2},
-        {"ContextTokens": 1, "GeneratedTokens": -2},
-    ]
-    prompts, bad = extract(choose(good), *records)
-    assert prompts == Prompts([1, 3], [5, 0], [2, None])
-    assert bad == [2, 4, 5, 6, 7]
-
-
 def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     rows = [{"input_length": n, "output_length": 1, "hash_ids": [n, 7]} for n in (4, 5)]
-    prompts, bad = extract(choose(*rows), *rows, {**rows[0], "hash_ids": "x"}, {"input_length": 3})
+    others = [{**rows[0], "hash_ids": "x"}, {"input_length": 3}, {"input_length": -1}, {}]
+    selection = choose(*rows, fields=("input_length",))
+    prompts, bad = extract(selection, *rows, *others)
     assert prompts == Prompts([1, 2, 4], [4, 5, 3], [1, 1, None], [[4, 7], [5, 7], []])
-    assert bad == [3]
+    assert bad == [3, 5, 6]
 
 
 def test_a_request_body_brings_its_tools_along() -> None:
@@ -219,17 +177,6 @@ def test_a_lone_surrogate_beside_the_prompt_does_no_harm() -> None:
     odd = {"id": "\ud800", "\udfff": 1}
     for record in ({"prompt": "good", **odd}, {"messages": CHAT, **odd}):
         assert len(items(choose(record), record)) == 1
-
-
-def test_a_field_whose_name_is_no_text_is_shown_escaped() -> None:
-    record = {"\ud800": "the only text"}
-    selection = choose(record)
-    assert items(selection, record) == ["the only text"]
-    assert selection.label == r"\ud800"
-
-
-def test_a_prefix_that_cannot_be_used_is_noted() -> None:
-    assert codes(choose({"messages": CHAT}, prefix="P").notes) == ["prefix_unused"]
 
 
 # --- one prompt each ------------------------------------------------------------------------------

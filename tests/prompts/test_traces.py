@@ -36,13 +36,6 @@ def test_the_blocks_of_a_trace_are_lists_of_numbers(hash_ids: Any, column: str |
     assert found == ("input_length", "output_length", column)
 
 
-@pytest.mark.parametrize(
-    "record", [{"input_length": "long"}, {"length": 3}, {"output_length": 3}, {}, "text"]
-)
-def test_other_data_is_no_trace(record: Any) -> None:
-    assert find_columns([record]) is None
-
-
 @pytest.mark.parametrize(("value", "tokens"), [(0, 0), ("12", 12), (12.0, 12), (" 12.0 ", 12)])
 def test_a_length_is_a_whole_number_however_written(value: Any, tokens: int) -> None:
     assert length(value, "n") == tokens
