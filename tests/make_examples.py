@@ -41,11 +41,8 @@ def pictures() -> None:
         # Of the measured page, what only a measurement can show.
         measured = _opened(browser, MEASURED)
         measured.add_style_tag(content=".top { display: none }")
-        box = measured.locator("#measured").bounding_box()
-        below = measured.locator("#bars").bounding_box()
-        part = {**box, "height": below["y"] - box["y"]}
         picture = REPOSITORY / MEASURED.parent / "report.png"
-        measured.screenshot(path=picture, clip=part, full_page=True)
+        measured.locator("#measured").screenshot(path=picture)
         browser.close()
 
 

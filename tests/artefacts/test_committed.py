@@ -29,6 +29,6 @@ def test_a_committed_artefact_is_written_as_it_was_read(path: Path, tmp_path: Pa
 def test_a_committed_plan_belongs_to_what_lies_beside_it(path: Path) -> None:
     plan = Plan.load(path)
     if (profile := path.with_name("profile.json")).exists():
-        assert Profile.load(profile).digest() == plan.inputs.profile_digest
+        assert Profile.load(profile).digest() == plan.source.profile_digest
     if (verify := path.with_name("verify.json")).exists():
         assert Verification.load(verify).plan_digest in (None, plan.digest())

@@ -52,7 +52,7 @@ def main() -> None:
     for chunk in chunks:
         found, taken = measure(model, asked.tokens, chunk, asked.repeats)
         whole = taken if chunk is None else whole
-        memory = found.beyond_weights_gib
+        memory = found.beyond_weights_bytes / 2**30
         print(
             f"{chunk or 'none':<8} {taken:>8.2f} {taken / whole:>6.2f} "
             f"{found.answers[-1].first_s:>8.3f} {found.run.figures.longest_gap_s:>14.3f} "
