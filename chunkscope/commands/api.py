@@ -153,12 +153,13 @@ def joined(profiles: "Profile | Name | Iterable[Profile | Name]") -> "Profile":
 
 def tokenizer_of(model: Name) -> str:
     """The name under which a model's tokenizer is found."""
-    from chunkscope.models.find import hub_id_of
+    from chunkscope.models.find import known_model
 
     path = Path(model).expanduser()
     if path.is_file():  # its config.json
         return str(path.parent)
-    return str(model) if path.exists() else hub_id_of(str(model)) or str(model)
+    known = None if path.exists() else known_model(str(model))
+    return known.hub_id(str(model)) if known else str(model)
 
 
 def option_names(kind: type[Any]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """config.json -> ModelShape: weights, KV bytes and activation bytes per token."""
 
 from chunkscope.models.config import shape_from_config
-from chunkscope.models.find import MODELS, built_in_config, find_model
+from chunkscope.models.find import MODELS, find_model, known_model
 from chunkscope.models.shape import ModelShape
 
 __all__ = [
     "MODELS",
     "ModelShape",
-    "built_in_config",
     "find_model",
+    "known_model",
     "shape_from_config",
 ]

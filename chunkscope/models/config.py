@@ -1,14 +1,15 @@
 """Reading a Hugging Face config.json: the shape that it describes."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from chunkscope.artefacts.note import Note
-from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Family, Fields
+from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers, sliding_window
 from chunkscope.models.quantization import read_quantization
-from chunkscope.models.shape import Attention, Experts, Latent, ModelShape, State
-from chunkscope.models.weights import StatefulLayer, Weights, read_stateful_layer
+from chunkscope.models.shape import Attention, Experts, ModelShape
+from chunkscope.models.weights import count_parameters, read_latent, read_state
 
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
@@ -27,47 +28,29 @@ def shape_from_config(
     """The shape a config.json describes; InputError names the field that is missing or odd."""
     text = _text_part(config)
     family = FAMILIES.get(str(text.get("model_type", "")), LIKE_LLAMA)
-    fields = Fields({**family.defaults, **text}, name)
-    layers = read_layers(fields, family)
-    stateful = read_stateful_layer(fields)
-    experts = _experts(fields, layers)
-    latent, limit = _latent(fields), _limit(fields)
-    window = sliding_window(fields, limit)
-    attention = _attention(fields, family, layers, latent=latent, window=window, stateful=stateful)
-    dense = _dense_intermediate(fields, family, layers)
-    tied = bool(fields.config.get("tie_word_embeddings", family.tied))
+    fields = Fields({**family.defaults, **text}, name, family)
+    layers, limit = read_layers(fields), _limit(fields)
+    attention = _attention(fields, layers, limit)
     quantization, notes = read_quantization(text)
-    weights = Weights(
-        fields=fields,
-        family=family,
-        layers=layers,
-        attention=attention,
-        latent=latent,
-        stateful=stateful,
-        experts=experts,
-        dense=dense,
-        tied=tied,
-        limit=limit,
-    )
-    return ModelShape(
+    shape = ModelShape(
         name=name,
         source=source,
         hub_id=hub_id,
         architecture=_architecture(fields),
         layers=len(layers),
         hidden=fields.number("hidden"),
-        intermediate=dense,
+        intermediate=_dense_intermediate(fields, layers),
         vocab=fields.number("vocab"),
         attention=attention,
-        parameters=weights.count(_vision(config)),
         quantization=quantization,
-        experts=experts,
+        experts=_experts(fields, layers),
         gated=family.gated,
-        tied=tied,
+        tied=bool(fields.config.get("tie_word_embeddings", family.tied)),
         limit=limit,
         file_bytes=file_bytes,
         notes=(*notes, *_notes(config, fields.kind, attention, file_bytes)),
     )
+    return replace(shape, parameters=count_parameters(fields, layers, shape, _vision(config)))
 
 
 def _text_part(config: Config) -> dict[str, Any]:
@@ -105,21 +88,12 @@ def _limit(fields: Fields) -> int | None:
 # --- attention ------------------------------------------------------------------------------------
 
 
-def _attention(
-    fields: Fields,
-    family: Family,
-    layers: tuple[Layer, ...],
-    *,
-    latent: Latent | None,
-    window: int | None,
-    stateful: StatefulLayer | None,
-) -> Attention:
-    heads = fields.number("heads")
-    expanded = latent if latent and not family.latent_cache else None
-    borrowing = sum(layer.borrows for layer in layers)
+def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> Attention:
+    heads, latent = fields.number("heads"), read_latent(fields)
+    window = sliding_window(fields, limit)
+    expanded = latent if latent and not fields.family.latent_cache else None
     keeping = [layer.keeps for layer in layers if not layer.borrows]
     sliding = sum(KvKind.SLIDING in kept for kept in keeping) if window else 0
-    states = sum(KvKind.STATE in layer.keeps for layer in layers)
     head_dim = fields.maybe("head_dim") or fields.number("hidden") // heads
     full_kv_heads, full_head_dim = _of_full_layers(fields)
     return Attention(
@@ -130,11 +104,11 @@ def _attention(
         sliding_window=window if sliding else None,
         sliding_layers=sliding,
         stateful_layers=sum(not layer.attends for layer in layers),
-        state=_state(states, stateful) if states and stateful else None,
-        normed=family.qk_norm,
+        state=read_state(fields, sum(KvKind.STATE in layer.keeps for layer in layers)),
+        normed=fields.family.qk_norm,
         full_kv_heads=full_kv_heads,
         full_head_dim=full_head_dim,
-        borrowing_layers=borrowing,
+        borrowing_layers=sum(layer.borrows for layer in layers),
     )
 
 
@@ -158,28 +132,6 @@ def _kv_heads(fields: Fields, heads: int) -> int:
     if fields.says("multi_query") and not fields.says("new_decoder_architecture"):
         return 1
     return fields.maybe("kv_heads") or heads
-
-
-def _latent(fields: Fields) -> Latent | None:
-    rank = fields.maybe("kv_lora_rank")
-    if not rank:
-        return None
-    return Latent(
-        kv_rank=rank,
-        q_rank=fields.maybe("q_lora_rank"),
-        nope_dim=fields.maybe("qk_nope_head_dim") or 128,
-        rope_dim=fields.maybe("qk_rope_head_dim") or 64,
-        v_dim=fields.maybe("v_head_dim") or 128,
-    )
-
-
-def _state(layers: int, each: StatefulLayer) -> State:
-    return State(
-        layers=layers,
-        convolution=each.convolution,
-        memory=each.memory,
-        memory_bytes=each.memory_bytes,
-    )
 
 
 # --- what tokens are fed through ------------------------------------------------------------------
@@ -213,7 +165,7 @@ def _shared_intermediate(fields: Fields, routed: int) -> int:
     return shared + (fields.maybe("shared_experts") or 0) * each
 
 
-def _dense_intermediate(fields: Fields, family: Family, layers: tuple[Layer, ...]) -> int:
+def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
     """The width of the MLP every token passes; 0 where no layer has one."""
     if not any(layer.feed is Feed.DENSE for layer in layers):
         return 0
@@ -222,7 +174,7 @@ def _dense_intermediate(fields: Fields, family: Family, layers: tuple[Layer, ...
     before = fields.maybe("intermediate_size_mlp") or fields.maybe("block_ff_dim")
     stated = before or fields.maybe("intermediate")
     if not stated:
-        return fields.number("intermediate") if family.gated else 4 * fields.number("hidden")
+        return fields.number("intermediate") if fields.family.gated else 4 * fields.number("hidden")
     if fields.says("use_double_wide_mlp"):  # in layers that borrow
         return 2 * stated
     if fields.kind.startswith("lfm2") and fields.says("block_auto_adjust_ff_dim"):

@@ -64,6 +64,7 @@ class Fields:
 
     config: Config
     name: str
+    family: Family = LIKE_LLAMA
 
     @property
     def kind(self) -> str:

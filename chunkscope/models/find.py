@@ -35,6 +35,10 @@ class KnownModel:
     tokenizer: str
     corroborated: bool = False
 
+    def hub_id(self, name: str) -> str:
+        """The one that is asked for, else the first."""
+        return next((h for h in self.hub_ids if h.lower() == name.lower()), self.hub_ids[0])
+
 
 def _table(file: Path) -> dict[str, KnownModel]:
     models: dict[str, KnownModel] = {}
@@ -68,13 +72,11 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
         return _from_path(path, text)
     if path.is_absolute() or text.startswith((".", "~")) or path.suffix == ".json":
         raise InputError(f"no such model folder: {text}", hint=_HINT)
-    shape = built_in(text)
-    if shape is not None:
+    if shape := built_in(text):
         return shape
     if not HUB_ID.fullmatch(text):
         raise MissingError(f"unknown model: {text}", hint=_suggest(text))
-    cached = _cached_config(text)
-    if cached is not None:
+    if cached := _cached_config(text):
         return _from_path(cached, text, source="the local hub cache", hub_id=text)
     return _from_path(_download(text), text, source="the hub", hub_id=text)
 
@@ -87,55 +89,24 @@ def _suggest(name: str) -> str:
     return f"built in: {', '.join(near or list(MODELS)[:8])}, ...; or {_HINT}"
 
 
-def built_in_config(name: str) -> Mapping[str, Any] | None:
-    """The config.json of a model in the table, by its name or one of its hub ids.
+def known_model(name: str) -> KnownModel | None:
+    """A model of the table, by its name or one of its hub ids. Capitals do not matter, as there.
 
-    >>> built_in_config("Llama-3.1-8B") == built_in_config("meta-llama/Llama-3.1-8B")
+    >>> known_model("Llama-3.1-8B") == known_model("meta-llama/Llama-3.1-8B")
     True
     """
-    entry = _in_table(name)
-    return entry.config if entry else None
-
-
-def _in_table(name: str) -> KnownModel | None:
-    """Capitals do not matter, as they do not on the hub."""
     wanted = name.lower()
-    for short, entry in MODELS.items():
-        if wanted == short or wanted in map(str.lower, entry.hub_ids):
-            return entry
-    return None
+    entries = MODELS.items()
+    return next((m for n, m in entries if wanted in (n, *map(str.lower, m.hub_ids))), None)
 
 
 def built_in(name: str) -> ModelShape | None:
     """The shape of a model in the table, by its name or one of its hub ids."""
-    entry = _in_table(name)
-    if entry is None:
+    model = known_model(name)
+    if model is None:
         return None
-    return shape_from_config(
-        entry.config, name=name, source="the built-in table", hub_id=hub_id_of(name)
-    )
-
-
-def hub_id_of(name: str) -> str | None:
-    """What a model of the table is called on the hub.
-
-    >>> hub_id_of("qwen3-8b")
-    'Qwen/Qwen3-8B'
-    """
-    entry = _in_table(name)
-    if entry is None:
-        return None
-    return next((h for h in entry.hub_ids if h.lower() == name.lower()), entry.hub_ids[0])
-
-
-def tokenizer_family(name: str) -> str | None:
-    """What models of the table that have one tokenizer have in common.
-
-    >>> tokenizer_family("Qwen/Qwen3-8B") == tokenizer_family("qwen3-4b")
-    True
-    """
-    entry = _in_table(name)
-    return entry.tokenizer if entry else None
+    hub_id = model.hub_id(name)
+    return shape_from_config(model.config, name=name, source="the built-in table", hub_id=hub_id)
 
 
 def _from_path(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.errors import InputError
-from chunkscope.models.fields import Family, Fields
+from chunkscope.models.fields import Fields
 
 
 class KvKind(StrEnum):
@@ -44,11 +44,11 @@ _ONE_THING = {
 _BY_SIGN = {sign: layer for signs, layer in _ONE_THING.items() for sign in signs}
 
 
-def read_layers(fields: Fields, family: Family) -> tuple[Layer, ...]:
+def read_layers(fields: Fields) -> tuple[Layer, ...]:
     signs = _signs(fields)
     if signs is not None:
         return tuple(_BY_SIGN[sign] for sign in signs)
-    keeps = [_STATE | _FULL] * fields.layers if family.state_beside else _kept(fields)
+    keeps = [_STATE | _FULL] * fields.layers if fields.family.state_beside else _kept(fields)
     own = fields.layers - (fields.maybe("num_kv_shared_layers") or 0)
     both = zip(keeps, _feeds(fields), strict=True)
     return tuple(Layer(kept, feed, borrows=i >= own > 0) for i, (kept, feed) in enumerate(both))

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from chunkscope.artefacts.note import Note
+from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
 
@@ -28,7 +28,7 @@ class Quantization:
         return (self.bits + self.extra_bits) / 8
 
 
-def read_quantization(config: Mapping[str, Any]) -> tuple[Quantization | None, tuple[Note, ...]]:
+def read_quantization(config: Config) -> tuple[Quantization | None, tuple[Note, ...]]:
     """The quantization a config.json states, and notes on what is not known.
 
     >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}})[0].bits
@@ -38,27 +38,24 @@ def read_quantization(config: Mapping[str, Any]) -> tuple[Quantization | None, t
     if not isinstance(stated, Mapping):
         return None, ()
     method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
-    reader = next((read for name, read in READERS.items() if method.startswith(name)), None)
-    found = reader(stated) if reader else None
-    if found is None:
+    name = next((name for name in READERS if method.startswith(name)), None)
+    quantization = READERS[name](stated, name) if name else None
+    if quantization is None:
         return None, (Note(code="unknown_quantization", values={"method": method}),)
-    return found, ()
+    return quantization, ()
 
 
-def _fp8(stated: Mapping[str, Any]) -> Quantization:
+def _fp8(stated: Config, _: str) -> Quantization:
     block = stated.get("weight_block_size")
     sized = isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) for n in block)
     scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
     return Quantization(method="fp8", bits=8, extra_bits=scales)
 
 
-def _grouped(method: str) -> Callable[[Mapping[str, Any]], Quantization]:
-    def read(stated: Mapping[str, Any]) -> Quantization:
-        bits = _number(stated, "bits", "w_bit", default=4)
-        group = _number(stated, "group_size", "q_group_size", default=128)
-        return Quantization(method=method, bits=bits, extra_bits=_group_bits(bits, group))
-
-    return read
+def _grouped(stated: Config, method: str) -> Quantization:
+    bits = _number(stated, "bits", "w_bit", default=4)
+    group = _number(stated, "group_size", "q_group_size", default=128)
+    return Quantization(method=method, bits=bits, extra_bits=_group_bits(bits, group))
 
 
 def _group_bits(bits: int, group: int) -> float:
@@ -66,7 +63,7 @@ def _group_bits(bits: int, group: int) -> float:
     return (16 + bits) / group if group > 0 else 0.0
 
 
-def _compressed(stated: Mapping[str, Any]) -> Quantization | None:
+def _compressed(stated: Config, _: str) -> Quantization | None:
     groups = stated.get("config_groups")
     first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
     weights = first.get("weights") if isinstance(first, Mapping) else None
@@ -81,7 +78,7 @@ def _compressed(stated: Mapping[str, Any]) -> Quantization | None:
     return Quantization(method=method, bits=bits, extra_bits=extra)
 
 
-def _bitsandbytes(stated: Mapping[str, Any]) -> Quantization:
+def _bitsandbytes(stated: Config, _: str) -> Quantization:
     if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
         return Quantization(method="bitsandbytes", bits=8)
     # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
@@ -89,27 +86,27 @@ def _bitsandbytes(stated: Mapping[str, Any]) -> Quantization:
     return Quantization(method="bitsandbytes", bits=4, extra_bits=scale / 64)
 
 
-def _mxfp4(_: Mapping[str, Any]) -> Quantization:
-    return Quantization(method="mxfp4", bits=4, extra_bits=8 / 32, kinds=("experts",))
+def _mxfp4(_: Config, method: str) -> Quantization:
+    return Quantization(method=method, bits=4, extra_bits=8 / 32, kinds=("experts",))
 
 
-def _modelopt(stated: Mapping[str, Any]) -> Quantization:
+def _modelopt(stated: Config, _: str) -> Quantization:
     algorithm = str(stated.get("quant_algo") or stated.get("quant_method")).lower()
     if "fp4" in algorithm:
         return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
     return Quantization(method="fp8", bits=8)
 
 
-def _number(stated: Mapping[str, Any], *names: str, default: int) -> int:
+def _number(stated: Config, *names: str, default: int) -> int:
     value = next((stated[name] for name in names if stated.get(name) is not None), default)
     return value if isinstance(value, int) else default
 
 
-READERS: dict[str, Callable[[Mapping[str, Any]], Quantization | None]] = {
+READERS: dict[str, Callable[[Config, str], Quantization | None]] = {
     "fp8": _fp8,
     "fbgemm_fp8": _fp8,
-    "awq": _grouped("awq"),
-    "gptq": _grouped("gptq"),
+    "awq": _grouped,
+    "gptq": _grouped,
     "compressed-tensors": _compressed,
     "bitsandbytes": _bitsandbytes,
     "mxfp4": _mxfp4,

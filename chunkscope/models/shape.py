@@ -29,6 +29,7 @@ class State:
     convolution: int  # values in the model's own precision
     memory: int  # values of `memory_bytes` each
     memory_bytes: int = BYTES
+    weights: int  # of one such layer
 
     def bytes(self, tp: int = 1) -> int:
         return (self.convolution * BYTES + self.memory * self.memory_bytes) // tp
@@ -84,6 +85,9 @@ class Parameters:
         return sum(astuple(self))
 
 
+NOT_COUNTED = Parameters(embedding=0, head=0, attention=0, mlp=0, experts=0, other=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """A model as far as memory and speed need it. `limit` is the longest context it takes."""
@@ -96,7 +100,7 @@ class ModelShape:
     intermediate: int
     vocab: int
     attention: Attention
-    parameters: Parameters
+    parameters: Parameters = NOT_COUNTED
     quantization: Quantization | None = None
     experts: Experts | None = None
     gated: bool = True

@@ -1,11 +1,19 @@
 """How many weights a config describes, by kind; and what layers with a state keep of a request."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from chunkscope.models.fields import Family, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer
-from chunkscope.models.shape import BYTES, Attention, Experts, Latent, Parameters
+from chunkscope.models.shape import (
+    BYTES,
+    Attention,
+    Experts,
+    Latent,
+    ModelShape,
+    Parameters,
+    State,
+)
 
 # Heads of keys and values, their sizes, the convolution's length.
 DELTA_NET = (
@@ -24,32 +32,23 @@ MAMBA_2 = (
 MAMBA_1 = ("mamba_expand", "mamba_d_state", "mamba_d_conv")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatefulLayer:
-    """One of them: values of the convolution and of the memory, and its weights."""
-
-    convolution: int
-    memory: int
-    weights: int
-    memory_bytes: int = BYTES
-
-
-def read_stateful_layer(fields: Fields) -> StatefulLayer | None:
-    """None for a kind that is not known."""
+def read_state(fields: Fields, layers: int) -> State | None:
+    """What so many layers keep; None for a kind that is not known."""
     for read in (_delta_net, _kimi_delta, _mamba_2, _mamba_1, _short_convolution):
-        if found := read(fields):
-            return found
+        if layers and (state := read(fields)):
+            return replace(state, layers=layers)
     return None
 
 
-def _delta_net(fields: Fields) -> StatefulLayer | None:
+def _delta_net(fields: Fields) -> State | None:
     if not (stated := fields.all_of(*DELTA_NET)):
         return None
     key_heads, value_heads, key_dim, value_dim, kernel = stated
     keys, values, hidden = key_heads * key_dim, value_heads * value_dim, fields.number("hidden")
     inward = hidden * (2 * keys + 2 * values + 2 * value_heads)
     inside = (2 * keys + values) * kernel + 2 * value_heads + value_dim
-    return StatefulLayer(
+    return State(
+        layers=1,
         convolution=(2 * keys + values) * (kernel - 1),
         memory=values * key_dim,
         memory_bytes=_memory_bytes(fields, "mamba_ssm_dtype", BYTES),
@@ -57,7 +56,7 @@ def _delta_net(fields: Fields) -> StatefulLayer | None:
     )
 
 
-def _kimi_delta(fields: Fields) -> StatefulLayer | None:
+def _kimi_delta(fields: Fields) -> State | None:
     """Kimi's delta attention: gates of low rank, a state in 32 bits."""
     stated = fields.config.get("linear_attn_config")
     if isinstance(stated, Mapping):
@@ -70,7 +69,8 @@ def _kimi_delta(fields: Fields) -> StatefulLayer | None:
     (heads, dim, kernel), hidden = found, fields.number("hidden")
     wide = heads * dim
     gates = 2 * (hidden * dim + dim * wide) + hidden * heads
-    return StatefulLayer(
+    return State(
+        layers=1,
         convolution=3 * wide * (kernel - 1),
         memory=wide * dim,
         memory_bytes=4,
@@ -78,7 +78,7 @@ def _kimi_delta(fields: Fields) -> StatefulLayer | None:
     )
 
 
-def _mamba_2(fields: Fields) -> StatefulLayer | None:
+def _mamba_2(fields: Fields) -> State | None:
     for names, head_dim in MAMBA_2:
         if not (stated := fields.all_of(*names)):
             continue
@@ -87,7 +87,8 @@ def _mamba_2(fields: Fields) -> StatefulLayer | None:
         wide, mixed = heads * dim, heads * dim + 2 * groups * states
         inside = mixed * (kernel + 1) + 3 * heads + wide
         nemotron = fields.kind == "nemotron_h"
-        return StatefulLayer(
+        return State(
+            layers=1,
             convolution=mixed * (kernel - 1),
             memory=wide * states,
             memory_bytes=_memory_bytes(fields, "mamba_ssm_cache_dtype", 4) if nemotron else BYTES,
@@ -96,25 +97,29 @@ def _mamba_2(fields: Fields) -> StatefulLayer | None:
     return None
 
 
-def _mamba_1(fields: Fields) -> StatefulLayer | None:
+def _mamba_1(fields: Fields) -> State | None:
     if not (stated := fields.all_of(*MAMBA_1)):
         return None
     (expand, states, kernel), hidden = stated, fields.number("hidden")
     wide, rank = expand * hidden, fields.maybe("mamba_dt_rank") or -(-hidden // 16)
     steps = wide * (rank + 2 * states) + rank * wide + rank + 2 * states
-    return StatefulLayer(
+    return State(
+        layers=1,
         convolution=wide * (kernel - 1),
         memory=wide * states,
         weights=3 * hidden * wide + steps + wide * (kernel + states + 3),
     )
 
 
-def _short_convolution(fields: Fields) -> StatefulLayer | None:
+def _short_convolution(fields: Fields) -> State | None:
     if not (kernel := fields.maybe("conv_L_cache")):
         return None
     hidden = fields.number("hidden")
-    return StatefulLayer(
-        convolution=hidden * (kernel - 1), memory=0, weights=hidden * (4 * hidden + kernel)
+    return State(
+        layers=1,
+        convolution=hidden * (kernel - 1),
+        memory=0,
+        weights=hidden * (4 * hidden + kernel),
     )
 
 
@@ -123,94 +128,92 @@ def _memory_bytes(fields: Fields, name: str, default: int) -> int:
     return 4 if stated == "float32" else default if stated is None else BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Of a model that has been read: `count` adds them up."""
+def count_parameters(
+    fields: Fields, layers: tuple[Layer, ...], shape: ModelShape, vision: int
+) -> Parameters:
+    """Of a shape that is known but for them."""
+    hidden, experts, state = shape.hidden, shape.experts, shape.attention.state
+    # A state that is not known is taken to weigh what attention does.
+    unknown = frozenset() if state else frozenset({KvKind.STATE})
+    attending = [layer for layer in layers if layer.attends or layer.keeps & unknown]
+    # Gemma's second table: into it, and in each layer a gate and a way back.
+    by_layer = len(layers) * (fields.maybe("hidden_size_per_layer_input") or 0)
+    routed = shared = router = 0
+    if experts:
+        routed = experts.layers * _experts(fields, shape, experts)
+        shared = experts.layers * _mlp(fields, hidden, experts.shared_intermediate)
+        router = experts.layers * _router(fields, hidden, experts)
+    positions = (shape.limit or 0) * hidden if fields.family.learned_positions else 0
+    return Parameters(
+        embedding=shape.vocab * hidden,
+        head=0 if shape.tied else shape.vocab * hidden,
+        attention=sum(_attention(fields, shape, layer) for layer in attending)
+        + (state.layers * state.weights if state else 0),
+        mlp=sum(_dense(fields, shape, layer) for layer in layers) + shared,
+        experts=routed,
+        other=router + positions + _norms(fields.family, shape) + 3 * hidden * by_layer,
+        vision=vision,
+        by_layer=by_layer * (fields.maybe("vocab_size_per_layer_input") or shape.vocab),
+    )
 
-    fields: Fields
-    family: Family
-    layers: tuple[Layer, ...]
-    attention: Attention
-    latent: Latent | None
-    stateful: StatefulLayer | None
-    experts: Experts | None
-    dense: int  # the width of the MLP that every token passes
-    tied: bool
-    limit: int | None
 
-    def count(self, vision: int) -> Parameters:
-        hidden, vocab = self.fields.number("hidden"), self.fields.number("vocab")
-        # A state that is not known is taken to weigh what attention does.
-        attending = [layer for layer in self.layers if layer.attends or not self.stateful]
-        states = self.attention.state.layers if self.attention.state else 0
-        # Gemma's second table: into it, and in each layer a gate and a way back.
-        by_layer = len(self.layers) * (self.fields.maybe("hidden_size_per_layer_input") or 0)
-        routed = shared = router = 0
-        if self.experts:
-            routed = self.experts.layers * self._experts(self.experts)
-            shared = self.experts.layers * self._mlp(self.experts.shared_intermediate)
-            router = self.experts.layers * self._router(self.experts)
-        positions = (self.limit or 0) * hidden if self.family.learned_positions else 0
-        return Parameters(
-            embedding=vocab * hidden,
-            head=0 if self.tied else vocab * hidden,
-            attention=sum(map(self._attention, attending))
-            + (states * self.stateful.weights if self.stateful else 0),
-            mlp=sum(map(self._dense, self.layers)) + shared,
-            experts=routed,
-            other=router + positions + self._norms() + 3 * hidden * by_layer,
-            vision=vision,
-            by_layer=by_layer * (self.fields.maybe("vocab_size_per_layer_input") or vocab),
-        )
+def _dense(fields: Fields, shape: ModelShape, layer: Layer) -> int:
+    if layer.feed is not Feed.DENSE:
+        return 0
+    narrow = fields.says("use_double_wide_mlp") and not layer.borrows
+    return _mlp(fields, shape.hidden, shape.intermediate // 2 if narrow else shape.intermediate)
 
-    def _dense(self, layer: Layer) -> int:
-        if layer.feed is not Feed.DENSE:
-            return 0
-        narrow = self.fields.says("use_double_wide_mlp") and not layer.borrows
-        return self._mlp(self.dense // 2 if narrow else self.dense)
 
-    def _mlp(self, intermediate: int) -> int:
-        if not intermediate:
-            return 0
-        hidden, family = self.fields.number("hidden"), self.family
-        biases = family.all_biases or family.mlp_biases or self.fields.says("mlp_bias")
-        if family.gated:
-            return 3 * hidden * intermediate + (2 * intermediate + hidden if biases else 0)
-        return 2 * hidden * intermediate + (intermediate + hidden if biases else 0)
+def _mlp(fields: Fields, hidden: int, intermediate: int) -> int:
+    if not intermediate:
+        return 0
+    family = fields.family
+    biases = family.all_biases or family.mlp_biases or fields.says("mlp_bias")
+    if family.gated:
+        return 3 * hidden * intermediate + (2 * intermediate + hidden if biases else 0)
+    return 2 * hidden * intermediate + (intermediate + hidden if biases else 0)
 
-    def _experts(self, experts: Experts) -> int:
-        """The routed ones of one layer; some work on tokens made smaller."""
-        if latent := self.fields.maybe("moe_latent_size"):
-            matrices, hidden = 3 if self.family.gated else 2, self.fields.number("hidden")
-            return experts.count * matrices * latent * experts.intermediate + 2 * hidden * latent
-        return experts.count * self._mlp(experts.intermediate)
 
-    def _router(self, experts: Experts) -> int:
-        hidden = self.fields.number("hidden")
-        gate = hidden if self.fields.maybe("shared_expert_intermediate_size") else 0
-        bias = experts.count if self.family.all_biases else 0
-        corrected = self.fields.config.get("topk_method") == "noaux_tc"
-        return hidden * experts.count + gate + bias + (experts.count if corrected else 0)
+def _experts(fields: Fields, shape: ModelShape, experts: Experts) -> int:
+    """The routed ones of one layer; some work on tokens made smaller."""
+    if latent := fields.maybe("moe_latent_size"):
+        matrices = 3 if shape.gated else 2
+        return experts.count * matrices * latent * experts.intermediate + 2 * shape.hidden * latent
+    return experts.count * _mlp(fields, shape.hidden, experts.intermediate)
 
-    def _attention(self, layer: Layer) -> int:
-        a, fields, hidden = self.attention, self.fields, self.fields.number("hidden")
-        if self.latent:
-            return _latent_weights(a, self.latent, hidden)
-        full = KvKind.FULL in layer.keeps
-        head_dim = (a.full_head_dim if full else None) or a.head_dim
-        kv_heads = (a.full_kv_heads if full else None) or a.kv_heads
-        q, kv = a.heads * head_dim, 0 if layer.borrows else kv_heads * head_dim
-        weights = 2 * hidden * q + 2 * hidden * kv + hidden * q * self.family.gated_attention
-        every = self.family.all_biases or fields.says("attention_bias")
-        biases = (q + 2 * kv if every or self.family.qkv_bias else 0) + (hidden if every else 0)
-        sinks = a.heads if fields.kind == "gpt_oss" else 0
-        return weights + biases + sinks
 
-    def _norms(self) -> int:
-        hidden, layers = self.fields.number("hidden"), len(self.layers)
-        each = hidden * (2 if self.family.norm_bias else 1)
-        inside = 2 * self.attention.head_dim if self.family.qk_norm else 0
-        return (layers * self.family.norms_per_layer + 1) * each + layers * inside
+def _router(fields: Fields, hidden: int, experts: Experts) -> int:
+    gate = hidden if fields.maybe("shared_expert_intermediate_size") else 0
+    biases = fields.family.all_biases + (fields.config.get("topk_method") == "noaux_tc")
+    return hidden * experts.count + gate + experts.count * biases
+
+
+def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
+    a, family, hidden = shape.attention, fields.family, shape.hidden
+    if latent := read_latent(fields):
+        return _latent_weights(a, latent, hidden)
+    full = KvKind.FULL in layer.keeps
+    head_dim = (a.full_head_dim if full else None) or a.head_dim
+    kv_heads = (a.full_kv_heads if full else None) or a.kv_heads
+    q, kv = a.heads * head_dim, 0 if layer.borrows else kv_heads * head_dim
+    weights = 2 * hidden * q + 2 * hidden * kv + hidden * q * family.gated_attention
+    every = family.all_biases or fields.says("attention_bias")
+    biases = (q + 2 * kv if every or family.qkv_bias else 0) + (hidden if every else 0)
+    sinks = a.heads if fields.kind == "gpt_oss" else 0
+    return weights + biases + sinks
+
+
+def read_latent(fields: Fields) -> Latent | None:
+    rank = fields.maybe("kv_lora_rank")
+    if not rank:
+        return None
+    return Latent(
+        kv_rank=rank,
+        q_rank=fields.maybe("q_lora_rank"),
+        nope_dim=fields.maybe("qk_nope_head_dim") or 128,
+        rope_dim=fields.maybe("qk_rope_head_dim") or 64,
+        v_dim=fields.maybe("v_head_dim") or 128,
+    )
 
 
 def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
@@ -221,3 +224,9 @@ def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
     down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
     up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
     return query + down + up + a.heads * latent.v_dim * hidden
+
+
+def _norms(family: Family, shape: ModelShape) -> int:
+    each = shape.hidden * (2 if family.norm_bias else 1)
+    inside = 2 * shape.attention.head_dim if family.qk_norm else 0
+    return (shape.layers * family.norms_per_layer + 1) * each + shape.layers * inside

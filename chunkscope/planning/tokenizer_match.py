@@ -10,7 +10,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.profile import TokenizerInfo
 from chunkscope.models import ModelShape
-from chunkscope.models.find import tokenizer_family
+from chunkscope.models.find import known_model
 from chunkscope.tokenizers.resolve import (
     DEFAULT_FILE,
     TIKTOKEN_NAMES,
@@ -26,7 +26,7 @@ def tokenizer_note(counted: TokenizerInfo, model: ModelShape) -> Note | None:
     name = counted.name.partition("@")[0]
     if counted.kind == "none" or name.casefold() == model.load_name.casefold():
         return None
-    ours, theirs = _family(counted), tokenizer_family(model.load_name)
+    ours, theirs = _family(counted), _of_model(model.load_name)
     same = ours == theirs if ours and theirs else _same_files(counted, model.load_name)
     if same:
         return None
@@ -39,7 +39,12 @@ def _family(counted: TokenizerInfo) -> str | None:
     plain = counted.name.partition("@")[0].removeprefix("tiktoken:")
     if DEFAULT_FILE in counted.name:
         return "tekken"
-    return ALIKE.get(plain, plain) if plain in TIKTOKEN_NAMES else tokenizer_family(plain)
+    return ALIKE.get(plain, plain) if plain in TIKTOKEN_NAMES else _of_model(plain)
+
+
+def _of_model(name: str) -> str | None:
+    known = known_model(name)
+    return known.tokenizer if known else None
 
 
 def _same_files(counted: TokenizerInfo, model: str) -> bool | None:

@@ -13,7 +13,7 @@ from chunkscope.artefacts.folders import cache_folder
 from chunkscope.artefacts.words import Name, one_of, several
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile, together
-from chunkscope.models import built_in_config, find_model
+from chunkscope.models import find_model, known_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
@@ -249,13 +249,13 @@ def model_for_engine(name: str, load_format: str) -> tuple[str, ModelShape]:
                 hint="add `--load-format dummy` to measure memory and speed without them",
             )
         return str(folder.absolute()), shape
-    config = built_in_config(name) if load_format == DUMMY else None
-    if config is None:
+    known = known_model(name) if load_format == DUMMY else None
+    if known is None:
         return shape.hub_id or name, shape
     # Always the same place: vLLM finds what it compiled before by the model's path.
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", name.lower())
     file = cache_folder() / "models" / slug / "config.json"
-    write_atomically(file, json.dumps(config).encode())
+    write_atomically(file, json.dumps(known.config).encode())
     return str(file.parent), shape
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import Gpu
-from chunkscope.models import built_in_config, find_model
+from chunkscope.models import find_model, known_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
@@ -132,8 +132,8 @@ def model_folder(model: ModelShape | None) -> Iterator[Path]:
 
 def config_of(name: str) -> Mapping[str, Any]:
     """The built-in config.json of that name or hub id."""
-    if config := built_in_config(name):
-        return config
+    if known := known_model(name):
+        return known.config
     source = Path(find_model(name).source)
     raise MissingError(
         f"no config.json of {name} at hand ({source})", hint="pass the model's folder to --model"
