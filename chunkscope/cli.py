@@ -103,7 +103,7 @@ def main() -> NoReturn:
         console.show_error(error)
         sys.exit(error.exit_code)
     except Interrupted:
-        console.say("interrupted; what was finished is kept for the next run")
+        console.say("interrupted; what was counted or measured is kept")
         # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
         os._exit(EXIT_INTERRUPTED)
     except OutputClosed:

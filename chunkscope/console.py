@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chunkscope.errors import ChunkscopeError
 
@@ -38,19 +38,6 @@ def _cleaned(text: str) -> str:
     return _COMMAND.sub(r"\1\\", lines)
 
 
-class _Clean:
-    """What a renderable prints, with its text cleaned; colours are rich's own."""
-
-    def __init__(self, renderable: Any) -> None:
-        self._renderable = renderable
-
-    def __rich_console__(self, console: "Console", options: Any) -> Iterator[Any]:
-        from rich.segment import Segment
-
-        for text, style, control in console.render(self._renderable, options):
-            yield Segment(text if control else _cleaned(text), style, control)
-
-
 NO_BREAK = "\ue000"  # a blank at which no line is broken; rich breaks at those of Unicode
 
 # -- the two streams -----------------------------------------------------------------------------
@@ -65,18 +52,11 @@ def out() -> "Console":
 
 def show(render: "Callable[[Console], None]") -> None:
     """Print what `render` prints; rich itself would end the program when nobody reads it."""
-    from rich.console import RenderHook
-
-    class Cleaning(RenderHook):
-        def process_renderables(self, renderables: "list[Any]") -> "list[Any]":
-            return [_Clean(renderable) for renderable in renderables]
-
     console = out()
-    console.push_render_hook(Cleaning())
     with console.capture() as shown:
         render(console)
     lines = shown.get().replace(NO_BREAK, " ").split("\n")
-    sys.stdout.write("\n".join(line.rstrip(" ") for line in lines))
+    sys.stdout.write(_COMMAND.sub(r"\1\\", "\n".join(line.rstrip(" ") for line in lines)))
 
 
 def err() -> "Console":

@@ -48,7 +48,7 @@ def doctor(
     as_json: shared.Json = False,
     output: shared.Output = shared.DOCTOR,
 ) -> None:
-    """What limits a vLLM, from its log or a running server, and what to change.
+    """What limits a vLLM, from its log or a running server.
 
     Example: chunkscope doctor vllm.log
     """

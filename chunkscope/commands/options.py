@@ -4,6 +4,7 @@ A command's options are the fields of one options model. The command line has th
 use; `chunkscope.toml` sets any of them: `[analyze]` with `delimiter = ";"`.
 """
 
+import os
 import re
 import shlex
 import tomllib
@@ -43,7 +44,8 @@ class GroupedCommand(TyperCommand):
                 usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 group = getattr(parameter, "rich_help_panel", None) or usual
                 group = "Output" if parameter.name == "help" and groups else group
-                groups.setdefault(group, []).append(record)
+                text = re.sub(r"  \[x>=\d+\]$", "", record[1])
+                groups.setdefault(group, []).append((record[0], text))
         for group, records in groups.items():
             with formatter.section(group):
                 formatter.write_dl(records)
@@ -160,7 +162,8 @@ def gpu_and_memory(gpu: str | None) -> dict[str, str | None]:
 
 def configured(command: str) -> dict[str, Any]:
     """The table of a command in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
-    for path in (CONFIG, PROJECT):
+    named = os.environ.get("CHUNKSCOPE_CONFIG")
+    for path in (Path(named),) if named else (CONFIG, PROJECT):
         if not path.is_file():
             continue
         try:

@@ -34,8 +34,8 @@ Engine:
   --engine-arg NAME=VALUE  For every engine, such as dtype=float32; repeatable.
   --trust-remote-code      Let vLLM run the model's own code.
 What to compare:
-  --against LIST           Of default, off, length-policy, conservative, aggressive; none: only the
-                           plan. [default: default,off,length-policy]
+  --against LIST           Of default, off, length-rule, conservative, aggressive; none: only the
+                           plan. [default: default,off,length-rule]
   --also ARG=N             One more setting, such as max-num-batched-tokens=4096; repeatable.
   --check-outputs          Compare the answers of all settings, too.
 Workload:
@@ -55,7 +55,7 @@ def verify(
     load_format: Annotated[str | None, OPTIONS["load_format"]] = None,
     engine_arg: Annotated[list[str] | None, OPTIONS["engine_arg"]] = None,
     trust_remote_code: Annotated[bool, OPTIONS["trust_remote_code"]] = False,
-    against: Annotated[str, OPTIONS["against"]] = "default,off,length-policy",
+    against: Annotated[str, OPTIONS["against"]] = "default,off,length-rule",
     also: Annotated[list[str] | None, OPTIONS["also"]] = None,
     check_outputs: Annotated[bool, OPTIONS["check_outputs"]] = False,
     requests: Annotated[int | None, OPTIONS["requests"]] = None,

@@ -156,7 +156,7 @@ def _nvidia_smi(query: str) -> list[list[str]]:
     return rows
 
 
-_GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu-memory 80GiB`"
+_GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu 80GiB`"
 
 
 def _by_name(name: str) -> Gpu:
@@ -167,7 +167,7 @@ def _by_name(name: str) -> Gpu:
         better = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
             f"unknown GPU: {name}",
-            hint=f"{better}known: {', '.join(TABLE)}; or give --gpu-memory 80GiB",
+            hint=f"{better}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB",
         )
     return gpu
 

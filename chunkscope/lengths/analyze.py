@@ -153,7 +153,7 @@ def _refuse_nothing(datasets: Sequence[DatasetProfile]) -> None:
             raise InputError(
                 f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
                 f"{dataset.unit} {first.position}: {first.reason}",
-                hint="is it another format, or another field? See --input-format and --field",
+                hint="another field (--field), or another format (see `chunkscope help config`)?",
             )
     names = ", ".join(dataset.path for dataset in datasets[:3])
     raise InputError(f"there are no rows in {names}", hint="is the file empty?")

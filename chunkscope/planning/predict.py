@@ -296,8 +296,8 @@ def _workload(
         return _of_profile(plan, profile, request, context)
     if options.order is not None:
         raise UsageError(
-            f"--order {options.order.value} is for the requests of a profile: a trace has its own",
-            hint="leave out --order or --trace",
+            f"order = {options.order.value} is for the requests of a profile: a trace has its own",
+            hint="leave out order or --trace",
         )
     return _of_trace(read_trace(options.trace), options.trace, options, request, context)
 

@@ -1,5 +1,7 @@
 """A plan, and a model's memory, as sections: what to set, what the run takes, what was tried."""
 
+from dataclasses import replace
+
 from chunkscope.artefacts.labels import Label
 from chunkscope.artefacts.numbers import as_written, number, share
 from chunkscope.hardware.memory import Memory
@@ -9,6 +11,7 @@ from chunkscope.report.section import Column, Section, Table, fact_table, figure
 from chunkscope.report.simulation import runs_table
 from chunkscope.report.words import plan as words
 from chunkscope.report.words import sentence
+from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.footprint import Footprint
 
 MOST_DATASETS = 20
@@ -22,7 +25,7 @@ def sections(plan: Plan) -> list[Section]:
         Section(sentences=(words.advice(plan),)),
         Section(sentences=(words.setup(plan),), table=fact_table(words.facts(plan))),
         Section(
-            table=runs_table(named, strong) if named else None,
+            table=_tried(plan, named, strong),
             notes=tuple(map(sentence, plan.notes)),
         ),
         Section(sentences=tuple(words.arguments(plan))),
@@ -40,6 +43,15 @@ def sections(plan: Plan) -> list[Section]:
             details=True,
         ),
     ]
+
+
+def _tried(plan: Plan, named: list[tuple[str, SimulatedRun]], strong: list[int]) -> Table | None:
+    """What was simulated, and of how many requests where that is not all of them."""
+    if not named:
+        return None
+    requests = named[0][1].requests
+    caption = "" if requests >= plan.refused.of else words.sampled(requests, plan.refused.of)
+    return replace(runs_table(named, strong), caption=caption)
 
 
 def _reasons(plan: Plan) -> Table:

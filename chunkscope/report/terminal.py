@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table as Grid
 from rich.text import Text
 
-from chunkscope.console import NO_BREAK
+from chunkscope.console import NO_BREAK, printable
 from chunkscope.report.section import Chart, Section, Table, sections, text_of
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
         if place:
             console.print()
         if section.title:
-            console.print(Text(section.title, style="bold"))
+            console.print(clean(section.title, "bold"))
         for number, sentence in enumerate(section.sentences):
             is_answer = not (place or number or section.title)
             style = "bold" if is_answer else ""
-            console.print(Text(unbroken(sentence), style=style, overflow="fold"))
+            console.print(clean(unbroken(sentence), style))
         chart = section.chart if section.chart and section.chart.bars else None
         parts = [part for part in (section.table, chart) if part is not None]
         for number, part in enumerate(parts):
@@ -50,14 +50,19 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
                         console.print()
                     console.print(grid(part, columns))
                 if part.caption:
-                    console.print(Text(part.caption, style="dim"))
+                    console.print(clean(part.caption, "dim"))
             else:
                 for line in bars(part, min(console.width, 100), console.encoding):
                     console.print(line)
         if section.notes and section.table is not None:
             console.print()
         for note in section.notes:
-            console.print(Text(unbroken(f"note: {note}"), overflow="fold"))
+            console.print(clean(unbroken(f"note: {note}")))
+
+
+def clean(text: str, style: str = "") -> Text:
+    """Words, whoever wrote them: a terminal obeys none of them."""
+    return Text("\n".join(map(printable, text.split("\n"))), style=style, overflow="fold")
 
 
 def unbroken(text: str) -> str:
@@ -105,7 +110,7 @@ def grid(table: Table, shown: Sequence[int]) -> Grid:
         column = table.columns[at]
         is_label = not table.has_headings and not at
         made.add_column(
-            Text(column.heading),
+            clean(column.heading),
             justify="right" if column.right else "left",
             no_wrap=column.right or column.fixed or is_label,
             overflow="fold",
@@ -114,7 +119,7 @@ def grid(table: Table, shown: Sequence[int]) -> Grid:
         cells = [row[at] if at < len(row) else "" for at in shown]
         looks = ["" if isinstance(cell, str) else _LOOKS.get(cell.look, "") for cell in cells]
         made.add_row(
-            *(Text(text_of(cell), style=look) for cell, look in zip(cells, looks, strict=True)),
+            *(clean(text_of(cell), look) for cell, look in zip(cells, looks, strict=True)),
             style="bold" if place in table.strong else None,
         )
     return made

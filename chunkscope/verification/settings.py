@@ -15,7 +15,7 @@ from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import Off, Release
 from chunkscope.vllm.settings import NAMES, Settings, Value
 
-LENGTH_POLICY = "length-policy"
+LENGTH_POLICY = "length-rule"
 CONSERVATIVE, AGGRESSIVE = Mode.CONSERVATIVE.value, Mode.AGGRESSIVE.value
 USUALLY = (DEFAULT, OFF, LENGTH_POLICY)
 # What every row has in common: the longest request, the GPUs and the numbers of the KV cache.

@@ -75,12 +75,12 @@ class VerifyOptions:
         if self.repeats < 1:
             raise UsageError(f"--repeats must be at least 1, not {self.repeats}")
         if self.timeout_s <= 0:
-            raise UsageError(f"--timeout must be over 0 seconds, not {self.timeout_s:g}")
+            raise UsageError(f"timeout_s must be over 0 seconds, not {self.timeout_s:g}")
         if self.shared_prefix is not None and self.shared_prefix < 0:
-            raise UsageError(f"--shared-prefix must not be negative: {self.shared_prefix}")
+            raise UsageError(f"shared_prefix must not be negative: {self.shared_prefix}")
         if self.shared_prefix is not None and self.data:
             raise UsageError(
-                "--shared-prefix and --data exclude each other",
+                "shared_prefix and --data exclude each other",
                 hint="leave one of them out: real prompts share what they share",
             )
 

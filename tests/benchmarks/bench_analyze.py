@@ -64,7 +64,7 @@ class Case:
     peers: tuple[str, ...]
     target: Target
     is_first_run: bool = False  # with a tokenizer that was never used
-    flags: tuple[str, ...] = ("--no-special-tokens",)
+    flags: tuple[str, ...] = ("special_tokens = false", "prefixes = false")
 
 
 CASES = (
@@ -188,7 +188,7 @@ class Commands:
     tokenizer: Path | None  # None: chunkscope's own
     work: Path
     peers_python: Path | None = None
-    flags: tuple[str, ...] = ("--no-special-tokens",)
+    flags: tuple[str, ...] = ("special_tokens = false", "prefixes = false")
     agreed: tuple[int, int, int] | None = field(default=None, init=False)  # rows, tokens, longest
 
     def __post_init__(self) -> None:
@@ -207,9 +207,11 @@ class Commands:
         command += ["--field", self.corpus.field] if self.corpus.field else []
         command += ["--tokenizer", str(self.tokenizer)] if self.tokenizer else []
         command += ["--json", "--output", str(self.work / "profile.json"), "--no-cache"]
-        env = environment(CHUNKSCOPE_CACHE_DIR=str(self._cache))
-        done = run([*command, *self.flags, *more], env, sample=True)
-        tokens = json.loads(done.stdout)["overall"]["tokens"]
+        config = self.work / "chunkscope.toml"
+        config.write_text("[analyze]\n" + "".join(f"{line}\n" for line in self.flags))
+        env = environment(CHUNKSCOPE_CACHE_DIR=str(self._cache), CHUNKSCOPE_CONFIG=str(config))
+        done = run([*command, *more], env, sample=True)
+        tokens = json.loads(done.stdout)["figures"]["overall"]["tokens"]
         self._agree("chunkscope", (tokens["count"], tokens["total"], tokens["max"]))
         return done
 

@@ -52,7 +52,7 @@ def test_an_unknown_gpu_names_the_nearest_and_another_way():
     with pytest.raises(UsageError) as error:
         find_gpu("h20O")
     assert "h200" in error.value.hint
-    assert "--gpu-memory" in error.value.hint
+    assert "80GiB" in error.value.hint
 
 
 def test_memory_alone_is_a_gpu_of_unknown_speed():

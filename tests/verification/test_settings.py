@@ -31,7 +31,7 @@ def test_every_row_is_the_same_engine_but_for_what_is_compared() -> None:
         "kv_cache_dtype": "fp8",
     }
     moe = plan(MIXED, model="qwen3-30b-a3b", tp=2, ep=True, kv_cache_dtype="fp8")
-    against = ("default", "off", "length-policy", "conservative", "aggressive")
+    against = ("default", "off", "length-rule", "conservative", "aggressive")
     for row in rows(moe, against=against, also=["max-num-seqs=8"]):
         given = row.settings.given()
         assert {name: given.get(name) for name in common} == common, row.name
@@ -53,8 +53,8 @@ def test_the_modes_of_the_length_rule_are_its_thresholds() -> None:
 
 def test_names_for_the_same_settings_are_measured_once() -> None:
     planned = plan([32_000], model="qwen2.5-7b-instruct")
-    (row,) = rows(planned, against=("default", "length-policy"))
-    assert (row.name, row.same_as) == ("plan", ("default", "length-policy"))
+    (row,) = rows(planned, against=("default", "length-rule"))
+    assert (row.name, row.same_as) == ("plan", ("default", "length-rule"))
     assert row.settings == Settings()
     also = ["max-num-seqs=8", "max_num_seqs=8"]
     (_, point) = rows(plan(MIXED), against=(), also=also)
@@ -69,7 +69,7 @@ def test_a_plan_that_switches_chunking_off_is_the_row_off() -> None:
 def test_what_the_length_policy_sets_is_a_row_where_it_differs() -> None:
     planned = advised(MIXED)
     assert not planned.settings.long_prefill_token_threshold
-    row = rows(planned, against=["default", "length-policy"])[-1]
+    row = rows(planned, against=["default", "length-rule"])[-1]
     assert row.settings.long_prefill_token_threshold == planned.decision.threshold
 
 
@@ -88,7 +88,7 @@ def test_off_is_refused_where_vllm_ignores_it() -> None:
 def test_an_unknown_name_is_an_error_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'of'") as error:
         rows(plan(MIXED), against=["of"])
-    assert "default, off, length-policy, conservative, aggressive" in error.value.hint
+    assert "default, off, length-rule, conservative, aggressive" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,10 @@ def resume(old: Verification, rows=ROWS, **fresh) -> Verification:
 
 def test_a_resumed_run_keeps_the_rows_that_are_final_under_the_names_of_today() -> None:
     old = verification(run("plan", 1.0), failed("off"), failed("gone"))
-    named = [replace(ROWS[0], same_as=("length-policy",)), ROWS[1]]
+    named = [replace(ROWS[0], same_as=("length-rule",)), ROWS[1]]
     kept = resume(old, named)
     assert [(r.setting, r.same_as) for r in kept.runs] == [
-        ("plan", ("length-policy",)),
+        ("plan", ("length-rule",)),
         ("off", ()),
     ]
     assert kept.machine == old.machine

@@ -339,6 +339,10 @@ def _preempted(plan: "Plan") -> str | None:
     )
 
 
+def sampled(requests: int, total: int) -> str:
+    return f"simulated on a sample of {requests:,} of {total:,} requests"
+
+
 def capacity(plan: "Plan") -> Iterator[str]:
     fits_now = plan.capacity
     if fits_now is not None:
