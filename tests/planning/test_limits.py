@@ -1,6 +1,7 @@
 """`recommend --slo`: the setting that keeps the limits, or the rate that would."""
 
 import shlex
+from functools import cache
 
 import pytest
 
@@ -21,8 +22,9 @@ SERVED = {"model": "qwen3-8b", "gpu": "h100", "max_output": 32, "vllm_version": 
 DATA = profile(data=[*([60] * 40), *range(100, 1_600, 40), *range(3_000, 15_000, 1_500)])
 
 
+@cache
 def served(slo: str, arrivals: str = "16/s", **more) -> Plan:
-    return recommend(DATA, **{**SERVED, "requests": 200, **more}, slo=slo, arrivals=arrivals)
+    return recommend(DATA, **{**SERVED, "requests": 100, **more}, slo=slo, arrivals=arrivals)
 
 
 def chosen(made: Plan) -> TriedRow:
@@ -90,11 +92,12 @@ def test_where_none_keeps_them_the_rate_that_does_is_named_and_how_many_gpus():
     assert held.advice.kind is not AdviceKind.NO_SETTING
 
 
-def test_find_rate_tries_what_recommend_tries():
+def test_find_rate_tries_what_recommend_tries(monkeypatch):
     """A rate that recommend keeps with some setting is one that find-rate finds."""
-    made = served("ttft_p95=1s,itl_p99=40ms", "8/s", requests=1_000, max_output=4)
+    monkeypatch.setattr("chunkscope.planning.predict.FEWEST_REQUESTS", 200)
+    made = served("ttft_p95=1s,itl_p99=40ms", "8/s", requests=200, max_output=4)
     assert made.run.slo.is_met
-    rates = predict(made, DATA, SimulateOptions(find_rate=True, requests=1_000))
+    rates = predict(made, DATA, SimulateOptions(find_rate=True, requests=200))
     best = max(one.rate.rate_per_s or 0.0 for one in rates.runs)
     assert best >= 8 / (1 + WORTH)
 
@@ -152,7 +155,8 @@ IMPOSSIBLE = "--model qwen3-8b --gpu h100 --max-output 2 --slo itl_p50=0.1ms --a
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("chunkscope.planning.simulator.OPEN_REQUESTS", 100)
     DATA.save(tmp_path / "reports" / "profile.json")
     return tmp_path
 

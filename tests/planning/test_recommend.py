@@ -152,10 +152,13 @@ def test_the_cost_is_known_before_the_run_with_its_range():
     assert known.most_hours < 1.2 * known.hours, "nothing but lengths and draws to vary"
 
 
-def test_more_prompts_than_are_simulated_cost_in_proportion():
-    few, many = (advised([100] * n, max_output=8).cost for n in (10_000, 30_000))
-    assert many.input_tokens == 3 * few.input_tokens
-    assert many.hours == pytest.approx(3 * few.hours, rel=0.1)
+def test_more_prompts_than_are_simulated_cost_in_proportion(monkeypatch):
+    monkeypatch.setattr("chunkscope.planning.simulator.MOST_REQUESTS", 400)
+    few, many = (recommend(profile(data=[100] * n), model="qwen3-8b", gpu="h200", max_output=8)
+                 for n in (400, 1_200))  # fmt: skip
+    assert many.run.requests == few.run.requests == 400
+    assert many.cost.input_tokens == 3 * few.cost.input_tokens
+    assert many.cost.hours == pytest.approx(3 * few.cost.hours)
 
 
 def test_what_all_prompts_share_is_read_once():

@@ -10,7 +10,6 @@ from chunkscope.models import MODELS, find_model
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import HOSTS, Bench
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.simulation.slo import read_slo
@@ -24,9 +23,7 @@ DATA = profile(data=MIXED)
 def on_enough_gpus(model: str) -> Plan:
     for tp in (1, 4, 8):
         try:
-            return recommend(
-                DATA, model=model, gpu="b200", tp=tp, vllm_version="0.32", max_output=24
-            )
+            return advised(model=model, gpu="b200", tp=tp, vllm_version="0.32", max_output=8)
         except InputError:
             continue
     raise AssertionError(f"{model} fits no machine")
@@ -46,7 +43,7 @@ def test_recommend_and_simulate_give_the_same_figures_for_every_model(model):
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite"])
 def test_the_gate_compares_by_the_same_figures(model):
     """Models with experts or latents have a host of their own: a common one was used for all."""
-    plan = recommend(DATA, model=model, gpu="h200", vllm_version="0.24")
+    plan = advised(MIXED, model=model)
     problem = replace(Problem.of(DATA, plan.request, plan.deployment), needed=plan.advice.needed)
     bench = Bench.of(problem)
     assert bench.run(plan.effective).figures == plan.run.figures
@@ -61,7 +58,7 @@ def test_the_gate_compares_by_the_same_figures(model):
         {"max_output": 40},
         {"task": "loglikelihood"},
         {"shared_prefix": 32},
-        {"slo": "ttft_p95=20s", "arrivals": "8/s"},
+        {"slo": "ttft_p95=20s", "arrivals": "8/s", "requests": 60},
         {"concurrency": 8},
         {"tp": 2, "kv_cache_dtype": "fp8"},
         {"max_model_len": 8_192, "entry": "llm"},
@@ -69,7 +66,7 @@ def test_the_gate_compares_by_the_same_figures(model):
     ids=str,
 )
 def test_what_was_asked_of_the_plan_holds_for_its_simulation(options):
-    plan = recommend(DATA, model="llama-3.1-8b", gpu="h200", vllm_version="0.24", **options)
+    plan = advised(MIXED, **options)
     simulation = predict(plan, DATA, SimulateOptions())
     assert simulation.runs[0].figures == plan.run.figures
     assert simulation.runs[0].slo == plan.run.slo
