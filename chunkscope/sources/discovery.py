@@ -53,10 +53,6 @@ _ABOUT_THE_DATA = re.compile(
 _ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 
 
-class SkipFile(Exception):  # noqa: N818  (a way out, not a mistake)
-    """This file is left out; the message says why."""
-
-
 class Candidate(NamedTuple):
     """Something that may be a dataset, or a folder of them.
 
@@ -259,7 +255,7 @@ class _Search:
                     self.taken.add(identity)
                     self._archive(source, below)
                 return
-        except (InputError, SkipFile) as error:
+        except InputError as error:
             self._refuse(source.path, error, explicit=explicit)
             return
         self._add(replace(source, name=_name(below), format=kind), identity)
@@ -268,8 +264,7 @@ class _Search:
         """What was named must be readable; of a folder it is said that it is left out."""
         if explicit:
             raise error
-        reason = str(error).removeprefix(f"cannot read {shown}: ")
-        self._skip(shown, reason)
+        self._skip(shown, str(error).removeprefix(f"cannot read {shown}: "))
 
     def _format(self, source: Source, below: str, *, explicit: bool) -> str:
         """By force, by suffix or, of what was named, by content: a format, "zip" or "tar"."""
@@ -285,15 +280,15 @@ class _Search:
     def _refuse_other_than_data(self, source: Source, below: str, kind: str | None) -> None:
         """What lies in a folder or an archive beside the data."""
         if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
-            raise SkipFile("about the data, not data")
+            raise InputError("about the data, not data")
         if source.member is not None and archive_suffix(below):
-            raise SkipFile("an archive inside an archive")
+            raise InputError("an archive inside an archive")
         if source.file is None or source.member is not None:
             if kind is None:
-                raise SkipFile("unknown suffix")
+                raise InputError("unknown suffix")
             return
         if source.bytes is None:
-            raise SkipFile("a pipe or a device")
+            raise InputError("a pipe or a device")
         try:  # not by pathlib and io, which take longer: files are many
             descriptor = os.open(source.file, os.O_RDONLY)
             start = os.read(descriptor, START_BYTES)
@@ -303,14 +298,14 @@ class _Search:
         if looks_binary(start) and not compression_of(start):
             is_log = kind is not None and recogniser_of(kind) and kind_of_bytes(start) == "zip"
             if kind not in ("parquet", "arrow") and not is_log:
-                raise SkipFile("binary")
+                raise InputError("binary")
         if kind is None:
-            raise SkipFile("unknown suffix")
+            raise InputError("unknown suffix")
         if _ARTEFACT.match(start):
-            raise SkipFile("written by chunkscope itself")
+            raise InputError("written by chunkscope itself")
         for recogniser in RECOGNISERS:
             if reason := recogniser.skip_reason(source.file, start):
-                raise SkipFile(reason)
+                raise InputError(reason)
 
     def _archive(self, archive: Source, below: str) -> None:
         """Each of its members is a source, unless a harness knows the archive as a whole."""

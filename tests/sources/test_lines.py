@@ -109,10 +109,6 @@ def test_half_a_surrogate_pair_is_left_to_the_selection(jsonl):
     assert read(jsonl(b'{"a": "\\ud800"}\n')).records == [{"a": "\ud800"}]
 
 
-def test_a_pair_of_surrogate_escapes_is_one_character(jsonl):
-    assert read(jsonl(b'{"a": "\\ud83d\\ude00", "b": NaN}\n')).records[0]["a"] == "😀"
-
-
 def test_records_that_are_no_objects_are_passed_on(jsonl):
     assert read(jsonl(b'"a prompt"\n[1]\n7\nnull\n')).records == ["a prompt", [1], 7, None]
 

@@ -80,13 +80,6 @@ def test_damage_in_the_middle_is_one_of_our_errors(tmp_path, suffix):
     assert isinstance(read(path).error, InputError)
 
 
-def test_gzip_is_read_without_isal_too(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "isal.igzip", None)
-    path = tmp_path / "x.jsonl.gz"
-    path.write_bytes(gzip.compress(ROWS) * 2)
-    assert everything(path) == ROWS * 2
-
-
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
     path = tmp_path / f"x.txt.{suffix}"
@@ -95,15 +88,6 @@ def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
         sizes = [len(block) for block in iter(stream.read, b"")]
     assert sum(sizes) == 32 << 20
     assert max(sizes) <= CHUNK_BYTES
-
-
-def test_how_far_a_file_was_read_counts_bytes_on_disk(tmp_path):
-    path = tmp_path / "x.jsonl.gz"
-    path.write_bytes(gzip.compress(ROWS))
-    with decompressed(open_path(path, path.name), path.name) as stream:
-        while stream.read():
-            pass
-        assert stream.bytes_read == path.stat().st_size
 
 
 def test_a_peek_leaves_everything_to_be_read(tmp_path):

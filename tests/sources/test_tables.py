@@ -129,13 +129,6 @@ def test_nul_bytes_are_data(table):
     assert read(table(b"question,answer\na\0b" + b"x" * 80 + b",c\n")).records[0]["answer"] == "c"
 
 
-def test_a_very_long_cell_is_read_and_the_limit_of_csv_is_put_back(table):
-    before = csv.field_size_limit()
-    result = read(table("question,answer\n" + "x" * 5_000_000 + ",y\n"))
-    assert len(result.records[0]["question"]) == 5_000_000
-    assert csv.field_size_limit() == before
-
-
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"question,answer\n"])
 def test_a_table_without_rows_has_no_records(table, data):
     result = read(table(data))
@@ -149,10 +142,3 @@ def test_real_tables_are_read_with_and_without_header():
     trace = read(shared("azure_llm_trace", "AzureLLMInferenceTrace_code.csv"))
     assert len(trace.records) == 8819
     assert trace.records[0]["ContextTokens"] == "4808"
-
-
-def test_every_mmlu_table_has_its_header():
-    for path in sorted(shared("mmlu", "test").glob("*.csv")):
-        result = read(path)
-        assert next(iter(result.records[0])) == "question", path
-        assert result.bad == [], path
