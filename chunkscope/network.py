@@ -2,8 +2,6 @@
 
 import os
 import threading
-import urllib.error
-import urllib.request
 from urllib.parse import urlsplit
 
 from chunkscope.errors import MissingError
@@ -31,6 +29,9 @@ def hub_problem(place: str) -> str | None:
 
 
 def _ask(place: str, problem: list[str]) -> None:
+    import urllib.error
+    import urllib.request
+
     try:
         request = urllib.request.Request(place, method="HEAD")  # noqa: S310  (the user's own)
         with urllib.request.urlopen(request, timeout=PATIENCE_S):  # noqa: S310

@@ -46,7 +46,7 @@ class DigestMemo:
         if S_ISDIR(stat.st_mode):
             return self._of_folder(path)
         stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-        key = os.fsencode(os.path.realpath(path)).decode("utf-8", "backslashreplace")
+        key = os.fsencode(os.path.abspath(path)).decode("utf-8", "backslashreplace")  # noqa: PTH100
         if (entry := self._known.get(key)) and entry[:4] == stamp:
             return str(entry[4])
         # No more than it has now: a file that others write to may never end.

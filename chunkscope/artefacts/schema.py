@@ -56,8 +56,13 @@ class SchemaError(ValueError):
 
 def plain(document: Any) -> Any:
     """The same as JSON gives it back: dataclasses as dictionaries, tuples as lists."""
+    return orjson.loads(dumped(document))
+
+
+def dumped(document: Any) -> bytes:
+    """As JSON, which `built` takes back."""
     try:
-        return orjson.loads(orjson.dumps(document, default=_line, option=orjson.OPT_NON_STR_KEYS))
+        return orjson.dumps(document, default=_line, option=orjson.OPT_NON_STR_KEYS)
     except TypeError as error:
         raise SchemaError(str(error)) from None
 

@@ -17,7 +17,7 @@ import orjson
 
 from chunkscope.artefacts import codec, folders
 from chunkscope.artefacts.folders import cache_folder
-from chunkscope.artefacts.schema import built, plain
+from chunkscope.artefacts.schema import built, dumped
 from chunkscope.console import say
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.sources.base import Source
@@ -50,15 +50,15 @@ def load(source: Source, entry: str) -> DatasetProfile | None:
 
 def store(counted: Iterable[tuple[str, DatasetProfile]]) -> None:
     """Keep new results, and make room for them."""
-    counted = list(counted)
+    counted, folder = list(counted), _folder()
     try:
         for entry, dataset in counted:
-            place = _folder() / entry[:2] / f"{entry}.json"
-            codec.write_checked(place, orjson.dumps(plain(dataset)), durable=False)
+            place = folder / entry[:2] / f"{entry}.json"
+            codec.write_checked(place, dumped(dataset))
     except codec.CannotWriteError as error:  # it costs time, not truth
         say(f"{error.message}; nothing is kept for the next run")
     if counted:
-        folders.prune(_folder(), "*/*", most_bytes=_MOST_BYTES)
+        folders.prune(folder, "*/*", most_bytes=_MOST_BYTES)
 
 
 def _folder() -> Path:

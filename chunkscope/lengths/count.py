@@ -17,9 +17,8 @@ from chunkscope.prompts.chat import Conversation, plain_text
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
-from chunkscope.tokenizers.chat_template import TemplateRefused
 from chunkscope.tokenizers.counting import TextCounter
-from chunkscope.tokenizers.mistral import ChatRefused
+from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.reference import ID_BYTES, engine_name, pack
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
@@ -210,7 +209,7 @@ class PromptCounter:
             tally.engines.add(engine_name("mistral-common"))
         rendered: list[str | bytes | None] = []
         for position, chat, result in zip(positions, chats, results, strict=True):
-            if isinstance(result, TemplateRefused | ChatRefused):
+            if isinstance(result, TemplateRefused):
                 self.problems.bad(position, result.message)
                 rendered.append(None)
                 continue

@@ -79,6 +79,7 @@ class Scan:
         self._known_key: str | None = None  # by which results of earlier runs are known
         self._fresh_key: str | None = None  # and those of this one
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
+        self.selections: dict[Any, Selection] | None = None  # of small files, by their shape
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._done = [0, 0, 0]  # rows, tokens, bytes
@@ -122,6 +123,7 @@ class Scan:
         is_much = sum(one.bytes or 0 for one in work) > _LITTLE_BYTES
         is_remote = any(isinstance(one, Source) and one.url is not None for one in work)
         readers = min(self.threads, _MOST_READERS, len(work)) if is_much or is_remote else 1
+        self.selections = {} if readers == 1 else None
         read = ThreadPoolExecutor(max(1, readers), "read")
         self.pool = ThreadPoolExecutor(self.threads, "count")
         try:
@@ -163,7 +165,8 @@ class Scan:
             self._fresh_key = self._fresh_key or self.tokenizer.counting_key
             if self._fresh_key is None:
                 return dataset
-            entry = self._entry(source, sha256, self._fresh_key)
+            if self._fresh_key != self._known_key:
+                entry = self._entry(source, sha256, self._fresh_key)
         self._counted.append((entry, dataset))
         return dataset
 
@@ -239,6 +242,7 @@ class DatasetScan:
                         reader,
                         head,
                         self.options.select,
+                        earlier=self.scan.selections,
                         prefix=self.options.prefix_of(self.source.name),
                     )
                     self._count(reader, self.selection)

@@ -192,6 +192,33 @@ def _message_lists_in(record: Any, deepest: int = 5) -> Iterator[FieldPath]:
             waiting.append((path.then(0), value[0]))
 
 
+def shape_of(head: Sequence[Any]) -> tuple[Any, ...]:
+    """What `guess` goes by: heads of the same shape have their prompt in the same place.
+
+    >>> shape_of([{"q": "Why so?"}]) == shape_of([{"q": "Who is it?"}]) != shape_of([{"q": "r2"}])
+    True
+    """
+    objects = [record for record in head if isinstance(record, dict)]
+    values = {key: [r[key] for r in objects if key in r] for key in keys_of(objects)}
+    by_size = sorted(values, key=lambda key: _chars(values[key]))
+    texts = {key: [v for v in column if isinstance(v, str)] for key, column in values.items()}
+    return (*map(_shape, head), *by_size, *(key for key in texts if are_labels(texts[key])))
+
+
+def _shape(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, str):
+        # Of an object within a record, words such as "user" say what it is.
+        is_word = depth > 1 and len(value) < 20
+        return is_prose(value) or (
+            value if is_word else (are_identifiers([value]), value.strip() == "")
+        )
+    if depth < 6 and isinstance(value, dict):
+        return tuple((key, _shape(inner, depth + 1)) for key, inner in value.items())
+    if depth < 6 and isinstance(value, list):
+        return (len(value), *(_shape(element, depth + 1) for element in value))
+    return type(value)
+
+
 # --- candidates -----------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts import paths, traces
 from chunkscope.prompts.chat import looks_like_messages, messages_of, release_of
 from chunkscope.prompts.choices import ChoiceList, find_choices
-from chunkscope.prompts.guess import field_table, guess, keys_of, leaves
+from chunkscope.prompts.guess import field_table, guess, keys_of, leaves, shape_of
 from chunkscope.prompts.harness import recognise
 from chunkscope.prompts.harness.log import requests_of
 from chunkscope.prompts.paths import FieldPath, UnusableError, escape, parse_path
@@ -30,15 +30,31 @@ from chunkscope.prompts.selection import (
 )
 from chunkscope.sources.reader import RecordReader
 
+_SMALL_HEAD = 20  # records; of longer ones counting takes longer than selecting
+
 
 def selected(
-    reader: RecordReader, head: Sequence[Any], options: SelectOptions, *, prefix: str = ""
+    reader: RecordReader,
+    head: Sequence[Any],
+    options: SelectOptions,
+    *,
+    prefix: str = "",
+    earlier: dict[Any, Selection] | None = None,
 ) -> Selection:
-    """What the prompts of a source are: the requests of a harness's log, or a part of each row."""
+    """What the prompts of a source are: the requests of a harness's log, or a part of each row.
+
+    `earlier` keeps what was selected of small files, for others of the same folder and shape.
+    """
     named = options.fields or options.each or options.template is not None
     if not named and (log := recognise(head, reader)):
         return requests_of(log, options, prefix)
-    return select(head, options, prefix=prefix)
+    if earlier is None or len(head) > _SMALL_HEAD:
+        return select(head, options, prefix=prefix)
+    key = (reader.source.group, reader.format, options, prefix, shape_of(head))
+    if key not in earlier:
+        earlier[key] = select(head, options, prefix=prefix)
+    earlier[key].remarks.clear()  # which are about the rows of one file
+    return earlier[key]
 
 
 def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> Selection:

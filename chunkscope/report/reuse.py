@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.planning.plan import Plan
 from chunkscope.prefixes.reuse import (
     BLOCK_SIZE,
     FLAT,
@@ -18,7 +17,9 @@ from chunkscope.prefixes.reuse import (
     PrefixReuse,
     reuse_together,
 )
-from chunkscope.vllm.enums import Task
+
+if TYPE_CHECKING:  # loading it takes longer than showing a profile
+    from chunkscope.planning.plan import Plan
 
 Measured = Sequence[tuple[DatasetProfile, PrefixReuse]]
 MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
@@ -76,10 +77,13 @@ class PrefixSummary:
         }
 
 
-def prefixes(profile: Profile | Name, plan: Plan | Name | None = None) -> PrefixSummary:
+def prefixes(profile: Profile | Name, plan: "Plan | Name | None" = None) -> PrefixSummary:
     """How much of the prompts vLLM's prefix cache would serve; with a plan, in its KV cache."""
     profile = Profile.given(profile)
-    plan = Plan.given(plan) if plan is not None else None
+    if plan is not None:
+        from chunkscope.planning.plan import Plan
+
+        plan = Plan.given(plan)
     measured = measured_in(profile)
     if not measured:
         raise InputError(
@@ -94,8 +98,10 @@ def prefixes(profile: Profile | Name, plan: Plan | Name | None = None) -> Prefix
     )
 
 
-def plan_for(profile: Path) -> Plan | None:
+def plan_for(profile: Path) -> "Plan | None":
     """The plan beside a profile, if it was made from that very one."""
+    from chunkscope.planning.plan import Plan
+
     beside = profile.with_name("plan.json")
     plan = Plan.load(beside) if beside.exists() else None
     same = plan is not None and plan.source.profile_digest == Profile.load(profile).digest()
@@ -116,11 +122,11 @@ def enough_for(reuse: PrefixReuse) -> int | None:
     return next(sizes, None) if reuse.cached_tokens else None
 
 
-def planned_cache(measured: Measured, plan: Plan | None) -> PlannedCache | None:
+def planned_cache(measured: Measured, plan: "Plan | None") -> PlannedCache | None:
     """None without a plan that knows its model and GPU, or where it is not known of a dataset."""
     if plan is None or plan.memory is None or plan.memory.kv_cache_tokens is None:
         return None
-    if plan.request.task is Task.LOGLIKELIHOOD:
+    if plan.request.task == "loglikelihood":
         return None  # its requests do not read the cache
     size, running = plan.memory.kv_cache_tokens, plan.effective.max_num_seqs
     if type(running) is not int:

@@ -19,10 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from chunkscope.console import printable
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, part_content, string_content
-
-
-class TemplateRefused(InputError):  # noqa: N818  (it is what the template did)
-    """The template raised, as it may: roles that do not alternate, a role it does not know."""
+from chunkscope.tokenizers.foreign import TemplateRefused
 
 
 class ChatTemplate:

@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from chunkscope.errors import ChunkscopeError, InputError
 
 
+class TemplateRefused(InputError):  # noqa: N818  (it is what the template did)
+    """A chat template or mistral-common does not take a conversation: its order of roles, ids."""
+
+
 @contextmanager
 def foreign_errors(what: str) -> Iterator[None]:
     """Turn whatever goes wrong inside into an InputError about `what`."""

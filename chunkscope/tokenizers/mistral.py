@@ -7,12 +7,7 @@ import json
 from pathlib import Path
 
 from chunkscope.prompts.chat import Conversation, string_content
-from chunkscope.tokenizers.chat_template import TemplateRefused
-from chunkscope.tokenizers.foreign import first_line
-
-
-class ChatRefused(TemplateRefused):
-    """mistral-common has rules of its own: which roles follow which, how tool ids look."""
+from chunkscope.tokenizers.foreign import TemplateRefused, first_line
 
 
 class MistralChat:
@@ -28,7 +23,7 @@ class MistralChat:
     def count(self, chat: Conversation) -> tuple[list[int], int]:
         """The token ids, and how many characters they stand for.
 
-        ChatRefused when this conversation cannot be encoded.
+        TemplateRefused when this conversation cannot be encoded.
         """
         messages = string_content(chat.messages)
         contents = sum(len(message["content"] or "") for message in messages)
@@ -52,5 +47,5 @@ class MistralChat:
             tokens: list[int] = self._tokenizer.encode_chat_completion(request).tokens
         except Exception as error:  # pydantic and mistral-common raise many kinds
             reason = first_line(error)
-            raise ChatRefused(f"mistral-common refuses this conversation: {reason}") from error
+            raise TemplateRefused(f"mistral-common refuses this conversation: {reason}") from error
         return tokens

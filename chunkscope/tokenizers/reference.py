@@ -4,7 +4,6 @@ import os
 import struct
 from binascii import a2b_base64
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ _TEKKEN_BOS = 1
 @lru_cache
 def engine_name(package: str) -> str:
     """A package with its version; asked for every dataset, and it reads a file each time."""
+    from importlib import metadata
+
     return f"{package} {metadata.version(package)}"
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
@@ -59,7 +59,9 @@ class TokenizerFiles:
         """The content of its files as one hash."""
         parts = [f"{file.name}\0{memo.sha256(file)}" for file in self.files]
         if self.encoding:
-            parts.append(f"{self.encoding}\0{distribution('tiktoken').version}")
+            from importlib.metadata import version
+
+            parts.append(f"{self.encoding}\0{version('tiktoken')}")
         return hashlib.sha256("\n".join([self.kind, *parts]).encode()).hexdigest()
 
 
@@ -84,8 +86,10 @@ def resolve(name: str | None) -> TokenizerFiles:
 
 def embedded_default() -> Path:
     """The tokenizer file inside mistral-common, found without importing it (half a second)."""
-    package = distribution("mistral-common")
-    return Path(str(package.locate_file("mistral_common"))) / "data" / DEFAULT_FILE
+    package = find_spec("mistral_common")
+    if package is None or package.origin is None:
+        raise MissingError("mistral-common is not installed", hint="pip install mistral-common")
+    return Path(package.origin).with_name("data") / DEFAULT_FILE
 
 
 def _folder(name: str, folder: Path) -> TokenizerFiles:

@@ -7,21 +7,22 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation
-from chunkscope.tokenizers import chat_template as templates
 from chunkscope.tokenizers import prepare
-from chunkscope.tokenizers.chat_template import ChatTemplate, TemplateRefused
 from chunkscope.tokenizers.check import known_verdict
 from chunkscope.tokenizers.counting import TextCounter
-from chunkscope.tokenizers.foreign import foreign_errors
+from chunkscope.tokenizers.foreign import TemplateRefused, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import PreparedTokenizer, TokenizerFacts
 from chunkscope.tokenizers.reference import Ids, Reference
 from chunkscope.tokenizers.resolve import TokenizerKind, resolve
+
+if TYPE_CHECKING:  # Jinja, which only chats need
+    from chunkscope.tokenizers.chat_template import ChatTemplate
 
 T = TypeVar("T")
 
@@ -49,7 +50,11 @@ class Tokenizer:
         self.name = self._files.name
         self.kind = str(self._files.kind)
         self.digest = self._files.digest(memo or DigestMemo())
-        self._template = templates.read_template(chat_template) if chat_template else None
+        self._template: Any = None
+        if chat_template is not None:
+            from chunkscope.tokenizers.chat_template import read_template
+
+            self._template = read_template(chat_template)
         self._date = chat_date
         self._remote_code = trust_remote_code
         self._exact = exact_check
@@ -168,9 +173,11 @@ class Tokenizer:
     def renders_the_date(self) -> bool:
         return any(template.uses_date for template in self._templates.values())
 
-    def _chat_template(self, *, has_tools: bool) -> ChatTemplate:
+    def _chat_template(self, *, has_tools: bool) -> "ChatTemplate":
+        from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template
+
         value: Any = self._template or self.facts.chat_template
-        source = templates.choose_template(value, has_tools)
+        source = choose_template(value, has_tools)
         if not source:
             raise InputError(
                 f"{self.name} has no chat template, and this dataset is chat",

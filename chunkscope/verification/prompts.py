@@ -28,8 +28,7 @@ from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.readers import open_reader
-from chunkscope.tokenizers.chat_template import TemplateRefused
-from chunkscope.tokenizers.mistral import ChatRefused
+from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.result import PromptSource
 
@@ -208,7 +207,7 @@ def _encoded(
         if isinstance(chat, str) and options.apply_chat_template and chat is prompt:
             chat = Conversation([{"role": "user", "content": chat}])
         if isinstance(chat, Conversation):
-            with suppress(TemplateRefused, ChatRefused):
+            with suppress(TemplateRefused):
                 if tokenizer.counts_chats_itself:
                     ids[len(texts)], text = tokenizer.encode_chat(chat)
                 else:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.paths import UnusableError
-from chunkscope.tokenizers.chat_template import ChatTemplate, TemplateRefused, choose_template
+from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template
+from chunkscope.tokenizers.foreign import TemplateRefused
 from tests.fuzz.helpers import Explore, anything, fine, texts
 
 NAMES = st.sampled_from(
