@@ -79,7 +79,7 @@ class Scan:
         self._known_key: str | None = None  # by which results of earlier runs are known
         self._fresh_key: str | None = None  # and those of this one
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
-        self.selections: dict[Any, Selection] | None = None  # of small files, by their shape
+        self.selections: dict[Any, Selection] = {}  # of small files, by their shape
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._done = [0, 0, 0]  # rows, tokens, bytes
@@ -123,7 +123,6 @@ class Scan:
         is_much = sum(one.bytes or 0 for one in work) > _LITTLE_BYTES
         is_remote = any(isinstance(one, Source) and one.url is not None for one in work)
         readers = min(self.threads, _MOST_READERS, len(work)) if is_much or is_remote else 1
-        self.selections = {} if readers == 1 else None
         read = ThreadPoolExecutor(max(1, readers), "read")
         self.pool = ThreadPoolExecutor(self.threads, "count")
         try:

@@ -53,7 +53,6 @@ def selected(
     key = (reader.source.group, reader.format, options, prefix, shape_of(head))
     if key not in earlier:
         earlier[key] = select(head, options, prefix=prefix)
-    earlier[key].remarks.clear()  # which are about the rows of one file
     return earlier[key]
 
 
