@@ -4,6 +4,7 @@ A harness writes files in ways of its own. Whoever knows them registers a `Recog
 imported (`chunkscope.prompts.harness` does); discovery and the readers ask all that are registered.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,10 +16,7 @@ from chunkscope.sources.base import Chunk, Source
 from chunkscope.sources.streams import COMPRESSED_SUFFIXES, looks_binary
 
 START_BYTES = 4096
-ARCHIVE_SUFFIXES = (
-    *(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst"),
-    ".zip",
-)
+_ARCHIVE = re.compile(r"\.(zip|tar|t(ar\.)?(gz|bz2|xz|zst))$", re.IGNORECASE)
 _SUFFIXES = {
     **dict.fromkeys((".jsonl", ".ndjson", ".jsonlines"), "jsonl"),
     **dict.fromkeys((".json", ".traj"), "json"),  # SWE-agent writes .traj
@@ -99,10 +97,8 @@ def _suffixes(name: str) -> tuple[str, str]:
 
 def archive_suffix(name: str) -> str:
     """ "packs.tar.gz" -> ".tar.gz"; "" for a file that is no archive."""
-    if not name.lower().endswith(ARCHIVE_SUFFIXES):
-        return ""
-    length = max(len(one) for one in ARCHIVE_SUFFIXES if name.lower().endswith(one))
-    return name[-length:]
+    match = _ARCHIVE.search(name)
+    return match[0] if match else ""
 
 
 def kind_of_bytes(start: bytes) -> str | None:

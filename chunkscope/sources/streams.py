@@ -202,7 +202,11 @@ def _opened(raw: Any, name: str) -> Any:
 
         return lzma.LZMAFile(raw)
     if name == "zstd":
-        zstd = zstd_module()
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+
         # 2 GiB windows are what `zstd --long=31` writes; memory follows the file's own window.
         return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
     try:
@@ -210,15 +214,6 @@ def _opened(raw: Any, name: str) -> Any:
     except ImportError:
         from gzip import GzipFile
     return GzipFile(fileobj=raw)
-
-
-def zstd_module() -> Any:
-    """Python's own from 3.14 on."""
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return zstd
 
 
 # --- encodings -------------------------------------------------------------------------------
