@@ -91,21 +91,21 @@ def limit_of(key: Key, value: float) -> int | str | None:
     if spec.unit is SECONDS:
         return f"{_decimals(roomy(value * 1000, room))}ms"
     if spec.unit is SIZE:
-        return f"{_decimals(roomy(value, room))}GiB"
+        return f"{_decimals(roomy(value, room, digits=3))}GiB"  # two may be more than a GPU has
     return ceil(roomy(value, room))
 
 
-def roomy(value: float, room: float) -> float:
-    """A little more, in two digits: a limit that nobody reads as exact.
+def roomy(value: float, room: float, digits: int = 2) -> float:
+    """A little more, in so many digits: a limit that nobody reads as exact.
 
     >>> roomy(0.84, 0.1), roomy(23, 0.0)
     (0.93, 23)
     """
     if not room or value < 1e-6:
         return value
-    digits = 1 - floor(log10(value * (1 + room)))
-    step = 10.0**-digits
-    return max(round(ceil(value * (1 + room) / step) * step, max(digits, 0)), value)
+    places = digits - 1 - floor(log10(value * (1 + room)))
+    step = 10.0**-places
+    return max(round(ceil(value * (1 + room) / step) * step, max(places, 0)), value)
 
 
 def _decimals(value: float) -> str:
@@ -224,7 +224,8 @@ def _judged(lines: list[BudgetLine], findings: Findings, place: Path) -> list[Bu
             lines = [*lines, BudgetLine(table="settings", key="allow", value=allowed)]
         others = [check.title for check in failed if check.name != "settings.allow"]
         return [replace(line, off=", ".join(others)) for line in lines]
-    values = {check.place[-1]: f"{check.value}" for check in failed}
+    unknown = "not known"
+    values = {c.place[-1]: unknown if c.value is None else f"{c.value}" for c in failed}
     return [replace(line, off=values.get(line.key, "")) for line in lines]
 
 

@@ -26,8 +26,6 @@ STARTING = {
     "capturing CUDA graphs": re.compile(r"Capturing (?:CUDA graph|model)"),
 }
 NOT_DOING = re.compile(r"[Ss]kipping|disabled|finished|completed|took |with config: |activated")
-# Programs that make a kernel out of its source, the first time that it is needed.
-COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cudafe++", "ninja", "cc1plus", "fatbinary"})
 
 
 def doing_in(log: str) -> str | None:
