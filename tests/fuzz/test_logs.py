@@ -13,7 +13,7 @@ from chunkscope.vllm.log.reader import facts_in
 from tests.fuzz.helpers import Explore, changed, damaged, fine
 from tests.fuzz.test_formats import survives
 from tests.prompts.inspect_logs import HEADER, event, members, sample, zipped
-from tests.prompts.test_harness_readers import LOGS
+from tests.prompts.test_other_harnesses import LOGS
 
 INSPECT = sample(
     1,

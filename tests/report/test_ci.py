@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.artefacts.units import COUNT
 from chunkscope.errors import InputError
-from chunkscope.gating.check import GateResult, limited
+from chunkscope.gating.check import Check, GateResult, Relation
 from chunkscope.report import ci
 from tests import build
 from tests.report.examples import HOSTILE
@@ -37,7 +36,15 @@ def test_junit_has_a_case_for_each_check_and_a_failure_for_each_that_fails(resul
 
 @given(st.text())
 def test_junit_is_xml_and_an_annotation_one_line_whatever_a_dataset_is_called(name: str) -> None:
-    check = limited("data.p95", 1, 2, COUNT, subject=name)
+    check = Check(
+        name="data.p95",
+        subject=name,
+        passed=False,
+        relation=Relation.AT_MOST,
+        limit=1,
+        value=2,
+        unit="count",
+    )
     result = GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), checks=(check,))
     assert ElementTree.fromstring(ci.junit(result)) is not None
     line, end = ci.gate_annotations(result).split("\n")
