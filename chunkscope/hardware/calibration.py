@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -42,11 +43,6 @@ class StepSamples:
 
     def __len__(self) -> int:
         return len(self.duration_s)
-
-    @classmethod
-    def concatenated(cls, parts: "Sequence[StepSamples]") -> "StepSamples":
-        names = [field.name for field in fields(cls)]
-        return cls(**{n: tuple(value for p in parts for value in getattr(p, n)) for n in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +85,11 @@ def together(calibrations: Sequence[Calibration]) -> Calibration:
                     f"the calibrations are of different engines: {what}",
                     hint="pass those of one GPU, model and vLLM version",
                 )
-    steps = StepSamples.concatenated([calibration.steps for calibration in calibrations])
-    if others:
-        names = (f"{n}: {name}" for n, c in enumerate(calibrations, 1) for name in c.steps.setting)
-        steps = replace(steps, setting=tuple(names))
-    return replace(first, steps=steps)
+    if not others:
+        return first
+    columns = {
+        field.name: tuple(chain.from_iterable(getattr(c.steps, field.name) for c in calibrations))
+        for field in fields(StepSamples)
+    }
+    names = (f"{n}: {name}" for n, c in enumerate(calibrations, 1) for name in c.steps.setting)
+    return replace(first, steps=StepSamples(**{**columns, "setting": tuple(names)}))

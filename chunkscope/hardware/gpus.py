@@ -6,17 +6,19 @@ import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from fractions import Fraction
 from pathlib import Path
 
 from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.units import SIZE
 from chunkscope.errors import MissingError, UsageError
 
 GIB = 2**30
-UNITS = {
-    "": GIB, "g": GIB, "gi": GIB, "gib": GIB, "gb": 10**9,
-    "m": 2**20, "mi": 2**20, "mib": 2**20, "mb": 10**6,
-    "t": 2**40, "ti": 2**40, "tib": 2**40, "tb": 10**12,
-}  # fmt: skip
+# As in a budget file, but a bare number is GiB and capitals do not matter.
+SIZES = replace(
+    SIZE,
+    scales={"": Fraction(1), "g": Fraction(1), **{n.lower(): s for n, s in SIZE.scales.items()}},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     >>> find_gpu("RTX 4090").bandwidth_gb_s
     1008.0
     """
-    size = parse_memory(memory) / GIB if memory is not None else None
+    size = read_gib(memory) if memory is not None else None
     if name is None:
         return None if size is None else _nameless(size)
     gpu = local_gpu() if _slug(name) == LOCAL else _by_name(name)
@@ -99,19 +101,18 @@ def doubts(gpu: Gpu) -> tuple[Note, ...]:
     )
 
 
-def parse_memory(text: str) -> int:
-    """A size in bytes; a bare number is GiB.
-
-    >>> parse_memory("24GiB") == 24 * 2**30
-    True
+def read_gib(text: str) -> float:
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    unit = UNITS.get(found[2].lower()) if found else None
-    if not found or unit is None or float(found[1]) <= 0:
-        raise UsageError(
-            f"{text!r} is no amount of GPU memory", hint="write it like 80GiB, 24GB or 24576MiB"
-        )
-    return round(float(found[1]) * unit)
+    >>> read_gib("24GiB"), read_gib("512mib")
+    (24.0, 0.5)
+    """
+    try:
+        size = SIZES.read(text.lower())
+    except ValueError as error:
+        raise UsageError(f"--gpu-memory: {error}") from None
+    if not size:
+        raise UsageError("--gpu-memory is 0", hint=f"write it like {SIZE.accepted}")
+    return size
 
 
 def local_gpu() -> Gpu:

@@ -3,7 +3,7 @@
 The constants were FITTED to measurements on one H200 (vLLM 0.24.0; section 11 of the project's
 notes on vLLM): agreement with that run is how they were chosen, not evidence that they hold on
 another GPU, model or version. Four other dense models and one with experts were measured later on
-that kind of GPU (tests/hardware/test_memory_measured.py): KV tokens came out within 2 %.
+that kind of GPU (tests/hardware/test_measured.py): KV tokens came out within 2 %.
 
 The activation peak is linear in the budget, as the KV cache that vLLM's profile leaves is from 512
 tokens up. While generating, budgets of 8192 and 32768 peaked within 1 % of it; 512 and 2048 peaked

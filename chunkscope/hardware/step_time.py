@@ -190,7 +190,8 @@ def model_work(shape: ModelShape, tp: int = 1, kv_element_bytes: int = BYTES) ->
         active_parameters=shape.active_parameters,
         kv_bytes_per_token=_with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes)),
         pair_flops=_pair_flops(shape),
-        read_bytes=_read_bytes(shape),
+        # All but the look-up in the embedding.
+        read_bytes=shape.weight_bytes - BYTES * (p.by_layer + (0 if shape.tied else p.embedding)),
         head_parameters=p.head or p.embedding,
         expert_layers=e.layers if e else 0,
         expert_bytes=shape.bytes_of("experts") if e else 0,
@@ -202,15 +203,9 @@ def model_work(shape: ModelShape, tp: int = 1, kv_element_bytes: int = BYTES) ->
         latent_layers=shape.kv_layers if a.latent else 0,
         state_bytes=a.state.layers * a.state.bytes(tp) if a.state else 0,
         pair_slowness=WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0,
-        kv_slowness=_kv_slowness(a),
+        kv_slowness=LATENT_SLOWNESS if a.latent else WIDE_HEADS if a.head_dim > USUAL_HEAD else 1.0,
         window=_window(shape),
     )
-
-
-def _kv_slowness(a: Attention) -> float:
-    if a.latent:
-        return LATENT_SLOWNESS
-    return WIDE_HEADS if a.head_dim > USUAL_HEAD else 1.0
 
 
 def _window(shape: ModelShape) -> AttentionWindow:
@@ -221,12 +216,6 @@ def _window(shape: ModelShape) -> AttentionWindow:
         expanding = expand / _head_pair_flops(a)
     share = a.sliding_layers / max(1, shape.kv_layers) if a.sliding_window else 0.0
     return AttentionWindow(tokens=a.sliding_window or 0, share=min(1.0, share), expanding=expanding)
-
-
-def _read_bytes(shape: ModelShape) -> int:
-    """Weights that any step reads: all but the look-up in the embedding."""
-    p = shape.parameters
-    return shape.weight_bytes - 2 * (p.by_layer + (0 if shape.tied else p.embedding))
 
 
 def _pair_flops(shape: ModelShape) -> int:

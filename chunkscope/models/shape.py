@@ -188,10 +188,12 @@ class ModelShape:
         For a gated MLP that is 2 bytes x (3 x intermediate / tp + 3 x hidden): gate and up, their
         product, and three hidden-sized tensors. The last 3 was fitted: it makes 108 KiB per token
         for Llama-3.1-8B, the slope of KV tokens over budgets measured on an H200. It then held for
-        four other dense models there (tests/hardware/test_memory_measured.py). tp > 1 follows the
+        four other dense models there (tests/hardware/test_measured.py). tp > 1 follows the
         same reasoning and was never measured.
         """
-        widest = max(self._mlp_width(tp), self._attention_width(tp), self._shared_width(tp))
+        mlp = (3 if self.gated else 2) * self.intermediate // tp
+        shared = 3 * self.experts.shared_intermediate // tp if self.experts else 0
+        widest = max(mlp, self._attention_width(tp), shared)
         return BYTES * (widest + 3 * self.hidden)
 
     def workspace_bytes_per_token(self, tp: int = 1) -> int:
@@ -222,9 +224,6 @@ class ModelShape:
         heads = a.heads * (a.latent.nope_dim + a.latent.rope_dim + a.latent.v_dim) // tp
         return BYTES * (heads + 2 * latent + 2 * self.hidden)
 
-    def _mlp_width(self, tp: int) -> int:
-        return (3 if self.gated else 2) * self.intermediate // tp
-
     def _attention_width(self, tp: int) -> int:
         a = self.attention
         if a.latent:
@@ -233,6 +232,3 @@ class ModelShape:
         q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
         every = q + 2 * k
         return 3 * every + k if a.normed else every + 2 * q + k
-
-    def _shared_width(self, tp: int) -> int:
-        return 3 * self.experts.shared_intermediate // tp if self.experts else 0

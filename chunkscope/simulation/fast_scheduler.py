@@ -85,7 +85,9 @@ class FastScheduler(Scheduler):
         taken = 0
         if not self._all_can_go_on(token_budget):
             if self._single or self.policy.by_priority or self.kv_cache.groups.window:
-                self._disband()
+                for request in tuple(self.decoding):
+                    self.decoding.leave(request, self.num_steps - 1)
+                self._single = {r: None for r in self.running if not r.has_ended}
             else:
                 taken = self._make_room(step)
         self._decode(step, taken)
@@ -107,10 +109,6 @@ class FastScheduler(Scheduler):
             rows = after - self.kv_cache.blocks_for(request.num_computed_tokens)
             blocks += self.kv_cache.groups.per_row * rows
         return left >= 0 and blocks <= self.kv_cache.num_free
-
-    def _disband(self) -> None:
-        self.decoding.disband(self.num_steps - 1)
-        self._single = {request: None for request in self.running if not request.has_ended}
 
     def _make_room(self, step: Step) -> int:
         """All ask for one token: the first have taken the free blocks when the last give way."""
@@ -253,10 +251,6 @@ class DecodingGroup:
         request.num_scheduled = 1
         before = request.num_computed_tokens - 1 - self._groups.keeps_running
         request.num_skipped_blocks = self._groups.skipped(before)
-
-    def disband(self, last_step: int) -> None:
-        for request in tuple(self._members):
-            self.leave(request, last_step)
 
     def _end_of(self, request: RequestState) -> int:
         return request.most_computed - request.offset

@@ -48,7 +48,7 @@ class Limit:
         """
         return f"{self.name} {SECONDS.write(self.seconds)}"
 
-    def of(self, ranked: Ranked) -> float | None:
+    def figure(self, ranked: Ranked) -> float | None:
         """The figure that is limited; None where nothing happened that could be too late."""
         if not ranked:
             return None
@@ -165,5 +165,5 @@ def slo_result(
         "e2e": Ranked((request.e2e_s, 1) for request in requests),
     }
     good = sum(all(request.meets(limit) for limit in limits) for request in requests)
-    found = tuple(limit.of(values[limit.metric]) for limit in limits)
+    found = tuple(limit.figure(values[limit.metric]) for limit in limits)
     return SloResult(limits=limits, found_s=found, good_requests=good)

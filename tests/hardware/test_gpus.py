@@ -4,29 +4,24 @@ import pytest
 
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.hardware import gpus as hardware
-from chunkscope.hardware.gpus import CARDS, GIB, TABLE, doubts, find_gpu, parse_memory
+from chunkscope.hardware.gpus import CARDS, GIB, TABLE, doubts, find_gpu, read_gib
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("text", "gib"),
     [
-        ("80GiB", 80 * GIB),
-        ("80gib", 80 * GIB),
-        ("80 G", 80 * GIB),
-        ("80", 80 * GIB),
-        ("24GB", 24 * 10**9),
-        ("24576MiB", 24 * GIB),
-        ("0.5TiB", 512 * GIB),
+        *(("80GiB", 80), ("80gib", 80), ("80 G", 80), ("80", 80)),
+        *(("24GB", 24e9 / GIB), ("24576MiB", 24), ("0.5TiB", 512)),
     ],
 )
-def test_memory_is_read_with_its_unit(text, size):
-    assert parse_memory(text) == size
+def test_memory_is_read_with_its_unit(text, gib):
+    assert read_gib(text) == pytest.approx(gib)
 
 
 @pytest.mark.parametrize("text", ["", "much", "-3GiB", "0GiB", "80 apples", "8,5GiB", "1e3"])
 def test_what_is_no_amount_of_memory_is_refused(text):
     with pytest.raises(UsageError):
-        parse_memory(text)
+        read_gib(text)
 
 
 @pytest.mark.parametrize(
