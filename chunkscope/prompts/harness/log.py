@@ -71,12 +71,6 @@ class LogSummary:
         return set(self.kinds) == {"likelihood"}
 
     @property
-    def choices(self) -> float | None:
-        """Likelihood requests per document; None where the log has none."""
-        scored = self.kinds.get("likelihood")
-        return scored / self.documents if scored and self.documents else None
-
-    @property
     def output_limit(self) -> int | None:
         """The most tokens that an answer may have; None where the log sets no limit."""
         return max(map(int, self.output_caps), default=None)
