@@ -242,6 +242,13 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
     assert len(items(selection, record, record)) == 2
 
 
+def test_a_request_body_brings_its_tools_along() -> None:
+    tool = {"type": "function", "function": {"name": "f"}}
+    record = {"custom_id": "1", "body": {"messages": CHAT, "tools": [tool]}}
+    (row,) = items(choose(record), record)
+    assert row.tools[0]["function"]["name"] == "f"
+
+
 def test_most_records_decide_when_schemas_are_mixed() -> None:
     records = [{"prompt": "p", "x": "y"}, {"question": "a", "x": "y"}, {"question": "b", "x": "y"}]
     selection = choose(*records)

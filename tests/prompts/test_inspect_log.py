@@ -83,13 +83,6 @@ def test_a_log_is_known_by_what_is_in_it_not_by_its_name(tmp_path: Path) -> None
     assert read(tmp_path / "other.json").format == "json"
 
 
-def test_the_one_object_form(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "a.json", *[sample(n, event(f"{n}")) for n in range(3)])
-    log = read(path)
-    assert (log.error, log.bad, log.format) == (None, [], "inspect")
-    assert said(log) == [["0"], ["1"], ["2"]]
-
-
 # --- what counts ----------------------------------------------------------------------------------
 
 

@@ -160,16 +160,6 @@ def arguments_in(samples: Path | None) -> dict:
     return {row["doc_id"]: row["arguments"] for row in rows}
 
 
-@pytest.mark.real
-def test_a_task_whose_code_raises_shows_its_last_line(harness_python: Path, place: Path) -> None:
-    assert harness_python
-    run = analyze(place, "lm-eval:coded")
-    assert run.code == 3, run.err
-    assert "KeyError: 'no such key'" in run.err
-    assert "broken.py, line 2" in run.err.partition("hint:")[2]
-    assert "Traceback" not in run.err
-
-
 # The program that runs tasks, asked several times: a harness takes long to import.
 ASK = """import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -188,7 +178,7 @@ def test_what_cannot_be_rendered_is_a_sentence(
     asked = Rendering(options=RenderOptions(include_path="tasks"))
     no_template = Rendering(options=asked.options, tokenizer="tasks", chat=True)
     asks = [
-        *(asked.request("lm-eval", [task]) for task in ("sumz", "not_here", "on_the_hub")),
+        *(asked.request("lm-eval", [task]) for task in ("sumz", "not_here", "on_the_hub", "coded")),
         no_template.request("lm-eval", ["sums"]),
         Rendering().request("inspect", ["evals.py@broken"]),
     ]
@@ -198,11 +188,13 @@ def test_what_cannot_be_rendered_is_a_sentence(
     answers = [line for line in done.stdout.splitlines() if line.startswith("answer:")]
     assert len(answers) == len(asks), done.stderr
     errors = [failure("it", json.loads(answer.removeprefix("answer:")), 0) for answer in answers]
-    no_task, no_file, no_set, no_chat, raises = errors
+    no_task, no_file, no_set, coded, no_chat, raises = errors
     assert "sumz" in no_task.message
     assert "sums" in no_task.hint.removeprefix("near it: ").split(", ")
     assert "gone.jsonl" in no_file.message
-    assert [error.exit_code for error in errors] == [3, 4, 4, 3, 3]
+    assert [error.exit_code for error in errors] == [3, 4, 4, 3, 3, 3]
+    assert "KeyError: 'no such key'" in coded.message
+    assert "broken.py, line 2" in coded.hint
     assert "load_dataset('nobody/nothing', 'main')" in no_set.hint
     assert "tokenizer tasks" in no_chat.message
     assert "RuntimeError: no data today" in raises.message

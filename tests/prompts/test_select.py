@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
-from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import Prompts, SelectOptions
 from tests.prompts.helpers import CHAT, choose, extract, items
@@ -145,15 +144,6 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     prompts, bad = extract(selection, *rows, *others)
     assert prompts == Prompts([1, 2, 4], [4, 5, 3], [1, 1, None], [[4, 7], [5, 7], []])
     assert bad == [3, 5, 6]
-
-
-def test_a_request_body_brings_its_tools_along() -> None:
-    tool = {"type": "function", "function": {"name": "f"}}
-    record = {"custom_id": "1", "body": {"messages": CHAT, "tools": [tool]}}
-    (row,) = items(choose(record), record)
-    assert isinstance(row, Conversation)
-    assert row.tools is not None
-    assert row.tools[0]["function"]["name"] == "f"
 
 
 @pytest.mark.parametrize(
