@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.figures import Figures, Latencies
+from chunkscope.artefacts.figures import Figures, Latencies, Percentiles
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget import parse_budget
 from chunkscope.gating.check import Check, GateResult

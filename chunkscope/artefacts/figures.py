@@ -4,14 +4,73 @@
 verdicts and gate read that list, so a new figure is added here alone.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import accumulate
 
-from chunkscope.artefacts.percentiles import Percentiles
 from chunkscope.artefacts.units import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
 
 QUANTILES = ("p50", "p95", "p99", "max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """Of one time over all requests or gaps of a run, in seconds. None: nobody computed it."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    mean: float | None = None
+
+
+class Ranked:
+    """Values in order, given as (value, how often it occurs)."""
+
+    def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
+        self._ordered = sorted(pair for pair in counted if pair[1])
+        self._up_to = list(accumulate(times for _, times in self._ordered))
+
+    def __bool__(self) -> bool:
+        return bool(self._ordered)
+
+    @property
+    def max(self) -> float:
+        return self._ordered[-1][0]
+
+    @property
+    def mean(self) -> float:
+        return sum(value * times for value, times in self._ordered) / self._up_to[-1]
+
+    def percentile(self, percent: float) -> float:
+        """As numpy's, linear between ranks.
+
+        >>> Ranked([(1.0, 1), (3.0, 1)]).percentile(50)
+        2.0
+        """
+        rank = (self._up_to[-1] - 1) * (percent / 100)
+        below, share = int(rank), rank - int(rank)
+        low = self._ordered[bisect_right(self._up_to, below)][0]
+        high = self._ordered[bisect_right(self._up_to, min(below + 1, self._up_to[-1] - 1))][0]
+        return low + (high - low) * share
+
+    def percentiles(self) -> Percentiles | None:
+        """None where there are no values."""
+        if not self:
+            return None
+        p50, p95, p99 = (self.percentile(percent) for percent in (50, 95, 99))
+        return Percentiles(p50=p50, p95=p95, p99=p99, max=self.max, mean=self.mean)
+
+
+def percentiles(values: Iterable[float]) -> Percentiles | None:
+    """Of single values; None where there are none.
+
+    >>> percentiles([1.0, 3.0]).p50
+    2.0
+    """
+    return Ranked((value, 1) for value in values).percentiles()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,124 +152,88 @@ class Figure:
         return replace(self, key=f"{prompts}.{self.key}")
 
 
-def _times(time: str, name: str, group: Group, **headings: str) -> Iterator[Figure]:
-    which = {"p50": "median", "max": "longest"}
-    for at in QUANTILES:
-        yield Figure(
-            f"{time}.{at}",
-            f"{which.get(at, at)} {name}",
-            group,
-            "longest" if at == "max" else at,
-            SECONDS,
-            Better.LESS,
-            promise=f"{time.removesuffix('_s')}_{at}",
-            heading=headings.get(at, ""),
-        )
-
+_MADE, _KV, _STEPS = Group.THROUGHPUT, Group.MEMORY, Group.SCHEDULER
+_LESS, _MORE = Better.LESS, Better.MORE
+_TIMES: tuple[tuple[str, str, Group, dict[str, str]], ...] = (
+    ("ttft", "time to first token", Group.TTFT, {"p95": "p95 first token"}),
+    ("itl", "gap between tokens", Group.ITL, {"max": "longest gap"}),
+    ("e2e", "whole answer", Group.E2E, {}),
+)
+_QUANTILE_NAMES = {"p50": ("median", "p50"), "max": ("longest", "longest")}
 
 MAKESPAN = Figure(
-    "makespan_s",
-    "time for all requests",
-    Group.THROUGHPUT,
-    "all requests took",
-    SECONDS,
-    Better.LESS,
+    *("makespan_s", "time for all requests", _MADE, "all requests took", SECONDS, _LESS),
     promise="makespan",
     heading="all done",
 )
-
-
-def _rate(which: str, heading: str = "") -> Figure:
-    return Figure(
-        f"{which}_tokens_per_s",
-        f"{which} tokens per second",
-        Group.THROUGHPUT,
-        f"{which} tokens/s",
-        RATE,
-        Better.MORE,
-        promise=f"{which}_tokens_per_s",
+INPUT_RATE, OUTPUT_RATE = (
+    Figure(
+        *(f"{side}_tokens_per_s", f"{side} tokens per second", _MADE, f"{side} tokens/s", RATE),
+        better=_MORE,
+        promise=f"{side}_tokens_per_s",
         heading=heading,
     )
-
-
-def _peak(what: str, heading: str = "") -> Figure:
-    return Figure(
-        f"{what}_peak_gib",
-        f"{what} peak",
-        Group.MEMORY,
-        f"{what} peak GiB",
-        SIZE,
-        Better.LESS,
-        once=True,
+    for side, heading in (("input", ""), ("output", "output tok/s"))
+)
+GOODPUT = Figure(
+    *("goodput_per_s", "goodput, requests per second", _MADE, "goodput, requests/s", REQUESTS),
+    better=_MORE,
+)
+TIGHTEST_LIMIT = Figure(
+    *("slo_use", "use of the tightest limit (100 % keeps it)", _MADE, "tightest limit used"),
+    unit=SHARE,
+    better=_LESS,
+)
+ACTIVATION, DEVICE = (
+    Figure(
+        *(f"{what}_peak_gib", f"{what} peak", _KV, f"{what} peak GiB", SIZE, _LESS, True),
         promise=f"{what}_peak",
         heading=heading,
     )
-
-
-def _room(key: str, title: str, label: str, unit: Unit, heading: str = "") -> Figure:
-    """What the KV cache holds."""
-    return Figure(key, title, Group.MEMORY, label, unit, Better.MORE, once=True, heading=heading)
-
-
-def _scheduled(
-    key: str, title: str, label: str, unit: Unit = COUNT, better: Better = Better.NEITHER
-) -> Figure:
-    return Figure(key, title, Group.SCHEDULER, label, unit, better)
-
-
-def _outputs(key: str, title: str, label: str) -> Figure:
-    """A share of equal answers, of `verify --check-outputs`."""
-    return Figure(f"outputs.{key}", title, Group.OUTPUTS, label, SHARE, Better.MORE, once=True)
-
-
-EQUAL_OUTPUTS = _outputs("equal", "outputs as the reference", "equal")
-GOODPUT = Figure(
-    "goodput_per_s",
-    "goodput, requests per second",
-    Group.THROUGHPUT,
-    "goodput, requests/s",
-    REQUESTS,
-    Better.MORE,
+    for what, heading in (("activation", "activation"), ("device", ""))
 )
-TIGHTEST_LIMIT = Figure(
-    "slo_use",
-    "use of the tightest limit (100 % keeps it)",
-    Group.THROUGHPUT,
-    "tightest limit used",
-    SHARE,
-    Better.LESS,
+KV_TOKENS = Figure(
+    *("kv_cache_tokens", "KV cache tokens", _KV, "KV cache tokens", COUNT, _MORE, True),
+    heading="KV tokens",
 )
-INPUT_RATE, OUTPUT_RATE = _rate("input"), _rate("output", heading="output tok/s")
-ACTIVATION, DEVICE = _peak("activation", heading="activation"), _peak("device")
-KV_TOKENS = _room("kv_cache_tokens", "KV cache tokens", "KV cache tokens", COUNT, "KV tokens")
+EQUAL_OUTPUTS, EQUAL_AGAIN = (
+    Figure(f"outputs.{key}", title, Group.OUTPUTS, label, SHARE, _MORE, True)
+    for key, title, label in (
+        ("equal", "outputs as the reference", "equal"),
+        ("again", "outputs as before when sent again", "  sent again"),
+    )
+)
 
 FIGURES = (
-    MAKESPAN,
-    INPUT_RATE,
-    OUTPUT_RATE,
-    GOODPUT,
-    TIGHTEST_LIMIT,
-    *_times("ttft_s", "time to first token", Group.TTFT, p95="p95 first token"),
-    *_times("itl_s", "gap between tokens", Group.ITL, max="longest gap"),
-    *_times("e2e_s", "whole answer", Group.E2E),
-    ACTIVATION,
-    DEVICE,
-    KV_TOKENS,
-    _room("kv_concurrency", "requests of max_model_len at once", "longest requests", MANY),
-    _scheduled("steps", "steps", "steps"),
-    _scheduled("tokens_per_step", "tokens per step", "tokens per step"),
-    _scheduled("chunked_prompts", "prompts read in chunks", "prompts in chunks"),
-    _scheduled("chunks_max", "most chunks of one prompt", "most chunks of one"),
-    _scheduled("preemptions", "preemptions", "preemptions", better=Better.LESS),
-    _scheduled("prefix_hit_rate", "prefix-cache hits", "prefix-cache hits", SHARE),
-    replace(
-        _scheduled(
-            "predicted_prefix_hit_rate", "prefix-cache hits, predicted", "  predicted", SHARE
-        ),
+    *(MAKESPAN, INPUT_RATE, OUTPUT_RATE, GOODPUT, TIGHTEST_LIMIT),
+    *(
+        Figure(
+            *(f"{time}_s.{at}", f"{named} {title}", group, label, SECONDS, _LESS),
+            promise=f"{time}_{at}",
+            heading=headings.get(at, ""),
+        )
+        for time, title, group, headings in _TIMES
+        for at in QUANTILES
+        for named, label in [_QUANTILE_NAMES.get(at, (at, at))]
+    ),
+    *(ACTIVATION, DEVICE, KV_TOKENS),
+    Figure(
+        *("kv_concurrency", "requests of max_model_len at once", _KV, "longest requests", MANY),
+        better=_MORE,
         once=True,
     ),
-    EQUAL_OUTPUTS,
-    _outputs("again", "outputs as before when sent again", "  sent again"),
+    Figure("steps", "steps", _STEPS, "steps", COUNT),
+    Figure("tokens_per_step", "tokens per step", _STEPS, "tokens per step", COUNT),
+    Figure("chunked_prompts", "prompts read in chunks", _STEPS, "prompts in chunks", COUNT),
+    Figure("chunks_max", "most chunks of one prompt", _STEPS, "most chunks of one", COUNT),
+    Figure("preemptions", "preemptions", _STEPS, "preemptions", COUNT, _LESS),
+    Figure("prefix_hit_rate", "prefix-cache hits", _STEPS, "prefix-cache hits", SHARE),
+    Figure(
+        *("predicted_prefix_hit_rate", "prefix-cache hits, predicted", _STEPS, "  predicted"),
+        unit=SHARE,
+        once=True,
+    ),
+    *(EQUAL_OUTPUTS, EQUAL_AGAIN),
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}

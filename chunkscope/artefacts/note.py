@@ -1,9 +1,18 @@
 """Something to tell people, as a value: a code and its numbers. `report/words` has the sentence."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 Fact = bool | int | float | str | None
+
+
+class Label(StrEnum):
+    """Where a number comes from: one that is assumed never passes for a measured one."""
+
+    MEASURED = "measured"
+    PREDICTED = "predicted"
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Fact, Label, Note
 from chunkscope.hardware.gpus import GIB, Gpu
 from chunkscope.hardware.kv_groups import KvLayout, kv_layout
 from chunkscope.hardware.parallel import ALONE, Parallel

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import number
 from chunkscope.findings import Findings
 from chunkscope.planning.plan import Plan

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import as_written, number, share
 from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import DatasetDecision, Plan, Role

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.figures import Figures
-from chunkscope.artefacts.percentiles import Ranked, percentiles
+from chunkscope.artefacts.figures import Figures, Ranked, percentiles
 from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch, block_paths

@@ -7,7 +7,7 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from chunkscope.artefacts.percentiles import Ranked
+from chunkscope.artefacts.figures import Ranked
 from chunkscope.artefacts.units import SECONDS, exceeds
 from chunkscope.errors import UsageError
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from statistics import median, median_low
 from typing import Any, cast
 
-from chunkscope.artefacts.figures import Figures, Latencies
-from chunkscope.artefacts.percentiles import Ranked, percentiles
+from chunkscope.artefacts.figures import Figures, Latencies, Ranked, percentiles
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Distribution

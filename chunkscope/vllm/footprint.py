@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Label, Note
 from chunkscope.artefacts.notebook import frame, html_table
 from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of

@@ -7,8 +7,7 @@ says, and elsewhere as many fewer or more than predicted as it was off there.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chunkscope.artefacts.labels import Label
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Label, Note
 from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel
 from chunkscope.vllm.log.failures import Failure

@@ -11,7 +11,7 @@ plain activation peak.
 
 import pytest
 
-from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.memory import Runner
 from chunkscope.models import find_model, shape_from_config

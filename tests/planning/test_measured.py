@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.artefacts.labels import Label
+from chunkscope.artefacts.note import Label
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.artefacts.percentiles import Ranked
+from chunkscope.artefacts.figures import Ranked
 from chunkscope.errors import UsageError
 from chunkscope.simulation.slo import Limit, RequestTimes, read_slo, slo_result
 from tests.simulation.common import ARGS, STEP, simulate

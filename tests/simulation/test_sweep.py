@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from chunkscope.artefacts.percentiles import Percentiles
+from chunkscope.artefacts.figures import Percentiles
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.slo import read_slo
