@@ -98,21 +98,16 @@ def verify(
     **given: Any,
 ) -> "Verification":
     """What a real engine does with the plan, or what a server at `endpoint` does."""
-    from chunkscope.lengths.profile import Profile
-    from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
-    from chunkscope.verification.endpoint.server import key_for
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
     from chunkscope.verification.verify import verify as run
 
     if isinstance(given.get("slo"), str):
         given["slo"] = read_slo(given["slo"])
     options = filled(VerifyOptions, given, "verify")
-    planned, counted = Plan.given(plan), Profile.given(profile)
     if endpoint is None:
-        return run(planned, counted, model=model, options=options)
-    key = key_for(endpoint)
-    return verify_endpoint(endpoint, planned, counted, model=model, key=key, options=options)
+        return run(plan, profile, model=model, options=options)
+    return verify_endpoint(endpoint, plan, profile, model=model, options=options)
 
 
 def report(

@@ -13,8 +13,7 @@ from chunkscope.errors import EngineError, InputError
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
-    from chunkscope.verification.engine_run import MeasuredRun
-    from chunkscope.verification.result import Verification
+    from chunkscope.verification.result import Run, Verification
     from chunkscope.verification.run_settings import Report
     from chunkscope.verification.verify import VerifyOptions
 
@@ -81,7 +80,6 @@ def verify(
     from chunkscope.lengths.profile import load_profiles
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
-    from chunkscope.verification.endpoint.server import key_for
     from chunkscope.verification.run_settings import Report
     from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
@@ -100,13 +98,7 @@ def verify(
         report = Report(output=output, listener=listener, on_failure=_tell_failure)
         if endpoint is not None:
             verification = verify_endpoint(
-                endpoint,
-                planned,
-                counted,
-                model=model,
-                key=key_for(endpoint),
-                options=chosen,
-                report=report,
+                endpoint, planned, counted, model=model, options=chosen, report=report
             )
         else:
             verification = _launch(planned, counted, model, chosen, report, resume=resume)
@@ -157,12 +149,12 @@ def _tell_what_is_kept(output: Path) -> None:
         )
 
 
-def _tell_failure(measured: "MeasuredRun") -> None:
+def _tell_failure(run: "Run", log: str) -> None:
     from chunkscope.report.words.verdicts import failure
+    from chunkscope.vllm.log.failures import last_lines
 
-    run = measured.run
     console.say(failure(run))
-    for line in measured.last_lines:
+    for line in last_lines(log):
         console.say(f"  | {line}")
     if run.log:
         console.say(f"  (the end of {run.log})")

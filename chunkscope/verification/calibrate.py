@@ -11,7 +11,8 @@ from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.step_time import READ_AGAIN, model_work
 from chunkscope.models.shape import ModelShape
 from chunkscope.simulation.workload import Workload, read_together
-from chunkscope.verification.engine_run import MeasuredRun
+from chunkscope.verification.engine_run import EngineRecord
+from chunkscope.verification.result import Run
 from chunkscope.vllm.enums import Task
 
 COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
@@ -45,19 +46,19 @@ def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
 
 
 def calibration_of(
-    measured: Sequence[MeasuredRun], shape: ModelShape, workload: Workload
+    measured: Sequence[tuple[Run, EngineRecord]], shape: ModelShape, workload: Workload
 ) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
-    good = [m for m in measured if m.run.ok and m.record.workers]
+    good = [(run, record) for run, record in measured if run.ok and record.workers]
     rows = [
-        (m.run.setting, row)
-        for m in good
-        for row in timed_steps(m.record.steps, context_weight=_context_weight(m, workload))
+        (run.setting, row)
+        for run, record in good
+        for row in timed_steps(record.steps, context_weight=_context_weight(record, workload))
     ]
-    rows += [(BURSTS, row) for m in good for row in timed_steps(m.record.bursts)]
+    rows += [(BURSTS, row) for _, record in good for row in timed_steps(record.bursts)]
     if not rows:
         return None
-    record, tp = good[0].record, good[0].run.settings.parallel.tensor
+    record, tp = good[0][1], good[0][0].settings.parallel.tensor
     worker, total = record.workers[0], record.workers[0].get("total_bytes")
     columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
     return Calibration(
@@ -75,9 +76,9 @@ def calibration_of(
     )
 
 
-def _context_weight(measured: MeasuredRun, workload: Workload) -> float:
+def _context_weight(record: EngineRecord, workload: Workload) -> float:
     """How much of the context would take as long, if no request read what its neighbour does."""
-    is_shared = measured.record.engine.get("enable_prefix_caching", True)
+    is_shared = record.engine.get("enable_prefix_caching", True)
     if workload.task is Task.LOGLIKELIHOOD or not is_shared:
         return 1.0
     return 1 - (1 - READ_AGAIN) * read_together(workload.requests, workload.stretches)

@@ -9,7 +9,7 @@ from typing import Any
 
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.figures import Figures
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.gpus import GIB, driver_version
@@ -17,22 +17,28 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.outputs import TOKENS, equal_share
-from chunkscope.verification.process import LOOK_EVERY_S, EngineProcess, Liveness
+from chunkscope.verification.process import engine_process
 from chunkscope.verification.result import Machine, Run, RunOutputs, WorkerMemory
 from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.failures import Status, cause_in, last_lines
+from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 from chunkscope.vllm.log.reader import facts_in
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
 # Phases in which the engine's program reports every answer.
 REPORTING = ("measuring", "checking outputs", "calibrating")
+LOG_TAIL = 1 << 16
 FAILURES = {
     Status.OUT_OF_MEMORY: "engine_out_of_memory",
     Status.REFUSED: "engine_refused",
     Status.DIED: "engine_died",
 }
+# What a worker's probe tells, each the name of a figure in bytes.
+MEMORY_SIZES = (
+    *("activation_peak_bytes", "device_peak_bytes", "weights_bytes", "kv_cache_bytes"),
+    *("profiled_activation_bytes", "non_torch_bytes", "cuda_graphs_bytes"),
+)
 # What changes a measurement. The number of GPUs is the setting's.
 MACHINE_FACTS = ("device", "gpu", "driver", "vllm", "torch")
 
@@ -94,57 +100,48 @@ class EngineRecord:
     measured: bool = False  # all repeats: what comes then only helps to calibrate
     done: bool = False
     error: str = ""  # what its program raised
+    log: str | None = None
+    log_text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRun:
-    """A run, and what only calibration and the machine's description need."""
+def measure(
+    row: SettingRow, job: EngineJob, log: Path, listener: Progress
+) -> tuple[Run, EngineRecord]:
+    """Run one engine to its end.
 
-    run: Run
-    record: EngineRecord
-    last_lines: tuple[str, ...] = ()
-
-
-def measure(row: SettingRow, job: EngineJob, log: Path, listener: Progress) -> MeasuredRun:
-    """Run one engine to its end."""
+    Until requests are measured an engine has a lot to do that it does not report: then its log is
+    the sign of life.
+    """
     record = EngineRecord()
     if row.refused:
-        return MeasuredRun(run=_run(row, record, Status.REFUSED, row.refused), record=record)
-    timed_out = False
-    with EngineProcess(job.python, job.task(row), log) as process:
-        liveness = Liveness(log, process.cpu_seconds)
+        return _run(row, record, Status.REFUSED, row.refused), record
+    heard, log_size, timed_out = time.monotonic(), 0, False
+    with engine_process(job.python, job.task(row), log) as process:
         for event in process.events():
-            if event is None:
-                _watch(liveness, record, job, listener)
-            else:
-                liveness.hear()
+            if event is not None:
+                heard = time.monotonic()
                 _follow(event, record, job, listener)
-            timed_out = liveness.silent_s > job.timeout_s
+            elif record.phase not in REPORTING and (size := log.stat().st_size) != log_size:
+                heard, log_size = time.monotonic(), size
+                doing = doing_in(_text(log)[-LOG_TAIL:])
+                if record.start_s is None and doing not in (None, record.phase):
+                    record.phase = doing or record.phase
+                    listener.phase(record.phase)
+            timed_out = time.monotonic() - heard > job.timeout_s
             if record.done or timed_out:
                 break
         code = 0 if timed_out or record.measured else process.exit_code()
-    text = process.log_text()
+    record.log, record.log_text = log.name, _text(log)
     if record.measured:
-        return MeasuredRun(run=_run(row, record, Status.OK, None, text, log), record=record)
+        return _run(row, record, Status.OK), record
     if timed_out:
-        status = Status.TIMEOUT
-        failure = Note(
-            code="engine_silent", values={"seconds": job.timeout_s, "phase": record.phase}
-        )
-    else:
-        status, failure = _failure(record, text, code)
-    run = _run(row, record, status, failure, text, log)
-    return MeasuredRun(run=run, record=record, last_lines=tuple(last_lines(text)))
+        silent = note("engine_silent", seconds=job.timeout_s, phase=record.phase)
+        return _run(row, record, Status.TIMEOUT, silent), record
+    return _run(row, record, *_failure(record, code)), record
 
 
-def _watch(liveness: Liveness, record: EngineRecord, job: EngineJob, listener: Progress) -> None:
-    """Until requests are measured an engine has a lot to do that it does not report."""
-    if record.phase in REPORTING:
-        return
-    liveness.look(every_s=min(LOOK_EVERY_S, job.timeout_s / 4))
-    if record.start_s is None and liveness.phase not in (None, record.phase):
-        record.phase = liveness.phase or record.phase
-        listener.phase(record.phase)
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
 
 
 def _follow(
@@ -216,22 +213,20 @@ def machine_of(workers: Sequence[Mapping[str, Any]], versions: Mapping[str, Any]
 
 def _refuse_another_machine(earlier: Machine, machine: Machine) -> None:
     """What is not known of one of them does not count as a difference."""
-    pairs = {name: (getattr(earlier, name), getattr(machine, name)) for name in MACHINE_FACTS}
-    differs = {n: pair for n, pair in pairs.items() if None not in pair and pair[0] != pair[1]}
-    if differs:
-        then, today = (", ".join(f"{n} {pair[i]}" for n, pair in differs.items()) for i in (0, 1))
-        raise InputError(
-            f"cannot resume: the earlier rows were measured with {then}, and this is {today}",
-            hint="go on where they were measured, or name another file with --output: "
-            "rows of two machines do not stand in one",
-        )
+    for name in MACHINE_FACTS:
+        then, today = getattr(earlier, name), getattr(machine, name)
+        if None not in (then, today) and then != today:
+            raise InputError(
+                f"cannot resume: the earlier rows were measured with {name} {then}, not {today}",
+                hint="go on where they were measured, or name another file with --output",
+            )
 
 
 # -- what became of it ---------------------------------------------------------------------------
 
 
-def _failure(record: EngineRecord, log: str, code: int) -> tuple[Status, Note]:
-    text = f"{log}\n{record.error}"
+def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
+    text = f"{record.log_text}\n{record.error}"
     if any(sign in text for sign in NO_VLLM):
         raise MissingError(
             "the interpreter for the engine has no vLLM",
@@ -246,23 +241,16 @@ def _failure(record: EngineRecord, log: str, code: int) -> tuple[Status, Note]:
     cause = cause_in(text, started=bool(record.workers))
     if cause is not None:
         budget = record.engine.get("max_num_batched_tokens")
-        values = {"phase": record.phase, "detail": cause.text, "max_num_batched_tokens": budget}
-        return cause.status, Note(code=FAILURES[cause.status], values=values)
+        values = {"detail": cause.text, "max_num_batched_tokens": budget}
+        return cause.status, note(FAILURES[cause.status], phase=record.phase, **values)
     if code < 0:
-        values = {"phase": record.phase, "signal": signal.Signals(-code).name}
-        return Status.DIED, Note(code="engine_killed", values=values)
+        name = signal.Signals(-code).name
+        return Status.DIED, note("engine_killed", phase=record.phase, signal=name)
     return Status.DIED, Note(code="engine_ended", values={"phase": record.phase, "code": code})
 
 
-def _run(
-    row: SettingRow,
-    record: EngineRecord,
-    status: Status,
-    failure: Note | None,
-    log_text: str = "",
-    log: Path | None = None,
-) -> Run:
-    facts = facts_in(log_text)
+def _run(row: SettingRow, record: EngineRecord, status: Status, failure: Note | None = None) -> Run:
+    facts = facts_in(record.log_text)
     blocks, size = record.engine.get("num_gpu_blocks"), record.engine.get("block_size")
     return Run(
         setting=row.name,
@@ -281,8 +269,8 @@ def _run(
         figures=median_of(record.repeats) if record.repeats else None,
         distribution=distribution_of(record.answers),
         outputs=_outputs(record),
-        log=log.name if log else None,
-        notes=tuple(Note(code=code) for code in record.notes),
+        log=record.log,
+        notes=tuple(map(note, record.notes)),
     )
 
 
@@ -296,20 +284,13 @@ def _outputs(record: EngineRecord) -> RunOutputs | None:
 def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, ...]:
     """What each worker says of itself, else what the log says of the first."""
     peaks = {memory["rank"]: memory for memory in record.memory}
-    return tuple(
-        WorkerMemory(
-            rank=worker["rank"],
-            activation_peak_gib=_gib(peaks.get(worker["rank"], {}).get("activation_peak_bytes")),
-            device_peak_gib=_gib(peaks.get(worker["rank"], {}).get("device_peak_bytes")),
-            weights_gib=_gib(worker.get("weights_bytes")) or logged.weights_gib,
-            profiled_activation_gib=_gib(worker.get("profiled_activation_bytes")),
-            non_torch_gib=_gib(worker.get("non_torch_bytes")),
-            cuda_graphs_gib=logged.graphs_gib or _gib(worker.get("cuda_graphs_bytes")),
-            kv_cache_gib=_gib(worker.get("kv_cache_bytes")) or logged.kv_cache_gib,
-        )
-        for worker in record.workers
-    )
-
-
-def _gib(size: int | None) -> float | None:
-    return size / GIB if size else None
+    workers = []
+    for worker in record.workers:
+        told = {**worker, **peaks.get(worker["rank"], {})}
+        sizes = {n.removesuffix("bytes") + "gib": told.get(n) for n in MEMORY_SIZES}
+        gib = {name: size / GIB if size else None for name, size in sizes.items()}
+        gib["weights_gib"] = gib["weights_gib"] or logged.weights_gib
+        gib["kv_cache_gib"] = gib["kv_cache_gib"] or logged.kv_cache_gib
+        gib["cuda_graphs_gib"] = logged.graphs_gib or gib["cuda_graphs_gib"]
+        workers.append(WorkerMemory(rank=worker["rank"], **gib))
+    return tuple(workers)

@@ -10,7 +10,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.notebook import figures_row, frame, html_table
-from chunkscope.artefacts.numbers import gib, seconds
+from chunkscope.artefacts.numbers import seconds
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -223,9 +223,13 @@ class Verification(Artefact):
         return f"of {self.model.name}{f' on {where}' if where else ''}: {', '.join(times)}"
 
     def _repr_html_(self) -> str:
-        headings = ("setting", "", "all done", "TTFT p95", "longest gap", "activation peak")
-        rows = [[run.setting, run.status.value, *_notebook_cells(run)] for run in self.runs]
-        return html_table(f"measured, {self.model.name}", headings, rows)
+        headings = ("makespan_s", "ttft_s.p95", "itl_s.max", "activation_peak_gib")
+        rows = []
+        for run in self.runs:
+            values = figures_row(run)
+            cells = (f"{values[key]:.3g}" if key in values else "" for key in headings)
+            rows.append([run.setting, run.status.value, *cells])
+        return html_table(f"measured, {self.model.name}", ("setting", "", *headings), rows)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting: what it sets and every figure."""
@@ -246,11 +250,3 @@ class Verification(Artefact):
         """With one more run, which replaces one of the same setting."""
         others = [other for other in self.runs if other.setting != run.setting]
         return replace(self, runs=(*others, run))
-
-
-def _notebook_cells(run: Run) -> list[str]:
-    figures = run.figures
-    times = (
-        (figures.makespan_s, figures.ttft_s.p95, figures.longest_gap_s) if figures else (None,) * 3
-    )
-    return [*map(seconds, times), gib(run.activation_peak_gib)]

@@ -8,10 +8,10 @@ from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.models.shape import ModelShape
 from chunkscope.verification.calibrate import calibration_of, calibration_path
-from chunkscope.verification.engine_run import EngineJob, MeasuredRun, machine_of, measure
+from chunkscope.verification.engine_run import EngineJob, EngineRecord, machine_of, measure
 from chunkscope.verification.outputs import with_outputs_compared
 from chunkscope.verification.predicting import with_prediction
-from chunkscope.verification.result import Verification
+from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import SettingRow
 from chunkscope.verification.verdict import judged
 
@@ -22,7 +22,7 @@ class Report:
 
     output: Path = Verification.default_path
     listener: Progress = field(default_factory=Progress)
-    on_failure: Callable[[MeasuredRun], None] = lambda _: None
+    on_failure: Callable[[Run, str], None] = lambda _, __: None  # and the engine's log
 
 
 def resumed(fresh: Verification, old: Verification, rows: Sequence[SettingRow]) -> Verification:
@@ -57,24 +57,23 @@ def measure_rows(
     report: Report,
 ) -> Verification:
     """One row after the other, each saved as soon as it is measured."""
-    measured: list[MeasuredRun] = []
+    measured: list[tuple[Run, EngineRecord]] = []
     folder, order = report.output.parent, [row.name for row in rows]
     for number, row in enumerate(rows, start=1):
         run = verification.run(row.name)
         if run is None or (job.output_places and run.ok and run.outputs is None):
             report.listener.setting(row.name, number, len(rows))
             # One row with bursts is enough: all of them share the model and the GPU.
-            bursts = () if any(one.record.bursts for one in measured) else job.bursts
+            bursts = () if any(record.bursts for _, record in measured) else job.bursts
             next_job = replace(job, machine=verification.machine, bursts=bursts)
             name = "".join(c if c.isalnum() else "-" for c in row.name).strip("-")
-            one = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
-            record = one.record
+            run, record = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
             machine = verification.machine or machine_of(record.workers, record.versions)
-            run = with_prediction(one.run, shape, machine, job.workload)
-            measured.append(replace(one, run=run))
+            run = with_prediction(run, shape, machine, job.workload)
+            measured.append((run, record))
             verification = replace(verification.with_run(run), machine=machine)
             if not run.ok:
-                report.on_failure(one)
+                report.on_failure(run, record.log_text)
         runs = sorted(verification.runs, key=lambda run: order.index(run.setting))
         verification = with_outputs_compared(replace(verification, runs=tuple(runs)))
         verification = judged(verification, job.slo)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, get_args, get_type_hints
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import Off, Release
-from chunkscope.vllm.settings import NAMES, Settings, Value
+from chunkscope.vllm.settings import NAMES, Settings
 
 LENGTH_POLICY = "length-rule"
 CONSERVATIVE, AGGRESSIVE = Mode.CONSERVATIVE.value, Mode.AGGRESSIVE.value
@@ -23,7 +23,7 @@ COMMON = (
     *("max_model_len", "kv_cache_dtype"),
     *("tensor_parallel_size", "data_parallel_size", "enable_expert_parallel"),
 )
-SWITCHES = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a name"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +87,14 @@ def _merged(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
 
 
 def _checked(row: SettingRow, installed: Release, longest: int) -> SettingRow:
-    settings, refused = row.settings, None
-    if settings.enable_chunked_prefill is False and installed.off is Off.IGNORED:
-        refused = Note(code="off_is_ignored", values={"vllm": installed.text})
-    elif settings.max_model_len is not None and settings.max_model_len < longest:
-        refused = Note(
-            code="context_too_short",
-            values={"max_model_len": settings.max_model_len, "longest": longest},
+    context = row.settings.max_model_len
+    if row.settings.enable_chunked_prefill is False and installed.off is Off.IGNORED:
+        return replace(row, refused=note("off_is_ignored", vllm=installed.text))
+    if context is not None and context < longest:
+        return replace(
+            row, refused=note("context_too_short", max_model_len=context, longest=longest)
         )
-    return replace(row, refused=refused)
+    return row
 
 
 def parse_point(text: str) -> Settings:
@@ -104,28 +103,20 @@ def parse_point(text: str) -> Settings:
     >>> parse_point("max-num-batched-tokens=4096,kv-cache-dtype=fp8").given()
     {'max_num_batched_tokens': 4096, 'kv_cache_dtype': 'fp8'}
     """
-    return Settings.of(dict(_parse_one(part) for part in text.split(",") if part.strip()))
+    given = parse_engine_args(text.split(","), option="--also")
+    for name, value in given.items():
+        if name not in NAMES:
+            near = get_close_matches(name, NAMES, n=1) or ["max_num_batched_tokens"]
+            raise UsageError(
+                f"--also {text!r}: there is no setting {name}", hint=f"did you mean {near[0]}?"
+            )
+        kind = get_args(get_type_hints(Settings)[name])[0]
+        if type(value) is not kind and (type(value), kind) != (int, float):
+            raise UsageError(f"--also {text!r}: {name} takes {WANTED[kind]}")
+    return Settings.of(given)
 
 
-def _parse_one(text: str) -> tuple[str, Value]:
-    key, equals, value = (part.strip() for part in text.strip().lstrip("-").partition("="))
-    name = key.replace("-", "_")
-    if name not in NAMES or not equals:
-        near = get_close_matches(name, NAMES, n=1)
-        spelled = (near[0] if near else "max_num_batched_tokens").replace("_", "-")
-        raise UsageError(
-            f"--also {text!r} is not an engine argument with a value",
-            hint=f"write it like `--also {spelled}=4096`",
-        )
-    kind = get_args(get_type_hints(Settings)[name])[0]
-    try:
-        return name, SWITCHES[value.lower()] if kind is bool else kind(value)
-    except (KeyError, ValueError):
-        expected = "true or false" if kind is bool else "a number"
-        raise UsageError(f"--also {name}={value}: that is not {expected}") from None
-
-
-def parse_engine_args(texts: Sequence[str]) -> dict[str, Any]:
+def parse_engine_args(texts: Sequence[str], *, option: str = "--engine-arg") -> dict[str, Any]:
     """Arguments for every engine, as JSON where they are JSON.
 
     >>> parse_engine_args(["dtype=float32", "swap-space=2"])
@@ -133,11 +124,10 @@ def parse_engine_args(texts: Sequence[str]) -> dict[str, Any]:
     """
     parsed: dict[str, Any] = {}
     for text in texts:
-        key, equals, value = text.strip().lstrip("-").partition("=")
-        if not key or not equals:
+        key, _, value = (part.strip() for part in text.strip().lstrip("-").partition("="))
+        if not key or not value:
             raise UsageError(
-                f"--engine-arg {text!r} has no value",
-                hint="write it as `--engine-arg dtype=float32`",
+                f"{option} {text!r} has no value", hint=f"write it as `{option} max-num-seqs=64`"
             )
         try:
             parsed[key.replace("-", "_")] = json.loads(value)

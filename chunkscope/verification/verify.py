@@ -137,16 +137,10 @@ def verify(
     if prompts is not None:
         check_vocabulary(prompts, shape)
     parameters = shape.parameters.total
-    verification = Verification(
-        model=Subject(name=name, load_format=options.load_format, parameters=parameters),
-        workload=workload,
-        source=prompts.source if prompts else PromptSource(),
-        repeats=options.repeats,
-        runs=(),
+    subject = Subject(name=name, load_format=options.load_format, parameters=parameters)
+    verification = replace(
+        _begun(plan, profile, workload, prompts, options, subject),
         options=options.for_every_engine,
-        plan_digest=plan.digest(),
-        profile_digest=profile.digest(),
-        command=tuple(options.command),
     )
     if resume is not None:
         verification = resumed(verification, resume, rows)
@@ -177,12 +171,13 @@ def verify_endpoint(
     profile: Profile | Name,
     *,
     model: str | None = None,
-    key: str | None = None,
     options: VerifyOptions | None = None,
     report: Report | None = None,
 ) -> Verification:
-    """One row: the server as it is, asked greedily. The key is sent to it and kept nowhere."""
+    """One row: the server as it is, asked greedily. The key of the environment is sent to it and
+    kept nowhere."""
     from chunkscope.verification.endpoint.client import measure_endpoint
+    from chunkscope.verification.endpoint.server import key_for
 
     plan, profile = Plan.given(plan), Profile.given(profile)
     options, report = options or VerifyOptions(), report or Report()
@@ -197,26 +192,41 @@ def verify_endpoint(
         workload,
         repeats=options.repeats,
         model=model,
-        key=key,
+        key=key_for(url),
         prompts=prompts,
         timeout_s=options.timeout_s,
         listener=report.listener,
         slo=options.slo or plan.request.slo,
     )
-    verification = Verification(
-        model=subject,
+    verification = replace(
+        _begun(plan, profile, workload, prompts, options, subject),
         runs=(run,),
         measured=EngineKind.SERVER,
         machine=machine,
+    )
+    verification.save(report.output)
+    return verification
+
+
+def _begun(
+    plan: Plan,
+    profile: Profile,
+    workload: Workload,
+    prompts: "RealPrompts | None",
+    options: VerifyOptions,
+    subject: Subject,
+) -> Verification:
+    """Without a run."""
+    return Verification(
+        model=subject,
         workload=workload,
         source=prompts.source if prompts else PromptSource(),
         repeats=options.repeats,
+        runs=(),
         plan_digest=plan.digest(),
         profile_digest=profile.digest(),
         command=tuple(options.command),
     )
-    verification.save(report.output)
-    return verification
 
 
 def _installed(python: str) -> Release:

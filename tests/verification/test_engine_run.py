@@ -8,10 +8,9 @@ import pytest
 
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
-from chunkscope.report.words import sentence
 from chunkscope.simulation.workload import Request, Workload
-from chunkscope.verification.engine_run import EngineJob, MeasuredRun, measure
-from chunkscope.verification.result import Machine
+from chunkscope.verification.engine_run import EngineJob, EngineRecord, measure
+from chunkscope.verification.result import Machine, Run
 from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
@@ -49,7 +48,7 @@ def measured(
     machine: Machine | None = None,
     before: str = "",
     timeout_s: float = 300,
-) -> MeasuredRun:
+) -> tuple[Run, EngineRecord]:
     """An engine that runs `before`, tells these events and ends with that code."""
     script = folder / "python"
     lines = json.dumps("".join(json.dumps(event) + "\n" for event in events))
@@ -75,93 +74,75 @@ def measured(
     return measure(setting, job, folder / "verify-plan.log", listener)
 
 
-class Watching(Progress):
-    """Lets the engine go on to the next thing when it is seen to do this one."""
+def notes(*told: object, **how: object) -> list[str]:
+    return [note.code for note in measured(*told, **how)[0].notes]
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder, self.seen = folder, []
 
-    def phase(self, phase: str, detail: str = "") -> None:
-        super().phase(phase, detail)
-        self.seen.append(phase)
-        (self._folder / phase).touch()
+def test_an_engine_that_tells_everything_is_a_row_even_if_it_dies_while_calibrating(
+    tmp_path,
+) -> None:
+    run, record = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, code=1)
+    assert run.ok
+    assert run.notes == ()
+    assert run.figures.makespan_s == pytest.approx(0.02)
+    assert len(record.bursts) == 1
 
 
 def test_what_an_engine_does_before_it_is_ready_is_told(tmp_path) -> None:
     """It says so in its log alone, and waits till that is seen."""
-    said = {
+    lines = {
         "loading weights": "Starting to load model m...",
         "compiling": "Dynamo bytecode transform time: 6.52 s",
-        "autotuning kernels": "Autotuning process starts",
-        "capturing CUDA graphs": "Capturing CUDA graphs (decode, FULL):  10%",
     }
     before = "import time\nfrom pathlib import Path\n" + "".join(
         f"print({line!r}, flush=True)\n"
         f"while not Path({str(tmp_path / phase)!r}).exists(): time.sleep(0.01)\n"
-        for phase, line in said.items()
+        for phase, line in lines.items()
     )
-    watching = Watching(tmp_path)
-    found = measured(tmp_path, *BEGUN, REPEAT, MEASURED, before=before, listener=watching)
-    assert found.run.ok
-    assert watching.seen == list(said)
+    seen = []
+
+    class Watching(Progress):
+        """Lets the engine go on to the next thing when it is seen to do this one."""
+
+        def phase(self, phase: str, *_: str) -> None:
+            seen.append(phase)
+            (tmp_path / phase).touch()
+
+    run, _ = measured(tmp_path, *BEGUN, REPEAT, MEASURED, before=before, listener=Watching())
+    assert run.ok
+    assert seen == list(lines)
 
 
-def test_one_that_shows_no_sign_of_life_is_ended(tmp_path) -> None:
-    before = "import time\nprint('Starting to load model m...', flush=True)\ntime.sleep(600)\n"
-    found = measured(tmp_path, before=before, timeout_s=1.0)
-    assert found.run.status is Status.TIMEOUT
-    assert found.run.failure.code == "engine_silent"
-    assert found.run.failure.values == {"seconds": 1.0, "phase": "loading weights"}
-
-
-def test_a_prefix_cache_that_was_not_emptied_is_noted_once(tmp_path) -> None:
-    again = {**REPEAT, "emptied": False}
-    found = measured(tmp_path, *BEGUN, REPEAT, again, again, MEASURED, {"event": "done"})
-    assert [note.code for note in found.run.notes] == ["prefix_cache_not_emptied"]
-
-
-def test_an_engine_that_tells_everything_is_a_row(tmp_path) -> None:
-    found = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, {"event": "done"})
-    assert found.run.ok
-    assert found.run.notes == ()
-    assert found.run.figures.makespan_s == pytest.approx(0.02)
-    assert len(found.record.bursts) == 1
-
-
-def test_one_on_another_machine_than_the_rows_that_are_kept_ends_before_it_measures(
-    tmp_path,
-) -> None:
-    before = Machine(device="cpu", vllm="0.24.0")
-    with pytest.raises(InputError, match=r"0\.24\.0.*0\.28\.0"):
-        measured(tmp_path, *BEGUN, REPEAT, MEASURED, machine=before)
-
-
-def test_one_that_dies_while_calibrating_has_been_measured(tmp_path) -> None:
-    found = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, code=1)
-    assert found.run.ok
-    assert len(found.record.bursts) == 1
+def test_one_whose_log_stands_still_is_ended(tmp_path) -> None:
+    """Lines keep it alive for longer than its time; then it says nothing more."""
+    before = (
+        "import time\n"
+        "for _ in range(6): print('Starting to load model m...', flush=True); time.sleep(0.25)\n"
+        "time.sleep(600)\n"
+    )
+    run, _ = measured(tmp_path, before=before, timeout_s=1.0)
+    assert (run.status, run.failure.code) == (Status.TIMEOUT, "engine_silent")
+    assert run.failure.values == {"seconds": 1.0, "phase": "loading weights"}
+    assert run.took_s > 2.0
 
 
 @pytest.mark.parametrize(
-    ("code", "ended"),
-    [
-        pytest.param(3, 3, id="a code"),
-        pytest.param(137, "SIGKILL", id="killed"),
-        pytest.param(255, 255, id="no signal is 127"),
-        pytest.param(168, 168, id="a real-time signal has no name"),
-    ],
+    ("code", "ended"), [(3, 3), (137, "SIGKILL"), pytest.param(168, 168, id="no signal's name")]
 )
 def test_whatever_an_engine_ends_with_is_a_row(tmp_path, code, ended) -> None:
-    found = measured(tmp_path, *BEGUN, code=code)
-    assert found.run.status is Status.DIED
-    assert ended in found.run.failure.values.values()
-    assert sentence(found.run.failure)
+    run, _ = measured(tmp_path, *BEGUN, code=code)
+    assert run.status is Status.DIED
+    assert ended in run.failure.values.values()
 
 
-def test_requests_that_could_not_be_held_are_told(tmp_path) -> None:
-    loose = {**REPEAT, "held": False}
-    (note,) = measured(tmp_path, *BEGUN, loose, MEASURED).run.notes
-    assert note.code == "requests_trickled_in"
-    spread = measured(tmp_path, *BEGUN, loose, MEASURED, arrival_s=0.5)
-    assert spread.run.notes == ()
+def test_what_was_not_as_it_should_be_is_noted_once(tmp_path) -> None:
+    again, loose = {**REPEAT, "emptied": False}, {**REPEAT, "held": False}
+    assert notes(tmp_path, *BEGUN, REPEAT, again, again, MEASURED) == ["prefix_cache_not_emptied"]
+    assert notes(tmp_path, *BEGUN, loose, MEASURED) == ["requests_trickled_in"]
+    assert notes(tmp_path, *BEGUN, loose, MEASURED, arrival_s=0.5) == []
+
+
+def test_rows_of_another_machine_do_not_stand_in_one_file(tmp_path) -> None:
+    earlier = Machine(device="cpu", vllm="0.24.0")
+    with pytest.raises(InputError, match=r"0\.24\.0.*0\.28\.0"):
+        measured(tmp_path, *BEGUN, REPEAT, MEASURED, machine=earlier)

@@ -27,9 +27,10 @@ def made():
     return figures_of([SHORT, LONG], WORKLOAD, steps)
 
 
-def test_the_first_token_is_counted_from_the_moment_of_sending(made) -> None:
-    assert made.short.ttft_s.max == 1.0
-    assert made.long.ttft_s.max == 2.5
+def test_times_are_counted_from_the_moment_of_sending(made) -> None:
+    assert (made.short.ttft_s.max, made.long.ttft_s.max, made.long.e2e_s.max) == (1.0, 2.5, 3.5)
+    assert made.makespan_s == 4.0  # from the first sent to the last token
+    assert (made.input_tokens_per_s, made.output_tokens_per_s) == (5_100 / 4, 6 / 4)
 
 
 def test_tokens_that_come_together_share_the_wait(made) -> None:
@@ -37,19 +38,9 @@ def test_tokens_that_come_together_share_the_wait(made) -> None:
     assert made.itl_s.max == 1.0
 
 
-def test_all_requests_take_from_the_first_sent_to_the_last_token(made) -> None:
-    assert made.makespan_s == 4.0
-    assert made.long.e2e_s.max == 3.5
-    assert made.input_tokens_per_s == 5_100 / 4
-    assert made.output_tokens_per_s == 6 / 4
-
-
-def test_steps_say_how_prompts_were_cut(made) -> None:
+def test_steps_say_how_prompts_were_cut_and_what_was_cached(made) -> None:
     assert (made.steps, made.tokens_per_step) == (4, 1_276)
     assert (made.chunked_prompts, made.chunks_max, made.preemptions) == (1, 3, 2)
-
-
-def test_cached_tokens_are_a_share_of_all_prompt_tokens(made) -> None:
     assert made.prefix_hit_rate == pytest.approx(0.1)
 
 

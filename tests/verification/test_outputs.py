@@ -4,23 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.report.words.verdicts import outputs as in_words
 from chunkscope.simulation.workload import Request
-from chunkscope.verification.outputs import (
-    PROMPTS,
-    equal_share,
-    is_noise,
-    reference_run,
-    sample_places,
-    with_outputs_compared,
-)
+from chunkscope.verification.outputs import PROMPTS, is_noise, sample_places, with_outputs_compared
 from chunkscope.verification.result import RunOutputs
 from tests.build import WORKLOAD, failed, run, verification
 
 
-def answering(setting: str, *answers: int, again: float = 1.0, **more):
-    outputs = RunOutputs(answers=tuple((token,) for token in answers), again=again)
-    return run(setting, outputs=outputs, **more)
+def answering(setting: str, *answers: int):
+    outputs = RunOutputs(answers=tuple((token,) for token in answers), again=1.0)
+    return run(setting, outputs=outputs)
 
 
 @pytest.mark.parametrize(("requests", "places"), [(3, 3), (200, PROMPTS)])
@@ -30,50 +22,28 @@ def test_the_sample_is_spread_over_the_lengths_and_has_the_longest(requests, pla
     sample = sample_places(replace(WORKLOAD, requests=sent))
     assert len(sample) == len(set(sample)) == places
     assert lengths.index(max(lengths)) in sample
-    assert sample == sorted(sample)
+
+
+def test_the_reference_is_without_chunks_else_the_default_else_the_first() -> None:
+    measured = verification(failed("small"))
+    expected = {
+        ("plan", 5): [(None, None)],
+        ("default", 6): [("default", 0.0), (None, None)],
+        ("off", 5): [("off", 1.0), ("off", 0.0), (None, None)],
+    }
+    for (setting, answer), compared in expected.items():
+        measured = with_outputs_compared(measured.with_run(answering(setting, answer)))
+        outputs = [r.outputs for r in measured.runs if r.outputs]
+        assert [(one.reference, one.equal) for one in outputs] == compared
 
 
 def test_an_answer_that_goes_on_is_another_answer() -> None:
-    assert equal_share([[1, 2], [3]], [[1, 2], [3, 4]]) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("settings", "reference"),
-    [
-        (["plan", "default", "off"], "off"),
-        (["plan", "default"], "default"),
-        (["plan", "small"], "plan"),
-    ],
-)
-def test_the_reference_is_without_chunks_else_the_default_else_the_first(
-    settings, reference
-) -> None:
-    measured = verification(*(answering(setting, 5, 6) for setting in settings))
-    assert reference_run(measured).setting == reference
-
-
-def test_every_run_is_compared_with_the_reference_and_it_with_none() -> None:
-    runs = (answering("plan", 5, 7), answering("off", 5, 6), failed("default"))
-    plan, off, default = with_outputs_compared(verification(*runs)).runs
-    assert (plan.outputs.reference, plan.outputs.equal) == ("off", 0.5)
-    assert (off.outputs.reference, off.outputs.equal) == (None, None)
-    assert default.outputs is None
-
-
-def test_a_reference_that_comes_later_takes_the_place_of_the_first() -> None:
-    first = with_outputs_compared(verification(answering("plan", 5), answering("default", 6)))
-    later = with_outputs_compared(first.with_run(answering("off", 5)))
-    assert [r.outputs.reference for r in later.runs] == ["off", "off", None]
-    assert [r.outputs.equal for r in later.runs] == [1.0, 0.0, None]
+    longer = RunOutputs(answers=((5, 6), (7,)), again=1.0)
+    runs = (run("plan", outputs=longer), answering("off", 5, 7))
+    assert with_outputs_compared(verification(*runs)).runs[0].outputs.equal == 0.5
 
 
 def test_no_more_differences_than_sending_again_makes_are_noise() -> None:
     reference = RunOutputs(answers=(), again=0.9)
     for equal, noise in ((0.95, True), (0.9, True), (0.85, False)):
         assert is_noise(RunOutputs(answers=(), again=1.0, equal=equal), reference) is noise
-
-
-def test_what_was_compared_has_words() -> None:
-    runs = (answering("plan", 5, 7), answering("off", 5, 6))
-    assert len(list(in_words(with_outputs_compared(verification(*runs))))) == 3
-    assert list(in_words(verification(run("plan")))) == []

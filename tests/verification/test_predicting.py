@@ -43,19 +43,10 @@ def test_each_prompt_finds_the_full_blocks_that_came_before_it() -> None:
     assert predicted() == (32 + 48 + 64) / 600
 
 
-def test_larger_blocks_are_found_only_when_they_are_full() -> None:
+def test_only_full_blocks_are_found_and_nothing_where_vllm_does_not_look() -> None:
     assert predicted({**ENGINE, "block_size": 64, "num_gpu_blocks": 250}) == 64 / 600
-
-
-@pytest.mark.parametrize(
-    ("engine", "workload"),
-    [
-        pytest.param({"enable_prefix_caching": False}, {}, id="switched off"),
-        pytest.param({}, {"task": Task.LOGLIKELIHOOD}, id="likelihoods"),
-    ],
-)
-def test_nothing_is_found_where_vllm_does_not_look(engine, workload) -> None:
-    assert predicted({**ENGINE, **engine}, replace(WORKLOAD, **workload)) == 0.0
+    assert predicted({**ENGINE, "enable_prefix_caching": False}) == 0.0
+    assert predicted(workload=replace(WORKLOAD, task=Task.LOGLIKELIHOOD)) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,11 @@ def _no_vllm_needed(monkeypatch):
 class Engine:
     """One token per request and turn; it begins when it is not paused."""
 
-    def __init__(self, *, can_pause: bool = True, tells_tokens: bool | str = True) -> None:
+    def __init__(self, *, can_pause: bool = True, tells_tokens: bool = True) -> None:
         self.waiting: list[str] = []
         self.kinds: list[str] = []
         self.likelihoods: list[int | None] = []
+        self.most = 0  # at the same time
         self.prompts: dict[str, list[int]] = {}
         self.running = asyncio.Event()
         self.running.set()
@@ -59,12 +60,13 @@ class Engine:
         if params.max_tokens > 100:
             raise ValueError("too long")
         self.waiting.append(name)
+        self.most = max(self.most, len(self.waiting))
         self.kinds.append(params.output_kind)
         self.prompts[name] = prompt["prompt_token_ids"]
         await self.running.wait()
         for n in range(params.max_tokens):
             await asyncio.sleep(0)
-            if self._tells is True or (self._tells == "the first" and n == 0):
+            if self._tells:
                 told = SimpleNamespace(request_id=f"{name}-abc", new_token_ids=[1])
                 self.output_processor.process_outputs([told])
             if params.output_kind == "delta" or n + 1 == params.max_tokens:
@@ -79,24 +81,26 @@ class Engine:
         return SimpleNamespace(outputs=[part], num_cached_tokens=0)
 
 
-def sent(engine_options: dict, requests: list, *, warm_up: bool = True, task: dict | None = None):
+REQUESTS = [(10, 3, 0.0), (20, 2, 0.0), (30, 1, 0.0)]
+
+
+def sent(requests: list = REQUESTS, task: dict | None = None, **engine_options: bool):
+    """The engine, its sender and the answers, after a warm-up."""
     from chunkscope_sender import Sender
 
     async def go():
         engine = Engine(**engine_options)
-        sender = Sender(engine, {**TASK, **(task or {})}, vocab=32_000)
-        if warm_up:
-            await sender.warm_up([(5, 2, 0.0)])
+        ends = {"ends": [-1] * len(requests)}
+        sender = Sender(engine, {**TASK, **ends, **(task or {})}, vocab=32_000)
+        await sender.warm_up([(5, 2, 0.0)])
+        engine.most = 0
         return engine, sender, await sender.send(requests, "0")
 
     return asyncio.run(go())
 
 
-REQUESTS = [(10, 3, 0.0), (20, 2, 0.0), (30, 1, 0.0)]
-
-
 def test_all_wait_in_the_engine_when_the_clock_starts():
-    engine, sender, answers = sent({}, REQUESTS)
+    engine, sender, answers = sent()
     assert sender.held
     assert engine.waited_at_start == 3
     assert [answer["sent"] for answer in answers] == [0.0] * 3
@@ -107,44 +111,22 @@ def test_all_wait_in_the_engine_when_the_clock_starts():
 
 
 def test_a_client_that_keeps_two_under_way_sends_the_next_when_one_ends():
-    """And does not hold back what warms up, or measures steps."""
-    from chunkscope_sender import Sender
-
-    async def go():
-        engine, most = Engine(), 0
-        generate = engine.generate
-
-        async def watched(*args):
-            nonlocal most
-            async for answer in generate(*args):
-                most = max(most, len(engine.waiting))
-                yield answer
-
-        engine.generate = watched
-        sender = Sender(engine, {**TASK, "ends": [-1] * 8, "concurrency": 2}, vocab=32_000)
-        await sender.warm_up([(5, 2, 0.0)] * 6)
-        warmed, most = most, 0
-        answers = await sender.send([(10, 3, 0.0)] * 8, "0")
-        return warmed, most, sender.held, answers
-
-    warmed, most, held, answers = asyncio.run(go())
-    assert (warmed, most, held) == (6, 2, False)
-    sent_at = [answer["sent"] for answer in answers]
+    engine, sender, answers = sent([(10, 3, 0.0)] * 8, {"concurrency": 2})
+    assert (engine.most, sender.held) == (2, False)
     ends = [answer["times"][-1] for answer in answers]
-    assert sent_at == sorted(sent_at)
     for place in range(2, 8):
-        assert sum(end <= sent_at[place] for end in ends) >= place - 1
+        assert sum(end <= answers[place]["sent"] for end in ends) >= place - 1
 
 
 def test_an_older_vllm_gets_them_as_they_come():
-    _, sender, answers = sent({"can_pause": False}, REQUESTS)
+    _, sender, answers = sent(can_pause=False)
     assert not sender.held
     assert all(answer["sent"] >= 0 for answer in answers)
     assert [sum(answer["counts"]) for answer in answers] == [3, 2, 1]
 
 
 def test_tokens_that_cannot_be_seen_are_asked_for_one_by_one():
-    engine, _, answers = sent({"tells_tokens": False}, REQUESTS)
+    engine, _, answers = sent(tells_tokens=False)
     assert engine.kinds == ["final", "delta", "delta", "delta"]
     assert [answer["counts"] for answer in answers] == [[1, 1, 1], [1, 1], [1]]
 
@@ -160,56 +142,30 @@ def test_a_warm_up_shares_as_the_workload_does_after_its_longest_prompt():
     assert ids.prompt("0", 1, 10) == [7] * 10
 
 
-# -- outputs to compare ---------------------------------------------------------------------------
-
-
-def answered(engine_options: dict, task: dict, max_model_len: int = 1_000):
-    """The answers to the sample, and again; how many requests were under way at most each time."""
+def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the_context_does():
+    """The prompts of the first repeat, all at once; then in the opposite order, half under way."""
     from chunkscope_sender import Sender
 
     async def go():
-        engine, most = Engine(**engine_options), []
-        generate = engine.generate
-
-        async def watched(*args):
-            async for answer in generate(*args):
-                most[-1] = max(most[-1], len(engine.waiting))
-                yield answer
-
-        engine.generate = watched
-        sender = Sender(engine, {**TASK, "requests": REQUESTS, **task}, vocab=32_000)
-        answers = []
+        engine, answers, most = Engine(), [], []
+        outputs = {"places": [0, 1, 2], "tokens": 32}
+        task = {**TASK, "task": "loglikelihood", "requests": REQUESTS, "outputs": outputs}
+        sender = Sender(engine, task, vocab=32_000)
         for again in (False, True):
-            most.append(0)
-            room = {"max_model_len": max_model_len}
-            answers.append(await sender.outputs(lambda: None, **room, again=again))
+            engine.most = 0
+            answers.append(await sender.outputs(lambda: None, max_model_len=22, again=again))
+            most.append(engine.most)
         return engine, answers, most
 
-    return asyncio.run(go())
-
-
-SAMPLE = {"places": [0, 1, 2], "tokens": 2}
-
-
-def test_the_sample_is_the_prompts_of_the_first_repeat_sent_again_in_the_opposite_order():
-    engine, (first, again), most = answered({}, {"outputs": SAMPLE})
-    assert first == again == [[0, 1]] * 3
-    assert most == [3, 2], "all at once, then half of them under way"
-    prompts = [engine.prompts[f"o.{n}"] for n in range(3)]
-    repeated, _, _ = sent({}, REQUESTS)
-    assert prompts[::-1] == [repeated.prompts[f"0.{n}"] for n in range(3)]
-
-
-def test_answers_end_where_the_context_does():
-    _, (first, _), _ = answered({}, {"outputs": {**SAMPLE, "tokens": 32}}, max_model_len=22)
+    engine, (first, again), most = asyncio.run(go())
+    assert first == again
     assert [len(tokens) for tokens in first] == [12, 2, 1]
-
-
-def test_of_likelihood_tasks_the_greedy_answer_is_asked_without_the_prompts():
-    engine, _, _ = answered({}, {"outputs": SAMPLE, "task": "loglikelihood"})
-    assert set(engine.likelihoods) == {None}
-    engine, _, _ = sent({}, REQUESTS, task={"task": "loglikelihood"})
-    assert set(engine.likelihoods) == {1}
+    assert most == [3, 2]
+    assert set(engine.likelihoods) == {None}  # of the prompts: only greedy answers are compared
+    repeated, _, _ = sent(task={"task": "loglikelihood"})
+    assert set(repeated.likelihoods) == {1}
+    prompts = [engine.prompts[f"o.{n}"] for n in range(3)]
+    assert prompts[::-1] == [repeated.prompts[f"0.{n}"] for n in range(3)]
 
 
 # -- what prompts share ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Server-sent events, and how many tokens came when."""
+"""What a server sends: events with tokens in them, and what is read out of vLLM's /metrics."""
 
 import json
 
@@ -6,17 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.verification.endpoint.server import RequestFailed
+from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.metrics import parse
 from chunkscope.verification.endpoint.stream import Events, Received, spread
 
 
-def event(text="", finish=None, **more) -> bytes:
+def event(text="", finish=None, output=None) -> bytes:
     choice = {"index": 0, "text": text, "finish_reason": finish}
-    return json.dumps({"choices": [choice], **more}).encode()
-
-
-def counted(prompt, output) -> dict:
-    return {"usage": {"prompt_tokens": prompt, "completion_tokens": output}}
+    usage = {"usage": {"prompt_tokens": 4, "completion_tokens": output}} if output else {}
+    return json.dumps({"choices": [choice], **usage}).encode()
 
 
 def answer_of(*events: tuple[float, bytes], end: float = 9.0):
@@ -29,54 +27,94 @@ def answer_of(*events: tuple[float, bytes], end: float = 9.0):
 @given(st.lists(st.integers(1, 9)), st.sampled_from(["\n", "\r\n"]))
 def test_events_are_the_same_however_they_are_cut(cuts, newline):
     whole = newline.join([": hi", "", "event: x", "data: 1", "data: 2", "", "data:3", "", ""])
-    data, events, found = whole.encode(), Events(), []
+    data, events, complete = whole.encode(), Events(), []
     for cut in [*cuts, len(data)]:
-        found += events.feed(data[:cut])
+        complete += events.feed(data[:cut])
         data = data[cut:]
-    assert found + events.end() == [b"1\n2", b"3"]
+    assert complete + events.end() == [b"1\n2", b"3"]
 
 
-def test_tokens_counted_along_are_exact():
-    made = answer_of(
-        (1.0, event(**counted(4, 1))),
-        (2.0, event(**counted(4, 4))),
-        (3.0, event(finish="length", **counted(4, 5))),
-        (3.0, json.dumps({"choices": [], **counted(4, 5)}).encode()),
-    )
-    assert (made.times, made.counts) == ((1.0, 2.0, 3.0), (1, 3, 1))
+USAGE = json.dumps({"choices": [], "usage": {"completion_tokens": 7}}).encode()
 
 
-def test_what_is_read_together_came_together():
-    made = answer_of(
-        (1.0, event("a")), (2.0, event("b")), (2.0, event("c")), (2.0, event(finish="stop"))
-    )
-    assert (made.times, made.counts) == ((1.0, 2.0), (1, 2))
-    assert made.gaps_s == [0.5, 0.5]
-
-
-def test_pieces_are_stretched_to_the_servers_count():
-    end = json.dumps({"choices": [], **counted(4, 7)}).encode()
-    made = answer_of((1.0, event("a")), (2.0, event("b")), (3.0, event("c", "stop")), (4.0, end))
-    assert sum(made.counts) == 7
-    assert made.times == (1.0, 2.0, 3.0)
-
-
-def test_an_answer_of_nothing_ends_when_it_ends():
-    role = b'{"choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]}'
-    made = answer_of((1.0, role), (1.2, b"[DONE]"), end=1.5)
-    assert (made.times, made.counts, made.all_s) == ((1.5,), (0,), 1.0)
+@pytest.mark.parametrize(
+    ("events", "times", "counts"),
+    [
+        pytest.param(
+            [(1.0, event(output=1)), (2.0, event(output=4)), (3.0, event("", "length", 5))],
+            (1.0, 2.0, 3.0), (1, 3, 1), id="counted along",
+        ),
+        pytest.param(
+            [(1.0, event("a")), (2.0, event("b")), (2.0, event("c")), (2.0, event("", "stop"))],
+            (1.0, 2.0), (1, 2), id="read together, so they came together",
+        ),
+        pytest.param(
+            [(1.0, event("a")), (2.0, event("b")), (3.0, event("c", "stop")), (4.0, USAGE)],
+            (1.0, 2.0, 3.0), (3, 2, 2), id="pieces are stretched to the server's count",
+        ),
+        pytest.param([(1.0, event("", "stop")), (1.2, b"[DONE]")], (9.0,), (0,), id="nothing"),
+    ],
+)  # fmt: skip
+def test_as_many_tokens_as_the_server_says_at_the_times_they_were_seen(events, times, counts):
+    answer = answer_of(*events)
+    assert (answer.times, answer.counts) == (times, counts)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1), st.integers(0, 60))
-def test_a_spread_is_of_the_whole_and_begins_with_something(counts, total):
-    made = spread(counts, total)
-    assert sum(made) == total
-    assert len(made) == len(counts)
-    assert min(made) >= 0
+def test_a_spread_is_of_the_whole(counts, total):
+    shares = spread(counts, total)
+    assert (sum(shares), len(shares)) == (total, len(counts))
+    assert min(shares) >= 0
 
 
-def test_a_stream_without_an_end():
-    received = Received()
-    received.take(event("a", **counted(4, 1)), 1.0)
-    with pytest.raises(RequestFailed, match="in the middle"):
-        received.answer(0.0, 2.0)
+# -- metrics -------------------------------------------------------------------------------------
+
+
+def test_counters_add_up_over_engines_under_either_name():
+    text = 'vllm:num_preemptions_total{engine="0"} 1\nvllm:num_preemptions_total{engine="1"} 2'
+    assert parse(text).total(metrics.PREEMPTIONS) == 3
+    assert parse("vllm:num_preemptions 4 1700000000").total(metrics.PREEMPTIONS) == 4
+    assert parse("vllm:num_preemptions_created 5").total(metrics.PREEMPTIONS) is None
+
+
+def test_a_counter_that_went_back_tells_nothing():
+    before, after = parse("vllm:num_preemptions 9"), parse("vllm:num_preemptions 1")
+    assert metrics.preemptions(before, after) is None
+    assert metrics.preemptions(parse(""), after) == 1
+    assert metrics.preemptions(before, parse("")) is None
+
+
+OLD = "vllm:gpu_prefix_cache_queries_total {}\nvllm:gpu_prefix_cache_hits_total {}"
+NOW = "vllm:prefix_cache_queries_total {}\nvllm:prefix_cache_hits_total {}"
+SOURCES = (
+    NOW + "\nvllm:prompt_tokens_total {}\n"
+    'vllm:prompt_tokens_by_source_total{{source="local_cache_hit"}} {}'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after", "rate"),
+    [
+        pytest.param(OLD, (0, 0), (100, 40), 0.4, id="up to 0.11"),
+        pytest.param(NOW, (100, 50), (300, 100), 0.25, id="up to 0.15"),
+        pytest.param(SOURCES, (0, 0, 0, 0), (900, 0, 100, 30), 0.3, id="waiting is not counted"),
+        pytest.param(NOW, (100, 50), (100, 50), None, id="nothing was looked up"),
+    ],
+)
+def test_the_hit_rate_follows_the_names_of_the_release(text, before, after, rate):
+    first, second = (parse(text.format(*counts)) for counts in (before, after))
+    assert metrics.prefix_hit_rate(first, second) == rate
+
+
+def test_the_kv_cache_of_all_engines():
+    line = (
+        'vllm:cache_config_info{{engine="{}",block_size="16",num_gpu_blocks="10",'
+        'enable_prefix_caching="True",gpu_memory_utilization="0.9",kv_cache_size_tokens="150",'
+        'kv_cache_max_concurrency="1.5"}} 1.0'
+    )
+    cache = metrics.kv_cache(parse(f"{line.format(0)}\n{line.format(1)}"), 100)
+    assert (cache.tokens, cache.concurrency, cache.is_upper_bound) == (300, 3.0, False)
+    facts = {"block_size": 16, "num_gpu_blocks": 10, "engines": 2}
+    assert cache.engine == {
+        **facts, "enable_prefix_caching": True, "gpu_memory_utilization": 0.9
+    }  # fmt: skip

@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ import orjson
 
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.figures import Figures
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import Slo
@@ -30,8 +29,9 @@ from chunkscope.verification.endpoint.server import (
     parse_address,
     scrape,
     unusable,
+    whole,
 )
-from chunkscope.verification.endpoint.stream import Events, Received
+from chunkscope.verification.endpoint.stream import Received
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.prompts import RealPrompts
@@ -64,18 +64,18 @@ def measure_endpoint(
 
     An error is raised for what makes no sense to send; what happens once it is sent is a result.
     """
-    connection = Connection(parse_address(url), key)
+    address = parse_address(url)
     listener.setting(SETTING, 1, 1)
 
     async def measure() -> tuple[Machine, Subject, Run]:
         listener.phase("connecting")
-        async with connection:
+        async with Connection(address, key) as connection:
             server = await meet(connection, model)
             _refuse_what_does_not_fit(workload, server)
             run = await _Client(connection, server, workload, prompts, listener, slo).run(
                 repeats, timeout_s
             )
-        machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
+        machine = Machine(device="endpoint", vllm=server.version, endpoint=address)
         name = connection.safe(server.model)
         return machine, Subject(name=name, load_format="endpoint"), run
 
@@ -150,12 +150,11 @@ class _Client:
         self.phase, self.sent = phase, 0
         self.listener.phase(phase, detail)
 
-    def _failure(self, code: str, **values: Fact) -> Note:
-        progress: dict[str, Fact] = {"answered": self.answered, "sent": self.sent}
-        return Note(code=code, values={**values, "phase": self.phase, **progress})
+    def _failure(self, code: str, **values: Any) -> Note:
+        return note(code, **values, phase=self.phase, answered=self.answered, sent=self.sent)
 
-    def _note(self, code: str, **values: Fact) -> None:
-        self.notes[code] = Note(code=code, values=dict(values))
+    def _note(self, code: str, **values: Any) -> None:
+        self.notes[code] = note(code, **values)
 
     # -- before anything is measured -------------------------------------------------------------
 
@@ -165,18 +164,14 @@ class _Client:
         try:
             await self._exchange(self._body(prompt, 1, "probe"), time.perf_counter())
         except RequestFailed as failure:
-            if failure.is_final:
-                raise unusable(self.connection, failure) from None
             # vLLM says 400; others have no such prompts, and some of them break on it.
-            codes = (HTTPStatus.BAD_REQUEST,) if self.server.is_vllm else range(400, 600)
-            busy = failure.code == HTTPStatus.TOO_MANY_REQUESTS
-            if self.real is None and failure.code in codes and not busy:
+            if self.real is None and failure.code in (400, 415, 422, 500, 501):
                 raise InputError(
                     f"{self.connection.address} takes no prompts of token ids at {COMPLETIONS}: "
                     f"it {failure.message}",
                     hint="send real texts: name the datasets with --data",
                 ) from None
-            raise
+            raise unusable(self.connection, failure) from None
 
     async def _warm_up(self) -> None:
         """The longest prompt and a few others: what is slow the first time is slow here."""
@@ -265,24 +260,17 @@ class _Client:
 
     async def _exchange(self, body: bytes, begin: float) -> Answer:
         """One request and its answer; seconds count from `begin`."""
-        received, events, came = Received(), Events(), False
-        sent = time.perf_counter() - begin
-        if not self._streams:
-            whole = await self.connection.post(COMPLETIONS, body)
-            received.take_whole(whole, time.perf_counter() - begin)
-            return received.answer(sent, time.perf_counter() - begin)
+
+        def clock() -> float:
+            return time.perf_counter() - begin
+
+        received, sent = Received(), clock()
         async with self.connection.stream(COMPLETIONS, body) as parts:
-            async for part in parts:
-                seconds = time.perf_counter() - begin
-                for event in events.feed(part):
-                    received.take(event, seconds)
-                    came = True
-        for event in events.end():
-            received.take(event, time.perf_counter() - begin)
-            came = True
-        if not came:
-            raise RequestFailed("does not stream its answers")
-        return received.answer(sent, time.perf_counter() - begin)
+            if self._streams:
+                await received.follow(parts, clock)
+            else:
+                received.take_whole(await whole(parts), clock())
+        return received.answer(sent, clock())
 
     # -- one repeat ------------------------------------------------------------------------------
 

@@ -120,22 +120,22 @@ def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
         return ServerKvCache(engine={})
     facts = {**{name: caches[0].get(name) for name in FACTS}, "engines": len(caches)}
     tokens = _sum(cache.get("kv_cache_size_tokens") for cache in caches)  # since 0.24
-    if tokens is not None:
-        concurrency = _sum(cache.get("kv_cache_max_concurrency") for cache in caches)
-        return ServerKvCache(engine=facts, tokens=int(tokens), concurrency=concurrency)
-    sizes = [(cache.get("num_gpu_blocks"), cache.get("block_size")) for cache in caches]
-    tokens = _sum(blocks * size if blocks and size else None for blocks, size in sizes)
+    concurrency = _sum(cache.get("kv_cache_max_concurrency") for cache in caches)
+    if is_upper_bound := tokens is None:
+        blocks = ((cache.get("num_gpu_blocks"), cache.get("block_size")) for cache in caches)
+        tokens = _sum(n * size if n and size else None for n, size in blocks)
+        concurrency = tokens / max_model_len if tokens and max_model_len else None
     return ServerKvCache(
         engine=facts,
         tokens=None if tokens is None else int(tokens),
-        concurrency=tokens / max_model_len if tokens and max_model_len else None,
-        is_upper_bound=tokens is not None,
+        concurrency=concurrency,
+        is_upper_bound=is_upper_bound and tokens is not None,
     )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
     numbers = list(values)
-    return sum(n for n in numbers if n is not None) if numbers and None not in numbers else None
+    return None if None in numbers else sum(n for n in numbers if n is not None)
 
 
 def _value(text: str) -> int | float | bool | None:

@@ -7,7 +7,6 @@ as ***.
 
 import asyncio
 import contextlib
-import errno
 import os
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -34,12 +33,11 @@ IDLE_S = 1.0
 KEY_VARIABLES = "CHUNKSCOPE_API_KEY (over https also OPENAI_API_KEY)"
 _MOST_BYTES = 64 << 20
 _QUOTED = 300
-_MOST_NAMED = 8
 _ENDPOINT = re.compile(r"(/v1(/(chat/)?completions|/models)?)?/*$")
 
 
 def parse_address(url: str) -> str:
-    """What comes before /v1, whichever way it was written.
+    """What comes before /v1, whichever way it was written. A wrong one may hold a secret.
 
     >>> parse_address("http://localhost:8000/v1/")
     'http://localhost:8000'
@@ -51,9 +49,9 @@ def parse_address(url: str) -> str:
         is_fine = False
     if not is_fine or "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError(
-            f"--endpoint {_without_secrets(url)!r} is not an http address",
-            hint="write it as in `--endpoint http://localhost:8000`, without a password, ? or #; "
-            f"a key belongs into the environment variable {KEY_VARIABLES}",
+            "--endpoint takes an http address without a password, ? or #",
+            hint="write it as in `--endpoint http://localhost:8000`; a key belongs into the "
+            f"environment variable {KEY_VARIABLES}",
         )
     return f"{parts.scheme}://{parts.netloc}{_ENDPOINT.sub('', parts.path)}"
 
@@ -63,11 +61,6 @@ def key_for(address: str) -> str | None:
     key = os.environ.get("CHUNKSCOPE_API_KEY")
     is_safe = address.startswith("https://")
     return key or (os.environ.get("OPENAI_API_KEY") if is_safe else None)
-
-
-def _without_secrets(url: str) -> str:
-    """An address as it may be shown: nothing before an @, nothing after a ? or #."""
-    return printable(re.sub(r"(?<=//)[^/]*@|[?#].*$|^[^/]*@", "", url.strip()))
 
 
 class RequestFailed(Exception):  # noqa: N818  (it is what happened)
@@ -85,12 +78,6 @@ class RequestFailed(Exception):  # noqa: N818  (it is what happened)
         """Would it say the same again? Then it is a refusal, all else is a breakdown."""
         return Status.REFUSED if self.code and 300 <= self.code < 500 else Status.DIED
 
-    @property
-    def is_final(self) -> bool:
-        """No other request would fare better: the key is not taken, or the server is elsewhere."""
-        is_redirect = self.code is not None and 300 <= self.code < 400
-        return is_redirect or self.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
@@ -105,103 +92,81 @@ class Reply:
             return None
         return content.get(name) if isinstance(content, dict) else None
 
+    @property
+    def message(self) -> str:
+        """That of an error in any of the usual shapes, else the text itself."""
+        part = self.part("error") or self.part("detail") or self.part("message")
+        part = part.get("message") if isinstance(part, dict) else part
+        if isinstance(part, str):
+            return part
+        text = self.body.decode("utf-8", "replace")
+        return "" if "<html" in text.lower() else text
+
 
 class Connection:
-    """Many requests at once to one host."""
+    """Many requests at once to one host. It is made where an event loop runs."""
 
     def __init__(self, address: str, key: str | None) -> None:
-        self.address = address
-        self.has_key = bool(key)
-        self._key = key or ""
+        import aiohttp
+
+        self.address, self._key = address, key or ""
         if not (self._key.isascii() and self._key.isprintable() and self._key == self._key.strip()):
             raise UsageError(
                 "the API key holds characters that no key has",
                 hint=f"is {KEY_VARIABLES} set to the key alone, without quotes or a newline?",
             )
-        self._session: aiohttp.ClientSession | None = None
-
-    def __repr__(self) -> str:
-        return f"Connection({self.address!r})"
-
-    async def __aenter__(self) -> Self:
-        import aiohttp
-
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        # How long all of it may take is for the caller to say.
-        patience = aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE_S)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S),
-            headers=headers,
-            timeout=patience,
+            headers=headers | ({"Authorization": f"Bearer {key}"} if key else {}),
+            # How long all of it may take is for the caller to say.
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE_S),
         )
+
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *ignored: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
-    async def ask(self, path: str, body: bytes | None = None) -> Reply:
+    async def ask(self, path: str) -> Reply:
         """A question that is answered at once, or it is a failure."""
         try:
-            async with asyncio.timeout(PATIENCE_S), self._open(path, body) as response:
-                return await self._reply(response)
+            async with asyncio.timeout(PATIENCE_S), self._open("GET", path) as response:
+                return await _reply(response)
         except TimeoutError:
             raise RequestFailed(f"gave no answer within {PATIENCE_S:.0f} s") from None
 
-    async def post(self, path: str, body: bytes) -> bytes:
-        """The whole answer; RequestFailed unless it is 200."""
-        async with self.stream(path, body) as parts:
-            return await self._read(parts)
-
     @asynccontextmanager
     async def stream(self, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The same as it comes in."""
-        async with self._open(path, body) as response:
+        """The answer as it comes in; RequestFailed unless it is 200."""
+        async with self._open("POST", path, body) as response:
             if response.status != HTTPStatus.OK:
-                raise self.refusal(await self._reply(response))
+                raise self.refusal(await _reply(response))
             yield response.content.iter_any()
 
     @asynccontextmanager
-    async def _open(self, path: str, body: bytes | None) -> "AsyncIterator[aiohttp.ClientResponse]":
+    async def _open(
+        self, method: str, path: str, body: bytes | None = None
+    ) -> "AsyncIterator[aiohttp.ClientResponse]":
         import aiohttp
 
-        if self._session is None:
-            raise ValueError("a connection is a context manager")
-        method, url = "GET" if body is None else "POST", self.address + path
+        url = self.address + path
         try:
             async with self._session.request(
                 method, url, data=body, allow_redirects=False
             ) as response:
-                if 300 <= response.status < 400:
-                    to = self.safe(_without_secrets(response.headers.get("Location", "elsewhere")))
-                    raise RequestFailed(
-                        f"redirects to {to}, which is not followed", response.status
-                    )
                 yield response
-        except (aiohttp.ClientError, ConnectionError, OSError) as error:
-            raise RequestFailed(_in_words(error)) from None
-
-    async def _reply(self, response: "aiohttp.ClientResponse") -> Reply:
-        return Reply(status=response.status, body=await self._read(response.content.iter_any()))
-
-    async def _read(self, parts: AsyncIterator[bytes]) -> bytes:
-        body = bytearray()
-        async for part in parts:
-            body += part
-            if len(body) > _MOST_BYTES:
-                raise RequestFailed(f"sent an answer of more than {_MOST_BYTES >> 20} MB")
-        return bytes(body)
+        except (aiohttp.ClientError, OSError) as error:
+            detail = self.safe(str(error)) or type(error).__name__
+            raise RequestFailed(f"cannot be asked: {detail}") from None
 
     def refusal(self, reply: Reply) -> RequestFailed:
         """What an answer other than 200 says, in a sentence."""
-        try:
-            title = f"{reply.status} {HTTPStatus(reply.status).phrase}"
-        except ValueError:
-            title = str(reply.status)
-        message = self.safe(_message_in(reply))
-        return RequestFailed(f"answered {title}{f': {message}' if message else ''}", reply.status)
+        message = self.safe(reply.message)
+        return RequestFailed(
+            f"answered {reply.status}{f': {message}' if message else ''}", reply.status
+        )
 
     def safe(self, text: str) -> str:
         """Text of a stranger as it can be shown: on one line, not too long, without the key."""
@@ -210,31 +175,18 @@ class Connection:
         return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
 
 
-def _message_in(reply: Reply) -> str:
-    """The message of an error in any of the usual shapes, else the text itself."""
-    part = reply.part("error") or reply.part("detail") or reply.part("message")
-    part = part.get("message") if isinstance(part, dict) else part
-    if isinstance(part, str):
-        return part
-    text = reply.body.decode("utf-8", "replace")
-    return "" if "<html" in text.lower() else text
+async def _reply(response: "aiohttp.ClientResponse") -> Reply:
+    return Reply(status=response.status, body=await whole(response.content.iter_any()))
 
 
-def _in_words(error: Exception) -> str:
-    """What went wrong on the way. Errors of aiohttp hold the headers, so they are not quoted."""
-    import aiohttp
-
-    system = getattr(error, "os_error", error)
-    number = getattr(system, "errno", None)
-    if number in (errno.EMFILE, errno.ENFILE):
-        return "could not be asked as often: too many open files (`ulimit -n 65536` allows more)"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return "cannot be trusted: there is no valid TLS at this address"
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
-        return f"cannot be reached: {getattr(system, 'strerror', None) or 'no connection'}"
-    if isinstance(error, aiohttp.ClientResponseError):
-        return "does not answer in HTTP"
-    return "broke the connection off"
+async def whole(parts: AsyncIterator[bytes]) -> bytes:
+    """All of an answer, unless it is too large to be one."""
+    body = bytearray()
+    async for part in parts:
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise RequestFailed(f"sent an answer of more than {_MOST_BYTES >> 20} MB")
+    return bytes(body)
 
 
 # -- what a server tells about itself ------------------------------------------------------------
@@ -289,19 +241,15 @@ def _served(entry: dict[str, Any]) -> Server:
 
 
 def _choose(models: Sequence[Server], name: str | None, connection: Connection) -> Server:
-    address = connection.address
-    names = [connection.safe(server.model) for server in models]
-    hint = f"name one with --model: {', '.join(names[:_MOST_NAMED])}"
-    hint += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    if name is not None:
-        if models and name not in (server.model for server in models):
-            raise UsageError(f"{address} does not serve {name}", hint=hint)
-        return next((s for s in models if s.model == name), Server(model=name))
-    if not models:
+    address, names = connection.address, [server.model for server in models]
+    hint = f"name one with --model: {connection.safe(', '.join(names))}"
+    if not models and name is None:
         raise MissingError(f"{address} serves no model", hint="is it still loading one?")
-    if len(models) > 1:
+    if name is None and len(models) > 1:
         raise UsageError(f"{address} serves several models", hint=hint)
-    return models[0]
+    if name is not None and models and name not in names:
+        raise UsageError(f"{address} does not serve {name}", hint=hint)
+    return next((s for s in models if name in (None, s.model)), Server(model=name or ""))
 
 
 async def scrape(connection: Connection) -> Metrics | None:
@@ -322,15 +270,10 @@ async def _version(connection: Connection) -> str | None:
 
 def unusable(connection: Connection, failure: RequestFailed) -> MissingError:
     """A server that cannot be measured at all."""
-    key, message = f"the environment variable {KEY_VARIABLES}", failure.message
     if failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        if connection.has_key:
-            message = f"does not take the API key ({failure.code})"
-            hint = f"is the key in {key} the right one?"
-        else:
-            message, hint = f"wants an API key ({failure.code})", f"put it into {key}"
-    elif failure.is_final:
-        hint = "name that address if you trust it: the API key goes to no other host"
+        hint = f"put the right key into the environment variable {KEY_VARIABLES}"
+    elif failure.code and 300 <= failure.code < 400:
+        hint = "name the address it redirects to if you trust it: the key goes to no other host"
     else:
         hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
-    return MissingError(f"{connection.address} {message}", hint=hint)
+    return MissingError(f"{connection.address} {failure.message}", hint=hint)

@@ -4,6 +4,7 @@ Several tokens may come in one event, several events in one read, and an event m
 What the server counts (`usage`) wins over what can be seen of it.
 """
 
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import ceil
@@ -59,6 +60,16 @@ class Received:
     _has_choice: bool = False
     _counts_along: bool | None = None  # vLLM can say at every event how many it is by now
 
+    async def follow(self, parts: AsyncIterator[bytes], clock: Callable[[], float]) -> None:
+        """All events of a stream, each at the time it is read."""
+        events = Events()
+        async for part in parts:
+            now = clock()
+            for event in events.feed(part):
+                self.take(event, now)
+        for event in events.end():
+            self.take(event, clock())
+
     def take(self, event: bytes, now: float) -> None:
         """One event, at this many seconds."""
         if event.strip() == DONE:
@@ -89,9 +100,9 @@ class Received:
         try:
             content = orjson.loads(event)
         except ValueError:
-            raise RequestFailed("sent an event that is not JSON") from None
+            content = None
         if not isinstance(content, dict):
-            raise RequestFailed("sent an event that is not a JSON object")
+            raise RequestFailed("sent an event that is no JSON object")
         if error := content.get("error"):
             details = error if isinstance(error, dict) else {}
             code = details.get("code")
@@ -125,10 +136,10 @@ class Received:
 
     def answer(self, sent: float, now: float) -> Answer:
         """As many tokens as the server says, at the times they were seen at."""
+        if not self._has_choice:
+            raise RequestFailed("streamed no answer")
         if not self.ended:
             raise RequestFailed("ended its answer in the middle")
-        if not self._has_choice:
-            raise RequestFailed("ended its answer without having begun it")
         times, counts = self.times or [now], self.counts or [0]
         total = sum(counts) if self.output_tokens is None else self.output_tokens
         pairs = list(zip(times, spread(counts, total), strict=True))
