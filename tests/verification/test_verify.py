@@ -68,7 +68,7 @@ def test_as_many_are_under_way_as_asked_or_as_the_plan_was_made_for() -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused(options) -> None:
-    with pytest.raises(UsageError, match="--"):
+    with pytest.raises(UsageError):
         verify_endpoint(
             "http://host", plan(MIXED), profile(data=MIXED), options=VerifyOptions(**options)
         )
