@@ -267,22 +267,20 @@ def _draft(
         if getattr(full, name) != getattr(own, name)
         or name not in ("tensor_parallel_size", *UNUSUAL)
     ]
-    whys = {name: _default_why(getattr(full, name)) for name in shown} | whys
-    reasons = tuple(
-        Reason(argument=name, code=f"why_{whys[name][0]}", values=whys[name][1]) for name in shown
-    )
+    reasons = []
+    for name in shown:
+        value = getattr(full, name)
+        default = ("default_unknown", {}) if value is None else ("default", {"value": value})
+        code, values = whys.get(name, default)
+        reasons.append(Reason(argument=name, code=f"why_{code}", values=values))
     return Draft(
         problem=p,
         settings=full,
         advice=advice,
-        reasons=reasons,
+        reasons=tuple(reasons),
         notes=notes,
         comparison=comparison,
     )
-
-
-def _default_why(value: Fact) -> tuple[str, Values]:
-    return ("default_unknown", {}) if value is None else ("default", {"value": value})
 
 
 def _usual_whys(p: Problem) -> Iterator[tuple[str, tuple[str, Values]]]:

@@ -19,7 +19,7 @@ from chunkscope.planning.search import (
     limits_used,
     search,
 )
-from chunkscope.planning.simulator import served, variations
+from chunkscope.planning.simulator import Variation, served, variations
 from chunkscope.vllm.settings import NAMES, Settings
 
 HOUR_S = 3_600
@@ -74,7 +74,8 @@ def compare(
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not bench.keeps_limits(default):  # what keeps them is better, surely
         chosen = best if bench.keeps_limits(best) else default
-        doubt = _breaks_with(bench.part, best) if chosen == best else None
+        broken = _breaks_with(bench.part, best) if chosen == best else None
+        doubt = broken.code if broken else None
     elif bench.run(default) is not None:
         is_worth = _is_worth(bench, best, default)
         gain = bench.cost(default) / bench.cost(best) - 1
@@ -113,22 +114,21 @@ def _finalist(bench: Bench, default: Settings, threshold: int | None) -> Setting
     return best
 
 
-def _breaks_with(part: Bench, settings: Settings) -> str | None:
-    """The code of a variation with which a setting breaks a limit."""
+def _breaks_with(part: Bench, settings: Settings) -> Variation | None:
+    """A variation with which a setting breaks a limit."""
     every = variations(part.problem.output)
-    return next((v.code for v in every if not part.varied(v).keeps_limits(settings)), None)
+    return next((v for v in every if not part.varied(v).keeps_limits(settings)), None)
 
 
 def _robust(part: Bench, best: Settings) -> Settings:
     """The next best that keeps the limits whatever is varied, where the finalist does not."""
     if not part.keeps_limits(best):
         return best
-    codes = {variation.code: variation for variation in variations(part.problem.output)}
     settings, keeping = best, _keepers(part)[: 4 * MOST_CHECKED]
     for _ in range(MOST_CHECKED):
         if (broken := _breaks_with(part, settings)) is None:
             return settings
-        varied = part.varied(codes[broken])
+        varied = part.varied(broken)
         keeping = [one for one in keeping if one != settings and varied.keeps_limits(one)]
         if not keeping:
             break

@@ -40,13 +40,19 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     comment says so, in the forms that have comments.
     """
     target = one_of(Target, target, "target")
-    if plan.advice.kind is AdviceKind.NO_SETTING and not anyway:
-        hint = "ask for less, or take more GPUs; --anyway writes it all the same"
-        raise EngineError(f"no setting that was tried keeps the limits: {broken(plan)}", hint=hint)
+    breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
+    limits = ", ".join(map(str, plan.request.slo))
+    if breaks_limits and not anyway:
+        rate = plan.advice.rate
+        less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"
+        raise EngineError(
+            f"no setting that was tried keeps the limits: {limits}",
+            hint=f"{less}; take more GPUs, or write it all the same: --anyway",
+        )
     emission = EMITTERS[target](plan)
     text, notes = emission.text, [_planned_for(plan, target), *emission.notes]
-    if plan.advice.kind is AdviceKind.NO_SETTING and target not in WITHOUT_COMMENTS:
-        text = f"# does NOT keep the limits: {broken(plan)}\n{text}"
+    if breaks_limits and target not in WITHOUT_COMMENTS:
+        text = f"# does NOT keep the limits: {limits}\n{text}"
     served = target.entry is Entry.SERVE and not plan.request.is_open
     if served and (many := plan.requests_in_flight):
         notes.append(Note(code="emit_in_flight", values={"requests": many}))
@@ -54,22 +60,6 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
 
 
 WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)
-
-
-def broken(plan: Plan) -> str:
-    """Which limit breaks first, and at what rate all would be kept."""
-    best = min((row.run for row in plan.tried if row.run.slo), key=lambda run: run.slo.use)  # type: ignore[union-attr]
-    slo, advice = best.slo, plan.advice
-    limit = slo.tightest if slo else None
-    figure = slo.found_of(limit) if slo and limit else None
-    at = f"at {plan.request.arrivals}" if plan.request.is_open else "with all at once"
-    first = f"{limit} breaks first {at}"
-    if slo and slo.is_met:
-        first = f"requests come faster than they are served {at}"
-    elif figure is not None:
-        first += f" ({figure:.3g} s)"
-    rate = f"{advice.rate:.3g} requests a second would keep all" if advice.rate else "no rate does"
-    return f"{first}; {rate}"
 
 
 def _planned_for(plan: Plan, target: Target) -> Note:

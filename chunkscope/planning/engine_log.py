@@ -38,7 +38,7 @@ def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
 
 def logged_model(lives: Sequence[EngineStart]) -> str:
     """Its name or its folder, where one of them is known here."""
-    said = _last(lives).model or ""
+    said = last_facts(lives).model or ""
     name = Path(said).name
     if said and Path(said).is_dir():
         return said
@@ -102,7 +102,8 @@ def log_note(fit: MeasuredFit) -> Note:
     )
 
 
-def _last(lives: Sequence[EngineStart]) -> EngineFacts:
+def last_facts(lives: Sequence[EngineStart]) -> EngineFacts:
+    """Of the last start that says which vLLM it is."""
     return next(life.facts for life in reversed(lives) if life.facts.version)
 
 

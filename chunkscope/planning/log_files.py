@@ -36,26 +36,20 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     plain = decompressed(raw, shown)
     wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
     with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:
-        start = stream.peek(1 << 16)
-        notes = _fed(stream, reader)
+        start, cut = stream.peek(1 << 16), list[Note]()
+        for block in blocks(_pieces(stream, cut)):
+            reader.feed(block)
     if not reader.understood:
         raise _no_log(shown, start, reader)
-    return notes
-
-
-def _fed(stream: Stream, reader: LogReader) -> tuple[Note, ...]:
-    cut: list[Note] = []
-
-    def pieces() -> Iterator[bytes]:
-        try:
-            while data := stream.read(_PIECE):
-                yield data
-        except InputError as error:  # what came before it counts
-            cut.append(note("log_cut", why=error.message))
-
-    for block in blocks(pieces()):
-        reader.feed(block)
     return tuple(cut)
+
+
+def _pieces(stream: Stream, cut: list[Note]) -> Iterator[bytes]:
+    try:
+        while data := stream.read(_PIECE):
+            yield data
+    except InputError as error:  # what came before it counts
+        cut.append(note("log_cut", why=error.message))
 
 
 def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:

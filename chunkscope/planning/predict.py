@@ -3,12 +3,11 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import cycle, islice
 from pathlib import Path
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import kind_of
 from chunkscope.hardware.calibration import Calibration
@@ -34,7 +33,7 @@ from chunkscope.simulation.sweep import (
     points,
 )
 from chunkscope.simulation.traces import Trace, read_trace
-from chunkscope.simulation.workload import Request, Workload, arrival_times, with_shared_prefix
+from chunkscope.simulation.workload import Workload, arrival_times, with_shared_prefix
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder, Task
 from chunkscope.vllm.flags import release
@@ -110,7 +109,7 @@ def predict(
     full = there.effective(settings)
     if options.find_rate:
         request = _rated_request(request, options)
-    workload, info, notes = _workload(plan, profile, options, request, full.max_model_len)
+    workload, notes = _workload(plan, profile, options, request, full.max_model_len)
     simulator = Simulator(
         request=request,
         deployment=there,
@@ -122,10 +121,11 @@ def predict(
     named = {options.name: settings, **_beside(plan, options)}
     work, problem = None, None
     if options.find_rate:
-        work, problem = find_rate, _problem(plan, profile, request, there)
-        info = replace(info, arrivals="at the highest rate of each setting")
-        if problem is None:
+        work = find_rate
+        if profile is None:  # the requests of a trace
             named |= {f"around-{n}": one for n, one in enumerate(around(full))}
+        else:
+            problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
     elif options.sweep:
         named = {f"{SWEPT}{n}": one for n, one in enumerate(points(full))} | named
         named.pop(RULE, None)
@@ -137,7 +137,7 @@ def predict(
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,
-        workload=info,
+        workload=_info(workload, options, profile),
         runs=runs,
         pareto=pareto(runs) if options.sweep else (),
         knee=knee(runs, pareto(runs)) if options.sweep else None,
@@ -146,7 +146,7 @@ def predict(
             *there.notes(settings),
             *notes,
             *lowered,
-            *rows.left_out,
+            *rows.left_out.values(),
         ),
         version=__version__,
     )
@@ -198,15 +198,6 @@ def _beside(plan: Plan, options: SimulateOptions) -> dict[str, Settings]:
     return {DEFAULT: common, **({RULE: plan.rule.over(common)} if plan.rule else {})}
 
 
-def _problem(
-    plan: Plan, profile: Profile | None, request: PlanRequest, there: Deployment
-) -> Problem | None:
-    """None where the requests are those of a trace."""
-    if profile is None:
-        return None
-    return replace(Problem.of(profile, request, there), needed=plan.advice.needed)
-
-
 # -- which settings ------------------------------------------------------------------------------
 
 
@@ -215,46 +206,32 @@ class _Rows:
 
     def __init__(self, simulator: Simulator, options: SimulateOptions, advance: Advance) -> None:
         self._simulator, self._options, self._advance = simulator, options, advance
+        self._plain = replace(simulator, policy=ChunkPolicy.VLLM, _runs={}, _attempts={})
         self._runs: dict[tuple[EngineArgs, ChunkPolicy], SimulatedRun] = {}
-        self.left_out: list[Note] = []
+        self.left_out: dict[str, Note] = {}
 
     def run(self, named: dict[str, Settings], work: Work | None = None) -> tuple[SimulatedRun, ...]:
         """All of them; the asked one has the chunk policy and the timeline, and must run."""
         names: dict[tuple[EngineArgs, ChunkPolicy], list[str]] = {}
         for name, settings in named.items():
-            asked = name == self._options.name or self._options.sweep
-            simulator = self._simulator if asked else self._plain
+            is_asked, sweep = name == self._options.name, self._options.sweep
+            simulator = self._simulator if is_asked or sweep else self._plain
             key = (simulator.args(settings), simulator.policy)
             names.setdefault(key, []).append(name)
-            if key not in self._runs and name not in {n.values["setting"] for n in self.left_out}:
-                self._try(name, settings, simulator, key, work)
+            if key in self._runs or name in self.left_out:
+                continue
+            try:
+                if work is None:
+                    timeline = self._options.timeline if is_asked else 0
+                    self._runs[key] = simulator.run(settings, timeline=timeline)
+                else:
+                    self._runs[key] = work(simulator.scenario(settings), key[0])
+            except InputError as error:
+                if is_asked and not sweep:
+                    raise
+                self.left_out[name] = note("setting_left_out", setting=name, why=error.message)
+            self._advance()
         return tuple(_titled(run, names[key]) for key, run in self._runs.items() if key in names)
-
-    @cached_property
-    def _plain(self) -> Simulator:
-        return replace(self._simulator, policy=ChunkPolicy.VLLM, _runs={}, _attempts={})
-
-    def _try(
-        self,
-        name: str,
-        settings: Settings,
-        simulator: Simulator,
-        key: tuple[EngineArgs, ChunkPolicy],
-        work: Work | None,
-    ) -> None:
-        is_asked = name == self._options.name
-        timeline = self._options.timeline if is_asked else 0
-        try:
-            if work is None:
-                self._runs[key] = simulator.run(settings, timeline=timeline)
-            else:
-                self._runs[key] = work(simulator.scenario(settings), key[0])
-        except InputError as error:
-            if is_asked and not self._options.sweep:
-                raise
-            values: dict[str, Fact | list[Fact]] = {"setting": name, "why": error.message}
-            self.left_out.append(Note(code="setting_left_out", values=values))
-        self._advance()
 
 
 def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:
@@ -265,7 +242,8 @@ def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:
 
 # -- the requests ------------------------------------------------------------------------------
 
-_Sent = tuple[Workload, WorkloadInfo, tuple[Note, ...]]
+_Sent = tuple[Workload, tuple[Note, ...]]
+AS_IN_TRACE = "as in the trace"
 
 
 def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanRequest:
@@ -321,14 +299,16 @@ def _of_trace(
         fitting = list(islice(cycle(fitting), request.requests))
     timed = options.arrivals is not None or options.find_rate
     if timed:
-        fitting = _arriving(fitting, request)
+        chance = random.Random(request.seed)  # noqa: S311
+        times = arrival_times(request.arrivals, len(fitting), chance)
+        fitting = [replace(r, arrival_s=time) for r, time in zip(fitting, times, strict=True)]
     requests, stretches = tuple(fitting), trace.stretches
     if options.shared_prefix is not None:
         requests, stretches = with_shared_prefix(fitting, options.shared_prefix)
     workload = Workload(
         requests=requests,
         seed=request.seed,
-        arrivals=request.arrivals if timed else "as in the trace",
+        arrivals=request.arrivals if timed else AS_IN_TRACE,
         task=trace.task or request.task,
         long_over=request.rule.conservative_threshold,
         shared_prefix=options.shared_prefix or trace.shared_prefix,
@@ -336,13 +316,7 @@ def _of_trace(
         stretches=stretches,
         concurrency=None if options.find_rate else options.concurrency or trace.concurrency,
     )
-    return workload, _info(workload, str(path), seed=request.seed if timed else None), tuple(notes)
-
-
-def _arriving(requests: list[Request], request: PlanRequest) -> list[Request]:
-    chance = random.Random(request.seed)  # noqa: S311
-    times = arrival_times(request.arrivals, len(requests), chance)
-    return [replace(r, arrival_s=time) for r, time in zip(requests, times, strict=True)]
+    return workload, tuple(notes)
 
 
 def _of_profile(
@@ -354,10 +328,8 @@ def _of_profile(
         )
     datasets = chosen_datasets(profile, request.dataset)
     workload = draw(request, datasets, context or 1 << 30)
-    digest = profile.digest()
-    info = _info(workload, "the profile", seed=workload.seed, profile_digest=digest)
     notes = []
-    if digest != plan.source.profile_digest:
+    if profile.digest() != plan.source.profile_digest:
         notes.append(Note(code="other_profile"))
         if plan.model and (doubt := tokenizer_note(profile.tokenizer, plan.model)):
             notes.append(doubt)
@@ -365,18 +337,18 @@ def _of_profile(
         notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))
     if plan.output.assumed and request.max_output is None and request.task is Task.GENERATE:
         notes.append(assumed_output(plan.output))
-    return workload, info, tuple(notes)
+    return workload, tuple(notes)
 
 
-def _info(
-    workload: Workload, source: str, *, seed: int | None, profile_digest: str | None = None
-) -> WorkloadInfo:
+def _info(workload: Workload, options: SimulateOptions, profile: Profile | None) -> WorkloadInfo:
+    drawn = workload.arrivals != AS_IN_TRACE
+    rated = "at the highest rate of each setting" if options.find_rate else None
     return WorkloadInfo(
-        source=source,
-        profile_digest=profile_digest,
+        source=str(options.trace or "the profile"),
+        profile_digest=profile.digest() if profile and options.trace is None else None,
         requests=len(workload.requests),
-        seed=seed,
-        arrivals=workload.arrivals,
+        seed=workload.seed if drawn else None,
+        arrivals=rated or workload.arrivals,
         task=workload.task.value,
         shared_prefix=workload.shared_prefix,
         left_out=workload.left_out,

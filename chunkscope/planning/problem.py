@@ -4,7 +4,6 @@
 holds, fewer requests at once, less memory so that the logits of prompt_logprobs have room.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,6 +24,7 @@ LEAST = Settings(
 )
 ROUND = 256
 SMALLEST_CHUNK = 256  # of a prompt whose logits are wanted
+CHUNKS = tuple(SMALLEST_CHUNK << n for n in range(16))
 USUAL_BUDGET = 2_048
 LOWEST_UTILIZATION = 0.5
 LARGER = "take a larger GPU, more of them with --tp, or a quantized checkpoint"
@@ -70,7 +70,7 @@ class Problem:
                 f"the model takes {room:,}",
                 hint="lower --max-output",
             )
-        if self.lengths.over(self.context - self.output.tokens) == self.lengths.count:
+        if self.lengths.over(self.room) == self.lengths.count:
             raise InputError(
                 f"every prompt is longer than the model takes: {self.context:,} tokens, "
                 f"{self.output.tokens:,} of them for the output",
@@ -104,9 +104,14 @@ class Problem:
         return self.default.max_model_len or round_up(self.need)
 
     @property
+    def room(self) -> int:
+        """The longest prompt that leaves room for its output."""
+        return self.context - self.output.tokens
+
+    @property
     def longest(self) -> int:
         """The longest prompt that is served: longer ones are refused."""
-        return max(1, min(self.lengths.max or 0, self.context - self.output.tokens))
+        return max(1, min(self.lengths.max or 0, self.room))
 
     @property
     def can_simulate(self) -> bool:
@@ -206,9 +211,10 @@ def safe_chunk(p: Problem, threshold: int) -> tuple[int, float]:
     """The largest chunk up to the threshold whose logits fit outside vLLM's budget, and the share
     of memory that this budget may then have."""
     wanted = min(threshold, p.longest)
+    smaller = [size for size in reversed(CHUNKS) if size < wanted]
     percent = round((p.default.gpu_memory_utilization or 0.0) * 100)
     while percent >= LOWEST_UTILIZATION * 100:
-        for chunk in _chunks(wanted):
+        for chunk in (wanted, *smaller):
             if _survives(p, chunk, percent / 100):
                 return (chunk if chunk < wanted else threshold), percent / 100
         percent -= 1
@@ -232,11 +238,3 @@ def _survives(p: Problem, chunk: int, share: float) -> bool:
         for budget in budgets
     )
     return all(memory is None or memory.survives_logprobs for memory in bills)
-
-
-def _chunks(wanted: int) -> Iterator[int]:
-    yield wanted
-    chunk = 1 << (max(1, wanted - 1).bit_length() - 1)
-    while chunk >= SMALLEST_CHUNK:
-        yield chunk
-        chunk //= 2

@@ -18,7 +18,13 @@ from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
 from chunkscope.planning.choose import Draft, choose, rule_settings
 from chunkscope.planning.compare import cost_of
-from chunkscope.planning.engine_log import engine_lives, log_note, logged_model, measured_in
+from chunkscope.planning.engine_log import (
+    engine_lives,
+    last_facts,
+    log_note,
+    logged_model,
+    measured_in,
+)
 from chunkscope.planning.plan import (
     Capacity,
     DatasetDecision,
@@ -72,9 +78,7 @@ def recommend(
     request = request or PlanRequest.of(**asked)
     lives = engine_lives(log) if log is not None else ()
     if lives:
-        vllm_version = vllm_version or next(
-            life.facts.version for life in reversed(lives) if life.facts.version
-        )
+        vllm_version = vllm_version or last_facts(lives).version
         model = model or logged_model(lives)
     if model is None:
         model = _profile_model(profile)
@@ -122,7 +126,8 @@ def plan_for(
         request = replace(request, shared_prefix=shared)
         problem = replace(problem, request=request)
     _check_limits(problem)
-    draft = choose(problem, decide(problem.lengths, request.rule, mode=request.mode), tick)
+    decision = decide(problem.lengths, request.rule, mode=request.mode)
+    draft = choose(problem, decision, tick)
     p = draft.problem
     memory = p.memory(draft.settings)
     bench = draft.comparison.bench if draft.comparison else None
@@ -141,9 +146,14 @@ def plan_for(
             tokenizer=profile.tokenizer.name,
         ),
         output=p.output,
-        refused=_refused(p),
+        refused=Refused(
+            prompts=p.lengths.over(p.room),
+            of=p.lengths.count,
+            room_tokens=p.room,
+            too_long=p.lengths.over(p.context - 1),
+        ),
         chunks=chunked(p.lengths, draft.chunk),
-        decision=decide(p.lengths, request.rule, mode=request.mode),
+        decision=decision,
         decisions=_decisions(profile, request.rule),
         rule=rule_settings(problem, decide(p.lengths, request.rule)),
         memory=memory,
@@ -171,16 +181,6 @@ def _check_limits(p: Problem) -> None:
             "--slo needs to know the model and the GPU's speed",
             hint="pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`",
         )
-
-
-def _refused(p: Problem) -> Refused:
-    room = p.context - p.output.tokens
-    return Refused(
-        prompts=p.lengths.over(room),
-        of=p.lengths.count,
-        room_tokens=room,
-        too_long=p.lengths.over(p.context - 1),
-    )
 
 
 def _decisions(profile: Profile, rule: LengthRule) -> tuple[DatasetDecision, ...]:

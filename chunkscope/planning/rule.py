@@ -123,8 +123,15 @@ def decide(
     longest, p50, p95 = lengths.max, lengths.percentile(50), lengths.percentile(95)
     if longest is None or p50 is None or p95 is None:
         raise InputError("there are no prompts to decide on", hint="analyze a dataset with rows")
-    by_rule = _mode(longest, p95, rule)
-    threshold = _threshold(mode or by_rule, p95, rule)
+    by_rule = Mode.CONSERVATIVE if p95 < rule.conservative_threshold else Mode.AGGRESSIVE
+    if longest < rule.off_below:
+        by_rule = Mode.OFF
+    thresholds = {
+        Mode.OFF: None,
+        Mode.CONSERVATIVE: rule.conservative_threshold,
+        Mode.AGGRESSIVE: max(1, int(rule.aggressive_factor * p95)),
+    }
+    threshold = thresholds[mode or by_rule]
     return Decision(
         mode=mode or by_rule,
         by_rule=by_rule,
@@ -137,20 +144,6 @@ def decide(
         tier=tier(longest),
         forced=mode is not None,
     )
-
-
-def _mode(longest: int, p95: float, rule: LengthRule) -> Mode:
-    if longest < rule.off_below:
-        return Mode.OFF
-    return Mode.CONSERVATIVE if p95 < rule.conservative_threshold else Mode.AGGRESSIVE
-
-
-def _threshold(mode: Mode, p95: float, rule: LengthRule) -> int | None:
-    if mode is Mode.OFF:
-        return None
-    if mode is Mode.CONSERVATIVE:
-        return rule.conservative_threshold
-    return max(1, int(rule.aggressive_factor * p95))
 
 
 def tier(longest: int) -> Tier:
@@ -168,20 +161,15 @@ def chunked(lengths: LengthHistogram, size: int | None) -> Chunks:
     >>> chunked(LengthHistogram.of([10, 50, 90]), 40).longest
     3
     """
-    over = lengths.over(size) if size is not None else 0
-    if size is None or over == 0:
-        rate, median, longest = Rate.DISABLED, None, None
-    else:
-        rate = Rate.ALWAYS_ON if over == lengths.count else Rate.SELECTIVE
-        median = ceil(_median_over(lengths, size) / size)
-        longest = ceil((lengths.max or 0) / size)
-    share = over / lengths.count if lengths.count else 0.0
-    return Chunks(size=size, prompts=over, share=share, rate=rate, median=median, longest=longest)
-
-
-def _median_over(lengths: LengthHistogram, size: int) -> float:
-    long = LengthHistogram({length: n for length, n in lengths.counts.items() if length > size})
-    median = long.percentile(50)
-    if median is None:
-        raise ValueError(f"no prompt is over {size} tokens")
-    return median
+    counts = {n: many for n, many in lengths.counts.items() if size is not None and n > size}
+    long = LengthHistogram(counts)
+    median, longest = long.percentile(50), long.max
+    rate = Rate.ALWAYS_ON if long.count == lengths.count else Rate.SELECTIVE
+    return Chunks(
+        size=size,
+        prompts=long.count,
+        share=long.count / lengths.count if lengths.count else 0.0,
+        rate=rate if long.count else Rate.DISABLED,
+        median=ceil(median / size) if median and size else None,
+        longest=ceil(longest / size) if longest and size else None,
+    )

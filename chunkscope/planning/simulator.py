@@ -5,6 +5,7 @@ same plan gives the same figures everywhere.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from chunkscope.errors import InputError, MissingError, UsageError
@@ -137,19 +138,13 @@ class Simulator:
         """None where vLLM would not start with it, or the memory model rules it out."""
         full = self.deployment.effective(settings)
         if (full, host) not in self._attempts:
-            self._attempts[full, host] = self._attempt(full, host)
+            memory, run = self.deployment.memory(full, longest=self.workload.longest), None
+            fits = memory is not None and memory.holds(full.max_model_len or 0)
+            if fits and not self.deployment.refusals(full):
+                with suppress(InputError):  # the longest request is as large as the cache
+                    run = self.run(full, host=host)
+            self._attempts[full, host] = run
         return self._attempts[full, host]
-
-    def _attempt(self, full: Settings, host: Host | None) -> SimulatedRun | None:
-        memory = self.deployment.memory(full, longest=self.workload.longest)
-        if memory is None or not memory.holds(full.max_model_len or 0):
-            return None
-        if self.deployment.refusals(full):
-            return None
-        try:
-            return self.run(full, host=host)
-        except InputError:
-            return None  # the longest request and the cache are of one size, to a block
 
     def tried(self) -> dict[Settings, SimulatedRun]:
         """What ran so far, on the model's own host."""
