@@ -74,7 +74,9 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
 def _csv_rows(path: Path, text: str) -> Iterator[Row]:
     try:
         table = csv.DictReader(io.StringIO(text))
-        yield from ((f"{path}:{table.line_num}", row) for row in table)
+        for row in table:
+            row.pop(None, None)  # cells beyond the header
+            yield f"{path}:{table.line_num}", row
     except csv.Error as error:
         raise InputError(f"{path} is not a csv file: {error}", hint=_HINT) from None
 

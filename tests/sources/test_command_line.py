@@ -85,7 +85,7 @@ ARCHIVES = ["p.zip", "p.tar", "p.tar.gz", "p.tar.bz2", "p.tar.xz", "p.tar.zst"]
 MEMBERS = {"a/x.jsonl": LINES, "y.csv": CSV, "z.jsonl.gz": gzip.compress(LINES), "README": b"no"}
 
 
-@pytest.mark.parametrize("data", [LINES, TABLE, gzip.compress(LINES)])
+@pytest.mark.parametrize("data", [LINES, TABLE, gzip.compress(LINES)], ids=["jsonl", "csv", "gz"])
 def test_standard_input(tmp_path: Path, lengths, data: bytes) -> None:
     run = analyze(tmp_path, "-", stdin=data)
     assert (run.code, run.dataset["lengths"]) == (0, lengths), run.err
