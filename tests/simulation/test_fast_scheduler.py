@@ -14,7 +14,6 @@ from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
@@ -44,22 +43,15 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
     return {name: value for name, value in engine.items() if not unknown.get(name)}
 
 
-@settings(deadline=None)
-@given(seed=seeds, rules=rules, lag=st.booleans())
-def test_every_step_holds_the_same_tokens(seed, rules, lag):
-    asked = workload(seed, lag=lag)
-    engine, stretches = known(asked["engine"], rules), asked["stretches"]
-    plain, fast = (
-        trace(asked["requests"], engine, rules=rules, stretches=stretches, fast=fast)
-        for fast in (False, True)
-    )
-    assert fast == plain
-
-
+@pytest.mark.parametrize(
+    "drawn",
+    [workload, lambda n: workload(n, lag=True), with_windows],
+    ids=["plain", "async", "windows"],
+)
 @settings(deadline=None)
 @given(seed=seeds, rules=rules)
-def test_every_step_holds_the_same_tokens_where_layers_keep_a_window(seed, rules):
-    asked = with_windows(seed)
+def test_every_step_holds_the_same_tokens(drawn, seed, rules):
+    asked = drawn(seed)
     engine, stretches = known(asked["engine"], rules), asked["stretches"]
     plain, fast = (
         trace(asked["requests"], engine, rules=rules, stretches=stretches, fast=fast)
@@ -98,20 +90,13 @@ def both(
         host=Host(fixed_s=pace / 2, per_request_s=pace / 100, ungraphed_s=pace / 2),
         experts_s=pace / 2,
         expert_share=0.1,
-        window=AttentionWindow(
-            tokens=window, share=0.5
-        ),  # halves are exact: sums do not depend on order
+        # Halves are exact: sums do not depend on their order.
+        window=AttentionWindow(tokens=window, share=0.5),
         origin="test",
     )
     stretches = tuple(Stretch(**stretch) for stretch in asked["stretches"])
-    scenario = Scenario(
-        requests=requests,
-        rules=rules,
-        step=step,
-        stretches=stretches,
-        policy=policy,
-    )
-    args = EngineArgs(kv_cache_tokens=tokens, **engine)
+    given = {"requests": requests, "rules": rules, "step": step, "stretches": stretches}
+    scenario, args = Scenario(**given, policy=policy), EngineArgs(kv_cache_tokens=tokens, **engine)
     return [run_setting(scenario, args, watch=watch, fast=fast) for fast in (False, True)]
 
 
@@ -172,12 +157,10 @@ def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
 @pytest.mark.parametrize("lag", [False, True])
 def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
     """So one run tells both: what comes all at once is scheduled alike, whoever is faster."""
-    requests = tuple(Request(prompt_tokens=n, output_tokens=20) for n in range(10, 400, 7))
+    requests = [(n, 20) for n in range(10, 400, 7)]
     args = EngineArgs(**SMALL, kv_cache_tokens=4_000, async_scheduling=lag)
-    slow, free = (
-        run_setting(Scenario(requests=requests, rules=Rules(), step=replace(STEP, host=host)), args)
-        for host in (Host(fixed_s=0.4, per_request_s=0.3), NO_HOST)
-    )
+    hosts = (Host(fixed_s=0.4, per_request_s=0.3), NO_HOST)
+    slow, free = (simulate(requests, args, replace(STEP, host=host)) for host in hosts)
     assert free.figures.makespan_s == free.gpu_s == slow.gpu_s
     assert slow.figures.makespan_s > 1.5 * slow.gpu_s
 
@@ -203,21 +186,13 @@ def test_requests_that_only_decode_are_not_asked_one_by_one(monkeypatch):
 def test_a_closed_loop_takes_the_same_steps_and_times(seed):
     """Where only those under way go on decoding, steps are taken in one go: until one ends."""
     chance = random.Random(seed)
-    requests = tuple(
-        Request(prompt_tokens=chance.randint(1, 900), output_tokens=chance.choice([1, 5, 40, 90]))
-        for _ in range(40)
-    )
-    c = Scenario(
-        requests=requests,
-        rules=Rules(),
-        step=STEP,
-        concurrency=chance.choice([1, 3, 8]),
-        slo=read_slo("ttft_p95=1s,itl_p99=50ms"),
-    )
+    requests = [(chance.randint(1, 900), chance.choice([1, 5, 40, 90])) for _ in range(40)]
+    more = {"concurrency": chance.choice([1, 3, 8]), "slo": "ttft_p95=1s,itl_p99=50ms"}
     args = EngineArgs(
         max_num_batched_tokens=chance.choice([100, 512]),
         max_num_seqs=chance.choice([2, 16]),
         kv_cache_tokens=chance.choice([2_000, 64_000]),
         async_scheduling=seed % 2 == 1,
     )
-    assert run_setting(c, args) == run_setting(c, args, fast=False)
+    plain = simulate(requests, args, STEP, fast=False, **more)
+    assert simulate(requests, args, STEP, **more) == plain

@@ -1,7 +1,7 @@
 """Requests out of files: what a trace may look like, and what it may not."""
 
-import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,15 +9,11 @@ import chunkscope
 from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import plain
 from chunkscope.errors import InputError
-from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
 from chunkscope.vllm.enums import Task
-from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import rules_of
-from chunkscope.vllm.settings import EngineArgs
+from tests.simulation.common import args, simulate
 
 
 def written(tmp_path, name, text):
@@ -27,8 +23,8 @@ def written(tmp_path, name, text):
 
 
 def moon(*rows):
-    keys = ("timestamp", "input_length", "output_length")
-    return "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
+    keys = ("timestamp", "input_length", "output_length", "hash_ids")
+    return "".join(json.dumps(dict(zip(keys, row, strict=False))) + "\n" for row in rows)
 
 
 def test_mooncakes_times_are_milliseconds(tmp_path):
@@ -134,19 +130,10 @@ def test_real_traces_are_read_whole(shared, name, requests):
 
 # -- what prompts share ----------------------------------------------------------------------------
 
-STEP = StepModel(
-    fixed_s=0.001, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="test"
-)
-
-
-def named(*rows):
-    keys = ("timestamp", "input_length", "output_length", "hash_ids")
-    return "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
-
 
 def test_blocks_of_one_name_are_shared(tmp_path):
     rows = (0, 1_300, 5, [0, 1, 2]), (1, 1_400, 5, [0, 1, 3]), (2, 900, 5, [0, 4]), (3, 90, 5, [])
-    trace = read_trace(written(tmp_path, "t.jsonl", named(*rows)))
+    trace = read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
     assert trace.stretches == (Stretch(parent=-1, tokens=512), Stretch(parent=0, tokens=512))
     assert [request.stretch for request in trace.requests] == [1, 1, 0, -1]
     assert trace.notes == ()
@@ -154,13 +141,13 @@ def test_blocks_of_one_name_are_shared(tmp_path):
 
 def test_blocks_that_fit_no_size_are_said_not_to_be_used(tmp_path):
     rows = (0, 100, 5, [0]), (1, 5_000, 5, [0, 1]), (2, 100, 5, [0, 1])
-    trace = read_trace(written(tmp_path, "t.jsonl", named(*rows)))
+    trace = read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
     assert (trace.stretches, [note.code for note in trace.notes]) == ((), ["trace_unshared"])
 
 
 @pytest.mark.parametrize("ids", ["0", [0.5], ["a"], {"0": 1}, [1 << 70]], ids=str)
 def test_blocks_that_are_no_numbers_are_an_error(tmp_path, ids):
-    path = written(tmp_path, "t.jsonl", named((0, 100, 5, [0]), (1, 100, 5, ids)))
+    path = written(tmp_path, "t.jsonl", moon((0, 100, 5, [0]), (1, 100, 5, ids)))
     with pytest.raises(InputError, match=r"t\.jsonl:2"):
         read_trace(path)
 
@@ -169,16 +156,11 @@ def test_the_simulator_finds_what_analyze_says_when_nothing_is_forgotten(shared)
     """Real conversations, one after the other in a cache that has room for all of them."""
     path = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
     trace = read_trace(path)
-    requests = tuple(
-        dataclasses.replace(request, output_tokens=1, arrival_s=float(place))
-        for place, request in enumerate(trace.requests)
-    )
-    run = run_setting(
-        Scenario(
-            requests=requests, rules=rules_of(release("0.28")), step=STEP, stretches=trace.stretches
-        ),
-        EngineArgs(max_num_batched_tokens=200_000, max_num_seqs=8, kv_cache_tokens=1 << 28),
-    )
+    requests = [
+        replace(r, output_tokens=1, arrival_s=1e3 * n) for n, r in enumerate(trace.requests)
+    ]
+    ample = args(max_num_batched_tokens=200_000, kv_cache_tokens=1 << 28)
+    run = simulate(requests, ample, vllm="0.28", stretches=trace.stretches)
     (dataset,) = chunkscope.analyze(path).datasets
     assert dataset.prefixes is not None
     assert run.cached_tokens == dataset.prefixes.cached_tokens
