@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
@@ -156,9 +156,7 @@ class _Search:
         for url, below, size in files:
             group = _join(root, below.rpartition("/")[0]) if root else ""
             shown = without_secrets(url)
-            source = Source(
-                name="", group=group, path=shown, format="", file=None, url=url, bytes=size
-            )
+            source = self._source(below, group, shown, url=url, bytes=size)
             self._consider(source, below, url, explicit=not root)
 
     def _glob(self, pattern: str) -> None:
@@ -239,8 +237,14 @@ class _Search:
             self._refuse(shown, cannot_read(shown, error), explicit=explicit)
             return
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        source = Source(name="", group=group, path=shown, format="", file=Path(path), bytes=size)
+        source = self._source(below, group, shown, file=Path(path), bytes=size)
         self._consider(source, below, (status.st_dev, status.st_ino), explicit=explicit)
+
+    def _source(
+        self, below: str, group: str, shown: str, *, file: Path | None = None, **place: Any
+    ) -> Source:
+        kind = self.input_format or format_of_name(below) or ""
+        return Source(name=_name(below), group=group, path=shown, format=kind, file=file, **place)
 
     def _consider(
         self, source: Source, below: str, identity: Hashable, *, explicit: bool = False
@@ -258,7 +262,7 @@ class _Search:
         except InputError as error:
             self._refuse(source.path, error, explicit=explicit)
             return
-        self._add(replace(source, name=_name(below), format=kind), identity)
+        self._add(source if kind == source.format else replace(source, format=kind), identity)
 
     def _refuse(self, shown: str, error: Exception, *, explicit: bool) -> None:
         """What was named must be readable; of a folder it is said that it is left out."""
@@ -268,23 +272,22 @@ class _Search:
 
     def _format(self, source: Source, below: str, *, explicit: bool) -> str:
         """By force, by suffix or, of what was named, by content: a format, "zip" or "tar"."""
-        kind = self.input_format or format_of_name(below)
         if not explicit:
-            self._refuse_other_than_data(source, below, kind)
-        elif kind is None and not source.is_read_once:
+            self._refuse_other_than_data(source, below)
+        elif not source.format and not source.is_read_once:
             with decompressed(open_raw(source), source.path) as stream:
                 content = kind_of_bytes(stream.peek(START_BYTES))
             return content if content in ("zip", "tar") else ""
-        return kind or ""
+        return source.format
 
-    def _refuse_other_than_data(self, source: Source, below: str, kind: str | None) -> None:
+    def _refuse_other_than_data(self, source: Source, below: str) -> None:
         """What lies in a folder or an archive beside the data."""
         if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
             raise InputError("about the data, not data")
         if source.member is not None and archive_suffix(below):
             raise InputError("an archive inside an archive")
         if source.file is None or source.member is not None:
-            if kind is None:
+            if not source.format:
                 raise InputError("unknown suffix")
             return
         if source.bytes is None:
@@ -296,10 +299,10 @@ class _Search:
         except OSError as error:
             raise cannot_read(source.path, error) from error
         if looks_binary(start) and not compression_of(start):
-            is_log = kind is not None and recogniser_of(kind) and kind_of_bytes(start) == "zip"
-            if kind not in ("parquet", "arrow") and not is_log:
+            is_log = recogniser_of(source.format) and kind_of_bytes(start) == "zip"
+            if source.format not in ("parquet", "arrow") and not is_log:
                 raise InputError("binary")
-        if kind is None:
+        if not source.format:
             raise InputError("unknown suffix")
         if _ARTEFACT.match(start):
             raise InputError("written by chunkscope itself")
@@ -313,7 +316,7 @@ class _Search:
         names = [member.name for member in members]
         if claim := next((one for one in RECOGNISERS if one.claims_members(names)), None):
             if self._is_wanted(below):
-                source = replace(archive, name=_name(below), format=claim.format)
+                source = replace(archive, format=claim.format)
                 self._add(source, (archive.path, claim.format))
             return
         last = {name: place for place, name in enumerate(names)}
@@ -329,10 +332,10 @@ class _Search:
             if problem:
                 self._skip(shown, problem)
                 continue
-            source = replace(
-                archive, path=shown, group=group, member=name, bytes=size, offset=offset
-            )
-            self._consider(source, _join(below, name), shown)
+            inside = _join(below, name)
+            source = self._source(inside, group, shown, file=archive.file, url=archive.url)
+            source = replace(source, member=name, bytes=size, offset=offset)
+            self._consider(source, inside, shown)
 
     # --- include and exclude -----------------------------------------------------------------
 
