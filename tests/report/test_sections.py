@@ -191,13 +191,21 @@ def test_a_profile_without_prompts_has_no_chart() -> None:
 
 def test_every_note_of_the_package_has_a_sentence() -> None:
     """Codes are found by how they are written: Note(code="...")."""
-    from chunkscope.report.words import _sentences
+    from importlib import import_module
+
+    from chunkscope.report.words import MODULES
     from tests.test_architecture import modules
 
     code = re.compile(r'Note\(\s*code="([a-z_-]+)"')
     used = {found for path in modules() for found in code.findall(path.read_text(encoding="utf-8"))}
     assert used
-    assert not used - _sentences().keys()
+    codes = [
+        code
+        for module in MODULES
+        for code in import_module(f"chunkscope.report.words.{module}").SENTENCES
+    ]
+    assert not used - {*codes}
+    assert len(codes) == len({*codes})  # each has one sentence
 
 
 def test_a_sentence_is_made_of_its_values() -> None:

@@ -23,17 +23,15 @@ MODULES = (
 
 def sentence(note: Note) -> str:
     """What people read; a code without words is a bug that the tests find."""
-    template = _sentences()[note.code]
+    template = _template(note.code)
     return template.format(**note.values) if isinstance(template, str) else template(**note.values)
 
 
 @cache
-def _sentences() -> dict[str, Template]:
-    sentences: dict[str, Template] = {}
+def _template(code: str) -> Template:
+    """Of the first module that has it: others, which know more of the package, are not loaded."""
     for name in MODULES:
-        module: dict[str, Template] = import_module(f"chunkscope.report.words.{name}").SENTENCES
-        repeated = sentences.keys() & module.keys()
-        if repeated:
-            raise AssertionError(f"two sentences for {', '.join(sorted(repeated))}")
-        sentences |= module
-    return sentences
+        sentences: dict[str, Template] = import_module(f"{__name__}.{name}").SENTENCES
+        if code in sentences:
+            return sentences[code]
+    raise KeyError(code)
