@@ -12,10 +12,8 @@ def test_very_many_steps_are_thinned():
 
 
 def test_bursts_fit_into_any_context():
-    for longest in (2, 16, 100, 512, 4_096, 131_072):
-        bursts = bursts_for(longest)
-        assert all(p >= 1 and o >= 1 and p + o <= longest for _, p, o in bursts)
-    assert max(p for _, p, _ in bursts_for(131_072)) == 32_768
+    for longest in (2, 100, 131_072):
+        assert all(p >= 1 and o >= 1 and p + o <= longest for _, p, o in bursts_for(longest))
 
 
 def test_context_that_neighbours_share_counts_as_much_as_it_takes():

@@ -107,31 +107,24 @@ def listening(text: bytes):
 )
 def test_who_is_no_server_of_models_is_named(monkeypatch, scheme, text):
     monkeypatch.setattr(http, "PATIENCE_S", 0.5)
-    with listening(text) as port, pytest.raises(MissingError, match=f"{scheme}://127.0.0.1:{port}"):
-        measure(f"{scheme}://127.0.0.1:{port}")
-
-
-def test_nobody_listens():
-    with listening(b"") as port:
-        pass
-    with pytest.raises(MissingError, match=f"127.0.0.1:{port}"):
-        measure(f"http://127.0.0.1:{port}")
+    with listening(text) as port:
+        address = f"{scheme}://127.0.0.1:{port}"
+        with pytest.raises(MissingError, match=address):
+            measure(address)
+    with pytest.raises(MissingError, match=address):  # and now nobody is there
+        measure(address)
 
 
 def test_of_several_models_one_must_be_named():
     with OddServer(models={"data": [{"id": "a"}, {"id": "b"}]}) as server:
-        with pytest.raises(UsageError) as raised:
-            measure(server)
-        assert "a, b" in raised.value.hint
-        with pytest.raises(UsageError, match="other"):
-            measure(server, model="other")
+        for name in (None, "other"):
+            with pytest.raises(UsageError) as raised:
+                measure(server, model=name)
+            assert "a, b" in raised.value.hint
         _, subject, run = measure(server, model="b")
     assert (subject.name, run.status) == ("b", Status.OK)
     assert {body["model"] for body in server.bodies} == {"b"}
-
-
-def test_no_list_of_models_is_fine_when_the_model_is_named():
-    with OddServer(routes={"/v1/models": says(404, {})}) as server:
+    with OddServer(routes={"/v1/models": says(404, {})}) as server:  # no list is fine then
         assert measure(server, model="mine")[1].name == "mine"
         with pytest.raises(MissingError, match="404"):
             measure(server)
@@ -301,18 +294,14 @@ def error_event(message: str, code: int) -> bytes:
     [
         (says(429, {"error": {"message": "Slow down"}}), Status.REFUSED, "Slow down"),
         (says(500, "oops"), Status.DIED, "oops"),
-        (says(599, "<html>gateway</html>"), Status.DIED, "599"),
         (_reset, Status.DIED, ""),
         (raw(event("a"), b"data: {broken\n\n"), Status.DIED, "JSON"),
-        (raw(event("a"), b"data: []\n\n"), Status.DIED, "JSON"),
         (raw(event("a")), Status.DIED, ""),
         (says(200, {"choices": [{"text": "all at once"}]}), Status.DIED, ""),
-        (raw(DONE), Status.DIED, ""),
         (raw(error_event("EngineCore died", 500), DONE), Status.DIED, "EngineCore died"),
         (raw(error_event("too long", 400), DONE), Status.REFUSED, "too long"),
         (raw(event("", choices=5), DONE), Status.DIED, "choices"),
         (raw(event("a", usage={"completion_tokens": 800}), DONE), Status.DIED, "800"),
-        (raw(event("a", usage={"completion_tokens": -4}), DONE), Status.DIED, "-4"),
     ],
 )
 def test_a_failure_in_the_middle_is_a_result(then, status, detail):
@@ -324,25 +313,13 @@ def test_a_failure_in_the_middle_is_a_result(then, status, detail):
     assert (len(run.repeats), run.figures) == (1, None)
 
 
-def test_a_failure_ends_the_requests_that_are_on_their_way():
-    async def answer(request):
-        prompt = (await request.json())["prompt"]
-        if len(prompt) == 30:
-            return await says(500, "no")(request)
-        if len(prompt) != 2:  # all but the one that tries it out
-            await asyncio.sleep(5)
-        return await streamed("a")(request)
-
-    run = run_of(answer)
-    assert (run.status, run.failure.values["phase"]) == (Status.DIED, "warming up")
-    assert run.took_s < 4
-
-
 def test_a_server_that_hangs_is_a_timeout():
     async def hang(_):
         await asyncio.sleep(30)
 
+    begun = time.monotonic()
     run = run_of(after(4, hang), timeout_s=0.5)
+    assert time.monotonic() - begun < 20  # the requests on their way ended, too
     assert (run.status, run.failure.code) == (Status.TIMEOUT, "server_timeout")
     assert run.failure.values == {"seconds": 0.5, "phase": "measuring", "answered": 0, "sent": 3}
 

@@ -110,11 +110,6 @@ def test_a_default_with_about_the_same_room_needs_no_flag() -> None:
     assert not verdict(planned, using(default, 0.91, 0.90, 0.92), slo=LIMITS).drop
 
 
-def test_a_row_with_more_room_is_better_than_the_plan() -> None:
-    default = using(run("default", 20.0, 19.0, 21.0), 0.5, 0.5, 0.5)
-    assert verdict(using(PLAN, 1.3, 1.2, 1.4), default, slo=LIMITS).use == "default"
-
-
 # -- one run beside another ------------------------------------------------------------------------
 
 

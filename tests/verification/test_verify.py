@@ -42,22 +42,16 @@ def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() 
         check_vocabulary(prompts(SHAPE.vocab), SHAPE)
 
 
-def test_the_workload_leaves_room_for_the_plans_max_model_len() -> None:
-    planned = plan(MIXED)
+def test_the_workload_fits_the_plans_context_and_keeps_as_many_under_way_as_it_was_made_for() -> (
+    None
+):
+    planned = plan(MIXED, concurrency=9)
     workload, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(requests=500))
     room = planned.effective.max_model_len
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
-    assert workload.long_over == planned.decision.threshold
-
-
-def test_as_many_are_under_way_as_asked_or_as_the_plan_was_made_for() -> None:
-    for options, planned, expected in (
-        ({}, plan(MIXED), None),
-        ({}, plan(MIXED, concurrency=9), 9),
-        ({"concurrency": 3}, plan(MIXED, concurrency=9), 3),
-    ):
-        workload, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(**options))
-        assert workload.concurrency == expected
+    assert (workload.long_over, workload.concurrency) == (planned.decision.threshold, 9)
+    workload, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(concurrency=3))
+    assert workload.concurrency == 3
 
 
 @pytest.mark.parametrize(
@@ -83,11 +77,10 @@ def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
     assert model_for_engine(str(tmp_path), "auto")[0] == str(tmp_path)
 
 
-def test_a_built_in_model_has_the_same_folder_every_time_whatever_its_capitals() -> None:
+def test_a_built_in_model_has_the_same_folder_every_time() -> None:
     """vLLM looks up what it compiled before by the model's path."""
-    first, second = (model_for_engine("qwen2.5-1.5b", "dummy")[0] for _ in range(2))
-    assert first == second
-    folder, shape = model_for_engine("Qwen/Qwen2.5-1.5B", "dummy")
+    (folder, shape), (again, _) = (model_for_engine("Qwen/Qwen2.5-1.5B", "dummy") for _ in "ab")
+    assert folder == again
     assert json.loads((Path(folder) / "config.json").read_text()) == config_of("qwen2.5-1.5b")
     assert shape.hub_id == "Qwen/Qwen2.5-1.5B"
 
