@@ -30,7 +30,7 @@ SENTENCES: dict[str, Template] = {
     "context_too_short": (
         "its max_model_len is {max_model_len:,}, and the longest request has {longest:,} tokens"
     ),
-    "engine_silent": "no output and no CPU use for {seconds:,.0f} s while {phase}",
+    "engine_silent": "no line in its log and no answer for {seconds:,.0f} s while {phase}",
     "engine_out_of_memory": _out_of_memory,
     "engine_refused": lambda phase, detail, **_: f"refused while {phase}: {detail}",
     "engine_died": lambda phase, detail, **_: f"died while {phase}: {detail}",
