@@ -58,9 +58,26 @@ def assert_as_analyzed(paths, options: AnalyzeOptions | None = None):
     return real
 
 
+def counted(path: Path, tokenizer: str, **options) -> Profile:
+    return chunkscope.analyze(path, options=AnalyzeOptions(tokenizer=tokenizer, **options))
+
+
 def jsonl(path: Path, *rows) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> str:
+    """A tokenizer that is loaded in no time: a token for each byte."""
+    return str(
+        save(bpe(), tmp_path_factory.mktemp("small"), tokenizer_class="PreTrainedTokenizerFast")
+    )
+
+
+@pytest.fixture
+def data(tmp_path):
+    return jsonl(tmp_path / "d.jsonl", {"prompt": "one"}, {"prompt": "and another"})
 
 
 def test_several_datasets_have_the_lengths_that_analyze_counted():
@@ -99,24 +116,24 @@ def test_what_a_harness_sent_is_sent_again(tmp_path):
     assert sorted(assert_as_analyzed([log]).texts)[1:] == ["Q: 1 A", "Q: 1 B"]
 
 
-def test_a_table_is_read_as_it_was(tmp_path):
+def test_a_table_is_read_as_it_was(tmp_path, small):
     """Its encoding, delimiter and header can all be wrong by themselves."""
     file = tmp_path / "data.csv"
     lines = ["how many?, said the café; yes", "the naïve one; no, it is not", "häh?; no"]
     file.write_text("\n".join(lines), encoding="latin-1")
     read = ReadOptions(encoding="latin-1", delimiter=";", header=False)
-    real = assert_as_analyzed([file], AnalyzeOptions(read=read))
+    real = assert_as_analyzed([file], AnalyzeOptions(read=read, tokenizer=small))
     assert sorted(real.texts) == sorted(line.split(";")[0] for line in lines)
 
 
-def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_path):
+def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_path, small):
     other = jsonl(tmp_path / "other.jsonl", {"prompt": "three"}, {"prompt": "and the fourth"})
     for name in ("one", "two"):
         (tmp_path / name).write_text(f"Examples of {name}:\n\n")
     files = (PrefixFile.given(f"d={tmp_path}/one"), PrefixFile.given(f"mine={tmp_path}/two"))
-    options = AnalyzeOptions(prefix_files=files, names=("d", "mine"))
+    options = AnalyzeOptions(prefix_files=files, names=("d", "mine"), tokenizer=small)
     profile = chunkscope.analyze([data, other], options=options)
-    _, prompts = again([data, other], profile, workload(9, 9, 9, 9))
+    _, prompts = again([data, other], profile, workload(40, 40, 40, 40))
     assert {*prompts.texts} == {
         *("Examples of one:\n\none", "Examples of one:\n\nand another"),
         *("Examples of two:\n\nthree", "Examples of two:\n\nand the fourth"),
@@ -124,7 +141,7 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_
     assert "Examples" not in json.dumps(profile.to_json())  # the text is not kept
     (tmp_path / "two").write_text("Other examples:\n\n")
     with pytest.raises(InputError, match="two"):
-        again([data, other], profile, workload(9, 9))
+        again([data, other], profile, workload(40))
 
 
 @pytest.mark.real
@@ -143,25 +160,23 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
 # -- which row -----------------------------------------------------------------------------------
 
 
-def test_each_request_gets_the_nearest_row(tmp_path):
+def test_each_request_gets_the_nearest_row(tmp_path, small):
     data = jsonl(tmp_path / "d.jsonl", *({"prompt": "a " * n} for n in (5, 50, 500)))
-    profile = chunkscope.analyze(data)
-    lengths = sorted(profile.overall.counts)
-    sent, real = again([data], profile, workload(510, 3, 60))
-    assert [r.prompt_tokens for r in sent.requests] == [lengths[2], lengths[0], lengths[1]]
+    sent, real = again([data], counted(data, small), workload(1_020, 6, 120))
+    assert [r.prompt_tokens for r in sent.requests] == [1_000, 10, 100]
     assert [r.arrival_s for r in sent.requests] == [0.0, 1.0, 2.0]
     assert real.texts == ("a " * 500, "a " * 5, "a " * 50)
 
 
-def test_rows_are_used_again_only_when_all_were_used(data):
-    real = again([data], chunkscope.analyze(data), workload(*[30] * 5))[1]
+def test_rows_are_used_again_only_when_all_were_used(data, small):
+    real = again([data], counted(data, small), workload(*[30] * 5))[1]
     assert sorted(Counter(real.texts).values()) == [2, 3]
     assert real.source == PromptSource(datasets=("d",), repeated=3)
 
 
-def test_the_room_is_never_exceeded(tmp_path):
+def test_the_room_is_never_exceeded(tmp_path, small):
     data = jsonl(tmp_path / "d.jsonl", *({"prompt": "x y" * n} for n in range(1, 40)))
-    sent = again([data], chunkscope.analyze(data), workload(*[20] * 39, output=8))[0]
+    sent = again([data], counted(data, small), workload(*[20] * 39, output=8))[0]
     assert all(r.prompt_tokens + r.output_tokens <= 28 for r in sent.requests)
     assert min(r.output_tokens for r in sent.requests) >= 1
 
@@ -187,13 +202,13 @@ def test_rows_are_spread_evenly_and_fit(wanted, lengths):
     assert abs(lengths[chosen[longest]] - wanted[longest]) == best
 
 
-def test_real_prompts_share_what_they_share(tmp_path) -> None:
+def test_real_prompts_share_what_they_share(tmp_path, small) -> None:
     """Shots of two kinds before each question: what is predicted of them is of these very rows."""
     shots = ["One and one is two. " * 20, "A cube has six sides. " * 20]
     rows = [{"prompt": f"{shots[n % 2]}Question {n}?"} for n in range(8)]
-    paths = [jsonl(tmp_path / "few.jsonl", *rows, {"prompt": "Nothing in common?"})]
-    profile = chunkscope.analyze([str(path) for path in paths])
-    sent, real = again(paths, profile, every_prompt(profile))
+    file = jsonl(tmp_path / "few.jsonl", *rows, {"prompt": "Nothing in common?"})
+    profile = counted(file, small)
+    sent, real = again([file], profile, every_prompt(profile))
 
     def stretches(stretch: int) -> set[int]:
         return {stretch, *stretches(sent.stretches[stretch].parent)} if stretch >= 0 else set()
@@ -211,31 +226,25 @@ def test_real_prompts_share_what_they_share(tmp_path) -> None:
 # -- what cannot be repeated ---------------------------------------------------------------------
 
 
-@pytest.fixture
-def data(tmp_path):
-    return jsonl(tmp_path / "d.jsonl", {"prompt": "one"}, {"prompt": "and another"})
-
-
-def test_what_the_profile_does_not_keep_is_refused(data, tmp_path):
+def test_what_the_profile_does_not_keep_is_refused(data, tmp_path, small):
     template = tmp_path / "t.jinja"
     template.write_text("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}")
-    options = AnalyzeOptions(chat_template=template, apply_chat_template=True)
+    templated = counted(data, small, chat_template=template, apply_chat_template=True)
     with pytest.raises(InputError, match="--chat-template"):
-        again([data], chunkscope.analyze(data, options=options), workload(5))
+        again([data], templated, workload(5))
     trace = jsonl(tmp_path / "t.jsonl", *[{"input_length": 9, "output_length": 2}] * 3)
-    for profile in (chunkscope.analyze(trace), chunkscope.analyze(data)):
+    for profile in (chunkscope.analyze(trace), counted(data, small)):
         with pytest.raises(InputError) as raised:
             again([trace], profile, workload(9))
         assert "--data" in raised.value.hint
 
 
-def test_another_tokenizer_or_other_data_is_refused(data, tmp_path):
-    mine = save(bpe(), tmp_path / "other", tokenizer_class="PreTrainedTokenizerFast")
+def test_another_tokenizer_or_other_data_is_refused(data, tmp_path, small):
+    mine = save(bpe("o n"), tmp_path / "other", tokenizer_class="PreTrainedTokenizerFast")
     with pytest.raises(InputError) as raised:
-        again([data], chunkscope.analyze(data), workload(5), tokenizer=str(mine))
+        again([data], counted(data, small), workload(5), tokenizer=str(mine))
     assert "--tokenizer" in raised.value.hint
     other = jsonl(tmp_path / "o.jsonl", {"prompt": "far longer " * 9}, {"prompt": "and " * 40})
     with pytest.raises(InputError, match="2 of 2"):
-        again([other], chunkscope.analyze(data), workload(5, 99))
-    sampled = chunkscope.analyze(data, options=AnalyzeOptions(sample=1))
-    assert again([other], sampled, workload(5, 99))[1].texts
+        again([other], counted(data, small), workload(5, 99))
+    assert again([other], counted(data, small, sample=1), workload(5, 99))[1].texts
