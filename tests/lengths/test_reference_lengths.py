@@ -98,8 +98,10 @@ def bbh_cot_3shot() -> Iterator[str]:
 
 
 def field_of(entry: dict[str, Any]) -> str:
-    """The field as one names it to chunkscope; the reference adds remarks to some."""
-    return "column0" if entry["field"].startswith("column 0") else entry["field"].split(" (")[0]
+    """The field of a row, as one names it to chunkscope; the reference adds remarks to some."""
+    if entry["field"].startswith("column 0"):
+        return "column0"
+    return str(entry["field"]).split(" (")[0].removeprefix("examples[].")
 
 
 @pytest.mark.parametrize(("name", "tokenizer"), cases("text"))
