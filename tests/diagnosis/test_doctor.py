@@ -133,7 +133,7 @@ def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, 
     (life,) = reader.reading().starts
     assert rules(report_of(life, "vllm.log", NOTHING))[0] == "kv-bound"
     after = metrics.parse((LOGS / f"vllm-{name}.metrics").read_text(encoding="utf-8"))
-    before = replace(after, samples=tuple(replace(s, value=0.0) for s in after.samples))
+    before = replace(after, samples=tuple(s._replace(value=0.0) for s in after.samples))
     finished = metrics.counted(before, after, metrics.FINISHED)
     reading = ServerReading(
         address="http://x",
