@@ -13,6 +13,7 @@ from string import Template
 import orjson
 
 from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.units import SECONDS
 from chunkscope.artefacts.words import one_of
 from chunkscope.console import printable
 from chunkscope.errors import EngineError, InputError, UsageError
@@ -42,6 +43,9 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     target = one_of(Target, target, "target")
     breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
     limits = ", ".join(map(str, plan.request.slo))
+    if plan.run and plan.run.slo and breaks_limits:
+        first, slo = plan.run.slo.tightest, plan.run.slo
+        limits += f" ({first} breaks first, at {SECONDS.write(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
         less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"
