@@ -62,7 +62,7 @@ def test_no_held_out_row_is_predicted_worse_than_before_it_was_measured():
             assert abs(error) <= abs(before[key][name] / seen[name] - 1) + 0.01, (key, name)
 
 
-@pytest.mark.parametrize("traits", filter(None, MEASURED), ids=lambda t: "+".join(sorted(t)))
+@pytest.mark.parametrize("traits", [t for t in MEASURED if t], ids=lambda t: "+".join(sorted(t)))
 def test_the_range_of_a_kind_is_that_of_its_rows(traits):
     alike = [
         errors(row)["makespan_s"]

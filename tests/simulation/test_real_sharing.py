@@ -115,7 +115,7 @@ def sent(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Se
         rows = [*rows_of(shared)]
         data = tmp_path_factory.mktemp("data") / f"{rows_of.__name__}.jsonl"
         data.write_text("\n".join(map(json.dumps, rows)))
-        profile = chunkscope.analyze(data, folder)
+        profile = chunkscope.analyze(data, tokenizer=folder)
         how = Drawing(count=None, room=1 << 20, output_if_unknown=1, task=Task.GENERATE)
         workload, ids = draw_workload(profile.datasets, how), token_ids(rows, Tokenizer(folder))
         assert [request.prompt_tokens for request in workload.requests] == list(map(len, ids))
