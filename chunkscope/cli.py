@@ -98,7 +98,7 @@ def main() -> NoReturn:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
     try:
-        app(spelled_out(sys.argv[1:]), standalone_mode=True)
+        app(spelled_out(sys.argv[1:]), standalone_mode=True, prog_name="chunkscope")
     except ChunkscopeError as error:
         console.show_error(error)
         sys.exit(error.exit_code)

@@ -22,7 +22,7 @@ WITH_EXAMPLES = [
     if ">>> " in Path(inspect.getsourcefile(import_module(name)) or "").read_text(encoding="utf-8")
 ]
 
-WITH_TORCH = {"chunkscope.reference.wrapper"}
+WITH_TORCH = {"chunkscope.reference.chunked"}
 
 
 @pytest.mark.parametrize(

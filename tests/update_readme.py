@@ -45,7 +45,8 @@ def main() -> None:
 def make_checkout(folder: Path) -> Path:
     """What their commands find: the data, measurements, and logs of a harness and of vLLM."""
     shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
-    shutil.copytree(REPOSITORY / "reports" / "h200", folder / "reports" / "h200")
+    for name in ("example", "h200"):
+        shutil.copytree(REPOSITORY / "reports" / name, folder / "reports" / name)
     shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "log" / "results")
     log = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
     shutil.copy(log, folder / "vllm.log")

@@ -72,8 +72,8 @@ def options(table: str) -> dict[str, Any]:
     """Options by parameter, from a table that reads as --help does: groups, options, their help.
 
     >>> field = options("Input:\\n  --field -f PATH  Where the prompt is.")["field"]
-    >>> field.param_decls, field.metavar, field.rich_help_panel
-    (('--field', '-f'), 'PATH', 'Input')
+    >>> field.metavar, field.rich_help_panel
+    ('PATH', 'Input')
     """
     made: dict[str, Any] = {}
     group, name = "", ""

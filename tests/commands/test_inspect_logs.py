@@ -90,13 +90,6 @@ def test_graders_count_too(tmp_path: Path) -> None:
     assert counts(counted(tmp_path, "a.eval")) == {9: 2, 30: 1}
 
 
-def test_tries_that_are_not_in_the_log_are_noted(tmp_path: Path) -> None:
-    lost = sample(1, event("hi", usage=9), error_retries=[{"message": "timed out"}])
-    write_eval(tmp_path / "a.eval", lost)
-    (dataset,) = counted(tmp_path, "a.eval").datasets
-    assert dataset.notes
-
-
 @pytest.mark.parametrize("what", ["cut", "bomb", "attachment", "no events"])
 def test_bad_logs_are_named_and_the_rest_counts(tmp_path: Path, what: str) -> None:
     asked = [event("attachment://gone")] if what == "attachment" else []
