@@ -3,11 +3,12 @@
 python tests/h200.py
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from chunkscope.artefacts.figures import BY_KEY
-from chunkscope.artefacts.numbers import number, seconds, spaced
+from chunkscope.artefacts.numbers import number, seconds
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.report.words.verdicts import verdict
@@ -19,6 +20,11 @@ HEADER = (
     "all requests took | first token p50 / p95 | token gap p99 / longest | chunked, most chunks |",
     "|---|---|---|---|---|---|---|---|",
 )
+
+
+def spaced(text: str) -> str:
+    """Percentages as they are written here: "1 %"."""
+    return re.sub(r"(?<=\d)%", " %", text)
 
 
 def files() -> list[Path]:

@@ -240,8 +240,6 @@ BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}
 TTFT_P95, ITL_P99, ITL_MAX, E2E_P95 = (
     BY_KEY[key] for key in ("ttft_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95")
 )
-# What decides between settings: the rest explains it.
-DECISIVE = tuple(figure for figure in FIGURES if figure.heading)
 
 
 def in_group(*groups: Group) -> tuple[Figure, ...]:

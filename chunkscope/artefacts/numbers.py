@@ -1,7 +1,5 @@
 """How numbers are written for people."""
 
-import re
-
 NOT_MEASURED = "not measured"
 
 
@@ -34,15 +32,6 @@ def share(value: float | None) -> str:
     return (
         f"{percent:.1f} %" if 0 < percent < 10 and percent != int(percent) else f"{percent:,.0f} %"
     )
-
-
-def spaced(text: str) -> str:
-    """Percentages as they are written here, in a sentence that an older version wrote.
-
-    >>> spaced("13.48 s instead of 17.04 s (-20.9%)")
-    '13.48 s instead of 17.04 s (-20.9 %)'
-    """
-    return re.sub(r"(?<=\d)%(?!\w)", " %", text)
 
 
 def ratio(value: float | None) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Count = Annotated[int, Ge(0)]
 Positive = Annotated[int, Gt(0)]
-Duration = Annotated[float, Gt(0)]  # in seconds, of something that took time
 
 
 class Numbers(tuple[int, ...]):

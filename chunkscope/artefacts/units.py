@@ -119,7 +119,6 @@ TOKENS = Unit(
 )
 COUNT = Unit(scales={"": _ONE}, accepted="850", bare=True, whole=True)
 MANY = replace(COUNT, whole=False, brief="{:,.1f}".format)  # on average, so a part of one counts
-NATS = replace(COUNT, whole=False, brief="{:.2g}".format)  # of log-probabilities
 SHARE = Unit(
     scales={"%": Fraction(1, 100)},
     accepted='"5%" (with the %)',

@@ -116,7 +116,6 @@ TABLES: dict[str, Any] = {
         *MOVES,
         *DATASETS,
         baseline=(TEXT, ...),
-        content=(Literal["same", "any"], "any"),
         each_dataset=(bool, True),
         allow_sample=SWITCH,
     ),

@@ -221,9 +221,6 @@ def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
     for subject, (some, others) in pairs.items():
         for check in _moved(limits, subject, length_values(some), length_values(others)):
             yield _doubted(check, (*some, *others), limits)
-    if limits.content == "same":
-        for name in both:
-            yield _same_rows(today[name], then[name])
     names = {
         "new_datasets": [name for name in today if name not in then],
         "vanished_datasets": [name for name in then if name not in today],
@@ -232,20 +229,6 @@ def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
         subject = ", ".join(names[spec.key]) or "none"
         count: Values = {spec.key: len(names[spec.key])}
         yield from _compared("drift", (spec,), limits, count, subject=subject)
-
-
-def _same_rows(now: DatasetProfile, before: DatasetProfile) -> Check:
-    """Whole rows, answers included, whatever their order or file format."""
-    new, old = (getattr(dataset, "content", None) for dataset in (now, before))
-    known = new is not None and old is not None
-    return Check(
-        name="drift.content",
-        subject=now.name,
-        passed=known and new == old,
-        relation=Relation.UNCHANGED,
-        value=None if not known else "same" if new == old else "changed",
-        reason=note("gate_rows", before=before.rows, now=now.rows),
-    )
 
 
 def _check_same_tokenizer(now: TokenizerInfo, before: TokenizerInfo, baseline: str) -> None:

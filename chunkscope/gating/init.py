@@ -49,7 +49,6 @@ SETTINGS_EXAMPLE = """
 """
 DRIFT = (
     ("baseline", BASELINE, "the profile that is compared with"),
-    ("content", "same", 'no row is added, removed or changed; "any" switches it off'),
     ("p50", "10%", "relative change, either way; also of each dataset"),
     ("p95", "10%", ""),
     ("max", "20%", ""),

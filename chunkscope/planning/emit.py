@@ -43,8 +43,8 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     target = one_of(Target, target, "target")
     breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
     limits = ", ".join(map(str, plan.request.slo))
-    if plan.run and plan.run.slo and breaks_limits:
-        first, slo = plan.run.slo.tightest, plan.run.slo
+    if breaks_limits and plan.nearest_run and (slo := plan.nearest_run.slo):
+        first = slo.tightest
         limits += f" ({first} breaks first, at {SECONDS.write(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate

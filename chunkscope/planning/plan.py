@@ -262,6 +262,11 @@ class Plan(Artefact):
         return next((row.run for row in self.tried if row.role is Role.DEFAULT), None)
 
     @property
+    def nearest_run(self) -> SimulatedRun | None:
+        """Of the setting that came nearest to the limits, where none keeps them."""
+        return next((row.run for row in self.tried if row.role is Role.BEST), self.run)
+
+    @property
     def requests_in_flight(self) -> int | None:
         """How many requests a client must keep open to fill the engine; None if nobody knows.
 

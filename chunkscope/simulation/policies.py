@@ -1,6 +1,6 @@
 """How much of a prompt one step may take, and who comes first: vLLM's own rules, and experiments.
 
-vLLM can run `vllm`, `fixed` and `interactive-first`. The EXPERIMENTS come from the literature.
+vLLM runs `vllm`, `fixed` and `interactive-first`; `by-length` and `adaptive` are from papers.
 """
 
 from chunkscope.simulation.requests import RequestState, Step
@@ -14,7 +14,6 @@ CHUNKS_BY_LENGTH = ((4_096, 512), (16_384, 1_024))  # prompts below -> chunk
 LONGEST_CHUNK, SMALLEST_CHUNK = 2_048, 64
 TARGET_STEP_S = 0.1
 CROWDED_SHARE = 0.5  # decoding requests, of max_num_seqs
-EXPERIMENTS = frozenset({ChunkPolicy.BY_LENGTH, ChunkPolicy.ADAPTIVE})
 
 
 class Policy:

@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.numbers import spaced
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import step_model
 from chunkscope.models import ModelShape, shape_from_config
@@ -32,6 +31,7 @@ from tests.benchmarks.measure_kinds import (
     context_of,
     requests_of,
 )
+from tests.h200 import spaced
 
 FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
 # With random weights a token's scores are all but equal. Where a bias is added to them, or they are

@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import median
 
 from chunkscope.artefacts.figures import BY_KEY
-from chunkscope.artefacts.numbers import spaced
 from chunkscope.hardware.calibration import Calibration, together
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
@@ -30,6 +29,7 @@ from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import EngineArgs
+from tests.h200 import spaced
 
 FIT = ("mixed",)
 LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}

@@ -164,7 +164,6 @@ SENTENCES: dict[str, Template] = {
     ),
     "gate_refused_prompts": _refused_prompts,
     "gate_did_you_mean": "did you mean {name}?",
-    "gate_rows": "{before:,} rows before, {now:,} now",
     "gate_moved": lambda before, now: f"{number(before)} before, {number(now)} now",
     "gate_no_memory_model": "not known without `chunkscope recommend --model --gpu`",
     "gate_not_measured": "this run did not measure it",

@@ -126,8 +126,9 @@ def _needed(plan: "Plan") -> str:
     needed = listed(plan.advice.needed)
     if not needed:
         return ""
-    joint = "; needed" if plan.advice.kind == "no setting" else ", and set"
-    joint = " but set" if order(plan).startswith("Keep") else joint
+    sets = plan.advice.kind == "set" and plan.advice.settings.given()
+    joint = ", and set" if sets else " but set"
+    joint = "; needed" if plan.advice.kind == "no setting" else joint
     return f"{joint} {needed} (vLLM does not start without)"
 
 
@@ -180,14 +181,13 @@ def _doubt(plan: "Plan") -> str:
 
 def _because_of_limits(plan: "Plan") -> str:
     said, ours, default = plan.advice, plan.run, plan.default_run
-    best = next((row.run for row in plan.tried if row.role == "best"), ours)
     if said.kind == "no setting":
         rate = "No rate keeps them."
         if said.rate:
             rate = f"About {said.rate:,.3g} requests a second would keep all of them"
             gpus = f"; {plan.request.arrivals} needs about {said.gpus} GPUs" if said.gpus else ""
             rate += f"{gpus}."
-        return f"{_limit_state(best or default)} (simulated). {rate}"
+        return f"{_limit_state(plan.nearest_run or default)} (simulated). {rate}"
     if said.kind == "set":
         gain = f"{by(said.gain)} throughput, and " if said.gain and not plan.request.is_open else ""
         unless = f", though not with {_doubt(plan)}" if said.doubt and not said.least_gain else ""
