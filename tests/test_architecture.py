@@ -125,7 +125,7 @@ BUDGETS = {
     "prompts": 3_610,
     "tokenizers": 1_510,
     "prefixes": 1_180,
-    "lengths": 2_160,
+    "lengths": 2_290,
     "artefacts": 1_360,
     "models": 1_260,
     "hardware": 1_650,

@@ -25,7 +25,7 @@ from chunkscope.sources.formats import known_suffix
 
 # Of what is kept and what it means, not of the package: raise it when the same bytes would be
 # read, counted or described differently.
-_LAYOUT = 13
+_LAYOUT = 14
 _MOST_BYTES = 256 << 20
 
 Stamp = list[tuple[int, ...]]

@@ -22,6 +22,7 @@ from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError, EngineError, MissingError, UsageError
 from chunkscope.lengths.analyze import Paths, discovered, info_of, profile_of, tokenizer_for
+from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, Profile, TokenizerInfo
@@ -143,9 +144,15 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
         failure=datasets[-1].failure,
         notes=_added_up(note for dataset in datasets for note in dataset.notes),
         engine=" + ".join(sorted(engines)) or None,
+        content=_whole_content([dataset.content for dataset in datasets]),
         prefixes=first.prefixes
         and replace(first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total),
     )
+
+
+def _whole_content(parts: Sequence[Content | None]) -> Content | None:
+    known = [part for part in parts if part is not None]
+    return sum(known[1:], start=known[0]) if known and len(known) == len(parts) else None
 
 
 def _added_up(notes: Iterable[Note]) -> tuple[Note, ...]:

@@ -12,6 +12,7 @@ from chunkscope.artefacts.notebook import bar_chart, frame, html_table
 from chunkscope.artefacts.numbers import number, plural
 from chunkscope.artefacts.schema import Count
 from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prefixes.reuse import PrefixReuse
@@ -116,6 +117,8 @@ class DatasetProfile:
     # What counted it; None when the lengths came with the data.
     engine: str | None = dataclasses.field(default=None, metadata=INCIDENTAL)
     log: LogSummary | None = None  # of a harness's log
+    content: Content | None = None  # its records; None where not all were read
+    scored: bool = False  # every request asks for a likelihood, and generates nothing
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
 

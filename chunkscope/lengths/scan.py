@@ -17,6 +17,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.lengths import cache
+from chunkscope.lengths.content import ContentDigest
 from chunkscope.lengths.count import NoTokenizer, PromptCounter
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, Sample
@@ -227,16 +228,19 @@ class DatasetScan:
         self.tally = Tally(
             scan.options.keep_longest, scan.export.rows(source.name) if scan.export else None
         )
+        self.content = ContentDigest()
         self._told = (0, 0, 0)  # rows, tokens and bytes, as progress knows them
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
+        self._columns: set[str] = set()
 
     def count(self) -> DatasetProfile:
         try:
             with open_reader(self.source, self.options.read, self.problems) as reader:
                 self.reader = reader
                 if head := reader.head():
+                    self._columns = columns_without_media(head)
                     self.selection = selected(
                         reader,
                         head,
@@ -279,8 +283,7 @@ class DatasetScan:
         self._tell(reader)
 
     def _prompts(self, reader: RecordReader, selection: Selection) -> Iterator[Prompts]:
-        columns = sorted(selection.columns) if selection.columns is not None else None
-        chunks: Iterable[Chunk] = reader.chunks(columns)
+        chunks: Iterable[Chunk] = self._chunks(reader, selection)
         if self.options.sample is not None:
             chunk, seen = draw(chunks, self.options.sample, self.options.seed)
             if seen > len(chunk.records):
@@ -289,6 +292,15 @@ class DatasetScan:
         for chunk in chunks:
             yield selection.extract(chunk, self.problems)
             self._tell(reader)
+
+    def _chunks(self, reader: RecordReader, selection: Selection) -> Iterator[Chunk]:
+        """All records, whole but for pictures and sounds, which no prompt is made of."""
+        columns = None
+        if selection.columns is not None:
+            columns = sorted(selection.columns | self._columns)
+        for chunk in reader.chunks(columns):
+            self.content.add(chunk.records)
+            yield chunk
 
     def _tell(self, reader: RecordReader) -> None:
         now = (self.tally.rows, self.tally.tokens, reader.bytes_read)
@@ -326,6 +338,8 @@ class DatasetScan:
             sample=self.sample,
             engine=" + ".join(sorted(tally.engines)) or None,
             log=log,
+            content=self.content.content() if error is None else None,
+            scored={*tally.request_kinds} == {"likelihood"},
             prefixes=prefixes,
             sharing=sharing,
         )
@@ -386,6 +400,22 @@ class DatasetScan:
             yield note("tools_ignored", count=tally.ignored_tools)
         if tally.media_rows:
             yield note("media_rows", count=tally.media_rows)
+
+
+def columns_without_media(head: Sequence[Any]) -> set[str]:
+    """The fields of the records, but for those that hold bytes."""
+    cells = [cell for record in head if isinstance(record, dict) for cell in record.items()]
+    return {str(name) for name, _ in cells} - {str(name) for name, v in cells if _has_bytes(v)}
+
+
+def _has_bytes(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_bytes, value[:1]))
+    return (
+        any(map(_has_bytes, value.values()))
+        if isinstance(value, dict)
+        else isinstance(value, bytes)
+    )
 
 
 def draw(chunks: Iterable[Chunk], size: int, seed: int) -> tuple[Chunk, int]:

@@ -153,7 +153,7 @@ def output_of(datasets: Sequence[DatasetProfile], request: PlanRequest) -> Outpu
     """As asked, else the longest that the data shows, and 256 for what it does not show."""
     if request.max_output is not None:
         return Output(tokens=request.max_output, origin=OutputOrigin.ASKED)
-    answering = [d for d in datasets if not (d.log and d.log.only_scored)]
+    answering = [d for d in datasets if not d.scored]
     if request.task is Task.LOGLIKELIHOOD or not answering:
         return Output(tokens=1, origin=OutputOrigin.SCORED)
     longest = {d.name: (d.output_lengths.max or 0) if d.output_lengths else 0 for d in answering}

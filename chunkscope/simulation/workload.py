@@ -254,7 +254,7 @@ def _one_by_one(
     kept = [place for place in range(len(lengths)) if place // RUN % every == 0]
     weight = 1 if len(kept) == dataset.rows else dataset.rows / len(kept)
     # vLLM does not read its cache for a prompt whose likelihood is asked for.
-    reads = not (dataset.log and dataset.log.only_scored)
+    reads = not dataset.scored
     for place in kept:
         if lengths[place] <= most:
             stretch = start + ends[place] if reads and ends[place] != NOTHING else NOTHING
@@ -315,7 +315,7 @@ def _output(known: Sequence[int], how: Drawing, chance: random.Random) -> int:
 
 def _known_outputs(dataset: DatasetProfile) -> list[int]:
     """A thousand lengths that stand for all: enough to draw from, whatever the size."""
-    if dataset.log and dataset.log.only_scored:
+    if dataset.scored:
         return [1]  # which vLLM asks for
     lengths = dataset.output_lengths
     if lengths is None or not lengths.count:

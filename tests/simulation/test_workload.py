@@ -136,8 +136,7 @@ def test_an_asked_for_prefix_replaces_what_the_data_shares_and_zero_is_nothing()
 
 
 def test_scored_prompts_of_a_log_find_nothing_among_others_that_generate():
-    kinds = {"likelihood": 6}
-    scored = known("a", log=LogSummary(harness="x", documents=6, requests=6, kinds=kinds))
+    scored = known("a", scored=True)
     workload = drawn(scored, known("b"))
     first, second = halves(workload)
     assert {request.stretch for request in first} == {NOTHING}
@@ -218,8 +217,7 @@ def test_a_likelihood_eval_generates_one_token():
 
 
 def test_a_log_of_scored_prompts_generates_one_token_each():
-    log = LogSummary(harness="lm-eval", documents=20, requests=80, kinds={"likelihood": 80})
-    workload = drawn(dataset("a", MIXED, log=log), count=50)
+    workload = drawn(dataset("a", MIXED, scored=True), count=50)
     assert {r.output_tokens for r in workload.requests} == {1}
 
 

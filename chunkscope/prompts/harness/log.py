@@ -67,10 +67,6 @@ class LogSummary:
     rendered: bool = False  # asked of the task: nothing was sent yet
 
     @property
-    def only_scored(self) -> bool:
-        return set(self.kinds) == {"likelihood"}
-
-    @property
     def output_limit(self) -> int | None:
         """The most tokens that an answer may have; None where the log sets no limit."""
         return max(map(int, self.output_caps), default=None)
