@@ -37,13 +37,13 @@ from chunkscope.simulation.workload import Workload, arrival_times, with_shared_
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder, Task
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.settings import EngineArgs, Settings
+from chunkscope.vllm.settings import KvPool, Settings
 
 PLAN, ASKED, DEFAULT, RULE, BEST = "plan", "asked", "default", "length-rule", "best"
 SWEPT = "swept-"
 Advance = Callable[[], None]
 Starting = Callable[[int], Advance]
-Work = Callable[[Scenario, EngineArgs], SimulatedRun]
+Work = Callable[[Scenario, Settings, KvPool], SimulatedRun]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,16 +207,17 @@ class _Rows:
     def __init__(self, simulator: Simulator, options: SimulateOptions, advance: Advance) -> None:
         self._simulator, self._options, self._advance = simulator, options, advance
         self._plain = replace(simulator, policy=ChunkPolicy.VLLM, _runs={}, _attempts={})
-        self._runs: dict[tuple[EngineArgs, ChunkPolicy], SimulatedRun] = {}
+        self._runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
         self.left_out: dict[str, Note] = {}
 
     def run(self, named: dict[str, Settings], work: Work | None = None) -> tuple[SimulatedRun, ...]:
         """All of them; the asked one has the chunk policy and the timeline, and must run."""
-        names: dict[tuple[EngineArgs, ChunkPolicy], list[str]] = {}
+        names: dict[tuple[Settings, ChunkPolicy], list[str]] = {}
         for name, settings in named.items():
             is_asked, sweep = name == self._options.name, self._options.sweep
             simulator = self._simulator if is_asked or sweep else self._plain
-            key = (simulator.args(settings), simulator.policy)
+            full = simulator.complete(settings)
+            key = (full, simulator.policy)
             names.setdefault(key, []).append(name)
             if key in self._runs or name in self.left_out:
                 continue
@@ -225,7 +226,7 @@ class _Rows:
                     timeline = self._options.timeline if is_asked else 0
                     self._runs[key] = simulator.run(settings, timeline=timeline)
                 else:
-                    self._runs[key] = work(simulator.scenario(settings), key[0])
+                    self._runs[key] = work(simulator.scenario(settings), full, simulator.pool(full))
             except InputError as error:
                 if is_asked and not sweep:
                     raise

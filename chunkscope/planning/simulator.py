@@ -18,7 +18,7 @@ from chunkscope.simulation.workload import Drawing, Request, Workload, draw_work
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.rules import rules_of
-from chunkscope.vllm.settings import EngineArgs, Settings
+from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
 OPEN_REQUESTS = 1_000  # at a rate, more would only come later
@@ -117,7 +117,7 @@ class Simulator:
     step: StepModel | None = None
     kv_cache_tokens: int | None = None
     policy: ChunkPolicy = ChunkPolicy.VLLM
-    _runs: dict[tuple[EngineArgs, Host | None], SimulatedRun] = field(default_factory=dict)
+    _runs: dict[tuple[Settings, Host | None], SimulatedRun] = field(default_factory=dict)
     _attempts: dict[tuple[Settings, Host | None], SimulatedRun | None] = field(default_factory=dict)
 
     def run(
@@ -125,13 +125,13 @@ class Simulator:
     ) -> SimulatedRun:
         """What happens with a setting, on another host if given; the first `timeline` steps are
         kept to be shown. InputError where it could not serve a request."""
-        args = self.args(settings)
+        full = self.complete(settings)
         if timeline:
-            return run_setting(self.scenario(settings, host), args, watch=timeline)
-        run = self._runs.get((args, host))
+            return run_setting(self.scenario(settings, host), full, self.pool(full), watch=timeline)
+        run = self._runs.get((full, host))
         if run is None:
-            run = run_setting(self.scenario(settings, host), args)
-            self._runs[args, host] = run
+            run = run_setting(self.scenario(settings, host), full, self.pool(full))
+            self._runs[full, host] = run
         return run
 
     def attempt(self, settings: Settings, *, host: Host | None = None) -> SimulatedRun | None:
@@ -150,17 +150,20 @@ class Simulator:
         """What ran so far, on the model's own host."""
         return {one: run for (one, host), run in self._attempts.items() if run and host is None}
 
-    def args(self, settings: Settings) -> EngineArgs:
-        """What the scheduler obeys: nothing left open, and so much KV cache."""
+    def complete(self, settings: Settings) -> Settings:
+        """What the scheduler obeys: nothing left open."""
         full = self.deployment.effective(settings)
         if full.max_num_batched_tokens is None or full.max_num_seqs is None:
             raise MissingError(
                 "the plan names no GPU, so vLLM's own budget and number of requests are not known",
                 hint="plan for one: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
             )
-        return self.deployment.engine_args(full, kv_cache_tokens=self._pool(full))
+        return full
 
-    def _pool(self, full: Settings) -> int:
+    def pool(self, full: Settings) -> KvPool:
+        return self.deployment.kv_pool(full, self._kv_tokens(full))
+
+    def _kv_tokens(self, full: Settings) -> int:
         if self.kv_cache_tokens is not None:
             if self.kv_cache_tokens < 1:
                 raise UsageError(

@@ -19,8 +19,8 @@ from chunkscope.reference.engine import (
     ReferenceRun,
     TokenRequest,
     context_of,
-    engine_args,
     generate,
+    settings_for,
 )
 from chunkscope.reference.models import TINY, load_model, load_torch, tiny_model
 from chunkscope.simulation.workload import GIVEN, Workload
@@ -98,9 +98,9 @@ def demonstrate(
     for chunk in options.chunks:
         name = f"with chunks of {chunk:,}" if chunk else "without chunks"
         starting(name)
-        args, started = engine_args(model, requests, chunk=chunk), now()
+        settings, started = settings_for(model, requests, chunk=chunk), now()
         try:
-            runs[name] = generate(model, requests, args)
+            runs[name] = generate(model, requests, settings)
         except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
@@ -130,7 +130,7 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
     """Some models attend or count positions their own way: is it what they say by themselves?"""
     import torch
 
-    run = generate(model, requests, engine_args(model, requests, chunk=32))
+    run = generate(model, requests, settings_for(model, requests, chunk=32))
     for request, logits in zip(requests, run.first_logits, strict=True):
         with torch.inference_mode():
             ids = torch.tensor([request.prompt], device=model.device)
@@ -163,7 +163,7 @@ def _check_lengths(model: Any, options: DemoOptions) -> None:
 
 
 def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: Any) -> Run:
-    by_length, args = figures_of(run.answers, workload), run.run.args
+    by_length, settings = figures_of(run.answers, workload), run.run.settings
     figures = replace(run.run.figures, short=by_length.short, long=by_length.long)
     memory = WorkerMemory(
         rank=0,
@@ -174,9 +174,9 @@ def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: 
     return Run(
         setting=name,
         settings=Settings(
-            max_num_batched_tokens=args.max_num_batched_tokens,
-            long_prefill_token_threshold=args.long_prefill_token_threshold,
-            max_num_seqs=args.max_num_seqs,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+            long_prefill_token_threshold=settings.long_prefill_token_threshold,
+            max_num_seqs=settings.max_num_seqs,
         ),
         status=Status.OK,
         started=started,

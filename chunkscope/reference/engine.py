@@ -25,12 +25,12 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Request
 from chunkscope.verification.latencies import Answer
 from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import KvPool, Settings
 
 if TYPE_CHECKING:
     import torch
 
-RULES = Rules()  # of vLLM 0.28
+RULES = Rules(async_scheduling=False)  # steps are scheduled one by one
 MEASURED = StepModel(
     fixed_s=0.0,
     per_token_s=0.0,
@@ -109,24 +109,35 @@ class ModelPipeline(Pipeline):
         return self._ends.popleft()
 
 
-def generate(model: Any, requests: Sequence[TokenRequest], args: EngineArgs) -> ReferenceRun:
+def generate(
+    model: Any,
+    requests: Sequence[TokenRequest],
+    settings: Settings,
+    *,
+    kv_cache_tokens: int | None = None,
+) -> ReferenceRun:
     """Answer all requests greedily with one setting of the engine, and measure it.
 
-    Steps are scheduled one by one: `args` may not ask for async scheduling, nor for prefix caching
-    (each request keeps its own keys and values).
+    `settings` may not ask for prefix caching: each request keeps its own keys and values. Unless
+    `kv_cache_tokens` are given there is room for all at once.
     """
     from chunkscope.verification.inside.chunkscope_probe import PeakMemory
 
-    if args.async_scheduling or args.enable_prefix_caching:
-        raise InputError("the reference engine knows no async scheduling and no prefix caching")
+    if settings.enable_prefix_caching:
+        raise InputError("the reference engine knows no prefix caching")
     live = [LiveRequest(request.prompt, request.output_tokens) for request in requests]
     sizes = tuple(request.size for request in requests)
+    tokens = [request.prompt_tokens + request.output_tokens for request in sizes]
+    room = BLOCK_TOKENS * (1 + sum(-(-size // BLOCK_TOKENS) for size in tokens))
+    pool = KvPool(tokens=kv_cache_tokens or room)
     scenario = Scenario(requests=sizes, rules=RULES, step=MEASURED)
     model.eval()
     with by_piece(model) as attends_by:
         runner = ModelRunner(model, live, attends_by=attends_by)
         pipeline, memory = ModelPipeline(runner, model.device), PeakMemory()
-        run = run_setting(scenario, args, watch=sys.maxsize, fast=False, pipeline=pipeline)
+        run = run_setting(
+            scenario, settings, pool, watch=sys.maxsize, fast=False, pipeline=pipeline
+        )
         peak, beyond = memory.peak_bytes(), memory.beyond_bytes()
     return ReferenceRun(
         run=run,
@@ -147,17 +158,16 @@ def context_of(model: Any) -> int | None:
     return most if isinstance(most, int) and most > 0 else None
 
 
-def engine_args(
+def settings_for(
     model: Any, requests: Sequence[TokenRequest], *, chunk: int | None, budget: int | None = None
-) -> EngineArgs:
-    """Room for all at once; `chunk` is the most a step reads of one prompt, `budget` of all."""
+) -> Settings:
+    """`chunk` is the most a step reads of one prompt, `budget` of all."""
     most = sum(min(len(request.prompt), chunk or len(request.prompt)) for request in requests)
-    sizes = [len(request.prompt) + request.output_tokens for request in requests]
-    return EngineArgs(
+    return Settings(
         max_model_len=context_of(model),
         max_num_batched_tokens=budget or most,
         max_num_seqs=len(requests),
-        kv_cache_tokens=BLOCK_TOKENS * (1 + sum(-(-size // BLOCK_TOKENS) for size in sizes)),
         long_prefill_token_threshold=chunk or 0,
+        enable_chunked_prefill=True,
         enable_prefix_caching=False,
     )

@@ -36,7 +36,7 @@ def sections(simulation: Simulation) -> list[Section]:
         *(
             Section(
                 title=f"First steps: {name}",
-                table=timeline_table(run.timeline, run.args.max_num_batched_tokens),
+                table=timeline_table(run.timeline, run.settings.step_tokens),
                 chart=_timeline_chart(run),
             )
             for name, run in named
@@ -100,7 +100,7 @@ def _limited(run: SimulatedRun, limit: Limit) -> Cell | str:
 
 
 def kv_use(run: SimulatedRun) -> float:
-    return run.kv_peak_tokens / (run.args.num_blocks * run.args.tokens_per_block)
+    return run.kv_peak_tokens / (run.pool.num_blocks * run.pool.tokens_per_block)
 
 
 def rates_table(named: Named) -> Table:
@@ -129,10 +129,10 @@ def rates_table(named: Named) -> Table:
 def _every_figure(named: Named) -> Table:
     """Figures down, settings across."""
     lines: list[tuple[str, ...]] = [
-        ("tokens per step", *(number(r.args.max_num_batched_tokens) for _, r in named)),
+        ("tokens per step", *(number(r.settings.step_tokens) for _, r in named)),
         ("tokens per prompt", *(words.threshold(r) for _, r in named)),
-        ("requests at once", *(number(r.args.max_num_seqs) for _, r in named)),
-        ("KV cache, tokens", *(number(r.args.kv_cache_tokens) for _, r in named)),
+        ("requests at once", *(number(r.settings.max_num_seqs) for _, r in named)),
+        ("KV cache, tokens", *(number(r.pool.tokens) for _, r in named)),
         *(
             (figure.title, *(_time(figure, r) for _, r in named))
             for figure in (MAKESPAN, *(BY_PROMISE[name] for name in TOLD))

@@ -225,7 +225,7 @@ def demo_sections(demo: Demonstration) -> list[Section]:
         *(
             Section(
                 title=f"First steps {name}",
-                table=timeline_table(run.timeline[:steps], run.args.max_num_batched_tokens),
+                table=timeline_table(run.timeline[:steps], run.settings.step_tokens),
                 details=steps == MOST_STEPS,
             )
             for steps in (STEPS, MOST_STEPS)

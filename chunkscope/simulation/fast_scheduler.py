@@ -14,7 +14,7 @@ from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import KvPool, Settings
 
 
 class FastScheduler(Scheduler):
@@ -22,13 +22,14 @@ class FastScheduler(Scheduler):
 
     def __init__(
         self,
-        args: EngineArgs,
+        settings: Settings,
+        pool: KvPool,
         rules: Rules,
         policy: Policy,
         window: AttentionWindow = NO_WINDOW,
     ) -> None:
-        super().__init__(args, rules, policy, window)
-        self.decoding = DecodingGroup(args.block_size, self.kv_cache.groups, window)
+        super().__init__(settings, pool, rules, policy, window)
+        self.decoding = DecodingGroup(pool.block_size, self.kv_cache.groups, window)
         self._single: dict[RequestState, None] = {}
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
@@ -37,11 +38,11 @@ class FastScheduler(Scheduler):
 
     def schedule(self) -> Step:
         """Where nobody must be asked and nobody can come, the step only decodes."""
-        can_come = self.waiting and len(self.running) < self.args.most_running
+        can_come = self.waiting and len(self.running) < self.settings.most_running
         if self._single or can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
             step = super().schedule()
             unread = not (step.num_scheduled_tokens or step.preempted)
-            self._turned_away = unread and self.args.enable_chunked_prefill
+            self._turned_away = unread and bool(self.settings.enable_chunked_prefill)
             return step
         step = Step(self.num_steps)
         self._decode(step, 0)
@@ -50,7 +51,7 @@ class FastScheduler(Scheduler):
 
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
-        can_come = self.waiting and len(self.running) < self.args.most_running
+        can_come = self.waiting and len(self.running) < self.settings.most_running
         # Rows that leave a window make room for others.
         is_turned_away = self._turned_away and not self.kv_cache.groups.window
         if self._single or (can_come and not is_turned_away):

@@ -13,7 +13,7 @@ from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Path
 from chunkscope.simulation.requests import BlockRun, RequestState, SharedRun
 from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import KvPool, Settings
 
 
 def clipped(path: Path, blocks: int) -> Path:
@@ -60,26 +60,26 @@ class GroupBlocks:
     Groups with a window give back the rows that left it. A state takes its blocks once.
     """
 
-    def __init__(self, args: EngineArgs, rules: Rules) -> None:
-        kinds = [group.kind for group in args.kv_groups]
-        windows = [group.window for group in args.kv_groups if group.window]
+    def __init__(self, settings: Settings, pool: KvPool, rules: Rules) -> None:
+        kinds = [group.kind for group in pool.groups]
+        windows = [group.window for group in pool.groups if group.window]
         self.full = kinds.count(KvKind.FULL) if kinds else 1
         self.sliding = len(windows)
         self.per_row = self.full + self.sliding
-        states = (group for group in args.kv_groups if group.kind is KvKind.STATE)
+        states = (group for group in pool.groups if group.kind is KvKind.STATE)
         self.state = sum(group.state_blocks for group in states)
         self.window = windows[0] if windows else 0  # of all that have one
         # A step that still runs reads what was in the window when it was launched.
         self.keeps_running = (
-            bool(windows) and args.async_scheduling and rules.keeps_window_of_running_step
+            bool(windows) and rules.async_scheduling and rules.keeps_window_of_running_step
         )
-        self._block_size = args.block_size
-        self._most_rows = self._held_at_most(args) if rules.window_caps_admission else None
+        self._block_size = pool.block_size
+        self._most_rows = self._held_at_most(settings) if rules.window_caps_admission else None
 
-    def _held_at_most(self, args: EngineArgs) -> int:
+    def _held_at_most(self, settings: Settings) -> int:
         steps = 2 if self.keeps_running else 1
-        tokens = self.window - 1 + steps * args.max_num_batched_tokens
-        return self.rows(min(tokens, args.max_model_len or tokens)) + 1
+        tokens = self.window - 1 + steps * settings.step_tokens
+        return self.rows(min(tokens, settings.max_model_len or tokens)) + 1
 
     def rows(self, tokens: int) -> int:
         return -(-tokens // self._block_size)
@@ -106,12 +106,12 @@ Run = TypeVar("Run", bound=BlockRun)
 class KvCache:
     """All blocks. The free queue: blank ones first, then cached ones, longest unused in front."""
 
-    def __init__(self, args: EngineArgs, rules: Rules) -> None:
-        self.groups = GroupBlocks(args, rules)
-        self.block_size = args.block_size
-        self.num_blocks = args.num_blocks
+    def __init__(self, settings: Settings, pool: KvPool, rules: Rules) -> None:
+        self.groups = GroupBlocks(settings, pool, rules)
+        self.block_size = pool.block_size
+        self.num_blocks = pool.num_blocks
         self.num_free = self.num_blocks
-        self._caching = args.enable_prefix_caching and self.groups.full > 0
+        self._caching = bool(settings.enable_prefix_caching) and self.groups.full > 0
         self._blank_blocks_first = rules.blank_blocks_first
         self._blank = self.num_blocks
         self._queue: OrderedDict[BlockRun, None] = OrderedDict()
@@ -166,7 +166,6 @@ class KvCache:
         *,
         in_flight: int = 0,
         full_sequence_must_fit: bool = False,
-        watermark_blocks: int = 0,
     ) -> bool:
         """Room for so many more tokens; a waiting request brings what it hit. False: no room.
 
@@ -181,7 +180,7 @@ class KvCache:
             most = max(need, groups.to_reserve(request.num_tokens, computed))
         beside = groups.beside_hit(computed) if hit is not None else 0
         evictable = groups.full * hit.evictable if hit else 0
-        if beside + most > self.num_free - watermark_blocks - evictable:
+        if beside + most > self.num_free - evictable:
             return False
         if hit is not None:
             self._touch(request, hit)

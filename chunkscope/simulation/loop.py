@@ -18,8 +18,8 @@ from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
 from chunkscope.simulation.workload import Request, read_together
 from chunkscope.vllm.enums import ChunkPolicy
-from chunkscope.vllm.rules import Rules, check_args
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.rules import Rules, check_settings
+from chunkscope.vllm.settings import KvPool, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,8 @@ class Scenario:
 
 def run_setting(
     scenario: Scenario,
-    args: EngineArgs,
+    settings: Settings,
+    pool: KvPool,
     *,
     watch: int = 0,
     fast: bool = True,
@@ -49,34 +50,36 @@ def run_setting(
     A `pipeline` of one's own says how long steps take: that of reference/ computes them. Of several
     replicas in data parallel each gets every n-th request.
     """
-    check_args(args, scenario.rules)
-    check_requests(scenario.requests, args, scenario.rules)
-    states, model = _states(scenario, args.block_size), _step_model(scenario, args)
+    check_settings(settings, scenario.rules)
+    check_requests(scenario.requests, settings, pool, scenario.rules)
+    states, model = _states(scenario, pool.block_size), _step_model(scenario, settings)
     start, concurrency = states[0].arrival_s, scenario.concurrency
-    replicas = min(args.parallel.data, len(states), concurrency or len(states))
+    replicas = min(settings.parallel.data, len(states), concurrency or len(states))
     engines = []
     for number in range(replicas):
-        policy = make_policy(scenario.policy, args, scenario.rules)
+        policy = make_policy(scenario.policy, settings, scenario.rules)
         for state in states[number::replicas]:
             state.priority = policy.priority_of(state)
         scheduler = FastScheduler if fast else Scheduler
         share = concurrency and -(-(concurrency - number) // replicas)
         engine = _Engine(
-            scheduler(args, scenario.rules, policy, scenario.step.window),
+            scheduler(settings, pool, scenario.rules, policy, scenario.step.window),
             Clock(pipeline or Pipeline(model, start), start),
             Arrivals(states[number::replicas], share),
             watch=0 if number else watch,
         )
         engine.run()
         engines.append(engine)
-    return _result(scenario, args, states, engines)
+    return _result(scenario, settings, pool, states, engines)
 
 
-def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) -> None:
+def check_requests(
+    requests: Iterable[Request], settings: Settings, pool: KvPool, rules: Rules
+) -> None:
     """InputError for requests that no engine could ever serve with this setting."""
-    arrived, place, blocks = 0.0, 0, GroupBlocks(args, rules)
-    chunked = args.enable_chunked_prefill or args.long_prefill_token_threshold
-    limit = args.max_model_len
+    arrived, place, blocks = 0.0, 0, GroupBlocks(settings, pool, rules)
+    chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
+    limit = settings.max_model_len
     for place, request in enumerate(requests, start=1):
         tokens = request.prompt_tokens + request.output_tokens
         if request.prompt_tokens < 1 or request.output_tokens < 1:
@@ -91,10 +94,10 @@ def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) 
                 hint="arrivals must be in order, from 0 s on",
             )
         arrived = request.arrival_s
-        if blocks.to_reserve(tokens - 1) + blocks.state > args.num_blocks:
+        if blocks.to_reserve(tokens - 1) + blocks.state > pool.num_blocks:
             raise InputError(  # the last token is never read back, so it needs no room
                 f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
-                f"{max(0, round(args.num_blocks * args.tokens_per_block)):,}",
+                f"{max(0, round(pool.num_blocks * pool.tokens_per_block)):,}",
                 hint="give a larger --kv-cache-tokens, or leave such requests out",
             )
         if limit is not None and tokens > limit:
@@ -103,10 +106,10 @@ def check_requests(requests: Iterable[Request], args: EngineArgs, rules: Rules) 
                 "vLLM would refuse or cut it"
             )
         # A request that is preempted at its end is read again whole, with all but its last token.
-        if not chunked and tokens - 1 > args.max_num_batched_tokens:
+        if not chunked and tokens - 1 > settings.step_tokens:
             raise InputError(
                 f"request {place:,} may have {tokens - 1:,} tokens to read, and with chunking off "
-                f"one step takes {args.max_num_batched_tokens:,}",
+                f"one step takes {settings.step_tokens:,}",
                 hint="raise the budget to max_model_len, or leave chunking on",
             )
     if not place:
@@ -132,11 +135,11 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
     ]
 
 
-def _step_model(scenario: Scenario, args: EngineArgs) -> StepModel:
+def _step_model(scenario: Scenario, settings: Settings) -> StepModel:
     """Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs."""
-    shares = args.enable_prefix_caching and not scenario.prompt_logprobs
+    shares = settings.enable_prefix_caching and not scenario.prompt_logprobs
     share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
-    graphed_tokens = min(scenario.step.graphed_tokens, 2 * args.max_num_seqs)
+    graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
     return replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)
 
 
@@ -153,7 +156,7 @@ class _Engine:
         """With async scheduling a step is launched before the result of the last is there."""
         scheduler, clock = self.scheduler, self.clock
         coming, launched = self._coming, self._launched
-        lag = int(scheduler.args.async_scheduling)
+        lag = int(scheduler.rules.async_scheduling)
         while coming or launched or scheduler.has_requests():
             for request in coming.due(clock.now):
                 scheduler.add_request(request)
@@ -234,7 +237,11 @@ def _timed(engine: _Engine, first: float) -> Iterator[TimelineStep]:
 
 
 def _result(
-    scenario: Scenario, args: EngineArgs, states: Sequence[RequestState], engines: list[_Engine]
+    scenario: Scenario,
+    settings: Settings,
+    pool: KvPool,
+    states: Sequence[RequestState],
+    engines: list[_Engine],
 ) -> SimulatedRun:
     first, clocks = states[0].arrival_s, [engine.clock for engine in engines]
     gaps = [gap for clock in clocks for gap in clock.gaps]
@@ -273,14 +280,15 @@ def _result(
         slo_use=slo.use if slo else None,
     )
     return SimulatedRun(
-        args=args,
+        settings=settings,
+        pool=pool,
         policy=scenario.policy,
         figures=figures,
         requests=len(states),
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         cached_tokens=cached_tokens,
-        kv_peak_tokens=round(max(e.peak_blocks for e in engines) * args.tokens_per_block),
+        kv_peak_tokens=round(max(e.peak_blocks for e in engines) * pool.tokens_per_block),
         timeline=tuple(_timed(engines[0], first)),
         slo=slo,
         backlog=_backlog(states, times) if scenario.concurrency is None else None,

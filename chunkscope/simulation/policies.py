@@ -6,7 +6,7 @@ vLLM runs `vllm`, `fixed` and `interactive-first`; `by-length` and `adaptive` ar
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import Settings
 
 FIXED_THRESHOLD = 2_048
 INTERACTIVE_TOKENS = 1_024
@@ -19,12 +19,12 @@ CROWDED_SHARE = 0.5  # decoding requests, of max_num_seqs
 class Policy:
     """vLLM's own: long_prefill_token_threshold, with the two rules that 0.31 brought."""
 
-    def __init__(self, name: ChunkPolicy, args: EngineArgs, rules: Rules) -> None:
-        self.args, self.rules = args, rules
+    def __init__(self, name: ChunkPolicy, settings: Settings, rules: Rules) -> None:
+        self.settings, self.rules = settings, rules
         self.by_priority = name is ChunkPolicy.INTERACTIVE_FIRST
-        unchunked = not (args.enable_chunked_prefill or args.enable_prefix_caching)
+        unchunked = not (settings.enable_chunked_prefill or settings.enable_prefix_caching)
         dropped = unchunked and rules.unchunked_drops_the_threshold
-        self._threshold = 0 if dropped else args.long_prefill_token_threshold
+        self._threshold = 0 if dropped else settings.long_prefill_token_threshold or 0
         self._in_step = self._threshold
 
     def start_step(self, requests: int) -> None:
@@ -32,8 +32,8 @@ class Policy:
         if not self._threshold or self.rules.lone_request_is_capped:
             return
         self._in_step = self._threshold if requests > 1 else 0
-        if requests > 1 and self.args.long_prefill_token_threshold_adaptive:
-            self._in_step = max(self._threshold, self.args.max_num_batched_tokens // requests)
+        if requests > 1 and self.settings.long_prefill_token_threshold_adaptive:
+            self._in_step = max(self._threshold, self.settings.step_tokens // requests)
 
     def threshold_of(self, request: RequestState) -> int:  # noqa: ARG002
         """The most tokens that one request gets in a step; 0 is no limit."""
@@ -74,14 +74,14 @@ class Adaptive(Policy):
     def after_step(self, step: Step, seconds: float) -> None:
         if not step.prefill_requests:
             return
-        is_crowded = step.decoding_on > CROWDED_SHARE * self.args.max_num_seqs
+        is_crowded = step.decoding_on > CROWDED_SHARE * self.settings.step_requests
         if step.decode_requests and (seconds > TARGET_STEP_S or is_crowded):
             self.chunk = max(SMALLEST_CHUNK, self.chunk // 2)
         elif seconds < TARGET_STEP_S / 2:
-            self.chunk = min(self.args.max_num_batched_tokens, self.chunk * 2)
+            self.chunk = min(self.settings.step_tokens, self.chunk * 2)
 
 
-def make_policy(name: ChunkPolicy, args: EngineArgs, rules: Rules) -> Policy:
+def make_policy(name: ChunkPolicy, settings: Settings, rules: Rules) -> Policy:
     """A fresh one: the adaptive policy remembers."""
     kinds = {ChunkPolicy.BY_LENGTH: ByLength, ChunkPolicy.ADAPTIVE: Adaptive}
-    return kinds.get(name, Policy)(name, args, rules)
+    return kinds.get(name, Policy)(name, settings, rules)

@@ -1,6 +1,6 @@
 """What a simulation found: one value per setting, and all of them as an artefact."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,7 +14,7 @@ from chunkscope.errors import InputError
 from chunkscope.hardware.cost_model import CostModel
 from chunkscope.simulation.slo import SloResult
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import KvPool, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,8 @@ class SimulatedRun:
 
     setting: str = ""
     same_as: tuple[str, ...] = ()  # other names for the same arguments
-    args: EngineArgs
+    settings: Settings  # complete
+    pool: KvPool
     policy: ChunkPolicy
     figures: Figures
     requests: int
@@ -106,9 +107,9 @@ class SimulatedRun:
     @property
     def shown_as(self) -> str:
         """Its name; of a sweep, what tells its settings apart."""
-        threshold = self.args.long_prefill_token_threshold
+        threshold = self.settings.long_prefill_token_threshold
         capped = f", threshold {threshold:,}" if threshold else ""
-        return self.setting or f"budget {self.args.max_num_batched_tokens:,}{capped}"
+        return self.setting or f"budget {self.settings.step_tokens:,}{capped}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ class Simulation(Artefact):
     """
 
     title: ClassVar = "simulation"
-    schema: ClassVar = "chunkscope/simulation/3"
+    schema: ClassVar = "chunkscope/simulation/4"
     made_by: ClassVar = "chunkscope simulate"
     default_path: ClassVar = Path("reports/simulation.json")
 
@@ -181,7 +182,13 @@ class Simulation(Artefact):
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting: its arguments and every figure."""
         return frame(
-            {"setting": run.shown_as, **asdict(run.args), **figures_row(run)} for run in self.runs
+            {
+                "setting": run.shown_as,
+                **run.settings.given(),
+                "kv_cache_tokens": run.pool.tokens,
+                **figures_row(run),
+            }
+            for run in self.runs
         )
 
     @property

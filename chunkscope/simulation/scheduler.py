@@ -1,7 +1,7 @@
 """vLLM's V1 scheduler, step for step and in its own words: `schedule` is the whole of it.
 
 Text models, no speculative decoding. Layers with a window or a state take and give back blocks as
-vLLM's do; what it does not know of them, `Deployment.uncovered` says. What differs by version is
+vLLM's do; what it does not know of them, `Deployment.notes` says. What differs by version is
 data: chunkscope/vllm/rules.py. It is compared with the real one by
 tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps sooner.
 """
@@ -13,7 +13,7 @@ from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step, WaitingQueue
 from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import KvPool, Settings
 
 
 class Scheduler:
@@ -21,19 +21,19 @@ class Scheduler:
 
     def __init__(
         self,
-        args: EngineArgs,
+        settings: Settings,
+        pool: KvPool,
         rules: Rules,
         policy: Policy,
         window: AttentionWindow = NO_WINDOW,
     ) -> None:
-        self.args = args
+        self.settings = settings
         self.window = window
         self.rules = rules
         self.policy = policy
         self.waiting = WaitingQueue(by_priority=policy.by_priority)
         self.running: dict[RequestState, None] = {}  # in the order of admission
-        self.kv_cache = KvCache(args, rules)
-        self.watermark_blocks = int(args.watermark * (args.num_blocks + 1))
+        self.kv_cache = KvCache(settings, pool, rules)
         self.num_steps = 0
         self.num_admissions = 0
 
@@ -47,7 +47,7 @@ class Scheduler:
         """Running requests first; then waiting ones, if nobody was preempted."""
         step = Step(self.num_steps)
         self.policy.start_step(len(self.running) + len(self.waiting))
-        token_budget = self._schedule_running(step, self.args.max_num_batched_tokens)
+        token_budget = self._schedule_running(step, self.settings.step_tokens)
         if not step.preempted:
             self._schedule_waiting(step, token_budget)
         self._update_after_schedule(step)
@@ -77,12 +77,12 @@ class Scheduler:
 
     def _schedule_waiting(self, step: Step, token_budget: int) -> None:
         skipped: list[RequestState] = []
-        while self.waiting and token_budget > 0 and len(self.running) < self.args.most_running:
+        while self.waiting and token_budget > 0 and len(self.running) < self.settings.most_running:
             request = self.waiting.peek()
             hit = self.kv_cache.get_computed_blocks(request)
-            request.num_computed_tokens = hit.blocks * self.args.block_size
+            request.num_computed_tokens = hit.blocks * self.kv_cache.block_size
             num_new_tokens = self._num_new_tokens(request)
-            if not self.args.enable_chunked_prefill and num_new_tokens > token_budget:
+            if not self.settings.enable_chunked_prefill and num_new_tokens > token_budget:
                 if self.rules.unchunked_stops_the_queue:
                     break
                 skipped.append(self.waiting.pop())
@@ -93,7 +93,6 @@ class Scheduler:
                 num_new_tokens,
                 hit,
                 full_sequence_must_fit=self.rules.reserves_full_prompt,
-                watermark_blocks=self.watermark_blocks if self.running else 0,
             ):
                 break
             self._admit(self.waiting.pop())
@@ -134,7 +133,7 @@ class Scheduler:
         step.preempted.append(victim)
         victim.num_preemptions += 1
         tokens = cached = victim.num_computed_tokens + restored
-        if self.args.async_scheduling and victim.last_step == self.num_steps - 1:
+        if self.rules.async_scheduling and victim.last_step == self.num_steps - 1:
             cached = max(victim.caught_up, tokens - 1)  # not the one that is still being sampled
         self.kv_cache.free(victim, tokens, cached=cached)
         if not victim.has_ended:

@@ -12,7 +12,7 @@ from math import sqrt
 from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import RatePoint, SimulatedRun, SustainedRate
-from chunkscope.vllm.settings import EngineArgs, Settings
+from chunkscope.vllm.settings import KvPool, Settings
 
 BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 THRESHOLDS = (512, 2_048, 8_192)
@@ -89,14 +89,14 @@ LOWEST, HIGHEST = 1 / 64, 4.0  # of what is done in a second when all come at on
 GROWING = "queue"  # instead of a limit's name: the queue grows
 
 
-def find_rate(scenario: Scenario, args: EngineArgs) -> SimulatedRun:
+def find_rate(scenario: Scenario, settings: Settings, pool: KvPool) -> SimulatedRun:
     """The run at the highest rate that is kept; at the lowest that was tried where none is."""
     done: dict[float, SimulatedRun] = {}
 
     def run(rate: float) -> SimulatedRun:
         if rate not in done:
             coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
-            done[rate] = run_setting(replace(scenario, requests=coming), args)
+            done[rate] = run_setting(replace(scenario, requests=coming), settings, pool)
         return done[rate]
 
     def is_calm(rate: float) -> bool:
@@ -108,7 +108,7 @@ def find_rate(scenario: Scenario, args: EngineArgs) -> SimulatedRun:
         return slo is None or slo.is_met
 
     at_once = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
-    all_s = run_setting(replace(scenario, requests=at_once), args).figures.makespan_s
+    all_s = run_setting(replace(scenario, requests=at_once), settings, pool).figures.makespan_s
     most = len(at_once) / all_s
     highest, broken = _between(lambda rate: is_calm(rate) and is_met(rate), most / 2, most)
     _, growing = _between(is_calm, most, most)

@@ -15,12 +15,12 @@ from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
-from chunkscope.vllm.settings import EngineArgs, Settings
+from chunkscope.vllm.settings import KvPool, Settings
 
 NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
 SCHEDULED_BY = (
     *("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"),
-    *("enable_chunked_prefill", "enable_prefix_caching", "block_size"),
+    *("enable_chunked_prefill", "enable_prefix_caching"),
 )
 # What is there from the start is scheduled in the same steps however long they take.
 ANY_STEP = StepModel(
@@ -84,23 +84,23 @@ def _prefix_hit_rate(
     elif gpu is not None:
         step = step_model(shape, gpu, Parallel(tensor=machine.gpus or 1))
     blocks = engine.get("num_gpu_blocks")
-    known = all(engine.get(name) is not None for name in SCHEDULED_BY) and blocks
+    known = all(engine.get(name) is not None for name in (*SCHEDULED_BY, "block_size")) and blocks
     if not known or step is None or shape.hybrid or shape.attention.sliding_layers:
         return None
     scenario = Scenario(
         requests=workload.requests,
         stretches=workload.stretches,
-        rules=rules_of(release(machine.vllm)),
+        rules=replace(
+            rules_of(release(machine.vllm)),
+            async_scheduling=bool(engine.get("async_scheduling")),
+        ),
         step=step,
         prompt_logprobs=workload.task is Task.LOGLIKELIHOOD,
         concurrency=workload.concurrency,
     )
-    args = EngineArgs(
-        **{name: engine[name] for name in SCHEDULED_BY},
-        async_scheduling=bool(engine.get("async_scheduling")),
-        kv_cache_tokens=blocks * engine["block_size"],
-    )
-    return run_setting(scenario, args).cached_tokens / workload.input_tokens
+    pool = KvPool(tokens=blocks * engine["block_size"], block_size=engine["block_size"])
+    settings = Settings(**{name: engine[name] for name in SCHEDULED_BY})
+    return run_setting(scenario, settings, pool).cached_tokens / workload.input_tokens
 
 
 def _gpu(machine: Machine) -> Gpu | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.hardware.gpus import Gpu
@@ -19,8 +18,7 @@ from chunkscope.vllm.flags import (
     known_to,
 )
 from chunkscope.vllm.measured import MeasuredFit
-from chunkscope.vllm.rules import rules_of
-from chunkscope.vllm.settings import NAMES, EngineArgs, Settings
+from chunkscope.vllm.settings import NAMES, KvPool, Settings
 
 OWN = Settings()  # everything left to vLLM
 POSITIVE = ("max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_num_active_seqs")
@@ -128,24 +126,19 @@ class Deployment:
         layout = model.kv_layout
         return layout.blocks(memory.kv_cache_bytes) // max(1, layout.blocks_of(tokens))
 
-    def engine_args(self, settings: Settings, *, kv_cache_tokens: int) -> EngineArgs:
-        """Nothing left open, for a scheduler with so large a KV cache."""
-        lag = rules_of(self.release).async_by_default
+    def kv_pool(self, settings: Settings, tokens: int) -> KvPool:
+        """A KV cache of so many tokens; in groups where layers keep different parts of them."""
         full = self.effective(settings)
-        pool = {"kv_cache_tokens": kv_cache_tokens, **self._grouped(full, kv_cache_tokens)}
-        return EngineArgs.of({**full.given(), **pool, "async_scheduling": lag})
-
-    def _grouped(self, s: Settings, tokens: int) -> dict[str, Any]:
-        """Nothing where all layers keep all tokens, or it is not known what they keep."""
-        model, context = self.memory_model(s), s.max_model_len
+        model, context = self.memory_model(full), full.max_model_len
         if model is None or context is None or model.kv_layout.is_plain:
-            return {}
-        layout, step = model.kv_layout, s.max_num_batched_tokens or 1
-        return {
-            "block_size": layout.block_tokens,
-            "kv_cache_blocks": layout.blocks_with(tokens, context=context, step=step),
-            "kv_groups": layout.groups,
-        }
+            return KvPool(tokens=tokens)
+        layout, step = model.kv_layout, full.max_num_batched_tokens or 1
+        return KvPool(
+            tokens=tokens,
+            block_size=layout.block_tokens,
+            blocks=layout.blocks_with(tokens, context=context, step=step),
+            groups=layout.groups,
+        )
 
     def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> tuple[Note, ...]:
         """What of these settings nobody has measured, and what the simulator does otherwise."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from chunkscope.errors import UsageError
 from chunkscope.vllm.flags import Release, Version
-from chunkscope.vllm.settings import SINCE_0_31, EngineArgs
+from chunkscope.vllm.settings import SINCE_0_31, Settings
 
 DEFAULT: Version = (0, 30, 0)  # whose rules hold where no version is named
 
@@ -41,8 +41,7 @@ class Rules:
     reserves_full_prompt: bool = _rule((0, 19, 0))  # a request is admitted when all of it fits
     blank_blocks_first: bool = _rule((0, 24, 0))  # reused before cached ones
     lone_request_is_capped: bool = _rule((0, 31, 0), first=True)
-    async_by_default: bool = _rule((0, 14, 0))  # step t + 1 is scheduled before t is done
-    has_watermark: bool = _rule((0, 24, 0))
+    async_scheduling: bool = _rule((0, 14, 0))  # step t + 1 is scheduled before t is done
     has_fair_shares: bool = _rule((0, 31, 0))  # the adaptive threshold, and max_num_active_seqs
     window_caps_admission: bool = _rule((0, 24, 0))  # a group with a window asks for what it holds
     keeps_window_of_running_step: bool = _rule((0, 28, 0))
@@ -57,29 +56,26 @@ def rules_of(release: Release) -> Rules:
     return Rules(**{x.name: _holds(x.metadata, release.version) for x in fields(Rules)})
 
 
-def check_args(args: EngineArgs, rules: Rules) -> None:
-    """The combinations with which vLLM, or this copy of it, would not start."""
-    for name in ("max_num_batched_tokens", "max_num_seqs", "kv_cache_tokens", "block_size"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"{name} must be at least 1, not {getattr(args, name)}")
-    threshold = args.long_prefill_token_threshold
+def check_settings(settings: Settings, rules: Rules) -> None:
+    """The combinations with which vLLM would not start; settings are complete."""
+    budget, seqs = settings.step_tokens, settings.step_requests
+    for name, value in (("max_num_batched_tokens", budget), ("max_num_seqs", seqs)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}")
+    threshold = settings.long_prefill_token_threshold or 0
     if threshold < 0:
         raise UsageError(f"long_prefill_token_threshold must not be negative: {threshold}")
-    if args.max_num_batched_tokens < args.max_num_seqs:
+    if budget < seqs:
         raise UsageError(
-            f"max_num_batched_tokens ({args.max_num_batched_tokens:,}) must be at least "
-            f"max_num_seqs ({args.max_num_seqs:,}): vLLM refuses to start",
+            f"max_num_batched_tokens ({budget:,}) must be at least max_num_seqs ({seqs:,}): "
+            "vLLM refuses to start",
             hint="raise the budget, or lower max_num_seqs",
         )
-    if not 0 <= args.watermark < 1:
-        raise UsageError(f"watermark must be in [0, 1), not {args.watermark}")
-    if args.watermark and not rules.has_watermark:
-        raise UsageError("this vLLM version has no watermark")
     for name in SINCE_0_31:
-        if getattr(args, name) and not rules.has_fair_shares:
+        if getattr(settings, name) and not rules.has_fair_shares:
             raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
-    if not 1 <= args.most_running <= args.max_num_seqs:
+    if not 1 <= settings.most_running <= seqs:
         raise UsageError(
-            f"max_num_active_seqs ({args.most_running:,}) must be from 1 to max_num_seqs "
-            f"({args.max_num_seqs:,}): vLLM refuses to start"
+            f"max_num_active_seqs ({settings.most_running:,}) must be from 1 to max_num_seqs "
+            f"({seqs:,}): vLLM refuses to start"
         )

@@ -65,6 +65,25 @@ class Settings:
     def kv_element_bytes(self) -> int:
         return 1 if (self.kv_cache_dtype or "").startswith("fp8") else BYTES
 
+    # -- of settings that are complete, as `Deployment.effective` gives them
+
+    @property
+    def step_tokens(self) -> int:
+        """The most tokens of one step."""
+        assert self.max_num_batched_tokens is not None  # noqa: S101
+        return self.max_num_batched_tokens
+
+    @property
+    def step_requests(self) -> int:
+        """The most requests of one step."""
+        assert self.max_num_seqs is not None  # noqa: S101
+        return self.max_num_seqs
+
+    @property
+    def most_running(self) -> int:
+        """Requests that are admitted at once: fewer, if asked for, than there are places."""
+        return self.max_num_active_seqs or self.step_requests
+
     def at_budget(self, budget: int) -> "Settings":
         """Another budget, and no more requests than it has tokens.
 
@@ -88,56 +107,29 @@ UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel", "kv_cach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineArgs(Settings):
-    """Settings as a scheduler obeys them: nothing that it asks for is left open.
+class KvPool:
+    """The KV cache of one engine.
 
-    `kv_cache_tokens` is what vLLM logs: its null block, never used, included. Where the layers of a
-    model are in groups that keep different parts of a request, `kv_cache_blocks` holds them all.
+    `tokens` is what vLLM logs: its null block, never used, included. Where the layers of a model
+    are in `groups` that keep different parts of a request, `blocks` holds them all.
     """
 
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    kv_cache_tokens: int
-    long_prefill_token_threshold: int = 0
-    enable_chunked_prefill: bool = True
-    enable_prefix_caching: bool = True
-    async_scheduling: bool = False
-    watermark: float = 0.0
+    tokens: int
     block_size: int = BLOCK_TOKENS
-    kv_cache_blocks: int | None = None
-    kv_groups: tuple[KvGroup, ...] = ()
+    blocks: int | None = None
+    groups: tuple[KvGroup, ...] = ()
 
-    @classmethod
-    def of(cls, given: "EngineArgs | Mapping[str, Any]") -> "EngineArgs":
-        """Arguments from a dictionary; UsageError for names that the scheduler does not know."""
-        if isinstance(given, EngineArgs):
-            return given
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(given) - known)
-        if unknown:
-            raise UsageError(
-                f"the simulator knows no argument {unknown[0]!r}",
-                hint=f"known: {', '.join(sorted(known))}",
-            )
-        missing = {"max_num_batched_tokens", "max_num_seqs", "kv_cache_tokens"} - set(given)
-        if missing:
-            raise UsageError(f"the simulator needs {', '.join(sorted(missing))}")
-        return cls(**given)
+    def __post_init__(self) -> None:
+        for name in ("tokens", "block_size"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"the KV cache needs {name} of at least 1")
 
     @property
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""
-        blocks = self.kv_cache_blocks
-        return (self.kv_cache_tokens // self.block_size if blocks is None else blocks) - 1
+        return (self.tokens // self.block_size if self.blocks is None else self.blocks) - 1
 
     @property
     def tokens_per_block(self) -> float:
-        """Of the pool: less than `block_size` where a request takes one in each group."""
-        if self.kv_cache_blocks is None:
-            return self.block_size
-        return self.kv_cache_tokens / self.kv_cache_blocks
-
-    @property
-    def most_running(self) -> int:
-        """Requests that are admitted at once: fewer, if asked for, than there are places."""
-        return self.max_num_active_seqs or self.max_num_seqs
+        """Less than `block_size` where a request takes one in each group."""
+        return self.block_size if self.blocks is None else self.tokens / self.blocks

@@ -94,7 +94,8 @@ def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, floa
     )
     run = run_setting(
         Scenario(requests=requests, rules=rules_of(release("0.24")), step=step),
-        there.engine_args(settings, kv_cache_tokens=memory.kv_cache_tokens),
+        there.effective(settings),
+        there.kv_pool(settings, memory.kv_cache_tokens),
     )
     assert run.figures.itl_s is not None
     longest = max(request.prompt_tokens for request in requests)

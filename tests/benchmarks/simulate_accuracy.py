@@ -10,7 +10,7 @@ Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit mixed
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -28,7 +28,7 @@ from chunkscope.verification.result import Run, Verification
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import KvPool, Settings
 from tests.h200 import spaced
 
 FIT = ("mixed",)
@@ -81,24 +81,23 @@ def simulated(case: Case, setting: str, step: StepModel, *, watch: int = 0) -> S
     """The same requests under the settings that the engine said it ran with."""
     engine = case.verification.run(setting).engine
     block = int(engine.get("block_size") or 16)
-    args = EngineArgs(
+    settings = Settings(
         max_num_batched_tokens=engine["max_num_batched_tokens"],
         max_num_seqs=engine["max_num_seqs"],
         long_prefill_token_threshold=engine.get("long_prefill_token_threshold") or 0,
         enable_chunked_prefill=bool(engine.get("enable_chunked_prefill", True)),
         enable_prefix_caching=bool(engine.get("enable_prefix_caching", True)),
-        async_scheduling=bool(engine.get("async_scheduling")),
-        kv_cache_tokens=engine["num_gpu_blocks"] * block,
-        block_size=block,
     )
+    pool = KvPool(tokens=engine["num_gpu_blocks"] * block, block_size=block)
+    rules = rules_of(release(case.calibration.vllm))
     scenario = Scenario(
         requests=case.trace.requests,
-        rules=rules_of(release(case.calibration.vllm)),
+        rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
         step=step,
         stretches=case.trace.stretches,
         prompt_logprobs=case.trace.task is Task.LOGLIKELIHOOD,
     )
-    return run_setting(scenario, args, watch=watch)
+    return run_setting(scenario, settings, pool, watch=watch)
 
 
 def errors(case: Case, run: Run, cost: CostModel) -> Errors:

@@ -106,7 +106,7 @@ def test_a_sweep_and_a_timeline_are_shown(planned) -> None:
     assert run.code == 0, run.err
     simulated = python.Simulation.load(planned / "reports" / "simulation.json")
     assert simulated.pareto
-    assert f"{simulated.runs[0].args.max_num_batched_tokens:,}" in run.out
+    assert f"{simulated.runs[0].settings.step_tokens:,}" in run.out
 
 
 @pytest.mark.parametrize(

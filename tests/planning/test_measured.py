@@ -135,7 +135,7 @@ def test_the_plan_keeps_it_and_the_simulation_uses_it(tmp_path: Path) -> None:
     again = Plan.load(tmp_path / "plan.json")
     assert again.deployment.measured == plan.deployment.measured
     found = predict(again, profile(data=FITTING), SimulateOptions(requests=20))
-    assert found.runs[0].args.kv_cache_tokens == 919_824
+    assert found.runs[0].pool.tokens == 919_824
 
 
 def test_the_log_names_version_and_model(tmp_path: Path) -> None:

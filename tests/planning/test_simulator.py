@@ -87,8 +87,8 @@ def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
     data = profile(data=SHORT)
     asked = SimulateOptions(asked=Settings(max_num_batched_tokens=256), kv_cache_tokens=50_000)
     run = predict(plan, data, asked).runs[0]
-    assert (run.args.max_num_batched_tokens, run.args.kv_cache_tokens) == (256, 50_000)
-    assert (run.setting, run.args.max_num_seqs) == ("asked", 256)
+    assert (run.settings.step_tokens, run.pool.tokens) == (256, 50_000)
+    assert (run.setting, run.settings.max_num_seqs) == ("asked", 256)
 
 
 def test_limits_can_be_asked_of_a_plan_that_was_forced():
@@ -102,7 +102,7 @@ def test_a_sweep_has_the_plan_and_vllms_default_among_its_points():
     simulation = predict(plan, DATA, SimulateOptions(sweep=True))
     names = {name for run in simulation.runs for name in (run.setting, *run.same_as)}
     assert {"plan", "default"} <= names
-    budgets = {run.args.max_num_batched_tokens for run in simulation.runs}
+    budgets = {run.settings.step_tokens for run in simulation.runs}
     assert {256, 65_536} <= budgets
     assert simulation.pareto
-    assert len({run.args for run in simulation.runs}) == len(simulation.runs)
+    assert len({run.settings for run in simulation.runs}) == len(simulation.runs)

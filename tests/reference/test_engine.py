@@ -17,15 +17,15 @@ from chunkscope.reference.engine import (  # noqa: E402
     RULES,
     ReferenceRun,
     TokenRequest,
-    engine_args,
     generate,
+    settings_for,
 )
 from chunkscope.reference.runner import ModelRunner  # noqa: E402
 from chunkscope.simulation.clock import Pipeline  # noqa: E402
 from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
 from chunkscope.simulation.requests import Step  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
-from chunkscope.vllm.settings import EngineArgs  # noqa: E402
+from chunkscope.vllm.settings import KvPool  # noqa: E402
 from tests.reference.small_models import (  # noqa: E402
     FAMILIES,
     greedy,
@@ -64,7 +64,7 @@ def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
     lengths = (40, 9, 1) if chunk == 1 else (530, 45, 7, 1)
     requests = requests_of(lengths)
     model = model_of(family)
-    found = generate(model, requests, engine_args(model, requests, chunk=chunk))
+    found = generate(model, requests, settings_for(model, requests, chunk=chunk))
     check_equal(family, requests, found)
     assert found.run.figures.chunks_max == (1 if chunk is None else -(-lengths[0] // chunk))
 
@@ -84,7 +84,7 @@ def test_nor_does_any_mix_of_lengths_chunks_and_budgets(
     arrivals = [0.0] + [1e-9 if late else 0.0] * (len(lengths) - 1)
     requests = requests_of(lengths, arrivals=arrivals)
     model = model_of(family)
-    args = engine_args(model, requests, chunk=chunk, budget=budget)
+    args = settings_for(model, requests, chunk=chunk, budget=budget)
     check_equal(family, requests, generate(model, requests, args))
 
 
@@ -92,7 +92,7 @@ def test_nor_does_any_mix_of_lengths_chunks_and_budgets(
 def test_a_model_that_attends_eagerly_does_so_by_pieces(family: str) -> None:
     requests = requests_of((60, 9))
     model = model_of(family, "eager")
-    found = generate(model, requests, engine_args(model, requests, chunk=7))
+    found = generate(model, requests, settings_for(model, requests, chunk=7))
     assert model.config._attn_implementation == "eager", "as it was"
     check_equal(family, requests, found)
 
@@ -103,7 +103,7 @@ def test_half_the_precision_is_equal_up_to_its_rounding() -> None:
     model.load_state_dict(model_of("Llama").state_dict())
     model = model.to(torch.bfloat16)
     requests = requests_of((300,), more=1)
-    (logits,) = generate(model, requests, engine_args(model, requests, chunk=32)).first_logits
+    (logits,) = generate(model, requests, settings_for(model, requests, chunk=32)).first_logits
     expected = unchunked(model, requests[0].prompt)
     few = 8 * torch.finfo(torch.bfloat16).eps * float(expected.abs().max())
     assert torch.allclose(logits, expected, rtol=0, atol=few)
@@ -112,8 +112,8 @@ def test_half_the_precision_is_equal_up_to_its_rounding() -> None:
 def test_a_request_that_was_preempted_answers_the_same() -> None:
     requests = requests_of((60, 50, 40), more=12)
     model = model_of("Llama")
-    args = replace(engine_args(model, requests, chunk=16), kv_cache_tokens=16 * 11)
-    found = generate(model, requests, args)
+    settings = settings_for(model, requests, chunk=16)
+    found = generate(model, requests, settings, kv_cache_tokens=16 * 11)
     assert found.run.figures.preemptions
     check_equal("Llama", requests, found)
 
@@ -160,11 +160,12 @@ def test_the_steps_are_the_simulators_one_for_one(
 ) -> None:
     requests = requests_of((20, 9, 900, 200, 30), arrivals=arrivals)
     model = model_of("Llama")
-    args = engine_args(model, requests, chunk=chunk, budget=700)
+    args = settings_for(model, requests, chunk=chunk, budget=700)
     found = generate(model, requests, args)
     simulated = run_setting(
         Scenario(requests=tuple(r.size for r in requests), rules=RULES, step=MEASURED),
         args,
+        KvPool(tokens=16_000),
         watch=10_000,
         pipeline=Replay([step.duration_s for step in found.run.timeline]),
     )
@@ -181,7 +182,7 @@ def test_the_steps_are_the_simulators_one_for_one(
 def test_chunks_stand_beside_decodes_in_one_batch(computed: list[PackedBatch]) -> None:
     requests = requests_of((9, 300), more=12, arrivals=(0.0, 1e-9))
     model = model_of("Llama")
-    generate(model, requests, engine_args(model, requests, chunk=64))
+    generate(model, requests, settings_for(model, requests, chunk=64))
     mixed = [batch for batch in computed if {p.end - p.start for p in batch.pieces} == {1, 64}]
     assert len(mixed) == 4
 
@@ -192,7 +193,7 @@ def test_chunks_stand_beside_decodes_in_one_batch(computed: list[PackedBatch]) -
 def test_times_are_those_of_the_steps() -> None:
     requests = requests_of((9, 120), arrivals=(0.0, 1e-9))
     model = model_of("Llama")
-    found = generate(model, requests, engine_args(model, requests, chunk=50))
+    found = generate(model, requests, settings_for(model, requests, chunk=50))
     ends = [step.start_s + step.duration_s for step in found.run.timeline]
     assert all(step.duration_s > 0 for step in found.run.timeline)
     assert len(found.chunk_s) == 4
@@ -221,7 +222,7 @@ def test_a_prompt_longer_than_the_context_is_refused() -> None:
     requests = requests_of((1_022,), more=4)
     model = model_of("GPT-2")
     with pytest.raises(InputError, match=r"1,026.*1,024"):
-        generate(model, requests, engine_args(model, requests, chunk=32))
+        generate(model, requests, settings_for(model, requests, chunk=32))
 
 
 def test_a_model_that_attends_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,19 +230,18 @@ def test_a_model_that_attends_otherwise_is_refused(monkeypatch: pytest.MonkeyPat
     model = model_of("Qwen2")
     monkeypatch.setattr(model.config, "layer_types", ["linear_attention", "full_attention"])
     with pytest.raises(InputError, match=r"Qwen2ForCausalLM.*linear"):
-        generate(model, requests, engine_args(model, requests, chunk=None))
+        generate(model, requests, settings_for(model, requests, chunk=None))
     monkeypatch.undo()
     dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
     monkeypatch.setattr(model.config, "rope_parameters", dynamic)
     with pytest.raises(InputError, match="rotary"):
-        generate(model, requests, engine_args(model, requests, chunk=None))
+        generate(model, requests, settings_for(model, requests, chunk=None))
     assert model.config._attn_implementation == "sdpa", "as it was"
 
 
-@pytest.mark.parametrize("asked", ["async_scheduling", "enable_prefix_caching"])
-def test_what_the_engine_does_not_know_is_refused(asked: str) -> None:
+def test_prefix_caching_is_refused() -> None:
     requests = requests_of((9,))
     model = model_of("Llama")
-    args: EngineArgs = replace(engine_args(model, requests, chunk=None), **{asked: True})
+    args = replace(settings_for(model, requests, chunk=None), enable_prefix_caching=True)
     with pytest.raises(InputError, match="prefix caching"):
         generate(model, requests, args)

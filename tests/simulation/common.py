@@ -11,12 +11,29 @@ from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request, with_shared_prefix
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules, rules_of
-from chunkscope.vllm.settings import EngineArgs
+from chunkscope.vllm.settings import NAMES, KvPool, Settings
 
 STEP = StepModel(
     fixed_s=1.0, per_token_s=0.001, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="test"
 )
-ARGS = EngineArgs(max_num_batched_tokens=256, max_num_seqs=8, kv_cache_tokens=16_000)
+Engine = dict[str, Any]  # settings and the KV cache, by vLLM's names
+ARGS: Engine = {"max_num_batched_tokens": 256, "max_num_seqs": 8, "kv_cache_tokens": 16_000}
+USUAL = {
+    "long_prefill_token_threshold": 0,
+    "enable_chunked_prefill": True,
+    "enable_prefix_caching": True,
+}
+
+
+def parts_of(engine: Engine, rules: Rules | None = None) -> tuple[Settings, KvPool, Rules]:
+    """What the scheduler is given; async scheduling only where it is asked for."""
+    rest = {name: value for name, value in engine.items() if name not in NAMES}
+    rules = replace(rules or Rules(), async_scheduling=rest.pop("async_scheduling", False))
+    names = ("kv_cache_blocks", "kv_cache_tokens", "kv_groups")
+    pool = {
+        n.removeprefix("kv_cache_").removeprefix("kv_"): rest.pop(n) for n in names if n in rest
+    }
+    return Settings.of({**USUAL, **engine}), KvPool(**pool, **rest), rules
 
 
 def arriving(*rows: tuple[int, int, float]) -> list[Request]:
@@ -25,7 +42,7 @@ def arriving(*rows: tuple[int, int, float]) -> list[Request]:
 
 def simulate(
     requests: Iterable[Request | tuple[int, int]],
-    setting: EngineArgs = ARGS,
+    setting: Engine = ARGS,
     step: StepModel = STEP,
     *,
     vllm: str | None = None,
@@ -40,9 +57,10 @@ def simulate(
     if shared_prefix:
         sent, more["stretches"] = with_shared_prefix(sent, shared_prefix)
     rules = rules_of(release(vllm)) if vllm else Rules()
+    settings, pool, rules = parts_of(setting, rules)
     scenario = Scenario(requests=sent, rules=rules, step=step, slo=read_slo(slo), **more)
-    return run_setting(scenario, setting, watch=timeline, fast=fast)
+    return run_setting(scenario, settings, pool, watch=timeline, fast=fast)
 
 
-def args(**changed: Any) -> EngineArgs:
-    return replace(ARGS, **changed)
+def args(**changed: Any) -> Engine:
+    return {**ARGS, **changed}

@@ -37,7 +37,6 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
             "enable_prefix_caching": chance.random() < 0.6,
             "async_scheduling": lag,
             # Of these an older version knows nothing.
-            "watermark": chance.choice([0.0, 0.0, 0.0, 0.05, 0.2]),
             "long_prefill_token_threshold_adaptive": threshold > 0 and chance.random() < 0.5,
             "max_num_active_seqs": min(seqs, chance.choice([1, 2, 5])) if capped else None,
             "policy": chance.choice(["fcfs", "fcfs", "priority"]),

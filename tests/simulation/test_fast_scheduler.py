@@ -18,8 +18,7 @@ from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules, rules_of
-from chunkscope.vllm.settings import EngineArgs
-from tests.simulation.common import simulate
+from tests.simulation.common import parts_of, simulate
 from tests.simulation.generated import Workload, crowd, with_windows, workload
 from tests.simulation.twin import trace
 
@@ -36,7 +35,6 @@ rules = st.sampled_from(VERSIONS).map(lambda version: rules_of(release(version))
 def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
     """Without what this version knows nothing of."""
     unknown = {
-        "watermark": not rules.has_watermark,
         "long_prefill_token_threshold_adaptive": not rules.has_fair_shares,
         "max_num_active_seqs": not rules.has_fair_shares,
     }
@@ -95,9 +93,10 @@ def both(
         origin="test",
     )
     stretches = tuple(Stretch(**stretch) for stretch in asked["stretches"])
+    settings, pool, rules = parts_of({"kv_cache_tokens": tokens, **engine}, rules)
     given = {"requests": requests, "rules": rules, "step": step, "stretches": stretches}
-    scenario, args = Scenario(**given, policy=policy), EngineArgs(kv_cache_tokens=tokens, **engine)
-    return [run_setting(scenario, args, watch=watch, fast=fast) for fast in (False, True)]
+    scenario = Scenario(**given, policy=policy)
+    return [run_setting(scenario, settings, pool, watch=watch, fast=fast) for fast in (False, True)]
 
 
 @settings(deadline=None)
@@ -149,7 +148,7 @@ def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
     monkeypatch.setattr(
         FastScheduler, "schedule", lambda self: scheduled.append(self) or plain(self)
     )
-    run = simulate([(100, 200)] * 6, EngineArgs(**SMALL, kv_cache_tokens=1_000), STEP)
+    run = simulate([(100, 200)] * 6, {**SMALL, "kv_cache_tokens": 1_000}, STEP)
     assert run.figures.steps > 300
     assert len(scheduled) < 40
 
@@ -158,7 +157,7 @@ def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
 def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
     """So one run tells both: what comes all at once is scheduled alike, whoever is faster."""
     requests = [(n, 20) for n in range(10, 400, 7)]
-    args = EngineArgs(**SMALL, kv_cache_tokens=4_000, async_scheduling=lag)
+    args = {**SMALL, "kv_cache_tokens": 4_000, "async_scheduling": lag}
     hosts = (Host(fixed_s=0.4, per_request_s=0.3), NO_HOST)
     slow, free = (simulate(requests, args, replace(STEP, host=host)) for host in hosts)
     assert free.figures.makespan_s == free.gpu_s == slow.gpu_s
@@ -188,11 +187,11 @@ def test_a_closed_loop_takes_the_same_steps_and_times(seed):
     chance = random.Random(seed)
     requests = [(chance.randint(1, 900), chance.choice([1, 5, 40, 90])) for _ in range(40)]
     more = {"concurrency": chance.choice([1, 3, 8]), "slo": "ttft_p95=1s,itl_p99=50ms"}
-    args = EngineArgs(
-        max_num_batched_tokens=chance.choice([100, 512]),
-        max_num_seqs=chance.choice([2, 16]),
-        kv_cache_tokens=chance.choice([2_000, 64_000]),
-        async_scheduling=seed % 2 == 1,
-    )
+    args = {
+        "max_num_batched_tokens": chance.choice([100, 512]),
+        "max_num_seqs": chance.choice([2, 16]),
+        "kv_cache_tokens": chance.choice([2_000, 64_000]),
+        "async_scheduling": seed % 2 == 1,
+    }
     plain = simulate(requests, args, STEP, fast=False, **more)
     assert simulate(requests, args, STEP, **more) == plain

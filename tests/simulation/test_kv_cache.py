@@ -12,21 +12,21 @@ from chunkscope.models import find_model
 from chunkscope.models.layers import KvKind
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.settings import EngineArgs, Settings
-from tests.simulation.common import STEP, simulate
+from chunkscope.vllm.settings import Settings
+from tests.simulation.common import STEP, Engine, simulate
 
 FULL = KvGroup(kind=KvKind.FULL, layers=1, block_tokens=16)
 SLIDING = KvGroup(kind=KvKind.SLIDING, layers=1, block_tokens=16, window=64)
 STATE = KvGroup(kind=KvKind.STATE, layers=1, block_tokens=16, state_blocks=2)
 
 
-def engine(*groups: KvGroup, blocks: int, **more) -> EngineArgs:
+def engine(*groups: KvGroup, blocks: int, **more) -> Engine:
     usual = {"max_num_batched_tokens": 64, "max_num_seqs": 8, "enable_prefix_caching": False}
     pool = {"kv_cache_tokens": 16 * blocks, "kv_cache_blocks": blocks, "kv_groups": groups}
-    return EngineArgs(**{**usual, **pool, **more})
+    return {**usual, **pool, **more}
 
 
-def run(args: EngineArgs, *requests: tuple[int, int], fast: bool = True):
+def run(args: Engine, *requests: tuple[int, int], fast: bool = True):
     step = replace(STEP, per_decode_context_s=1e-4)
     return simulate(requests, args, step, fast=fast)
 
@@ -73,10 +73,10 @@ def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
     )
     memory = there.memory()
     assert memory is not None
-    args = there.engine_args(Settings(), kv_cache_tokens=memory.kv_cache_tokens)
-    assert [group.kind for group in args.kv_groups] == [KvKind.FULL, KvKind.SLIDING]
-    assert args.num_blocks + 1 == memory.kv_cache_blocks
+    pool = there.kv_pool(Settings(), memory.kv_cache_tokens)
+    assert [group.kind for group in pool.groups] == [KvKind.FULL, KvKind.SLIDING]
+    assert pool.num_blocks + 1 == memory.kv_cache_blocks
     plain = Deployment(
         release=release("0.24"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h200")
     )
-    assert plain.engine_args(Settings(), kv_cache_tokens=16_000).kv_groups == ()
+    assert plain.kv_pool(Settings(), 16_000).groups == ()

@@ -13,7 +13,6 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.result import Backlog
 from chunkscope.simulation.workload import Request, with_shared_prefix
 from chunkscope.vllm.enums import ChunkPolicy
-from chunkscope.vllm.settings import EngineArgs
 from tests.simulation.common import ARGS, STEP, args, arriving, simulate
 
 
@@ -139,7 +138,6 @@ def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
         ({"max_num_batched_tokens": 4}, "max_num_seqs"),
         ({"max_num_batched_tokens": 0}, "at least 1"),
         ({"long_prefill_token_threshold": -1}, "negative"),
-        ({"watermark": 1.0}, "watermark"),
         ({"long_prefill_token_threshold_adaptive": True}, "0.31"),
         ({"max_num_active_seqs": 4}, "0.31"),
         ({"max_num_active_seqs": 4_000}, "0.31"),
@@ -204,7 +202,7 @@ workloads = st.lists(
 def test_every_token_is_given_once_and_time_only_passes(
     requests, budget, threshold, blocks, lag, policy
 ):
-    setting = EngineArgs(
+    setting = args(
         max_num_batched_tokens=budget,
         max_num_seqs=min(8, budget),
         kv_cache_tokens=blocks * 16,

@@ -20,9 +20,9 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
-from chunkscope.vllm.settings import EngineArgs
 from tests.benchmarks import corpora
 from tests.prefixes.test_real_reuse import cached
+from tests.simulation.common import parts_of
 from tests.simulation.test_fast_scheduler import STEP
 from tests.simulation.twin import trace
 
@@ -92,7 +92,8 @@ def asked(workload: Workload, ids: list[list[int]], case: dict[str, Any]) -> dic
 def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
     """What `simulate` says that was cached."""
     engine = dict(question["engine"])
-    tokens = engine.pop("num_blocks") * engine["block_size"]
+    engine["kv_cache_tokens"] = engine.pop("num_blocks") * engine["block_size"]
+    settings, pool, rules = parts_of(engine, rules_of(release(vllm)))
     output = question["requests"][0]["output"]
     scenario = Scenario(
         requests=tuple(
@@ -100,11 +101,11 @@ def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
             for r in sent.requests
         ),
         stretches=sent.stretches,
-        rules=rules_of(release(vllm)),
+        rules=rules,
         step=STEP,
         prompt_logprobs=question["requests"][0]["prompt_logprobs"],
     )
-    return run_setting(scenario, EngineArgs(kv_cache_tokens=tokens, **engine)).cached_tokens
+    return run_setting(scenario, settings, pool).cached_tokens
 
 
 @pytest.fixture(scope="module")

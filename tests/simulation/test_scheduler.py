@@ -171,11 +171,3 @@ def test_the_least_important_gives_way():
     steps = trace(requests, tight, rules=rules(GATED))
     victims = [victim for step in steps for victim in step["preempted"]]
     assert victims == [0]
-
-
-def test_a_watermark_keeps_blocks_free_for_those_that_run():
-    requests = asked((60, 40), (60, 40))
-    tight = engine(num_blocks=14)
-    assert len(trace(requests, tight, rules=rules(GATED))[0]["tokens"]) == 2
-    held = trace(requests, {**tight, "watermark": 0.5}, rules=rules(GATED))
-    assert len(held[0]["tokens"]) == 1

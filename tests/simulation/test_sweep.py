@@ -21,11 +21,10 @@ from chunkscope.simulation.sweep import (
     points,
 )
 from chunkscope.simulation.workload import Request, arrival_times
-from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
-from tests.simulation.common import ARGS, STEP, simulate
+from tests.simulation.common import ARGS, STEP, args, parts_of, simulate
 
-BASE = EngineArgs(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)
+BASE = args(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)
+SETTINGS, POOL, RULES = parts_of(ARGS)
 
 
 def point(makespan_s: float, gap_s: float) -> SimulatedRun:
@@ -37,7 +36,7 @@ def point(makespan_s: float, gap_s: float) -> SimulatedRun:
 
 
 def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
-    chosen = list(points(BASE))
+    chosen = list(points(parts_of(BASE)[0]))
     assert [c.max_num_batched_tokens for c in chosen[: len(BUDGETS)]] == list(BUDGETS)
     assert [c.long_prefill_token_threshold for c in chosen[len(BUDGETS) :]] == [512, 2_048]
     assert chosen[0].max_num_seqs == 256, "no more requests than tokens"
@@ -75,17 +74,17 @@ def coming(slo: str | None = None, *, output: int = 20) -> Scenario:
     requests = tuple(
         Request(prompt_tokens=20, output_tokens=output, arrival_s=time) for time in times
     )
-    return Scenario(requests=requests, rules=Rules(), step=QUICK, slo=read_slo(slo))
+    return Scenario(requests=requests, rules=RULES, step=QUICK, slo=read_slo(slo))
 
 
 def at_rate(c: Scenario, rate: float) -> SimulatedRun:
     faster = tuple(dataclasses.replace(r, arrival_s=r.arrival_s / rate) for r in c.requests)
-    return run_setting(dataclasses.replace(c, requests=faster), ARGS)
+    return run_setting(dataclasses.replace(c, requests=faster), SETTINGS, POOL)
 
 
 def test_the_rate_that_is_found_keeps_the_limits_and_a_little_more_does_not():
     c = coming("ttft_p95=100ms,itl_p99=1s")
-    run = find_rate(c, ARGS)
+    run = find_rate(c, SETTINGS, POOL)
     rate = run.rate.rate_per_s
     assert run.slo == at_rate(c, rate).slo
     assert run.slo.is_met
@@ -100,7 +99,7 @@ def test_saturation_is_where_requests_come_faster_than_they_are_done():
     """All at once, the engine never waits: so many it can do."""
     c = coming()
     most = len(c.requests) / at_rate(c, 1e9).figures.makespan_s
-    rate = find_rate(c, ARGS).rate
+    rate = find_rate(c, SETTINGS, POOL).rate
     assert rate.saturation_per_s == pytest.approx(most, rel=0.1)
     assert rate.rate_per_s is not None, "without limits, all that the queue allows"
     assert rate.rate_per_s < rate.saturation_per_s < rate.rate_per_s * NEAR_ENOUGH
@@ -108,13 +107,13 @@ def test_saturation_is_where_requests_come_faster_than_they_are_done():
 
 
 def test_a_limit_that_even_a_lone_request_breaks_is_kept_at_no_rate():
-    run = find_rate(coming("itl_p50=5ms"), ARGS)
+    run = find_rate(coming("itl_p50=5ms"), SETTINGS, POOL)
     assert (run.rate.rate_per_s, run.rate.breaks) == (None, "itl_p50")
     assert not run.slo.is_met
 
 
 def test_every_rate_that_was_tried_is_a_point():
-    rate = find_rate(coming("ttft_p95=100ms"), ARGS).rate
+    rate = find_rate(coming("ttft_p95=100ms"), SETTINGS, POOL).rate
     rates = [point.rate_per_s for point in rate.points]
     assert rates == sorted(set(rates))
     assert rate.rate_per_s in rates

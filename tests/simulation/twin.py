@@ -15,7 +15,7 @@ from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import EngineArgs
+from tests.simulation.common import parts_of
 
 Seen = dict[str, Any]
 MOST_STEPS = 20_000
@@ -33,21 +33,16 @@ def trace(
     """Each step: the tokens of each request by its place, and who was preempted."""
     engine = dict(engine)
     size, blocks = engine.pop("block_size", 16), engine.pop("num_blocks", 10_000)
-    rules = rules or Rules()
     by_priority = engine.pop("policy", "fcfs") == "priority"
     name = ChunkPolicy.INTERACTIVE_FIRST if by_priority else ChunkPolicy.VLLM
     full, sliding, window = engine.pop("kv_groups", (1, 0, 0))
     kept = {"layers": 1, "block_tokens": size}
     groups = [KvGroup(kind=KvKind.FULL, **kept)] * full
     groups += [KvGroup(kind=KvKind.SLIDING, window=window, **kept)] * sliding
-    args = EngineArgs(
-        block_size=size,
-        kv_cache_tokens=blocks * size,
-        kv_cache_blocks=blocks,
-        kv_groups=tuple(groups),
-        **engine,
-    )
-    scheduler = (FastScheduler if fast else Scheduler)(args, rules, Policy(name, args, rules))
+    pool = {"block_size": size, "kv_cache_tokens": blocks * size, "kv_cache_blocks": blocks}
+    settings, kv_pool, rules = parts_of({**engine, **pool, "kv_groups": tuple(groups)}, rules)
+    kind, policy = FastScheduler if fast else Scheduler, Policy(name, settings, rules)
+    scheduler = kind(settings, kv_pool, rules, policy)
     paths = block_paths([Stretch(**stretch) for stretch in stretches], size)
     states = [_state(place, asked, paths, size) for place, asked in enumerate(requests)]
     coming = Arrivals(states, concurrency)
@@ -64,7 +59,7 @@ def trace(
             preempted = sorted(request.id for request in step.preempted)
             steps.append({"tokens": _tokens(scheduler, step, decoding), "preempted": preempted})
         flying.append(step)
-        while len(flying) > int(args.async_scheduling):
+        while len(flying) > int(rules.async_scheduling):
             done = flying.popleft()
             scheduler.update_from_output(done)
             coming.ended(len(done.ended), turn)

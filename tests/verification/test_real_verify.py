@@ -25,7 +25,6 @@ from chunkscope.verification.calibrate import BURSTS
 from chunkscope.verification.predicting import ANY_STEP, SCHEDULED_BY, with_prediction
 from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.vllm.log.failures import Status
-from chunkscope.vllm.settings import EngineArgs
 from tests.build import profile
 from tests.processes import PATIENCE_S, started, wait_until
 from tests.simulation.common import simulate
@@ -204,11 +203,9 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
     _, result = measured
     for run in result.runs:
         assert run.notes == ()
-        args = EngineArgs(
-            **{name: run.engine[name] for name in SCHEDULED_BY},
-            async_scheduling=bool(run.engine["async_scheduling"]),
-            kv_cache_tokens=run.engine["num_gpu_blocks"] * run.engine["block_size"],
-        )
+        names = (*SCHEDULED_BY, "block_size", "async_scheduling")
+        args = {name: run.engine[name] for name in names}
+        args["kv_cache_tokens"] = run.engine["num_gpu_blocks"] * run.engine["block_size"]
         simulated = simulate(result.workload.requests, args, ANY_STEP, vllm=result.machine.vllm)
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             expected = {getattr(simulated.figures, name)}

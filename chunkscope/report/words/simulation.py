@@ -56,16 +56,16 @@ def run_names(runs: "Sequence[SimulatedRun]") -> list[str]:
     names = [run_name(run) for run in runs]
     several = {name for name, times in Counter(names).items() if times > 1}
     return [
-        f"{name}, {run.args.most_running:,} requests" if name in several else name
+        f"{name}, {run.settings.most_running:,} requests" if name in several else name
         for name, run in zip(names, runs, strict=True)
     ]
 
 
 def in_arguments(run: "SimulatedRun") -> str:
-    parts = [f"{run.args.max_num_batched_tokens:,} tokens per step"]
-    if run.args.long_prefill_token_threshold:
+    parts = [f"{run.settings.step_tokens:,} tokens per step"]
+    if run.settings.long_prefill_token_threshold:
         parts.append(f"at most {threshold(run)} of one prompt")
-    if not run.args.enable_chunked_prefill:
+    if not run.settings.enable_chunked_prefill:
         parts.append("chunking off")
     if run.policy is not ChunkPolicy.VLLM:
         parts.append(run.policy)
@@ -73,8 +73,8 @@ def in_arguments(run: "SimulatedRun") -> str:
 
 
 def threshold(run: "SimulatedRun") -> str:
-    adapts = ", adaptive" if run.args.long_prefill_token_threshold_adaptive else ""
-    return number(run.args.long_prefill_token_threshold or None) + adapts
+    adapts = ", adaptive" if run.settings.long_prefill_token_threshold_adaptive else ""
+    return number(run.settings.long_prefill_token_threshold or None) + adapts
 
 
 def simulated_answer(simulation: "Simulation") -> str:

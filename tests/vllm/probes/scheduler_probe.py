@@ -61,7 +61,7 @@ SMALL = {
 
 
 AS_SAMPLED = np.asarray if "ndarray" in str(ModelRunnerOutput.__annotations__) else list
-UNKNOWN = {"watermark", "long_prefill_token_threshold_adaptive", "max_num_active_seqs"}
+UNKNOWN = {"long_prefill_token_threshold_adaptive", "max_num_active_seqs"}
 UNKNOWN -= {field.name for field in dataclasses.fields(SchedulerConfig)}
 
 
