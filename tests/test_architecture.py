@@ -135,7 +135,7 @@ BUDGETS = {
     "verification": 3_710,
     "diagnosis": 910,
     "reference": 1_000,
-    "gating": 1_930,
+    "gating": 1_720,
     "report": 5_150,
     "commands": 1_840,
 }

@@ -5,7 +5,6 @@
 that `gate --init` wrote carries the value of its day: `p95 = { limit = 3200, today = 2880 }`.
 """
 
-import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,7 +13,6 @@ from types import GenericAlias
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -88,20 +86,12 @@ def _table(name: str, *limits: Limit, **fields: Any) -> Any:
     return create_model(name, __base__=_Table, **fields)
 
 
-def _speeds(names: tuple[str, ...]) -> tuple[str, ...]:
-    known = [limit.key for limit in SPEED]
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"there is no figure {unknown[0]!r}; known: {', '.join(known)}")
-    return names
-
-
 TEXT = Annotated[str, Field(min_length=1)]
 TEXTS = Annotated[tuple[TEXT, ...], Strict(False)]  # TOML has only lists
 TOKEN_COUNT = (Annotated[Any, PlainValidator(TOKENS.read)], None)
 SWITCH, PLAN = (bool, False), (TEXT, "plan")
 LengthLimits = _table("LengthLimits", *LENGTHS)
 MemoryLimits = _table("MemoryLimits", *MEMORY)
-COMPARED = ("ttft_p95", "itl_p95", "output_tokens_per_s")
 TABLES: dict[str, Any] = {
     "data": _table(
         "DataLimits",
@@ -116,7 +106,6 @@ TABLES: dict[str, Any] = {
         *MOVES,
         *DATASETS,
         baseline=(TEXT, ...),
-        each_dataset=(bool, True),
         allow_sample=SWITCH,
     ),
     "settings": _table(
@@ -134,14 +123,7 @@ TABLES: dict[str, Any] = {
         measured=(MemoryLimits | None, None),
     ),
     "slo": _table("SloLimits", *SPEED),  # on the plan's predicted figures
-    "speed": _table(
-        "SpeedLimits",
-        *SPEED,
-        setting=PLAN,
-        baseline=(TEXT | None, None),
-        tolerance=(Annotated[Any, PlainValidator(SHARE.read)], 0.05),
-        compare=(Annotated[TEXTS, AfterValidator(_speeds)], COMPARED),
-    ),
+    "speed": _table("SpeedLimits", *SPEED, setting=PLAN),
     "outputs": _table("OutputLimits", *OUTPUTS, setting=PLAN),
     "doctor": _table("DoctorLimits", *LOG),
     "freshness": _table(
@@ -150,11 +132,7 @@ TABLES: dict[str, Any] = {
         not_checked=(TEXTS, ()),
     ),
 }
-Budget = _table(
-    "Budget",
-    output_tokens=TOKEN_COUNT,
-    **{name: (table | None, None) for name, table in TABLES.items()},
-)
+Budget = _table("Budget", **{name: (table | None, None) for name, table in TABLES.items()})
 KEYS = sorted(
     {key for table in (Budget, MemoryLimits, *TABLES.values()) for key in table.model_fields}
 )
@@ -169,22 +147,6 @@ class BudgetFile:
     budget: Any  # a Budget; what a table holds is checked when it is read
     text: str
     prefix: Key
-
-    def lines(self) -> dict[Key, int]:
-        """Where each key stands, for annotations: {("data", "p95"): 7}.
-
-        As far as one line tells: tomllib keeps no positions.
-        """
-        lines: dict[Key, int] = {}
-        table: Key = ()
-        for number, line in enumerate(self.text.splitlines(), start=1):
-            if header := re.match(r"\s*\[([^\[\]]+)\]", line):
-                table = tuple(part.strip(' "') for part in header[1].split("."))
-                lines[table] = number
-            elif key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line):
-                lines[*table, key[1]] = number
-        start = len(self.prefix)
-        return {key[start:]: n for key, n in lines.items() if key[:start] == self.prefix}
 
 
 def find_budget(config: Path | None = None) -> BudgetFile:
@@ -217,16 +179,9 @@ def parse_budget(text: str, path: Path) -> BudgetFile:
 
 def _fault(fault: Any, prefix: str) -> InputError:
     place = [str(part) for part in fault["loc"]]
-    where = ".".join((prefix, *place))
+    where, message = ".".join((prefix, *place)), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
         near = get_close_matches(place[-1], KEYS, n=1, cutoff=0.5)
-        hint = (
-            f"did you mean {near[0]}?" if near else "the manual's page on the gate lists the keys"
-        )
+        hint = f"did you mean {near[0]}?" if near else "`chunkscope help gate` lists the keys"
         return InputError(f"{where} is not known", hint=hint)
-    if fault["type"] == "missing":
-        return InputError(f"{where} is missing", hint=f"add a line `{place[-1]} = ...`")
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "literal_error":
-        message = f"{fault['input']!r} is not one of {fault['ctx']['expected']}"
     return InputError(f"{where}: {message[0].lower()}{message[1:]}")

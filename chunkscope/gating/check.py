@@ -1,5 +1,6 @@
 """A check: one line of the budget held against the artefacts, with both numbers."""
 
+import re
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -74,7 +75,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GateResult:
-    """All checks of a budget file, in its order. `lines` is where each stands in the file.
+    """All checks of a budget file, in its order, and the text of the file.
 
     >>> GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), checks=()).passed
     True
@@ -84,7 +85,7 @@ class GateResult:
     folder: Path
     checks: tuple[Check, ...]
     digests: dict[str, str] = field(default_factory=dict)
-    lines: dict[Key, int] = field(default_factory=dict)
+    text: str = ""
     created: str = field(default_factory=now)
 
     @property
@@ -100,10 +101,16 @@ class GateResult:
 
     def line_of(self, check: Check) -> int | None:
         """Where the check stands in the budget file; else where its table begins."""
-        place = check.place
-        while place and place not in self.lines:
-            place = place[:-1]
-        return self.lines.get(place)
+        *table, key = check.place
+        inside, line = False, None
+        for number, text in enumerate(self.text.splitlines(), start=1):
+            if header := re.match(r"\s*\[([^\[\]]+)\]", text):
+                name = [part.strip(' "') for part in header[1].split(".")]
+                inside = name[name.index("gate") + 1 :] == table if "gate" in name else False
+                line = number if inside else line
+            elif inside and re.match(rf"\s*{re.escape(key)}\s*=", text):
+                return number
+        return line
 
     def to_json(self) -> dict[str, Any]:
         return {

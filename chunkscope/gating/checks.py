@@ -1,10 +1,9 @@
 """The checks, table by table: limits x evidence -> passed or failed."""
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from glob import has_magic
 from math import ceil
 from pathlib import Path
@@ -20,17 +19,11 @@ from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.gating.budget import DATASETS, LENGTHS, LOG, MEMORY, MOVES, OUTPUTS, SPEED, Limit
 from chunkscope.gating.check import UNITS, Check, Key, Relation
-from chunkscope.lengths.profile import (
-    ALL,
-    DEFAULT_OUTPUT,
-    DatasetProfile,
-    Profile,
-    TokenizerInfo,
-    together,
-)
+from chunkscope.lengths.profile import ALL, DEFAULT_OUTPUT, DatasetProfile, Profile, together
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.planning.plan import Plan
 from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.sources.base import Source
 from chunkscope.sources.discovery import discover
 from chunkscope.verification.result import Run, Verification
 
@@ -45,7 +38,6 @@ class Evidence:
 
     findings: Findings
     folder: Path  # of the budget file
-    budget_output_tokens: int | None = None
 
     def need(self, kind: type[A]) -> A:
         """An artefact that a check needs and that is not there is an error, never a pass."""
@@ -62,39 +54,12 @@ class Evidence:
 
     @property
     def output_tokens(self) -> int:
-        """Room for the answer: as the budget says, else the plan, else the usual."""
-        if self.budget_output_tokens is not None:
-            return self.budget_output_tokens
+        """Room for the answer: as the plan has it, else the usual."""
         return self.findings.plan.output.tokens if self.findings.plan else DEFAULT_OUTPUT
 
     def path(self, name: str) -> Path:
         """A file that the budget names, as seen from the budget file."""
         return Path(os.path.normpath(self.folder / name))
-
-    def baseline(self, name: str, load: Callable[[Path], A]) -> A:
-        path = self.path(name)
-        try:
-            return load(path)
-        except InputError as error:
-            hint = "a baseline is a copy of an artefact, committed: `cp reports/... baseline/`"
-            raise InputError(f"the baseline {path}: {error.message}", hint=hint) from None
-
-
-def limited(name: str, spec: Limit, limit: float, value: float | None, **more: Any) -> Check:
-    """Passed when the value is not worse than the limit. Not known is not passed."""
-    at_least = spec.better is Better.MORE
-    if at_least and limit <= 0:
-        raise InputError(f"{name}: at least {spec.unit.write(limit)} asks for nothing")
-    worse = value is None or (exceeds(limit, value) if at_least else exceeds(value, limit))
-    return Check(
-        name=name,
-        passed=not worse,
-        relation=Relation.AT_LEAST if at_least else Relation.AT_MOST,
-        limit=limit,
-        value=value,
-        unit=next(name for name, unit in UNITS.items() if unit is spec.unit),
-        **more,
-    )
 
 
 def _compared(
@@ -107,13 +72,29 @@ def _compared(
     key: Key = (),
     **more: Any,
 ) -> Iterator[Check]:
-    """A check for each limit that is set; `why` a figure is missing is its reason."""
+    """A check for each limit that is set: passed when the value is not worse than it.
+
+    What is not known does not pass; `why` it is missing is its reason.
+    """
     for spec in specs:
-        if (limit := getattr(limits, spec.key)) is not None:
-            value = values.get(spec.key)
-            about = {"reason": why if value is None else None, **more}
-            place = (*key, spec.key) if key else ()
-            yield limited(f"{table}.{spec.key}", spec, limit, value, key=place, **about)
+        limit, value = getattr(limits, spec.key), values.get(spec.key)
+        if limit is None:
+            continue
+        at_least, name = spec.better is Better.MORE, f"{table}.{spec.key}"
+        if at_least and limit <= 0:
+            raise InputError(f"{name}: at least {spec.unit.write(limit)} asks for nothing")
+        worse = value is None or (exceeds(limit, value) if at_least else exceeds(value, limit))
+        about = {"reason": why if value is None else None, **more}
+        yield Check(
+            name=name,
+            passed=not worse,
+            relation=Relation.AT_LEAST if at_least else Relation.AT_MOST,
+            limit=limit,
+            value=value,
+            unit=next(name for name, unit in UNITS.items() if unit is spec.unit),
+            key=(*key, spec.key) if key else (),
+            **about,
+        )
 
 
 # -- [gate.data] -----------------------------------------------------------------------------------
@@ -124,8 +105,8 @@ def check_data(limits: Any, evidence: Evidence) -> Iterator[Check]:
     datasets = evidence.need(Profile).datasets
     yield from _lengths(limits, datasets, limits, ALL, ("data",))
     if limits.max_model_len is not None:
-        served = _served(limits.max_model_len, evidence.output_tokens, datasets)
-        yield _doubted(served, datasets, limits)
+        about = (limits.max_model_len, evidence.output_tokens, datasets)
+        yield _doubted(served_check("data.max_model_len", *about), datasets, limits)
     for name in limits.datasets:
         yield _present(name, datasets, ("data", "datasets"))
     for name, some_limits in limits.of.items():
@@ -176,33 +157,34 @@ def _doubted(check: Check, datasets: Iterable[DatasetProfile], limits: Any) -> C
     return check
 
 
-def _served(max_model_len: int, output: int, datasets: Sequence[DatasetProfile]) -> Check:
+def served_check(
+    name: str,
+    context: int,
+    output: int,
+    datasets: Sequence[DatasetProfile],
+    limit: int = 0,
+    **more: Any,
+) -> Check:
+    """How many prompts a server with this context refuses."""
     lengths = together(datasets)
-    refused = lengths.over(max_model_len - output)
-    values = {"context": max_model_len, "output": output, "of": lengths.count}
+    refused = lengths.over(context - output)
+    values = {"context": context, "output": output, "of": lengths.count, "longest": lengths.max}
     return Check(
-        name="data.max_model_len",
-        passed=refused == 0 and lengths.count > 0,
+        name=name,
+        passed=refused <= limit and lengths.count > 0,
         relation=Relation.AT_MOST,
-        limit=0,
+        limit=limit,
         value=refused,
         unit="count",
-        reason=note("gate_refused_prompts", **values, longest=lengths.max),
+        reason=note("gate_refused_prompts", **values),
+        **more,
     )
 
 
 def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
-    rows = {dataset.name: dataset.rows for dataset in datasets}
-    near = [] if name in rows else get_close_matches(name, rows, n=1)
-    return Check(
-        name="data.datasets",
-        subject=name,
-        passed=rows.get(name, 0) > 0,
-        relation=Relation.PRESENT,
-        value=rows.get(name),
-        reason=note("gate_did_you_mean", name=near[0]) if near else None,
-        key=key,
-    )
+    rows = {dataset.name: dataset.rows for dataset in datasets}.get(name)
+    about: dict[str, Any] = {"subject": name, "relation": Relation.PRESENT, "key": key}
+    return Check(name="data.datasets", passed=bool(rows), value=rows, **about)
 
 
 # -- [gate.drift] ----------------------------------------------------------------------------------
@@ -210,13 +192,12 @@ def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
 
 def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """How far lengths and rows have moved from those of a committed profile."""
-    now, before = evidence.need(Profile), evidence.baseline(limits.baseline, Profile.load)
-    _check_same_tokenizer(now.tokenizer, before.tokenizer, limits.baseline)
+    now, before = evidence.need(Profile), _baseline(limits.baseline, evidence)
     # One without rows is as good as gone.
     today, then = ({d.name: d for d in p.datasets if d.rows} for p in (now, before))
     both = [name for name in today if name in then]
     pairs = {ALL: (now.datasets, before.datasets)}
-    if limits.each_dataset and not len(today) == len(then) == 1:
+    if not len(today) == len(then) == 1:
         pairs |= {name: ((today[name],), (then[name],)) for name in both}
     for subject, (some, others) in pairs.items():
         for check in _moved(limits, subject, length_values(some), length_values(others)):
@@ -231,19 +212,24 @@ def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
         yield from _compared("drift", (spec,), limits, count, subject=subject)
 
 
-def _check_same_tokenizer(now: TokenizerInfo, before: TokenizerInfo, baseline: str) -> None:
-    for what, part in (
-        ("files", "digest"),
-        ("kind", "kind"),  # "none" where lengths came with the data
-        ("chat template", "chat_template"),
-        ("special tokens", "special_tokens_added"),
-    ):
-        if getattr(now, part) != getattr(before, part):
+def _baseline(name: str, evidence: Evidence) -> Profile:
+    """The committed profile; lengths of another tokenizer cannot be compared with."""
+    path = evidence.path(name)
+    try:
+        before = Profile.load(path)
+    except InputError as error:
+        hint = "a baseline is a profile that is committed: `cp reports/profile.json baseline/`"
+        raise InputError(f"the baseline {path}: {error.message}", hint=hint) from None
+    now, then = evidence.need(Profile).tokenizer, before.tokenizer
+    # The kind is "none" where lengths came with the data.
+    for part in ("digest", "kind", "chat_template", "special_tokens_added"):
+        if getattr(now, part) != getattr(then, part):
             raise InputError(
-                f"the baseline {baseline} was counted with another tokenizer: lengths are not "
-                f"comparable ({before.name} there, {now.name} now; the {what} differ)",
+                f"the baseline {name} was counted with another tokenizer: lengths are not "
+                f"comparable ({then.name} there, {now.name} now; the {part} differs)",
                 hint="analyze with the baseline's --tokenizer, or commit a new baseline",
             )
+    return before
 
 
 def _moved(limits: Any, subject: str, now: Values, before: Values) -> Iterator[Check]:
@@ -322,60 +308,11 @@ def check_slo(limits: Any, evidence: Evidence) -> Iterator[Check]:
 
 
 def check_speed(limits: Any, evidence: Evidence) -> Iterator[Check]:
-    """What was measured, against limits or against a committed verify.json."""
-    verification, setting = evidence.need(Verification), limits.setting
-    run, why_not = _run_of(verification, setting)
-    values, why = speed_values(run.figures if run else None), why_not or note("gate_not_measured")
-    yield from _compared("speed", SPEED, limits, values, why=why, subject=setting)
-    if limits.baseline is None:
-        return
-    before = _baseline_speeds(limits, verification, evidence)
-    for spec in SPEED:
-        if spec.key not in limits.compare:
-            continue
-        if (old := before[spec.key]) is None:
-            raise InputError(
-                f"the baseline {limits.baseline} has no {spec.key} of {setting}",
-                hint="take it out of speed.compare, or commit a baseline that has it",
-            )
-        room = -limits.tolerance if spec.better is Better.MORE else limits.tolerance
-        check = limited(
-            f"speed.baseline.{spec.key}",
-            spec,
-            old * (1 + room),
-            values[spec.key],
-            subject=setting,
-            key=("speed", "baseline"),
-        )
-        facts = {"value": old, "unit": check.unit, "tolerance": limits.tolerance}
-        yield replace(check, reason=why if check.value is None else note("gate_baseline", **facts))
-
-
-def _baseline_speeds(limits: Any, now: Verification, evidence: Evidence) -> Values:
-    before = evidence.baseline(limits.baseline, Verification.load)
-    here = _circumstances(now)
-    for what, there in _circumstances(before).items():
-        if there != here[what]:
-            raise InputError(
-                f"the baseline {limits.baseline} is of another {what} ({there} there, "
-                f"{here[what]} now): speeds are not comparable",
-                hint="verify in the same way, or commit a new baseline",
-            )
-    run, _ = _run_of(before, limits.setting)
-    return speed_values(run.figures if run else None)
-
-
-def _circumstances(verification: Verification) -> dict[str, object]:
-    machine, workload = verification.machine, verification.workload
-    return {
-        "model": verification.model.name,
-        "device": machine and (machine.device, machine.gpu, machine.gpus),
-        "task": workload.task,
-        "arrivals": workload.arrivals,
-        "number of requests under way": workload.concurrency,
-        "number of requests": len(workload.requests),
-        "shared prefix": workload.shared_prefix,
-    }
+    """What was measured."""
+    run, why = _run_of(evidence.need(Verification), limits.setting)
+    values = speed_values(run.figures if run else None)
+    about: dict[str, Any] = {"why": why or note("gate_not_measured"), "subject": limits.setting}
+    yield from _compared("speed", SPEED, limits, values, **about)
 
 
 def check_outputs(limits: Any, evidence: Evidence) -> Iterator[Check]:
@@ -396,7 +333,7 @@ def output_values(verification: Verification, run: Run | None) -> Values:
 
 def _run_of(verification: Verification, setting: str) -> tuple[Run | None, Note | None]:
     """The row of that name if it was measured; else why there is nothing to go by."""
-    rows = [run for run in verification.runs if setting in (run.setting, *run.same_as)]
+    rows = [run for run in verification.runs if run.is_called(setting)]
     if len(rows) != 1:
         names = ", ".join(run.setting for run in verification.runs)
         return None, note("gate_no_such_run", count=len(rows), setting=setting, names=names)
@@ -450,58 +387,45 @@ def _analyzed_from(evidence: Evidence) -> Path:
     `analyze` writes `reports/` into its own folder; else data are looked for beside the budget.
     """
     folders = (evidence.findings.folder.resolve().parent, evidence.folder.resolve(), Path.cwd())
-    paths = [dataset.path for dataset in evidence.need(Profile).datasets]
-    leading = (one for one in folders if any(_file_of(one / path) for path in paths))
+    paths = evidence.need(Profile).paths
+    leading = (one for one in folders for path in paths if os.path.lexists(one / path))
     return next(leading, folders[0])
 
 
 def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check]:
-    there, problem = _there_today(profile)
-    memo = DigestMemo()
+    """The files that the same paths lead to today, beside those that were counted."""
+    options, memo, problem = profile.options, DigestMemo(), None
+    paths = [path for path in profile.paths if os.path.lexists(path) or has_magic(path)]
+    how: dict[str, Any] = {"include": options.include, "exclude": options.exclude}
+    sources: list[Source] = []
+    try:
+        sources = discover(paths, options=options.read, **how)[0] if paths else []
+    except ChunkscopeError as error:
+        problem = note("gate_cannot_look", why=error.message)
+    files = {source.path: source.file for source in sources}
     for dataset in profile.datasets:
         if dataset.name not in not_checked:
-            value, reason = _state_of(dataset, memo, there, problem)
-            yield _file_check(dataset.name, value, reason)
+            value, reason = _state_of(dataset, files.get(dataset.path), memo)
+            yield _file_check(dataset.name, value, (value is None and problem) or reason)
     memo.save()
     counted = {dataset.path for dataset in profile.datasets}
-    for path, name in there.items():
-        if path not in counted and name not in not_checked:  # `analyze` would count it today
-            yield _file_check(path, "new")
-
-
-def _there_today(profile: Profile) -> tuple[dict[str, str], Note | None]:
-    """The names of all datasets that the same paths lead to now, by their paths."""
-    if not profile.paths:
-        return {}, note("gate_paths_unknown")
-    on_disk = [path for path in profile.paths if os.path.lexists(path) or has_magic(path)]
-    if not on_disk:
-        return {}, None
-    options = profile.options
-    how: dict[str, Any] = {"include": options.include, "exclude": options.exclude}
-    try:
-        sources, _ = discover(on_disk, options=options.read, **how)
-    except ChunkscopeError as error:
-        return {}, note("gate_cannot_look", why=error.message)
-    return {source.path: source.name for source in sources}, None
+    for source in sources:
+        if source.path not in counted and source.name not in not_checked:
+            yield _file_check(source.path, "new")  # `analyze` would count it today
 
 
 def _state_of(
-    dataset: DatasetProfile, memo: DigestMemo, there: Container[str], problem: Note | None
+    dataset: DatasetProfile, file: Path | None, memo: DigestMemo
 ) -> tuple[str | None, Note | None]:
     """Whether its file is the one that was counted; None where nobody can say, and why."""
-    file = _file_of(dataset.path)
     if dataset.sha256 is None:
         return None, note("gate_no_file")
     if file is None:
-        return None, note("gate_file_gone", path=dataset.path)
+        return None, note("gate_not_led_to", path=dataset.path)
     try:
         same = memo.sha256(file) == dataset.sha256
     except OSError as error:
         return None, note("gate_cannot_look", why=f"{file}: {error.strerror}")
-    if problem is None and dataset.path not in there:
-        problem = note("gate_not_led_to", path=dataset.path)
-    if problem is not None:
-        return None, problem
     return ("same", None) if same else ("changed", note("gate_file", path=dataset.path))
 
 
@@ -514,16 +438,6 @@ def _file_check(subject: str, value: str | None, reason: Note | None = None) -> 
         value=value,
         reason=reason,
     )
-
-
-def _file_of(path: str | Path) -> Path | None:
-    """The file or folder of a dataset: of a member of an archive it is the archive."""
-    try:
-        if Path(path).exists():
-            return Path(path)
-        return next((folder for folder in Path(path).parents if folder.is_file()), None)
-    except (OSError, ValueError):
-        return None
 
 
 def _belongs(what: str, name: str, source: str | None, today: str) -> Check:

@@ -45,8 +45,7 @@ def gate(folder: str | Path = DEFAULT_FOLDER, *, config: str | Path | None = Non
 
 
 def judge(file: BudgetFile, findings: Findings) -> GateResult:
-    output = file.budget.output_tokens
-    evidence = Evidence(findings=findings, folder=file.path.parent, budget_output_tokens=output)
+    evidence = Evidence(findings=findings, folder=file.path.parent)
     checks: list[Check] = []
     for table, check in CHECKS.items():
         if (limits := getattr(file.budget, table)) is None:
@@ -62,7 +61,7 @@ def judge(file: BudgetFile, findings: Findings) -> GateResult:
         folder=findings.folder,
         checks=tuple(_with_remedies(checks, file, evidence)),
         digests=findings.digests,
-        lines=file.lines(),
+        text=file.text,
     )
 
 
@@ -142,10 +141,6 @@ def _accepting(check: Check, file: BudgetFile, evidence: Evidence, commands: dic
     if check.table == "drift":
         return shlex.join(
             ["cp", str(folder / "profile.json"), str(evidence.path(budget.drift.baseline))]
-        )
-    if check.name.startswith("speed.baseline"):
-        return shlex.join(
-            ["cp", str(folder / "verify.json"), str(evidence.path(budget.speed.baseline))]
         )
     if check.name in ("settings.allow", "data.datasets"):
         return ""  # a line for a person to write

@@ -14,9 +14,11 @@ from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+
 from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.units import SECONDS, SHARE, SIZE
-from chunkscope.errors import ChunkscopeError, InputError, MissingError
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.gating import checks as tables
 from chunkscope.gating.budget import (
@@ -31,7 +33,6 @@ from chunkscope.gating.budget import (
 from chunkscope.gating.check import Check, Key
 from chunkscope.gating.gate import judge
 
-MANY_DATASETS = 100
 ROOM = 0.1
 # Timings differ from run to run; how full a GPU is does not.
 ROOMS = {"speed": 0.25, "device_peak": 0.02, "equal": 0.01, "bad_rows": 0.0}
@@ -39,13 +40,6 @@ BASELINE, ARGUMENTS = "baseline/profile.json", "vllm.yaml"
 HEAD = """# What `chunkscope gate` checks: it exits 1 when one of these fails.
 # Written by `chunkscope gate --init`; `today` is the value of that day, `limit` leaves some room.
 # In pyproject.toml the same tables are called [tool.chunkscope.gate...].
-"""
-SETTINGS_EXAMPLE = """
-# The engine arguments that you commit: `chunkscope recommend --emit vllm-yaml > vllm.yaml`
-# [gate.settings]
-# file = "vllm.yaml"         # or shell words, or lm-eval's model_args
-# must_be = "as-good"        # it fits, and is simulated within 3 % of the plan; or "equal"
-# allow = ["enforce-eager"]  # may be there, and is not judged; "model" allows another one
 """
 DRIFT = (
     ("baseline", BASELINE, "the profile that is compared with"),
@@ -88,31 +82,22 @@ def limit_of(key: Key, value: float) -> int | str | None:
             return f"{least}%" if least else None
         return max(1, least) if value > 0 else None
     if spec.unit is SECONDS:
-        return f"{_decimals(roomy(value * 1000, room))}ms"
+        return f"{_decimals(_roomy(value * 1000, room))}ms"
     if spec.unit is SIZE:
-        return f"{_decimals(roomy(value, room, digits=3))}GiB"  # two may be more than a GPU has
-    return ceil(roomy(value, room))
+        return f"{_decimals(_roomy(value, room, digits=3))}GiB"  # two may be more than a GPU has
+    return ceil(_roomy(value, room))
 
 
-def roomy(value: float, room: float, digits: int = 2) -> float:
-    """A little more, in so many digits: a limit that nobody reads as exact.
-
-    >>> roomy(0.84, 0.1), roomy(23, 0.0)
-    (0.93, 23)
-    """
+def _roomy(value: float, room: float, digits: int = 2) -> float:
+    """A little more, in so many digits: a limit that nobody reads as exact."""
     if not room or value < 1e-6:
         return value
-    places = digits - 1 - floor(log10(value * (1 + room)))
-    step = 10.0**-places
-    return max(round(ceil(value * (1 + room) / step) * step, max(places, 0)), value)
+    step = 10.0 ** (floor(log10(value * (1 + room))) + 1 - digits)
+    return max(round(ceil(value * (1 + room) / step) * step, 6), value)
 
 
 def _decimals(value: float) -> str:
-    """Not less than it is, and without an exponent: a budget file takes none.
-
-    >>> _decimals(0.93), _decimals(139.80078125)
-    ('0.93', '139.801')
-    """
+    """Not less than it is, and without an exponent: a budget file takes none."""
     return f"{ceil(round(value * 1000, 6)) / 1000:.3f}".rstrip("0").rstrip(".")
 
 
@@ -131,22 +116,13 @@ class BudgetLine:
     off: str = ""
 
     def text(self) -> str:
-        value = _toml(self.value)
+        value = tomlkit.item(self.value).as_string()
         if self.today is not None:
-            value = f"{{ limit = {value}, today = {_toml(round(self.today, 6))} }}"
+            value = f"{{ limit = {value}, today = {json.dumps(round(self.today, 6))} }}"
         comment = "; ".join(filter(None, (self.why, self.off and f"fails today: {self.off}")))
         comment = "".join(c if c.isprintable() else " " for c in comment)  # it is one line
         line = f"{self.key} = {value}" + (f"  # {comment}" if comment else "")
         return f"# {line}" if self.off else line
-
-
-def _toml(value: Any) -> str:
-    """
-    >>> _toml(["a b", 'c"d']), _toml(True), _toml(2048)
-    ('["a b", "c\\\\"d"]', 'true', '2048')
-    """
-    written = json.dumps(value, ensure_ascii=False)  # the same in TOML, but for a few characters
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in written)
 
 
 def starting_text(findings: Findings, path: Path) -> str:
@@ -160,8 +136,7 @@ def starting_text(findings: Findings, path: Path) -> str:
             f"nothing in {findings.folder} could be checked",
             hint="run `chunkscope analyze data/` first",
         )
-    example = "" if any(line.table == "settings" for line in lines) else SETTINGS_EXAMPLE
-    return _rendered(lines) + example
+    return _rendered(lines)
 
 
 def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
@@ -171,9 +146,8 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
         if any(dataset.sample for dataset in profile.datasets):
             yield BudgetLine(table="data", key="allow_sample", value=True)
         yield from _figures("data", tables.length_values(profile.datasets))
-        if len(profile.datasets) <= MANY_DATASETS:
-            names = [dataset.name for dataset in profile.datasets if dataset.rows]
-            yield BudgetLine(table="data", key="datasets", value=names, why="must be there")
+        names = [dataset.name for dataset in profile.datasets if dataset.rows]
+        yield BudgetLine(table="data", key="datasets", value=names, why="must be there")
         if plan and (length := plan.settings.max_model_len):
             why = "no prompt is refused at it; from the plan"
             yield BudgetLine(table="data", key="max_model_len", value=length, why=why)
@@ -215,17 +189,14 @@ def _judged(lines: list[BudgetLine], findings: Findings, place: Path) -> list[Bu
         failed = judge(parse_budget(_rendered(lines), place), findings).failed
     except ChunkscopeError as error:
         return [replace(line, off=error.message) for line in lines]
-    if (
-        lines[0].table == "settings"
-    ):  # what nobody judges is allowed by name; else all holds or none
-        allowed = [check.subject for check in failed if check.name == "settings.allow"]
-        if allowed:
-            lines = [*lines, BudgetLine(table="settings", key="allow", value=allowed)]
-        others = [check.title for check in failed if check.name != "settings.allow"]
-        return [replace(line, off=", ".join(others)) for line in lines]
-    unknown = "not known"
-    values = {c.place[-1]: unknown if c.value is None else f"{c.value}" for c in failed}
-    return [replace(line, off=values.get(line.key, "")) for line in lines]
+    if lines[0].table != "settings":
+        values = {c.place[-1]: "not known" if c.value is None else f"{c.value}" for c in failed}
+        return [replace(line, off=values.get(line.key, "")) for line in lines]
+    # What nobody judges is allowed by name; of the rest all holds or none.
+    if allowed := [check.subject for check in failed if check.name == "settings.allow"]:
+        lines = [*lines, BudgetLine(table="settings", key="allow", value=allowed)]
+    others = ", ".join(check.title for check in failed if check.name != "settings.allow")
+    return [replace(line, off=others) for line in lines]
 
 
 def _is_live(line: BudgetLine) -> bool:
@@ -248,10 +219,6 @@ def _rendered(lines: list[BudgetLine]) -> str:
 
 def updated_text(file: BudgetFile, findings: Findings) -> str:
     """The budget with its limits moved to today's values, all else left as it is written."""
-    try:
-        import tomlkit
-    except ModuleNotFoundError:  # a job that only gates can do without
-        raise MissingError("--update needs tomlkit", hint="pip install tomlkit") from None
     document: Any = tomlkit.parse(file.text)
     for check in judge(file, findings).checks:
         stale = check.cause is not None or check.of_a_part

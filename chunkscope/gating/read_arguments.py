@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def refusal(argument: str, why: str, code: str = "argument_refused") -> Refusal:
 class CommittedArguments:
     """`others` are arguments that no setting here stands for, each as it is written.
 
-    `defaults` are those of who starts vLLM; `words` or `keywords` are what vLLM would be given.
+    `defaults` are those of who starts vLLM; `words` are what its own parser would be given.
     """
 
     settings: Settings = OWN
@@ -46,7 +46,6 @@ class CommittedArguments:
     entry: Entry = Entry.SERVE
     defaults: Settings = OWN
     words: tuple[str, ...] = ()
-    keywords: Mapping[str, Any] | None = None
 
 
 def read_arguments(path: Path, version: Version, form: str | None = None) -> CommittedArguments:
@@ -118,8 +117,7 @@ class _Reader:
     """What was read so far: values, how they are written, and what is wrong with them."""
 
     def __init__(self, version: Version, refusals: Iterable[Refusal] = ()) -> None:
-        self.known = flags_of(version)
-        self.version = version
+        self.known, self.version = flags_of(version), version
         self.values: dict[str, Any] = {}
         self.flags: dict[str, ServeFlag] = {}
         self.written: dict[str, str] = {}
@@ -129,30 +127,30 @@ class _Reader:
         self.refusals.append(refusal(argument, why, code))
 
     def take(self, flag: ServeFlag, value: bool | str | list[str] | None) -> None:
-        self.flags[flag.name] = flag
+        name, self.flags[flag.name] = flag.name, flag
         if isinstance(value, bool):
-            self.written[flag.name], self.values[flag.name] = str(value).lower(), value
+            self.written[name], self.values[name] = str(value).lower(), value
             return
         words = value if isinstance(value, list) else [] if value is None else [value]
-        self.written[flag.name] = " ".join(words)
+        self.written[name] = " ".join(words)
         for word in words:
             try:
-                self.values[flag.name] = flag.read(word)
+                self.values[name] = flag.read(word)
             except ValueError as error:
-                self.refuse(flag.name, str(error))
+                self.refuse(name, str(error))
 
     def take_unknown(self, words: list[str]) -> None:
         """An unknown flag has the words behind it; nobody knows how many it takes."""
         name = ""
         for word in words:
-            flag, equals, value = word.partition("=")
+            flag, _, value = word.partition("=")
             base, dot, _ = flag.removeprefix("--").replace("-", "_").partition(".")
             if word.startswith("--") and dot and base in self.known:
                 name = base  # `--some-config.key value` is one key of a JSON argument
                 self.flags[name], self.written[name] = self.known[name], word
             elif word.startswith("-"):
                 name = flag.lstrip("-").replace("-", "_")
-                self.written[name] = value if equals else ""
+                self.written[name] = value
                 self.refuse(name, why_unknown(flag, self.version), "argument_unknown")
             elif name:
                 self.written[name] = f"{self.written[name]} {word}".strip()
@@ -160,22 +158,21 @@ class _Reader:
                 self.refuse(word, f"vLLM does not know what to do with the word {word!r}")
 
     def result(self, **more: Any) -> CommittedArguments:
-        names = [name for name in self.written if name not in (*NAMES, "model")]
-        harmless = [name for name in names if self._is_harmless(name)]
+        others = {n: text for n, text in self.written.items() if n not in (*NAMES, "model")}
+        harmless = tuple(name for name, text in others.items() if self._is_harmless(name, text))
         return CommittedArguments(
             settings=Settings.of(self.values),
-            others={name: self.written[name] for name in names if name not in harmless},
-            harmless=tuple(harmless),
+            others={name: text for name, text in others.items() if name not in harmless},
+            harmless=harmless,
             refusals=tuple(self.refusals),
             **more,
         )
 
-    def _is_harmless(self, name: str) -> bool:
+    def _is_harmless(self, name: str, written: str) -> bool:
         """Of no effect, or what is done anyway."""
-        flag, written = self.flags.get(name), self.written[name].lower()
-        return flag is not None and (
-            flag.effect is Effect.NONE or written == (flag.default or None)
-        )
+        flag = self.flags.get(name)
+        default = flag.default if flag else ""
+        return bool(flag and flag.effect is Effect.NONE) or written.lower() == (default or None)
 
 
 # -- YAML ----------------------------------------------------------------------------------------
@@ -218,20 +215,15 @@ def _dropped(key: str, version: Version) -> list[Refusal]:
 
 # -- lm-eval -------------------------------------------------------------------------------------
 
-
 # As read in 0.4.9 and 0.4.13: keys of lm-eval's own, with what each is unless given (None: of no
 # effect here), what it calls some of vLLM's, and what it sets unasked.
 HARNESS_KEYS = {
-    name: ServeFlag(name=name, takes="text", default=default or "", effect=effect)
-    for name, default, effect in (
-        *((x, None, Effect.NONE) for x in ("device", "swap_space", "think_end_token")),
-        ("prefix_token_id", None, Effect.NONE),
-        ("batch_size", "auto", Effect.ANY),
-        ("max_gen_toks", "256", Effect.ANY),
-        ("truncation_side", "left", Effect.ANY),
-        *((x, "", Effect.ANY) for x in ("add_bos_token", "lora_local_path")),
-        *((x, "", Effect.ANY) for x in ("enable_thinking", "chat_template_args")),
-    )
+    **dict.fromkeys(("device", "swap_space", "think_end_token", "prefix_token_id")),
+    **dict.fromkeys(("add_bos_token", "lora_local_path"), ""),
+    **dict.fromkeys(("enable_thinking", "chat_template_args"), ""),
+    "batch_size": "auto",
+    "max_gen_toks": "256",
+    "truncation_side": "left",
 }
 HARNESS_NAMES = {
     "max_length": "max_model_len",
@@ -242,48 +234,53 @@ HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
 
 
 def from_model_args(text: str, version: Version) -> CommittedArguments:
-    """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it."""
+    """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it.
+
+    What lm-eval hands on to vLLM's `LLM` class are the engine's arguments, written out.
+    """
     text = _model_args(_uncommented(text).strip())
     pairs = json.loads(text) if text.startswith("{") else _pairs(text)
-    reader = _Reader(version)
+    words: list[str] = []
+    refusals: list[Refusal] = []
+    others: dict[str, str] = {}
     if "max_length" in pairs and "max_model_len" in pairs:
-        reader.refuse("max_length", "lm-eval takes it or max_model_len, not both")
+        refusals.append(refusal("max_length", "lm-eval takes it or max_model_len, not both"))
     for key, given in pairs.items():
-        name = HARNESS_NAMES.get(key, key)
-        if name == key or name not in pairs:
-            _take_keyword(reader, name, given)
-    engine = {n: v for n, v in reader.values.items() if n not in (*HARNESS_KEYS, "model")}
-    return reader.result(
-        model=reader.values.get("model"),
-        entry=Entry.LLM,
-        defaults=HARNESS_DEFAULTS,
-        keywords=engine,
-    )
+        name, value = HARNESS_NAMES.get(key, key), str(given)
+        flag = flags_of(version).get(name)
+        if name != key and name in pairs:
+            continue
+        if name in HARNESS_KEYS:
+            if HARNESS_KEYS[name] not in (None, value.lower()):
+                others[name] = value
+        elif flag is None or flag.server:
+            refusals.append(refusal(name, "vLLM's LLM class has no such argument"))
+        elif flag.takes.startswith(("size", "length")) and not value.isdecimal():
+            refusals.append(refusal(name, f"{value!r} is no whole number"))  # nor `4K`, nor `auto`
+        else:
+            words += _keyword(flag, json.dumps(given) if isinstance(given, dict | list) else value)
+    read = _from_list(words, version, refusals)
+    others = {**read.others, **others}
+    return replace(read, others=others, entry=Entry.LLM, defaults=HARNESS_DEFAULTS)
 
 
-def _take_keyword(reader: _Reader, name: str, given: Any) -> None:
-    """An argument of lm-eval's own, or one that it hands on to vLLM's `LLM` class."""
-    reader.written[name] = str(given)
-    # The keywords of that class are the engine's arguments, written out.
-    flag = HARNESS_KEYS.get(name) or reader.known.get(name)
-    if flag is None or flag.server:
-        reader.refuse(name, "vLLM's LLM class has no such argument", "argument_unknown")
-        return
-    reader.flags[name] = flag
-    try:
-        reader.values[name] = _keyword(flag, given)
-    except ValueError as error:
-        reader.refuse(name, str(error))
+def _keyword(flag: ServeFlag, value: str) -> list[str]:
+    """A keyword of Python as a word for `vllm serve`."""
+    if not flag.is_switch or value.lower() not in ("true", "false", "1", "0"):
+        return [f"{flag.spellings[0]}={value}"]
+    if value.lower() in ("true", "1"):
+        return [flag.spellings[0]]
+    return [f"--no-{flag.spellings[0][2:]}"] if flag.takes == "switch" else []
 
 
 def _model_args(text: str) -> str:
     if not HARNESS_COMMAND.search(text.split("=", 1)[0]):
         return text
     words = shlex.split(text.replace("\\\n", " "))
-    at = next((i for i, w in enumerate(words) if w in ("--model_args", "-a")), None)
-    if at is None:
+    place = next((i for i, w in enumerate(words) if w in ("--model_args", "-a")), None)
+    if place is None:
         raise ValueError("the command has no --model_args")
-    return ",".join(itertools.takewhile(lambda word: not word.startswith("-"), words[at + 1 :]))
+    return ",".join(itertools.takewhile(lambda word: not word.startswith("-"), words[place + 1 :]))
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -294,14 +291,3 @@ def _pairs(text: str) -> dict[str, str]:
             raise ValueError(f"{part.strip()!r} is no key=value")
         pairs[key.strip()] = value.strip()
     return pairs
-
-
-def _keyword(flag: ServeFlag, given: Any) -> Any:
-    text = str(given)
-    if flag.is_switch:
-        if text.lower() not in ("true", "false", "1", "0"):
-            raise ValueError(f"{text!r} is not true or false")
-        return text.lower() in ("true", "1")
-    if flag.takes.startswith(("size", "length")):  # no 4K here, and no `auto`
-        return int(flag.read(str(int(text))))
-    return given if isinstance(given, dict | list) else flag.read(text)

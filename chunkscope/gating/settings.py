@@ -13,6 +13,7 @@ Three questions, and each must have a yes:
 Compared is what the engine ends up with: an argument left out counts as vLLM's default.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from chunkscope.artefacts.note import note
 from chunkscope.artefacts.units import exceeds
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.check import Check, Relation
-from chunkscope.gating.checks import Evidence
+from chunkscope.gating.checks import Evidence, served_check
 from chunkscope.gating.read_arguments import CommittedArguments, read_arguments, refusal
 from chunkscope.hardware.step_time import NO_HOST
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
@@ -90,7 +91,7 @@ def _accepted(
 
 def _refusals(committed: CommittedArguments, running: Release) -> Iterator[Refusal]:
     """By what is known here; an installed vLLM of that version knows better which flags it has."""
-    answer = read_by_vllm(running, committed.words, committed.keywords)
+    answer = read_by_vllm(running, committed.words)
     for one in committed.refusals:
         if answer is None or one.code != "argument_unknown":
             yield one
@@ -197,29 +198,11 @@ def _as_good(plan: Plan, profile: Profile, there: Deployment, actual: Settings) 
 
 def _serves(plan: Plan, datasets: tuple[DatasetProfile, ...], actual: Settings) -> Check:
     """A shorter context is as good as long as it refuses no prompt that the plan serves."""
-    lengths, output, planned = together(datasets), plan.output.tokens, plan.effective
-
-    def refused(settings: Settings) -> int:
-        context = settings.max_model_len
-        return lengths.over(context - output) if context else 0
-
-    unknown = actual.max_model_len is None and planned.max_model_len is not None
-    values = {
-        "context": actual.max_model_len,
-        "output": output,
-        "of": lengths.count,
-        "longest": lengths.max,
-    }
-    return _check(
-        "as-good",
-        "max_model_len",
-        passed=not unknown and refused(actual) <= refused(planned),
-        relation=Relation.AT_MOST,
-        limit=refused(planned),
-        value=None if unknown else refused(actual),
-        unit="count",
-        reason=note("gate_refused_prompts", **values),
-    )
+    output, planned = plan.output.tokens, plan.effective.max_model_len
+    about: dict[str, Any] = {"subject": "max_model_len", "key": ("settings", "must_be")}
+    limit = together(datasets).over(planned - output) if planned else 0
+    context = actual.max_model_len or (0 if planned else sys.maxsize)  # not known: none is served
+    return served_check("settings.as-good", context, output, datasets, limit, **about)
 
 
 def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:

@@ -100,9 +100,7 @@ def known_flags(*, python: str = sys.executable) -> tuple[str, list[dict[str, An
     return answer["version"], answer["flags"]
 
 
-def read_by_vllm(
-    release: Release, words: Sequence[str], keywords: Mapping[str, Any] | None
-) -> CheckAnswer | None:
+def read_by_vllm(release: Release, words: Sequence[str]) -> CheckAnswer | None:
     """What that version's own parser says of arguments; None where it is not installed."""
     python = vllm_python()
     installed = installed_version() if python == sys.executable else version_in(python)
@@ -110,7 +108,7 @@ def read_by_vllm(
         return None
     if release_of(installed).version != release.version:
         return None
-    case = Case(folder=Path("model"), words=words, keywords=keywords, only_read=True)
+    case = Case(folder=Path("model"), words=words, only_read=True)
     return check_many([case], python=python)[0]
 
 

@@ -1,13 +1,10 @@
 """[gate.memory], [gate.slo], [gate.speed], [gate.outputs], [gate.doctor]."""
 
-from dataclasses import replace
-
 import pytest
 
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.errors import InputError
-from chunkscope.verification.result import Machine, Subject
-from tests.build import SHORT, WORKLOAD, advised, failed, figures, profile, run
+from tests.build import SHORT, advised, failed, figures, profile, run
 from tests.conftest import REPOSITORY
 
 LOG = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
@@ -52,53 +49,6 @@ def test_what_was_not_measured_fails(place):
     assert place.one('[speed]\nsetting = "default"\nttft_p95 = "99h"').passed
     place.save_verification(run(), run("other", same_as=("plan",)))
     assert not place.one('[speed]\nttft_p95 = "99h"').passed, "two runs of one name"
-
-
-COMPARED = '[speed]\nbaseline = "old.json"\ntolerance = "5%"\ncompare = ["{}"]'
-
-
-@pytest.mark.parametrize(
-    ("name", "passes", "fails", "better"),
-    [
-        ("itl_p95", {"gap_s": 0.0105}, {"gap_s": 0.0106}, {"gap_s": 0.001}),
-        (
-            "output_tokens_per_s",
-            {"output_tokens_per_s": 7.6},
-            {"output_tokens_per_s": 7.5},
-            {"output_tokens_per_s": 80.0},
-        ),
-    ],
-)
-def test_a_baseline_may_be_missed_by_the_tolerance(place, name, passes, fails, better):
-    place.save_verification(measured(), name="old.json")
-    for more, passed in ((passes, True), (fails, False), (better, True)):
-        place.save_verification(measured(**more))
-        assert place.one(COMPARED.format(name)).passed is passed, more
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": Subject(name="qwen3-8b", load_format="dummy")},
-        {"machine": Machine(device="cuda", gpu="NVIDIA L4", gpus=1)},
-        {"machine": None},
-        {"workload": replace(WORKLOAD, arrivals="4/s")},
-        {"workload": replace(WORKLOAD, requests=WORKLOAD.requests[:1])},
-    ],
-)
-def test_a_baseline_of_something_else_is_an_error(place, changes):
-    place.save_verification(name="old.json", **changes)
-    place.save_verification()
-    with pytest.raises(InputError, match=r"old\.json"):
-        place.gate(COMPARED.format("ttft_p95"))
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"schema": "chunkscope/verify/1"}', "\x00"])
-def test_a_damaged_baseline_is_an_error_that_names_it(place, text):
-    place.save_verification()
-    place.write("old.json", text)
-    with pytest.raises(InputError, match=r"old\.json"):
-        place.gate(COMPARED.format("ttft_p95"))
 
 
 def test_a_missing_artefact_is_an_error_and_never_a_pass(place):

@@ -7,6 +7,7 @@ import pytest
 from chunkscope.errors import InputError
 from chunkscope.gating import settings
 from chunkscope.planning.emit import emit
+from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.check import CheckAnswer
 from chunkscope.vllm.enums import Target
 from chunkscope.vllm.settings import Settings
@@ -18,9 +19,12 @@ TIME, LIMIT = "simulation, time", "simulation, limits"
 PINNED = Settings(long_prefill_token_threshold=2_000, max_model_len=8_192)
 
 
-def prepare(place, lengths=MIXED, pinned=PINNED, **options):
+def prepare(place, lengths=MIXED, pinned=PINNED, slo=None, **options):
     """A profile, and a plan with these settings: what `recommend` would choose is not the point."""
     plan = place.save_plan(place.save_profile(data=lengths), **options)
+    if slo:  # limits for requests that come by themselves
+        request = replace(plan.request, slo=read_slo(slo), arrivals="2/s")
+        plan = replace(plan, request=request)
     plan = replace(plan, settings=pinned.over(plan.request.settings))
     plan.save(place.reports / "plan.json")
     return plan
@@ -114,7 +118,7 @@ def test_for_likelihoods_what_is_not_profiled_must_fit(place):
 def test_a_plan_for_limits_is_judged_by_the_tightest_limit(place):
     """Requests that come by themselves take as long with any setting that keeps up."""
     pinned = replace(PINNED, max_model_len=16_384)
-    plan = prepare(place, [12_000] * 40, pinned, mode=None, arrivals="2/s", slo="itl_p99=5s")
+    plan = prepare(place, [12_000] * 40, pinned, slo="itl_p99=5s")
     commit(place, plan, max_num_batched_tokens=65_536, long_prefill_token_threshold=0)
     larger = about(place, LIMIT)
     assert not larger.passed
@@ -126,7 +130,7 @@ def test_a_plan_for_limits_is_judged_by_the_tightest_limit(place):
 
 @pytest.mark.parametrize(("planned", "actual", "passed"), [(0.9, 0.92, True), (0.99, 1.01, False)])
 def test_a_limit_that_the_plan_keeps_may_not_break(place, monkeypatch, planned, actual, passed):
-    plan = prepare(place, [3_000] * 40, mode=None, arrivals="2/s", slo="itl_p99=5s")
+    plan = prepare(place, [3_000] * 40, slo="itl_p99=5s")
     commit(place, plan, max_num_seqs=1_000)
     uses = {1_024: planned, 1_000: actual}
     monkeypatch.setattr(settings, "limits_used", lambda run: uses[run.settings.max_num_seqs])

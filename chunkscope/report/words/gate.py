@@ -145,10 +145,6 @@ def _refused_prompts(context: int | None, output: int, of: int, longest: int | N
     return f"{room}; the longest of {of:,} has {number(longest)} tokens"
 
 
-def _baseline(value: float, unit: str, tolerance: float) -> str:
-    return f"the baseline has {_written(value, unit)}; {_written(tolerance, 'share')} is allowed"
-
-
 SENTENCES: dict[str, Template] = {
     "argument_refused": "{why}",
     "argument_unknown": "{why}",
@@ -163,20 +159,16 @@ SENTENCES: dict[str, Template] = {
         "write `allow_sample = true` if that will do"
     ),
     "gate_refused_prompts": _refused_prompts,
-    "gate_did_you_mean": "did you mean {name}?",
     "gate_moved": lambda before, now: f"{number(before)} before, {number(now)} now",
     "gate_no_memory_model": "not known without `chunkscope recommend --model --gpu`",
     "gate_not_measured": "this run did not measure it",
     "gate_not_simulated": "nothing was simulated: `chunkscope recommend --model --gpu`",
-    "gate_baseline": _baseline,
     "gate_random_weights": "random weights: ties decide; verify a model with its own weights",
     "gate_outputs_not_compared": "not compared: `chunkscope verify --check-outputs`",
     "gate_log_silent": "the log does not say",
     "gate_rules": "{rules}",
-    "gate_paths_unknown": "the profile does not say what was analyzed: analyze again",
     "gate_cannot_look": "{why}",
     "gate_no_file": "no file to look at (stdin or a hub dataset): name it in `not_checked`",
-    "gate_file_gone": "{path} is not there",
     "gate_not_led_to": "what was analyzed no longer leads to {path}: analyze again",
     "gate_file": "{path}",
     "gate_arguments_checked": _arguments_checked,
