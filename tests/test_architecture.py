@@ -120,7 +120,7 @@ def lines_of(part: str) -> int:
 
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
-    "top level": 700,
+    "top level": 693,
     "sources": 2_420,
     "prompts": 3_610,
     "tokenizers": 1_510,
@@ -137,7 +137,7 @@ BUDGETS = {
     "reference": 1_000,
     "gating": 1_720,
     "report": 5_150,
-    "commands": 1_840,
+    "commands": 1_645,
 }
 MOST_FILES = 14  # in a folder, without its __init__
 

@@ -59,14 +59,10 @@ COMMANDS = sorted(
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
-    from typer.main import get_command
-
-    from chunkscope.cli import app
-    from chunkscope.commands.analyze import spelled_out
+    from chunkscope.cli import load
 
     name, *words = shlex.split(line.rstrip(")"), comments=True)[1:]
-    command = get_command(app).commands[name]  # type: ignore[attr-defined]
-    assert command.make_context(name, spelled_out(words))
+    assert load(name).parser().parse_intermixed_args(words)
 
 
 def test_gpus_and_models_can_be_found(checkout: Path) -> None:

@@ -3,23 +3,17 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from chunkscope import console
-from chunkscope.commands.api import tokenizer_of
+from chunkscope.commands import api
 from chunkscope.commands.options import (
     PROFILE,
-    Details,
-    Json,
-    Output,
-    Quiet,
-    argument,
-    options,
+    Given,
+    check_format,
+    command,
     quoted,
     settled,
     show,
@@ -32,27 +26,24 @@ if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import Skipped
 
-
-class ProfileFormat(StrEnum):
-    TEXT = "text"
-    MD = "md"
-    CSV = "csv"
+_ADDRESS = re.compile(r"|auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
 
 
-_ADDRESS = re.compile(r"auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
-
-
-OPTIONS = options("""
+@command("""
+Arguments:
+  PATH...                    Files, folders, globs, archives, - for stdin; s3://, gs://, az://,
+                             hf://, https://; hf:org/name[:config][@split]; or tasks, whose code is
+                             run: lm-eval:gsm8k,mmlu, inspect:file.py@task.
 Input:
-  --field -f PATH            Where the prompt is: question, turns[0], ctxs[].text, tools|json.
+  --field -f PATH...         Where the prompt is: question, turns[0], ctxs[].text, tools|json.
                              Repeat to join several. [default: found]
   --template TEXT            Prompt from fields: '{context}\\n\\nQ: {question}'.
-  --choices PATH             Choices written after the question, as MMLU's are: a list, or A,B,C,D.
-  --each PATH                A list in each row: one prompt for each element.
-  --prefix-file [NAME=]FILE  Text before each prompt, such as few-shot examples; for all or one
+  --choices PATH...          Choices written after the question, as MMLU's are: a list, or A,B,C,D.
+  --each PATH...             A list in each row: one prompt for each element.
+  --prefix-file [NAME=]FILE...  Text before each prompt, such as few-shot examples; for all or one
                              dataset.
   --output-field PATH        Reference answers, counted as outputs.
-  --exclude GLOB             Skip files that match.
+  --exclude GLOB...          Skip files that match.
   --sample N                 Count N random rows of each dataset.
   --skip-bad-rows            Exit 0 in spite of bad rows.
 Tokenizer:
@@ -70,104 +61,55 @@ Speed:
                              [default: this machine]
   --no-cache                 Neither read nor write the cache.
 Output:
-  --format                   How the result is shown.
+  --details
+  --format text|md|csv       How the result is shown.
+  --json --output
   --export-trace FILE        Also write the requests as a Mooncake trace, for `vllm bench serve`.
+  --quiet
 """)
-
-
-def analyze(
-    paths: Annotated[
-        list[str],
-        argument(
-            "PATH...",
-            "Files, folders, globs, archives, - for stdin; s3://, gs://, az://, hf://, https://; "
-            "hf:org/name[:config][@split]; or tasks, whose code is run: lm-eval:gsm8k,mmlu, "
-            "inspect:file.py@task.",
-        ),
-    ],
-    field: Annotated[list[str] | None, OPTIONS["field"]] = None,
-    template: Annotated[str | None, OPTIONS["template"]] = None,
-    choices: Annotated[list[str] | None, OPTIONS["choices"]] = None,
-    each: Annotated[list[str] | None, OPTIONS["each"]] = None,
-    prefix_file: Annotated[list[str] | None, OPTIONS["prefix_file"]] = None,
-    output_field: Annotated[str | None, OPTIONS["output_field"]] = None,
-    exclude: Annotated[list[str] | None, OPTIONS["exclude"]] = None,
-    sample: Annotated[int | None, OPTIONS["sample"]] = None,
-    skip_bad_rows: Annotated[bool, OPTIONS["skip_bad_rows"]] = False,
-    model: Annotated[str | None, OPTIONS["model"]] = None,
-    tokenizer: Annotated[str | None, OPTIONS["tokenizer"]] = None,
-    chat_template: Annotated[Path | None, OPTIONS["chat_template"]] = None,
-    apply_chat_template: Annotated[bool, OPTIONS["apply_chat_template"]] = False,
-    trust_remote_code: Annotated[bool, OPTIONS["trust_remote_code"]] = False,
-    shots: Annotated[int | None, OPTIONS["shots"]] = None,
-    limit: Annotated[float | None, OPTIONS["limit"]] = None,
-    ray: Annotated[str | None, OPTIONS["ray"]] = None,
-    no_cache: Annotated[bool, OPTIONS["no_cache"]] = False,
-    details: Details = False,
-    output_format: Annotated[ProfileFormat, OPTIONS["format"]] = ProfileFormat.TEXT,
-    as_json: Json = False,
-    output: Output = PROFILE,
-    export_trace: Annotated[Path | None, OPTIONS["export_trace"]] = None,
-    quiet: Quiet = False,
-) -> None:
+def analyze(given: Given) -> None:
     """Measure how long the prompts are, in the model's own tokens.
 
     More options, for a chunkscope.toml: chunkscope help config
 
     Example: chunkscope analyze sample_data/
     """
-    given = locals() | {"tokenizer": tokenizer_of(model) if model else tokenizer}
-    from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
 
-    _refuse_contradictions(
-        model=model, tokenizer=tokenizer, limit=limit, export_trace=export_trace, ray=ray
-    )
-    if as_json and output_format is not ProfileFormat.TEXT:
-        raise UsageError("--json and --format exclude each other", hint="use one of them")
-    chosen = settled(AnalyzeOptions, "analyze", given)
-    chosen = replace(chosen, use_cache=chosen.use_cache and not no_cache)
-    export = _export(export_trace, paths, chosen.prefixes) if export_trace else None
-    with console.progress(quiet=quiet) as progress:
-        if ray is not None:
-            from chunkscope.lengths.on_ray import analyze_on_ray
-
-            listener = _listener(progress)
-            profile = analyze_on_ray(paths, ray or None, options=chosen, listener=listener)
-        else:
-            profile = run(paths, options=chosen, listener=_listener(progress), export=export)
+    _refuse_contradictions(given)
+    options = settled("analyze", api.option_names(AnalyzeOptions), given)
+    output, skip_bad_rows = given.output or PROFILE, options.pop("skip_bad_rows", False)
+    if given.export_trace:
+        options["export_trace"] = _export(given, prefixes=options.get("prefixes", True))
+    with console.progress(quiet=bool(given.quiet)) as progress:
+        profile = api.analyze(listener=_listener(progress), **options)
     profile = replace(profile, command=_command())
     profile.save(output)
-    _show(profile, output_format, as_json=as_json, details=details)
-    if export is not None and export_trace is not None:
-        export.write(export_trace)
-        _show_trace(export, export_trace)
+    _show(profile, given)
+    if given.export_trace:
+        _show_trace(options["export_trace"], given.export_trace)
     where = "" if output == PROFILE else quoted(output)
     console.say(f"\nwrote {output}; next: chunkscope recommend{where}")
     if profile.failures or (profile.skipped and not skip_bad_rows):
-        raise typer.Exit(InputError.exit_code)
+        raise SystemExit(InputError.exit_code)
 
 
-def _refuse_contradictions(
-    *,
-    model: str | None,
-    tokenizer: str | None,
-    limit: float | None,
-    export_trace: Path | None,
-    ray: str | None,
-) -> None:
-    for name, value in (("--tokenizer", tokenizer), ("--model", model)):
-        if value == "":
-            raise UsageError(f"{name} is empty", hint="was a shell variable not set?")
-    if model and tokenizer:
+def _refuse_contradictions(given: Given) -> None:
+    check_format(given)
+    for name in ("tokenizer", "model"):
+        if getattr(given, name) == "":
+            raise UsageError(f"--{name} is empty", hint="was a shell variable not set?")
+    if given.model and given.tokenizer:
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
-    if limit is not None and not (isfinite(limit) and limit > 0):
-        raise UsageError(f"--limit must be over 0, not {limit:g}")
-    if ray is not None and export_trace is not None:
+    if given.limit is not None and not (isfinite(given.limit) and given.limit > 0):
+        raise UsageError(f"--limit must be over 0, not {given.limit:g}")
+    if given.ray is not None and not _ADDRESS.fullmatch(given.ray):
+        raise UsageError(f"--ray {given.ray} is no address", hint="write paths before --ray")
+    if given.ray is not None and given.export_trace is not None:
         raise UsageError("--ray excludes --export-trace", hint="leave one of them out")
 
 
-def _export(file: Path, paths: Sequence[str], prefixes: bool) -> "TraceExport":
+def _export(given: Given, *, prefixes: bool) -> "TraceExport":
     from chunkscope.lengths.trace_export import TraceExport
 
     if not prefixes:
@@ -175,21 +117,22 @@ def _export(file: Path, paths: Sequence[str], prefixes: bool) -> "TraceExport":
             "--export-trace needs what prompts share, and chunkscope.toml has prefixes = false",
             hint="leave one of them out",
         )
-    if file.resolve() in [Path(path).resolve() for path in paths]:
+    file: Path = given.export_trace
+    if file.resolve() in [Path(path).resolve() for path in given.paths]:
         raise UsageError(f"--export-trace {file} would replace the data", hint="name another file")
     return TraceExport()
 
 
-def _show(profile: "Profile", form: ProfileFormat, *, as_json: bool, details: bool) -> None:
+def _show(profile: "Profile", given: Given) -> None:
     from chunkscope.report.words import data as words
 
-    if form is ProfileFormat.CSV and not as_json:
+    if given.format == "csv":
         from chunkscope.report.profile import as_csv
 
         console.emit(as_csv(profile).encode())
     else:
-        show(profile, as_json=as_json, form=form.value, details=details)
-    if as_json or form is ProfileFormat.CSV:  # which have no place for sentences
+        show(profile, given)
+    if given.json or given.format == "csv":  # which have no place for sentences
         for note in words.cautions(profile):
             console.say(f"note: {note}")
     for line in words.bad_rows(profile):
@@ -199,6 +142,7 @@ def _show(profile: "Profile", form: ProfileFormat, *, as_json: bool, details: bo
 def _show_trace(export: "TraceExport", file: Path) -> None:
     from chunkscope.report.words import data as words
 
+    export.write(file)
     for line in words.exported(export, file):
         console.say(line)
 
@@ -228,18 +172,9 @@ def _command() -> tuple[str, ...]:
     """What was typed, without --ray: the result is the same."""
     from chunkscope.sources.remote import without_secrets
 
-    words = [without_secrets(word) for word in spelled_out(console.command())]
-    return tuple(word for word in words if not word.startswith("--ray="))
-
-
-def spelled_out(words: Sequence[str]) -> list[str]:
-    """`--ray` with its address or an empty one: the form of the next word tells."""
-    spelled: list[str] = []
-    for word in (*words, ""):
-        if spelled and spelled[-1] == "--ray":
-            is_address = _ADDRESS.fullmatch(word) is not None
-            spelled[-1] = f"--ray={word if is_address else ''}"
-            if is_address:
-                continue
-        spelled.append(word)
-    return spelled[:-1] if spelled[-1] == "" else spelled
+    words = [without_secrets(word) for word in console.command()]
+    return tuple(
+        word
+        for before, word in zip(("", *words), words, strict=False)
+        if not (word.split("=")[0] == "--ray" or (before == "--ray" and _ADDRESS.fullmatch(word)))
+    )

@@ -1,11 +1,11 @@
-"""The commands as Python functions: they take and return what the commands do, by the same names.
+"""The commands as Python functions: the same names, the same values.
 
-`memory`, `doctor` and `gate` are those of the layers below.
+A command parses, calls one of these, and prints. `gate` is that of its own folder.
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -15,11 +15,14 @@ from chunkscope.errors import UsageError
 if TYPE_CHECKING:
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.scan import Listener
+    from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.planning.plan import Plan
     from chunkscope.reference.demo import Demonstration
     from chunkscope.report.reuse import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
+    from chunkscope.verification.run_settings import Report
 
 T = TypeVar("T")
 Name = str | os.PathLike[str]
@@ -31,7 +34,11 @@ def analyze(
     paths: Name | Sequence[Name],
     *,
     model: Name | None = None,
+    ray: str | None = None,
+    no_cache: bool = False,
+    export_trace: "Name | TraceExport | None" = None,
     options: "AnalyzeOptions | None" = None,
+    listener: "Listener | None" = None,
     **given: Any,
 ) -> "Profile":
     """How long the prompts are: `analyze("data/", model="qwen3-8b", field="question")`.
@@ -39,11 +46,23 @@ def analyze(
     Every option of the command and of chunkscope.toml is a keyword.
     """
     from chunkscope.lengths.analyze import analyze as run
+    from chunkscope.lengths.on_ray import analyze_on_ray
     from chunkscope.lengths.options import AnalyzeOptions
+    from chunkscope.lengths.trace_export import TraceExport
 
     if model is not None:
         given["tokenizer"] = tokenizer_of(model)
-    return run(paths, options=options or filled(AnalyzeOptions, given, "analyze"))
+    chosen = options or filled(AnalyzeOptions, given, "analyze")
+    if no_cache:
+        chosen = replace(chosen, use_cache=False)
+    if ray is not None:
+        return analyze_on_ray(paths, ray or None, options=chosen, listener=listener)
+    to_file = isinstance(export_trace, str | os.PathLike)
+    export = TraceExport() if to_file else export_trace
+    profile = run(paths, options=chosen, listener=listener, export=export)  # type: ignore[arg-type]
+    if to_file:
+        export.write(Path(export_trace))  # type: ignore[arg-type, union-attr]
+    return profile
 
 
 def prefixes(profile: "Profile | Name", plan: "Plan | Name | None" = None) -> "PrefixSummary":
@@ -59,7 +78,11 @@ def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: An
     Several profiles are sent together.
     """
     from chunkscope.planning.recommend import recommend as run
+    from chunkscope.planning.rule import LengthRule
 
+    cuts = [field.name for field in fields(LengthRule) if field.name in given]
+    if cuts:
+        given["rule"] = LengthRule(**{name: given.pop(name) for name in cuts})
     return run(joined(profiles), **given)
 
 
@@ -68,69 +91,101 @@ def simulate(
     profile: "Profile | Name | Sequence[Profile | Name] | None" = None,
     *,
     calibration: Name | Sequence[Name] = (),
+    tick: Callable[[], None] = lambda: None,
     **given: Any,
 ) -> "Simulation":
     """What a setting does, without a GPU: `simulate(plan, profile, max_num_seqs=64)`."""
     from chunkscope.hardware.calibration import Calibration, together
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
-    from chunkscope.simulation.slo import read_slo
     from chunkscope.vllm.settings import NAMES, Settings
 
     engine = {name: given.pop(name) for name in NAMES if name in given}
-    if isinstance(given.get("slo"), str):
-        given["slo"] = read_slo(given["slo"])
     files = [calibration] if isinstance(calibration, str | os.PathLike) else calibration
     return predict(
         Plan.given(plan),
         joined(profile) if profile is not None else None,
-        filled(SimulateOptions, {**given, "asked": Settings.of(engine)}, "simulate"),
+        filled(SimulateOptions, {**_limits(given), "asked": Settings.of(engine)}, "simulate"),
         calibration=together([Calibration.load(Path(f)) for f in files]) if files else None,
+        starting=lambda _: tick,
     )
 
 
 def verify(
     plan: "Plan | Name",
-    profile: "Profile | Name",
+    profile: "Profile | Name | Sequence[Profile | Name]",
     *,
     model: str | None = None,
     endpoint: str | None = None,
+    engine_arg: str | Sequence[str] = (),
+    report: "Report | None" = None,
+    resume: "Verification | Name | None" = None,
     **given: Any,
 ) -> "Verification":
     """What a real engine does with the plan, or what a server at `endpoint` does."""
-    from chunkscope.simulation.slo import read_slo
+    from chunkscope.artefacts.words import several
+    from chunkscope.verification.result import Verification
+    from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
     from chunkscope.verification.verify import verify as run
 
-    if isinstance(given.get("slo"), str):
-        given["slo"] = read_slo(given["slo"])
-    options = filled(VerifyOptions, given, "verify")
-    if endpoint is None:
-        return run(plan, profile, model=model, options=options)
-    return verify_endpoint(endpoint, plan, profile, model=model, options=options)
+    if engine_arg:
+        given["engine_args"] = parse_engine_args(several(engine_arg))
+    if isinstance(against := given.get("against"), str):
+        given["against"] = tuple(name for name in against.split(",") if name not in ("", "none"))
+    how: dict[str, Any] = {"model": model, "report": report}
+    how["options"] = filled(VerifyOptions, _limits(given), "verify")
+    if endpoint is not None:
+        return verify_endpoint(endpoint, plan, joined(profile), **how)
+    earlier = None if resume is None else Verification.given(resume)
+    return run(plan, joined(profile), resume=earlier, **how)
 
 
 def report(
-    folder: Name = "reports", output: Name | None = None, *, compare: Name | None = None
+    folder: Name = "reports", new: Name | None = None, *, output: Name | None = None
 ) -> Path:
-    """One HTML page of all results in a folder; `compare` adds what changed since another one."""
+    """One HTML page of all results in a folder, or of what changed from it to a `new` one."""
     from chunkscope.artefacts.codec import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.report.comparison import compare as changes
+    from chunkscope.report.comparison import compare
     from chunkscope.report.page import render
 
-    findings = load_findings(Path(folder))
-    old = load_findings(Path(compare)) if compare is not None else None
-    page = Path(output) if output is not None else Path(folder) / "report.html"
-    write_atomically(page, render(findings, changes(old, findings) if old else None))
+    shown = load_findings(Path(folder if new is None else new))
+    changes = compare(load_findings(Path(folder)), shown) if new is not None else None
+    page = Path(output) if output is not None else shown.folder / "report.html"
+    write_atomically(page, render(shown, changes))
     return page
 
 
-def demo(**given: Any) -> "Demonstration":
-    """Chunked prefill with a real model on this machine: `demo(chunks=(None, 256))`."""
+def demo(
+    *,
+    model: str | None = None,
+    chunk: str | int | Iterable[int | None] = "none,256",
+    long: int = 3_072,
+    seed: int = 0,
+    answering: Callable[[str], None] = lambda _: None,
+) -> "Demonstration":
+    """Chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
     from chunkscope.reference.demo import DemoOptions, demonstrate
 
-    return demonstrate(filled(DemoOptions, given, "demo"))
+    words = str(chunk).split(",") if isinstance(chunk, str | int) else chunk
+    sizes = tuple(dict.fromkeys(_chunk_size(word) for word in words))
+    return demonstrate(
+        DemoOptions(model=model, chunks=sizes, long_tokens=long, seed=seed), answering
+    )
+
+
+def _chunk_size(word: str | int | None) -> int | None:
+    """`none` computes each prompt in one step."""
+    text = str(word).strip().lower()
+    if text == "none":
+        return None
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise UsageError(
+            f"--chunk {word!r} is no number of tokens",
+            hint="write sizes of at least 1, or none: `--chunk 32,128,512,none`",
+        )
+    return int(text)
 
 
 # -- options -------------------------------------------------------------------------------------
@@ -155,6 +210,13 @@ def tokenizer_of(model: Name) -> str:
         return str(path.parent)
     known = None if path.exists() else known_model(str(model))
     return known.hub_id(str(model)) if known else str(model)
+
+
+def _limits(given: dict[str, Any]) -> dict[str, Any]:
+    from chunkscope.simulation.slo import read_slo
+
+    slo = given.get("slo")
+    return {**given, "slo": read_slo(slo)} if isinstance(slo, str) else given
 
 
 def option_names(kind: type[Any]) -> dict[str, Any]:

@@ -1,26 +1,30 @@
 """`chunkscope doctor`."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from chunkscope import console
-from chunkscope.commands import options as shared
-from chunkscope.commands.options import argument, options
+from chunkscope.commands.options import (
+    PLAN,
+    PROFILE,
+    REPORTS,
+    Given,
+    check_format,
+    command,
+    finish,
+)
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import Context
 
-
-class DoctorFormat(StrEnum):
-    TEXT = "text"
-    MD = "md"
-    GITHUB = "github"
+DOCTOR = REPORTS / "doctor.json"
 
 
-OPTIONS = options("""
+@command("""
+Arguments:
+  LOG|URL...       vLLM logs (- for stdin), or running servers.
 Input:
   --plan FILE      A plan to compare with. [default: reports/plan.json]
   --profile FILE   The data that was sent. [default: reports/profile.json]
@@ -28,26 +32,13 @@ Input:
   --follow         Follow a growing log until Ctrl-C.
 Machine:
   --model -m NAME  [default: as the log says]
+  --gpu
 Output:
-  --format         github: annotations.
+  --details
+  --format text|md|github  github: annotations.
+  --json --output
 """)
-
-
-def doctor(
-    sources: Annotated[
-        list[str], argument("LOG|URL...", "vLLM logs (- for stdin), or running servers.")
-    ],
-    plan: Annotated[Path | None, OPTIONS["plan"]] = None,
-    profile: Annotated[Path | None, OPTIONS["profile"]] = None,
-    seconds: Annotated[str, OPTIONS["for"]] = "10s",
-    follow: Annotated[bool, OPTIONS["follow"]] = False,
-    model: Annotated[str | None, OPTIONS["model"]] = None,
-    gpu: shared.GpuName = None,
-    details: shared.Details = False,
-    output_format: Annotated[DoctorFormat, OPTIONS["format"]] = DoctorFormat.TEXT,
-    as_json: shared.Json = False,
-    output: shared.Output = shared.DOCTOR,
-) -> None:
+def doctor(given: Given) -> None:
     """What limits a vLLM, from its log or a running server.
 
     Example: chunkscope doctor vllm.log
@@ -56,30 +47,26 @@ def doctor(
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
 
-    plans, profiles = _existing(plan, shared.PLAN), _existing(profile, shared.PROFILE)
+    check_format(given)
+    plan = given.plan or (PLAN if PLAN.exists() else None)
+    profile = given.profile or (PROFILE if PROFILE.exists() else None)
     context = Context(
-        plan=Plan.load(plans) if plans else None,
-        profile=Profile.load(profiles) if profiles else None,
-        gpu=gpu,
-        model=model,
+        plan=Plan.load(plan) if plan else None,
+        profile=Profile.load(profile) if profile else None,
+        gpu=given.gpu,
+        model=given.model,
     )
-    if follow:
-        diagnosis = _followed(sources, context, output)
+    if given.follow:
+        diagnosis = _followed(given.logs, context, given.output or DOCTOR)
     else:
-        diagnosis = examined(sources, context, _seconds(seconds))
-    if output_format is DoctorFormat.GITHUB:
+        diagnosis = examined(given.logs, context, _seconds(getattr(given, "for") or "10s"))
+    if given.format == "github":
         from chunkscope.report.ci import doctor_annotations
 
-        diagnosis.save(output)
+        diagnosis.save(given.output or DOCTOR)
         console.emit(doctor_annotations(diagnosis).encode())
-        return
-    shared.finish(
-        diagnosis, output=output, as_json=as_json, form=output_format.value, details=details
-    )
-
-
-def _existing(given: Path | None, usual: Path) -> Path | None:
-    return given or (usual if usual.exists() else None)
+    else:
+        finish(diagnosis, given, DOCTOR)
 
 
 def _seconds(text: str) -> float:

@@ -1,29 +1,21 @@
 """`chunkscope gate`."""
 
 from difflib import unified_diff
-from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from chunkscope import console
-from chunkscope.commands.options import REPORTS, Details, Json, argument, options, show
+from chunkscope.commands.options import CONFIG, REPORTS, Given, check_format, command, show
 from chunkscope.errors import ChunkscopeError, GateBroken, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.gating.check import GateResult
 
-BUDGET = Path("chunkscope.toml")
 
-
-class GateFormat(StrEnum):
-    TEXT = "text"
-    MD = "md"
-    JUNIT = "junit"
-    GITHUB = "github"
-
-
-OPTIONS = options("""
+@command("""
+Arguments:
+  [REPORTS]         Folder with the results.
 Input:
   --config -c FILE  The budget. [default: chunkscope.toml, else pyproject.toml]
 Budget:
@@ -31,66 +23,52 @@ Budget:
   --force           With --init: replace it; keep the old file.
   --update          Move limits to today's figures; keep the rest.
 Output:
-  --format          github: annotations and a job summary.
+  --details
+  --format text|md|junit|github  github: annotations and a job summary.
+  --json
 """)
-
-
-def gate(
-    reports: Annotated[Path, argument("[REPORTS]", "Folder with the results.")] = REPORTS,
-    config: Annotated[Path | None, OPTIONS["config"]] = None,
-    init: Annotated[bool, OPTIONS["init"]] = False,
-    force: Annotated[bool, OPTIONS["force"]] = False,
-    update: Annotated[bool, OPTIONS["update"]] = False,
-    details: Details = False,
-    output_format: Annotated[GateFormat, OPTIONS["format"]] = GateFormat.TEXT,
-    as_json: Json = False,
-) -> None:
+def gate(given: Given) -> None:
     """Exit 1 when data or settings have drifted out of budget.
 
     Example: chunkscope gate --init && chunkscope gate
     """
-    writes = "--init" if init else "--update" if update else None
-    _refuse_contradictions(writes, force=force, as_json=as_json, output_format=output_format)
-    if init and update:
-        raise UsageError("--init starts a file, --update goes on with one: choose")
-    if init:
-        _init(reports, config or BUDGET, force=force)
-        return
-    if update:
-        _update(reports, config)
-        return
     from chunkscope.gating.gate import gate as run
 
+    reports, config = given.reports or REPORTS, given.config
+    _refuse_contradictions(given)
+    if given.init:
+        return _init(reports, config or CONFIG, force=bool(given.force))
+    if given.update:
+        return _update(reports, config)
     try:
         result = run(reports, config=config)
     except ChunkscopeError as error:
-        if output_format is GateFormat.GITHUB:
-            _annotate_error(error, config)
+        if given.format == "github":
+            _annotate_error(error, config or CONFIG)
         raise
-    _print(result, output_format, as_json=as_json, details=details)
+    _print(result, given)
     if not result.passed:
         from chunkscope.report.words import gate as words
 
         raise GateBroken(words.failure(result))
-    console.say("\nnext: the evaluation")
+    return console.say("\nnext: the evaluation")
 
 
-def _annotate_error(error: ChunkscopeError, config: Path | None) -> None:
+def _annotate_error(error: ChunkscopeError, budget: Path) -> None:
     """What cannot be judged must not be a red cross without a word."""
     from chunkscope.report.ci import error_annotation
 
-    budget = config or BUDGET
     console.emit(error_annotation(error, budget if budget.exists() else None).encode())
 
 
-def _refuse_contradictions(
-    writes: str | None, *, force: bool, as_json: bool, output_format: GateFormat
-) -> None:
-    if force and writes != "--init":
+def _refuse_contradictions(given: Given) -> None:
+    check_format(given)
+    if given.init and given.update:
+        raise UsageError("--init starts a file, --update goes on with one: choose")
+    if given.force and not given.init:
         raise UsageError("--force only means something with --init")
-    if as_json and output_format is not GateFormat.TEXT:
-        raise UsageError("--json and --format exclude each other", hint="use one of them")
-    if writes and (as_json or output_format is not GateFormat.TEXT):
+    if (given.init or given.update) and (given.json or given.format):
+        writes = "--init" if given.init else "--update"
         raise UsageError(f"{writes} writes a file: leave out --json and --format")
 
 
@@ -115,7 +93,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     if path.exists():
         console.say(f"the old {path} is now {_set_aside(path)}")
     write_atomically(path, text.encode())
-    where = "" if path == BUDGET else f" --config {path}"
+    where = "" if path == CONFIG else f" --config {path}"
     console.say(f"wrote {path}; next: chunkscope gate{where}")
 
 
@@ -152,14 +130,14 @@ def _update(reports: Path, config: Path | None) -> None:
         raise GateBroken(f"no limit could be moved for that: {words.failure(result)}")
 
 
-def _print(result: "GateResult", form: GateFormat, *, as_json: bool, details: bool) -> None:
+def _print(result: "GateResult", given: Given) -> None:
     from chunkscope.report import ci
 
-    if form is GateFormat.JUNIT:
-        return console.emit(ci.junit(result))
-    if form is GateFormat.GITHUB:
+    if given.format == "junit":
+        console.emit(ci.junit(result))
+    elif given.format == "github":
         console.emit(ci.gate_annotations(result).encode("utf-8", "replace"))
         if problem := ci.job_summary(result):
             console.say(f"note: {problem}")
-        return None
-    return show(result, as_json=as_json, form=form.value, details=details)
+    else:
+        show(result, given)

@@ -1,73 +1,152 @@
-"""`chunkscope models`, `chunkscope gpus` and `chunkscope help`: what is known without a network."""
+"""Small commands: `prefixes`, `memory`, `demo`, `models`, `gpus`, `help`."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
 
 from chunkscope import console
-from chunkscope.commands.options import Json, complete_gpu, complete_model
+from chunkscope.commands import api
+from chunkscope.commands.options import (
+    PROFILE,
+    REPORTS,
+    Given,
+    command,
+    pages,
+    quoted,
+    refuse_data,
+    settled,
+    show,
+)
 from chunkscope.errors import InputError, UsageError
 
-GUIDE = Path(__file__).parents[1] / "guide"
+Cell = Callable[[dict[str, Any]], str]  # what a row has in a column
+DEMO = REPORTS / "demo" / "verify.json"
 
 
-def models(
-    part: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PART]", help="Only names that contain it.", autocompletion=complete_model
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@command("""
+Arguments:
+  [PROFILE]    From `chunkscope analyze`.
+Input:
+  --plan FILE  From `chunkscope recommend`: its KV cache. [default: beside the profile]
+Output:
+  --details --json
+""")
+def prefixes(given: Given) -> None:
+    """How much of the prompts vLLM's prefix cache can serve.
+
+    Example: chunkscope prefixes
+    """
+    from chunkscope.report.reuse import plan_for
+
+    profile = given.profile or PROFILE
+    refuse_data((profile,), "profile", "chunkscope prefixes")
+    show(api.prefixes(profile, given.plan or plan_for(profile)), given)
+
+
+@command("""
+Machine:
+  --model --gpu --tp --dp --ep --kv-cache-dtype --vllm-version --entry
+Setting:
+  --max-num-batched-tokens N        [default: vLLM's]
+  --max-num-seqs N                  [default: vLLM's]
+  --max-model-len N                 [default: the model's context]
+  --long-prefill-token-threshold N  [default: none]
+  --gpu-memory-utilization SHARE    [default: vLLM's]
+Workload:
+  --task
+Output:
+  --details --json
+""")
+def memory(given: Given) -> None:
+    """Where every GiB of a GPU goes, and how many requests fit. Needs no data.
+
+    Example: chunkscope memory --model qwen3-8b --gpu h100
+    """
+    from chunkscope.vllm.footprint import memory as run
+
+    if given.model is None:
+        raise UsageError("--model is missing", hint="`chunkscope models` lists those known by name")
+    show(run(**settled("memory", {}, given)), given)
+
+
+@command("""
+Input:
+  --model -m NAME  Folder of a transformers model. [default: a small random one]
+  --long N         Tokens of the two long prompts. [default: 3072]
+  --seed SEED      Random seed. [default: 0]
+Setting:
+  --chunk SIZES    Tokens of one prompt per step, such as 32,512,none. [default: none,256]
+Output:
+  --details --json --quiet --output
+""")
+def demo(given: Given) -> None:
+    """Show chunked prefill on this machine, with a real model.
+
+    Answers the same requests with chunks and without, and compares times, memory and answers.
+
+    Example: chunkscope demo --chunk 32,128,512,none
+    """
+    output = given.output or DEMO
+    demonstration = api.demo(
+        answering=lambda name: None if given.quiet else console.say(f"answering {name}"),
+        **settled("demo", {}, given),
+    )
+    measured = replace(demonstration.measured, command=console.command())
+    measured.save(output)
+    show(measured if given.json else demonstration, given)
+    is_usual = output.name == DEMO.name
+    after = f"chunkscope report{quoted(output.parent)}" if is_usual else "chunkscope simulate"
+    console.say(f"\nwrote {output}; next: {after}")
+
+
+@command("""
+Arguments:
+  [PART]  Only names that contain it.
+Output:
+  --json
+""")
+def models(given: Given) -> None:
     """List the models known by name. Others: a folder with a config.json, or a hub id.
 
     Example: chunkscope models qwen3
     """
     from chunkscope.models.find import MODELS, built_in
 
-    shapes = [(name, model.hub_ids, built_in(name)) for name, model in MODELS.items()]
-    rows: list[dict[str, Any]] = [
+    rows = [
         {
             "name": name,
-            "hub_ids": list(hub_ids),
+            "hub_ids": list(model.hub_ids),
             "parameters": shape.parameters.total,
             "context": shape.limit,
         }
-        for name, hub_ids, shape in shapes
-        if shape is not None and _has(part, name, *hub_ids)
+        for name, model in MODELS.items()
+        if (shape := built_in(name)) is not None
     ]
-    cells = [
-        (
-            row["name"],
-            row["hub_ids"][0],
-            f"{row['parameters'] / 1e9:,.1f}B",
-            f"{row['context']:,}" if row["context"] else "-",
-        )
-        for row in rows
-    ]
-    _show("models", part, rows, ("name", "on the hub", "parameters", "context"), cells, as_json)
+    columns: dict[str, Cell] = {
+        "name": itemgetter("name"),
+        "on the hub": lambda row: row["hub_ids"][0],
+        "parameters": lambda row: f"{row['parameters'] / 1e9:,.1f}B",
+        "context": lambda row: f"{row['context']:,}" if row["context"] else "-",
+    }
+    _list("models", rows, columns, given)
 
 
-def gpus(
-    part: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PART]", help="Only names that contain it.", autocompletion=complete_gpu
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@command("""
+Arguments:
+  [PART]  Only names that contain it.
+Output:
+  --json
+""")
+def gpus(given: Given) -> None:
     """List the GPUs known by name. Others: --gpu 80GiB.
 
     Example: chunkscope gpus h
     """
     from chunkscope.hardware.gpus import ALIASES, CARDS
 
-    figures = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
-    rows: list[dict[str, Any]] = [
+    figures = {"memory_gib": "GiB", "bandwidth_gb_s": "GB/s", "dense_tflops": "dense TFLOPS"}
+    rows = [
         {
             "name": card.name,
             "title": card.title,
@@ -75,75 +154,54 @@ def gpus(
             **{name: getattr(card, name) for name in figures},
         }
         for card in CARDS
-        if _has(part, card.name, card.title)
     ]
-    cells = [(row["name"], row["title"], *(_figure(row[name]) for name in figures)) for row in rows]
-    _show("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, as_json)
+    columns: dict[str, Cell] = {"name": itemgetter("name"), "GPU": itemgetter("title")}
+    columns |= {heading: _figure(name) for name, heading in figures.items()}
+    _list("gpus", rows, columns, given)
 
 
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}".removesuffix(".0")
+def _figure(name: str) -> Cell:
+    return lambda row: "-" if row[name] is None else f"{row[name]:,.1f}".removesuffix(".0")
 
 
-def _has(part: str | None, *names: str) -> bool:
-    return part is None or any(part.lower() in name.lower() for name in names)
-
-
-def _show(
-    what: str,
-    part: str | None,
-    rows: list[dict[str, Any]],
-    headings: tuple[str, ...],
-    cells: Sequence[tuple[str, ...]],
-    as_json: bool,
+def _list(
+    what: str, rows: Sequence[dict[str, Any]], columns: dict[str, Cell], given: Given
 ) -> None:
+    part = (given.part or "").lower()
+    names = ("name", "title", "hub_ids")
+    rows = [row for row in rows if part in " ".join(str(row.get(n)) for n in names).lower()]
     if not rows:
         raise InputError(
-            f"no known name contains {part!r}", hint=f"`chunkscope {what}` lists all of them"
+            f"no known name contains {given.part!r}", hint=f"`chunkscope {what}` lists all of them"
         )
-    if as_json:
+    if given.json:
         from chunkscope.artefacts.codec import dump
 
         return console.emit(dump({what: rows}))
     from chunkscope.report import terminal
     from chunkscope.report.section import Column, Section, Table
 
-    columns = tuple(Column(heading=head, right=at > 1) for at, head in enumerate(headings))
-    table = Table(columns=columns, rows=tuple(cells))
+    heads = tuple(Column(heading=head, right=at > 1) for at, head in enumerate(columns))
+    cells = tuple([cell(row) for cell in columns.values()] for row in rows)
+    table = Table(columns=heads, rows=cells)
     return console.show(lambda out: terminal.draw([Section(table=table)], out))
 
 
-# -- the manual ----------------------------------------------------------------------------------
-
-
-def pages() -> dict[str, Path]:
-    return {page.stem: page for page in sorted(GUIDE.glob("*.md"))}
-
-
-def _complete_page(part: str) -> list[str]:
-    return [name for name in pages() if name.startswith(part)]
-
-
-def show_help(
-    page: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PAGE]",
-            help="A command, `config`, `formats`, `python` or `security`.",
-            autocompletion=_complete_page,
-        ),
-    ] = None,
-) -> None:
+@command("""
+Arguments:
+  [PAGE]  A command, `config`, `formats`, `python` or `security`.
+""")
+def help_command(given: Given) -> None:
     """Show a page of the manual.
 
     Example: chunkscope help recommend
     """
-    if page is None:
+    if given.page is None:
         titles = [path.read_text(encoding="utf-8").splitlines()[0] for path in pages().values()]
         named = [title.removeprefix("# ").split(": ") for title in titles]
         lines = [f"chunkscope help {name:<9}  {about}\n" for name, about in named]
         console.emit("".join(lines).encode())
-    elif page in pages():
-        console.emit(pages()[page].read_bytes())
+    elif given.page in pages():
+        console.emit(pages()[given.page].read_bytes())
     else:
-        raise UsageError(f"there is no page {page}", hint=f"one of {', '.join(pages())}")
+        raise UsageError(f"there is no page {given.page}", hint=f"one of {', '.join(pages())}")

@@ -1,22 +1,22 @@
-"""Options that several commands share, their groups in --help, and chunkscope.toml.
+"""Options: one table a command, which reads as its --help does; and chunkscope.toml.
 
-A command's options are the fields of one options model. The command line has those that people
-use; `chunkscope.toml` sets any of them: `[analyze]` with `delimiter = ";"`.
+The command line has the options that people use; `chunkscope.toml` sets any option of a command's
+model: `[analyze]` with `delimiter = ";"`. Defaults are the model's; what is not typed is not there.
 """
 
+import argparse
 import os
 import re
 import shlex
+import textwrap
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
-
-import typer
-from typer.core import TyperCommand
+from typing import TYPE_CHECKING, Any, NoReturn, get_origin
 
 from chunkscope import console
-from chunkscope.commands.api import ALIASES, filled, option_names
 from chunkscope.errors import InputError, UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
@@ -25,139 +25,227 @@ if TYPE_CHECKING:
 
 REPORTS = Path("reports")
 PROFILE, PLAN = REPORTS / "profile.json", REPORTS / "plan.json"
-SIMULATION, VERIFY = REPORTS / "simulation.json", REPORTS / "verify.json"
-DOCTOR = REPORTS / "doctor.json"
 CONFIG, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
-T = TypeVar("T")
 
+# -- the table -----------------------------------------------------------------------------------
 
-# -- groups in --help ----------------------------------------------------------------------------
-
-
-class GroupedCommand(TyperCommand):
-    """A command whose --help lists options by group, in the order they are declared."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
-                usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                group = getattr(parameter, "rich_help_panel", None) or usual
-                group = "Output" if parameter.name == "help" and groups else group
-                text = re.sub(r"  \[x>=\d+\]$", "", record[1])
-                groups.setdefault(group, []).append((record[0], text))
-        for group, records in groups.items():
-            with formatter.section(group):
-                formatter.write_dl(records)
-
-
-def complete_gpu(part: str) -> list[str]:
-    from chunkscope.hardware.gpus import CARDS
-
-    return [card.name for card in CARDS if card.name.startswith(part.lower())]
-
-
-def complete_model(part: str) -> list[str]:
-    from chunkscope.models.find import MODELS
-
-    return [name for name in MODELS if name.startswith(part.lower())]
-
-
-_COMPLETED = {"--gpu": complete_gpu, "--model": complete_model}
-_FROM_ZERO = ("--shots", "--timeline", "--long-prefill-token-threshold")
-_LINE = re.compile(r"  (-\S+(?: -\S+)*)(?: ((?!-)\S+))?(?:  +(.*))?")
-
-
-def options(table: str) -> dict[str, Any]:
-    """Options by parameter, from a table that reads as --help does: groups, options, their help.
-
-    >>> field = options("Input:\\n  --field -f PATH  Where the prompt is.")["field"]
-    >>> field.metavar, field.rich_help_panel
-    ('PATH', 'Input')
-    """
-    made: dict[str, Any] = {}
-    group, name = "", ""
-    for line in filter(str.strip, table.splitlines()):
-        if (match := _LINE.fullmatch(line)) is not None:
-            names = match[1].split()
-            name = names[0].removeprefix("--").replace("-", "_")
-            least = (0 if names[0] in _FROM_ZERO else 1) if match[2] == "N" else None
-            made[name] = typer.Option(
-                *names,
-                metavar=match[2],
-                help=match[3] or "",
-                rich_help_panel=group,
-                show_default=False,
-                autocompletion=_COMPLETED.get(names[0]),
-                min=least,
-            )
-        elif line.startswith(" "):
-            made[name].help = f"{made[name].help} {line.strip()}".strip()
-        else:
-            group = line.rstrip(":")
-    return made
-
-
-def argument(metavar: str, text: str, **more: Any) -> Any:
-    return typer.Argument(metavar=metavar, help=text, show_default=False, **more)
-
-
-# -- shared --------------------------------------------------------------------------------------
-
-SHARED = options("""
-Input:
-  --profile FILE         From `chunkscope analyze`; repeatable. [default: the plan's]
-Machine:
+# Options of several commands. A line of a command's table that is nothing but names takes them.
+SHARED = f"""
+  --profile FILE...      From `chunkscope analyze`; repeatable. [default: the plan's]
   --model -m NAME        Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b.
   --gpu NAME             h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]
   --tp N                 GPUs in tensor parallel.
   --dp N                 Replicas, each of --tp GPUs.
   --ep                   Expert parallel: whole experts on each GPU.
-  --kv-cache-dtype       fp8 holds twice as many tokens.
+  --kv-cache-dtype {"|".join(KvCacheType)}  fp8 holds twice as many tokens.
   --vllm-version X.Y     [default: the installed one, else the newest known]
-  --entry                How vLLM is started: its defaults differ.
-Workload:
-  --task                 What the evaluation asks of the model.
+  --entry {"|".join(Entry)}  How vLLM is started: its defaults differ.
+  --task {"|".join(Task)}  What the evaluation asks of the model.
   --max-output N         Tokens per answer. [default: from the data, else 256]
   --arrivals WHEN        batch (all at once), or a rate such as 4/s.
   --concurrency N        The client keeps at most N requests in flight.
-Limits:
   --slo LIMITS           Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e;
                          p50 to p99, max, mean).
-Output:
   --details              Show everything, not only the answer.
   --json                 Print the result as JSON.
   --quiet -q             No progress.
   --output -o FILE       Where to write it.
-""")
-PlanFile = Annotated[Path, argument("[PLAN]", "From `chunkscope recommend`.")]
-ProfileFiles = Annotated[list[Path] | None, SHARED["profile"]]
-ModelName = Annotated[str | None, SHARED["model"]]
-GpuName = Annotated[str | None, SHARED["gpu"]]
-TensorParallel = Annotated[int, SHARED["tp"]]
-DataParallel = Annotated[int, SHARED["dp"]]
-ExpertParallel = Annotated[bool, SHARED["ep"]]
-KvCacheDtype = Annotated[KvCacheType, SHARED["kv_cache_dtype"]]
-VllmVersion = Annotated[str | None, SHARED["vllm_version"]]
-EntryPoint = Annotated[Entry, SHARED["entry"]]
-TaskKind = Annotated[Task, SHARED["task"]]
-MaxOutput = Annotated[int | None, SHARED["max_output"]]
-Arrivals = Annotated[str | None, SHARED["arrivals"]]
-Concurrency = Annotated[int | None, SHARED["concurrency"]]
-Slo = Annotated[str | None, SHARED["slo"]]
-Details = Annotated[bool, SHARED["details"]]
-Json = Annotated[bool, SHARED["json"]]
-Quiet = Annotated[bool, SHARED["quiet"]]
-Output = Annotated[Path, SHARED["output"]]
+"""
+FROM_ZERO = ("--shots", "--timeline", "--long-prefill-token-threshold")
+ARITY = {(False, False): None, (True, False): "?", (False, True): "+", (True, True): "*"}
+FILES = ("FILE", "PLAN", "PROFILE", "FOLDER", "REPORTS", "OLD", "NEW")
+# Names, what the value is called, help. An argument's name is in capitals: [PLAN], PATH...
+_LINE = re.compile(r"  ((?:-\S+|\[?[A-Z]\S+)(?: -\S+)*)(?: ((?!-)\S+))?(?:  +(.*))?")
 
 
-def gpu_and_memory(gpu: str | None) -> dict[str, str | None]:
-    """`--gpu h100` names a card, `--gpu 80GiB` only its memory."""
-    is_size = gpu is not None and gpu[:1].isdecimal()
-    return {"gpu": None if is_size else gpu, "gpu_memory": gpu if is_size else None}
+class Given(argparse.Namespace):
+    """What was typed, by name; None for what was not."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return None
+
+
+def count(text: str, least: int = 1) -> int:
+    if not re.fullmatch(r"-?\d{1,15}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    if int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, not {text}")
+    return int(text)
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        message = message.removeprefix("argument ").replace("arguments are required", "is missing")
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
+        names = [name for name in self._option_string_actions if name.startswith("--")]
+        near = get_close_matches(unknown[1], names, n=1) if unknown else []
+        hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` lists the options"
+        raise UsageError(message, hint=hint)
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=min(80, console.columns()))
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        names = ", ".join(sorted(action.option_strings, key=len))
+        value = action.metavar or "|".join(action.choices or ())
+        return f"{names} {value}".strip()
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A function of what was typed, and the table of its options."""
+
+    table: str
+    run: Callable[[Given], None]
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__.removesuffix("_command")
+
+    @property
+    def about(self) -> str:
+        return (self.run.__doc__ or "").replace("\n    ", "\n").strip()
+
+    def parser(self) -> Parser:
+        positional = re.findall(r"^  (\[?[A-Z]\S+)", self.table, re.M)
+        parser = Parser(
+            prog=f"chunkscope {self.name}",
+            usage=" ".join((f"chunkscope {self.name} [OPTIONS]", *positional)),
+            description=self.about,
+            formatter_class=HelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+            argument_default=argparse.SUPPRESS,
+        )
+        group: Any = parser
+        for line in _lines(self.table):
+            if isinstance(line, str):
+                group = parser.add_argument_group(line)
+            else:
+                _add(group, *line)
+        group.add_argument("-h", "--help", action="help", help="Show this and exit.")
+        return parser
+
+
+def command(table: str) -> Callable[[Callable[[Given], None]], Command]:
+    return lambda run: Command(table, run)
+
+
+Line = tuple[list[str], str, str]  # names, what its value is called, help
+
+
+def _lines(table: str) -> Iterator[str | Line]:
+    """The table's groups and options, those of SHARED in their places."""
+    shared = {} if table is SHARED else {o[0][0]: o for o in _lines(SHARED) if o and o[0]}
+    made: list[Any] = []
+    for line in filter(str.strip, table.splitlines()):
+        names = line.split()
+        if (match := _LINE.fullmatch(line)) is not None and not set(names) <= shared.keys():
+            made.append((match[1].split(), match[2] or "", match[3] or ""))
+        elif match is not None:
+            made += [shared[name] for name in names]
+        elif line.startswith(" "):
+            *head, text = made[-1]
+            made[-1] = (*head, f"{text} {line.strip()}".strip())
+        else:
+            made.append(line.rstrip(":"))
+    yield from made
+
+
+def _add(group: Any, names: list[str], value: str, text: str) -> None:
+    """An option: `N` is a count, `FILE` a path, `a|b` a choice, `X...` may be repeated."""
+    how: dict[str, Any] = {"help": text.replace("%", "%%"), "default": argparse.SUPPRESS}
+    is_option = names[0].startswith("-")
+    bare = (value or names[0]).removesuffix("...").strip("[]")
+    if not is_option:
+        is_many, is_optional = names[0].endswith("..."), names[0].startswith("[")
+        how |= {"metavar": names[0], "nargs": ARITY[is_optional, is_many], "default": None}
+        names = [re.split(r"\W", bare)[0].lower() + "s" * is_many]
+    elif not value:
+        group.add_argument(*names, action="store_true", **how)
+        return
+    elif value.endswith("..."):
+        how |= {"metavar": value.removesuffix("..."), "action": "append"}
+    elif value.startswith("["):
+        how |= {"metavar": value, "nargs": "?", "const": ""}
+    elif "|" in value:
+        how["choices"] = value.split("|")
+    else:
+        how["metavar"] = value
+    kinds: dict[str, Any] = {"SHARE": float, "COUNT": float, "SEED": int} | dict.fromkeys(
+        FILES, Path
+    )
+    kinds["N"] = (lambda text: count(text, 0)) if names[0] in FROM_ZERO else count
+    if bare in kinds:
+        how["type"] = kinds[bare]
+    group.add_argument(*names, **how)
+
+
+# -- in the shell --------------------------------------------------------------------------------
+
+
+def completed(parser: argparse.ArgumentParser, words: list[str]) -> Iterator[str]:
+    """What the last word may become: an option, or a value of the option before it."""
+    part, before = words[-1], words[-2] if len(words) > 1 else ""
+    actions = parser._option_string_actions
+    action = actions.get(before)
+    if action is not None and action.nargs != 0:
+        yield from (name for name in known_names(action.dest, action) if name.startswith(part))
+    elif part.startswith("-"):
+        yield from (name for name in actions if name.startswith(part))
+    else:
+        for positional in parser._get_positional_actions():
+            yield from (n for n in known_names(positional.dest, positional) if n.startswith(part))
+
+
+def known_names(what: str, action: argparse.Action | None = None) -> Iterable[str]:
+    if what == "gpu":
+        from chunkscope.hardware.gpus import CARDS
+
+        return [card.name for card in CARDS]
+    if what == "model":
+        from chunkscope.models.find import MODELS
+
+        return MODELS
+    if what == "page":
+        return pages()
+    return (action.choices if action is not None else None) or ()
+
+
+def pages() -> dict[str, Path]:
+    """The manual's."""
+    guide = Path(__file__).parents[1] / "guide"
+    return {page.stem: page for page in sorted(guide.glob("*.md"))}
 
 
 # -- chunkscope.toml -----------------------------------------------------------------------------
+
+
+def settled(command: str, types: dict[str, Any], given: Given) -> dict[str, Any]:
+    """Options as keywords: those of chunkscope.toml, and before them those that were typed."""
+    from chunkscope.commands.api import ALIASES
+
+    table = configured(command)
+    for name, value in table.items():
+        if (hint := types.get(ALIASES.get(name, name))) is not None:
+            table[name] = _checked(f"{CONFIG}: [{command}] {name}", hint, value)
+        else:
+            near = get_close_matches(name, types, n=1)
+            raise InputError(
+                f"{CONFIG}: [{command}] has no option {name}",
+                hint=f"did you mean {near[0]}?" if near else "`chunkscope help config` lists them",
+            )
+    return table | {name: v for name, v in vars(given).items() if name not in NOT_FOR_PYTHON}
+
+
+NOT_FOR_PYTHON = ("details", "json", "quiet", "output", "format")
 
 
 def configured(command: str) -> dict[str, Any]:
@@ -181,30 +269,6 @@ def configured(command: str) -> dict[str, Any]:
     return {}
 
 
-def settled(kind: type[T], command: str, given: dict[str, Any]) -> T:
-    """The options model: what the command line gave, else chunkscope.toml, else its defaults.
-
-    `given` may hold more than the model's options: all parameters of a command.
-    """
-    names = option_names(kind)
-    table = {ALIASES.get(name, name): value for name, value in configured(command).items()}
-    for name, value in table.items():
-        if name in names:
-            table[name] = _checked(f"{CONFIG}: [{command}] {name}", names[name], value)
-    known = {ALIASES.get(name, name): value for name, value in given.items() if was_given(value)}
-    known = {name: value for name, value in known.items() if name in names}
-    try:
-        return filled(kind, table | known, command)
-    except UsageError as error:
-        if not table.keys() - names.keys():
-            raise
-        raise InputError(f"{CONFIG}: {error.message}", hint=error.hint) from None
-
-
-def was_given(value: object) -> bool:
-    return value is not None and value is not False and value != []
-
-
 def _checked(where: str, hint: Any, value: Any) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
@@ -219,40 +283,32 @@ def _checked(where: str, hint: Any, value: Any) -> Any:
 # -- artefacts -----------------------------------------------------------------------------------
 
 
-def finish(
-    artefact: Any,
-    *,
-    output: Path | None = None,
-    as_json: bool = False,
-    form: str = "text",
-    details: bool = False,
-    after: str = "",
-) -> None:
+def finish(artefact: Any, given: Given, output: Path, after: str = "") -> None:
     """Write an artefact, show it, and say where it is and what usually comes next."""
-    if output is not None:
-        artefact.save(output)
-    show(artefact, as_json=as_json, form=form, details=details)
-    if output is not None:
-        console.say(f"\nwrote {output}" + (f"; next: {after}" if after else ""))
+    artefact.save(given.output or output)
+    show(artefact, given)
+    console.say(f"\nwrote {given.output or output}" + (f"; next: {after}" if after else ""))
 
 
-def show(
-    artefact: Any, *, as_json: bool = False, form: str = "text", details: bool = False
-) -> None:
-    if as_json and form != "text":
-        raise UsageError("--json and --format exclude each other", hint="use one of them")
-    if as_json:
+def show(artefact: Any, given: Given) -> None:
+    if given.json:
         from chunkscope.artefacts.codec import dump
 
         console.emit(dump(artefact.to_json()))
-    elif form == "md":
+    elif given.format == "md":
         from chunkscope.report.markdown import markdown
 
         console.emit(markdown(artefact).encode())
     else:
         from chunkscope.report import terminal
 
+        details = bool(given.details)
         console.show(lambda out: terminal.show(artefact, out, details=details))
+
+
+def check_format(given: Given) -> None:
+    if given.json and given.format not in (None, "text"):
+        raise UsageError("--json and --format exclude each other", hint="use one of them")
 
 
 def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:
@@ -270,10 +326,16 @@ def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:
             )
 
 
-def profiles_for(path: Path, plan: "Plan", given: list[Path] | None) -> list[Path]:
-    """Those that were named, else those that the plan was made from, else the one beside it."""
+def loaded_plan(given: Given) -> "tuple[Plan, list[Path]]":
+    """The plan that was named; and profiles: named, else the plan's, else the one beside it."""
+    from chunkscope.planning.plan import Plan
+
+    path = given.plan or PLAN
+    refuse_data((path,), "plan", "chunkscope recommend")
+    plan = Plan.load(path)
     usual = path.with_name("profile.json")
-    return given or plan.profile_files(path.parent) or [usual if usual.exists() else PROFILE]
+    beside = [usual if usual.exists() else PROFILE]
+    return plan, given.profile or plan.profile_files(path.parent) or beside
 
 
 def quoted(*words: object) -> str:

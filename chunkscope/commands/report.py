@@ -1,82 +1,52 @@
 """`chunkscope report`."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 from chunkscope import console
-from chunkscope.commands import options as shared
-from chunkscope.commands.options import REPORTS, argument, options
+from chunkscope.commands.options import REPORTS, Given, check_format, command, show
 from chunkscope.errors import UsageError
 
-if TYPE_CHECKING:
-    from chunkscope.findings import Findings
-    from chunkscope.report.comparison import ReportComparison
 
-
-class ReportFormat(StrEnum):
-    HTML = "html"
-    MD = "md"
-    TEXT = "text"
-
-
-OPTIONS = options("""
-Input:
-  --compare OLD     Show what changed since OLD.
+@command("""
+Arguments:
+  [FOLDER]             Where the results are, or were. [default: reports]
+  [NEW]                Another folder: show what changed from the first one to it.
 Output:
-  --format          [default: html; with --compare: text; or as --output's name ends]
-  --output -o FILE  [default: report.html in FOLDER; md and JSON go to stdout]
+  --format html|md|text  [default: html; of two folders: text; or as --output's name ends]
+  --json
+  --output -o FILE     [default: report.html in the folder; md and JSON go to stdout]
+  --details
 """)
-
-
-def report(
-    folder: Annotated[
-        Path, argument("[FOLDER]", "Where the results are. [default: reports]")
-    ] = REPORTS,
-    compare: Annotated[Path | None, OPTIONS["compare"]] = None,
-    form: Annotated[ReportFormat | None, OPTIONS["format"]] = None,
-    as_json: shared.Json = False,
-    output: Annotated[Path | None, OPTIONS["output"]] = None,
-    details: shared.Details = False,
-) -> None:
+def report(given: Given) -> None:
     """Make one HTML page of all results, or compare two folders.
 
     Example: chunkscope report reports/
     """
     from chunkscope.findings import load_findings
-    from chunkscope.report.comparison import compare as changes
+    from chunkscope.report.comparison import compare
+    from chunkscope.report.markdown import markdown
+    from chunkscope.report.page import render
 
-    findings = load_findings(folder)
-    comparison = changes(load_findings(compare), findings) if compare is not None else None
+    check_format(given)
+    findings = load_findings(given.new or given.folder or REPORTS)
+    comparison = compare(load_findings(given.folder), findings) if given.new else None
+    output: Path | None = given.output
     suffix = output.suffix.removeprefix(".").lower() if output else ""
-    if as_json or (form is None and suffix == "json"):
-        if form is not None:
-            raise UsageError("--json and --format exclude each other", hint="use one of them")
+    usual = suffix if suffix in ("html", "md") else "text" if comparison else "html"
+    form = given.format or usual
+    shown = comparison or findings
+    if given.json or (given.format is None and suffix == "json"):
         from chunkscope.artefacts.codec import dump
 
-        return _deliver(dump((comparison or findings).to_json()), output)
-    named = ReportFormat(suffix) if suffix in ("html", "md") else None
-    form = form or named or (ReportFormat.TEXT if comparison else ReportFormat.HTML)
-    if form is ReportFormat.TEXT and output is not None:
+        _deliver(dump(shown.to_json()), output)
+    elif form == "md":
+        _deliver(markdown(shown).encode(), output)
+    elif form == "text" and output is not None:
         raise UsageError("--format text goes to the terminal", hint="leave --output out")
-    if form is not ReportFormat.MD:
-        shared.show(comparison or findings, details=details)
-    if form is ReportFormat.TEXT:
-        return None
-    output = output or (folder / "report.html" if form is ReportFormat.HTML else None)
-    return _deliver(_rendered(form, findings, comparison), output)
-
-
-def _rendered(
-    form: ReportFormat, findings: "Findings", comparison: "ReportComparison | None"
-) -> bytes:
-    if form is ReportFormat.HTML:
-        from chunkscope.report.page import render
-
-        return render(findings, comparison)
-    from chunkscope.report.markdown import markdown
-
-    return markdown(comparison or findings).encode()
+    else:
+        show(shown, Given(details=given.details))
+        if form == "html":
+            _deliver(render(findings, comparison), output or findings.folder / "report.html")
 
 
 def _deliver(data: bytes, output: Path | None) -> None:

@@ -80,9 +80,13 @@ LOCAL = "local"
 def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     """The GPU of that name and memory; None when neither is given. `local` asks this machine.
 
+    A size is enough: "80GiB".
+
     >>> find_gpu("RTX 4090").bandwidth_gb_s
     1008.0
     """
+    if name is not None and name[:1].isdecimal() and memory is None:
+        name, memory = None, name
     size = read_gib(memory) if memory is not None else None
     if name is None:
         return None if size is None else _nameless(size)

@@ -43,10 +43,10 @@ def test_markdown_and_json_go_to_stdout_and_the_files_name_says_the_form(place) 
 
 def test_two_folders_are_compared(place) -> None:
     build.profile(short=[7]).save(place / "new" / "profile.json")
-    run = chunkscope(place, "report", "new", "--compare", "reports")
+    run = chunkscope(place, "report", "reports", "new")
     assert run.code == 0, run.err
     assert "short" in run.out
-    changes = json.loads(chunkscope(place, "report", "new", "--compare", "reports", "--json").out)
+    changes = json.loads(chunkscope(place, "report", "reports", "new", "--json").out)
     assert changes["changes"]
 
 
@@ -57,7 +57,7 @@ def test_two_folders_are_compared(place) -> None:
         (("reports/plan.json",), 3, "reports"),
         (("--json", "--format", "md"), 2, "--format"),
         (("--format", "text", "-o", "x"), 2, "--output"),
-        (("--compare", "nowhere"), 3, "nowhere"),
+        (("reports", "nowhere"), 3, "nowhere"),
     ],
 )
 def test_bad_input_of_a_report_gets_its_code(place, words, code, named) -> None:
