@@ -18,7 +18,6 @@ from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import plain, validated
 from chunkscope.artefacts.words import Name, path_of
 
-_FIGURES = "figures"
 # Metadata of a field that may differ when the same input is worked on again: no part of the digest.
 INCIDENTAL = {"incidental": True}
 _NEVER_IDENTITY = {"created", "command", "version"}
@@ -43,7 +42,7 @@ class Artefact:
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
         head = {"schema": self.schema, "chunkscope": self.version or __version__}
-        figures = {_FIGURES: self.figures()} if self.figures() else {}
+        figures = {"figures": self.figures()} if self.figures() else {}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
         return codec.sealed(plain(head | figures | content))
 
@@ -88,11 +87,10 @@ class Artefact:
 
     @classmethod
     def _read(cls, document: dict[str, Any], what: Path | str) -> Self:
-        """An artefact from a document whose schema and checksum are right."""
-        head = ("schema", codec.CHECKSUM, _FIGURES)
         with codec.reading(what, cls.made_by):
-            rest = {name: value for name, value in document.items() if name not in head}
-            return validated(cls, {"version": rest.pop("chunkscope"), **rest})
+            document["version"] = document.pop("chunkscope")
+            head = ("schema", codec.CHECKSUM, "figures")
+            return validated(cls, {n: value for n, value in document.items() if n not in head})
 
 
 def _identity(value: Any) -> Any:

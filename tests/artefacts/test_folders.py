@@ -2,12 +2,10 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from chunkscope.artefacts import folders
 from chunkscope.artefacts.folders import cache_folder
 from chunkscope.errors import InputError
 from tests.commands.helpers import analyze, analyze_apart, prompts, write_jsonl
@@ -15,9 +13,22 @@ from tests.commands.helpers import analyze, analyze_apart, prompts, write_jsonl
 has_modes = pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
 
 
-def test_the_variable_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "here"))
-    assert cache_folder() == tmp_path / "here"
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder that is there already."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o755)
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(folder))
+    return folder
+
+
+def test_a_variable_names_the_folder_and_that_of_a_shared_one_comes_first(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache_folder() == place
+    monkeypatch.setenv("CHUNKSCOPE_SHARED_CACHE", str(tmp_path / "ours"))
+    assert cache_folder() == tmp_path / "ours"
 
 
 def test_a_place_that_cannot_be_written_is_replaced_for_this_run(
@@ -40,10 +51,11 @@ def test_without_a_home_there_is_still_a_cache(monkeypatch: pytest.MonkeyPatch) 
 
 
 @has_modes
-def test_a_new_cache_folder_is_for_its_owner_alone(
+def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "new"))
+    tmp_path.chmod(0o1777)
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "a" / "new"))
     before = os.umask(0)
     try:
         assert cache_folder().stat().st_mode & 0o777 == 0o700
@@ -51,56 +63,17 @@ def test_a_new_cache_folder_is_for_its_owner_alone(
         os.umask(before)
 
 
-# -- who else can write it -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder that is there already."""
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    folder.chmod(0o755)
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(folder))
-    return folder
-
-
-def open_to_others(folder: Path) -> None:
-    folder.chmod(0o757)
-
-
-def open_to_the_group(folder: Path) -> None:
-    folder.chmod(0o775)
-
-
-def open_inside(folder: Path) -> None:
-    (folder / "results").mkdir()
-    (folder / "results").chmod(0o777)
-
-
-def of_another_user(folder: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a folder away")
-    os.chown(folder, 4321, -1)
-
-
-def of_another_user_inside(folder: Path) -> None:
-    (folder / "digests.json").write_text("{}")
-    of_another_user(folder / "digests.json")
-
-
-STRANGERS = [
-    open_to_others, open_to_the_group, open_inside, of_another_user, of_another_user_inside,
-]  # fmt: skip
-
-
 @has_modes
-@pytest.mark.parametrize("prepare", STRANGERS)
-def test_a_cache_that_others_could_have_written_is_refused(
-    place: Path, prepare: Callable[[Path], None]
-) -> None:
-    assert cache_folder() == place
-    prepare(place)
-    folders._first_usable.cache_clear()
+@pytest.mark.parametrize(
+    "mode", [0o757, 0o775, None], ids=["by all", "by the group", "by its owner"]
+)
+def test_a_cache_that_others_could_have_written_is_refused(place: Path, mode: int | None) -> None:
+    if mode is not None:
+        place.chmod(mode)
+    elif os.geteuid() == 0:
+        os.chown(place, 4321, -1)
+    else:
+        pytest.skip("only root can give a folder away")
     with pytest.raises(InputError) as refused:
         cache_folder()
     assert "CHUNKSCOPE_SHARED_CACHE" in (refused.value.hint or "")
@@ -108,7 +81,7 @@ def test_a_cache_that_others_could_have_written_is_refused(
 
 @has_modes
 def test_it_ends_a_command_unless_a_variable_names_it(place: Path, tmp_path: Path) -> None:
-    open_to_others(place)
+    place.chmod(0o757)
     write_jsonl(tmp_path / "a.jsonl", prompts())
     refused = analyze(tmp_path, "a.jsonl")
     assert refused.code == 3
@@ -120,33 +93,9 @@ def test_it_ends_a_command_unless_a_variable_names_it(place: Path, tmp_path: Pat
     assert (place / "results").is_dir()
 
 
-@has_modes
-def test_the_parents_of_a_cache_may_be_anybodys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "a" / "b"))
-    assert cache_folder() == tmp_path / "a" / "b"
-
-
-@has_modes
-def test_what_nobody_else_can_reach_may_have_any_mode(place: Path) -> None:
-    open_inside(place)
-    place.chmod(0o700)
-    assert cache_folder() == place
-
-
 def test_without_such_modes_nothing_is_refused(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_to_others(place)
+    place.chmod(0o757)
     monkeypatch.delattr(os, "geteuid")
     assert cache_folder() == place
-
-
-def test_a_shared_cache_comes_before_the_other_variable(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CHUNKSCOPE_SHARED_CACHE", str(tmp_path / "ours"))
-    assert cache_folder() == tmp_path / "ours"
-    assert not list(place.iterdir())

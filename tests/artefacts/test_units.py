@@ -36,32 +36,30 @@ def test_a_number_is_read_with_its_unit(unit, given, value):
 
 
 @pytest.mark.parametrize(
-    ("unit", "given", "said"),
+    ("unit", "given"),
     [
-        pytest.param(SECONDS, 200, "200 has no unit; write it like \"200ms\"", id="a bare time"),
-        pytest.param(SECONDS, "200GiB", "\"200ms\" or \"1.5s\"", id="a size for a time"),
-        pytest.param(SIZE, "80ms", "\"80GiB\"", id="a time for a size"),
-        pytest.param(SHARE, 5, "\"5%\"", id="a share without its sign"),
-        pytest.param(SHARE, 0.05, "\"5%\"", id="a share as a fraction"),
-        pytest.param(TOKENS, "2.0001K", "no whole number", id="a part of a token"),
-        pytest.param(TOKENS, 2.5, "no whole number", id="half a token"),
-        pytest.param(TOKENS, "many", "\"2K\"", id="a word"),
-        pytest.param(TOKENS, True, "no number", id="a truth value"),
-        pytest.param(TOKENS, [1], "no number", id="a list"),
-        pytest.param(TOKENS, -1, "negative", id="a negative number"),
-        pytest.param(TOKENS, "-1", "no unit known", id="a negative text"),
-        pytest.param(RATE, float("nan"), "no limit", id="not a number"),
-        pytest.param(RATE, float("inf"), "no limit", id="endless"),
-        pytest.param(RATE, float("-inf"), "no limit", id="endlessly little"),
-        pytest.param(COUNT, 10**400, "no limit", id="a huge number"),
-        pytest.param(SECONDS, "1e999s", "no unit known", id="an exponent"),
-        pytest.param(SECONDS, "٣s", "no unit known", id="digits of another script"),
-        pytest.param(SECONDS, "9" * 5000 + "s", "no unit known", id="thousands of digits"),
-        pytest.param(SECONDS, "", "no unit known", id="nothing"),
+        pytest.param(SECONDS, 200, id="a bare time"),
+        pytest.param(SECONDS, "200GiB", id="a size for a time"),
+        pytest.param(SIZE, "80ms", id="a time for a size"),
+        pytest.param(SHARE, 5, id="a share without its sign"),
+        pytest.param(TOKENS, "2.0001K", id="a part of a token"),
+        pytest.param(TOKENS, 2.5, id="half a token"),
+        pytest.param(TOKENS, "many", id="a word"),
+        pytest.param(TOKENS, True, id="a truth value"),
+        pytest.param(TOKENS, [1], id="a list"),
+        pytest.param(TOKENS, -1, id="a negative number"),
+        pytest.param(TOKENS, "-1", id="a negative text"),
+        pytest.param(RATE, float("nan"), id="not a number"),
+        pytest.param(RATE, float("inf"), id="endless"),
+        pytest.param(COUNT, 10**400, id="a huge number"),
+        pytest.param(SECONDS, "1e999s", id="an exponent"),
+        pytest.param(SECONDS, "٣s", id="digits of another script"),
+        pytest.param(SECONDS, "9" * 5000 + "s", id="thousands of digits"),
+        pytest.param(SECONDS, "", id="nothing"),
     ],
-)  # fmt: skip
-def test_a_wrong_unit_is_told_what_would_be_right(unit, given, said):
-    with pytest.raises(ValueError, match=re.escape(said)) as error:
+)
+def test_a_wrong_unit_is_told_what_would_be_right(unit, given):
+    with pytest.raises(ValueError, match=re.escape(unit.accepted)) as error:
         unit.read(given)
     assert len(str(error.value)) < 120
 
