@@ -20,7 +20,7 @@ from chunkscope.commands.options import (
     settled,
 )
 from chunkscope.errors import EngineError, MissingError, UsageError
-from chunkscope.vllm.enums import Entry, Mode, Target
+from chunkscope.vllm.enums import Entry, Mode, Target, Task
 
 if TYPE_CHECKING:
     from chunkscope.hardware.gpus import Gpu
@@ -38,7 +38,9 @@ Machine:
   --vllm-version
   --entry {"|".join(Entry)}  How vLLM is started: its defaults differ. [default: as --emit needs]
 Workload:
-  --task --max-output --arrivals --concurrency
+  --task {"|".join(Task)}  Of all datasets. [default: as the data has it]
+  --max-output TOKENS...  Of an answer; NAME=TOKENS for one dataset. [default: the data's, else 256]
+  --arrivals --concurrency
   --dataset NAME     Plan for this dataset alone.
 Limits:
   --slo

@@ -55,7 +55,7 @@ class Evidence:
     @property
     def output_tokens(self) -> int:
         """Room for the answer: as the plan has it, else the usual."""
-        return self.findings.plan.output.tokens if self.findings.plan else DEFAULT_OUTPUT
+        return self.findings.plan.output_tokens if self.findings.plan else DEFAULT_OUTPUT
 
     def path(self, name: str) -> Path:
         """A file that the budget names, as seen from the budget file."""

@@ -14,7 +14,7 @@ Compared is what the engine ends up with: an argument left out counts as vLLM's 
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,13 @@ from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.check import Check, Relation
 from chunkscope.gating.checks import Evidence, served_check
 from chunkscope.gating.read_arguments import CommittedArguments, read_arguments, refusal
-from chunkscope.hardware.step_time import NO_HOST
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.models.find import built_in, find_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.planning.search import WORTH, limits_used
-from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.planning.search import WORTH
+from chunkscope.planning.simulator import Simulator, draw, limits_used
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.check import read_by_vllm
 from chunkscope.vllm.deployment import Deployment, Refusal
@@ -191,14 +190,15 @@ def _as_good(plan: Plan, profile: Profile, there: Deployment, actual: Settings) 
     workload = draw(plan.request, datasets, room)  # what either of them takes
     simulator = Simulator(request=plan.request, deployment=there, workload=workload)
     if not plan.request.is_open:
-        yield _simulated("time", simulator, planned, actual, lambda run: run.figures.makespan_s)
+        times = (lambda run: run.figures.makespan_s, lambda run: run.gpu_s)
+        yield _simulated("time", simulator, planned, actual, times)
     if plan.request.slo:
-        yield _simulated("limits", simulator, planned, actual, limits_used)
+        yield _simulated("limits", simulator, planned, actual, (limits_used,))
 
 
 def _serves(plan: Plan, datasets: tuple[DatasetProfile, ...], actual: Settings) -> Check:
     """A shorter context is as good as long as it refuses no prompt that the plan serves."""
-    output, planned = plan.output.tokens, plan.effective.max_model_len
+    output, planned = plan.output_tokens, plan.effective.max_model_len
     about: dict[str, Any] = {"subject": "max_model_len", "key": ("settings", "must_be")}
     limit = together(datasets).over(planned - output) if planned else 0
     context = actual.max_model_len or (0 if planned else sys.maxsize)  # not known: none is served
@@ -232,15 +232,14 @@ def _simulated(
     simulator: Simulator,
     planned: Settings,
     actual: Settings,
-    figure: Callable[[SimulatedRun], float],
+    figures: Sequence[Callable[[SimulatedRun], float]],
 ) -> Check:
-    """On the host that likes it least, as `recommend` weighs settings."""
-    hosts = (None,) if simulator.request.is_open else (None, NO_HOST)
-    pairs = [(simulator.attempt(planned, host=h), simulator.attempt(actual, host=h)) for h in hosts]
-    both = [(figure(one), figure(other)) for one, other in pairs if one and other]
+    """By the figure that likes it least: on the host as it is taken to be, and without its time."""
+    ours, theirs = simulator.attempt(planned), simulator.attempt(actual)
+    both = [(figure(ours), figure(theirs)) for figure in figures if ours and theirs]
     unit, name = "share" if subject == "limits" else "seconds", f"simulation, {subject}"
     about: dict[str, Any] = {"relation": Relation.AT_MOST, "unit": unit}
-    if len(both) < len(pairs):
+    if not both:
         return _check("as-good", name, passed=False, reason=note("gate_cannot_run"), **about)
     one, other = max(both, key=lambda pair: pair[1] / pair[0] if pair[0] else 0.0)
     limit = one * (1 + WORTH)

@@ -1,24 +1,33 @@
 """From a problem to settings: what the simulator proves, or what the lengths say."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.compare import Comparison, compare
-from chunkscope.planning.plan import Advice, AdviceKind, Basis, Reason
+from chunkscope.planning.plan import (
+    Advice,
+    AdviceKind,
+    Basis,
+    Reason,
+    Role,
+    Standing,
+    TriedRow,
+)
 from chunkscope.planning.problem import LADDER, LARGER, Problem, round_up
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.search import sustained
 from chunkscope.vllm.deployment import OWN
-from chunkscope.vllm.enums import Mode, Task
+from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import Off
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
 PAYING_BUDGET = 8_192
 SIZES = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
+THRESHOLD = "long_prefill_token_threshold"
 Values = dict[str, Fact | list[Fact]]
 Whys = dict[str, tuple[str, Values]]  # of an argument: a code and its values
 
@@ -30,9 +39,9 @@ class Draft:
     problem: Problem
     settings: Settings
     advice: Advice
-    reasons: tuple[Reason, ...]
+    whys: Whys
     notes: tuple[Note, ...] = ()
-    comparison: Comparison | None = None
+    rows: tuple[TriedRow, ...] = ()
 
     @property
     def chunk(self) -> int | None:
@@ -42,15 +51,30 @@ class Draft:
         caps = (self.settings.long_prefill_token_threshold, self.settings.max_num_batched_tokens)
         return min((cap for cap in caps if cap), default=None)
 
+    def reasons(self) -> Iterator[Reason]:
+        """Of what differs from vLLM's own, and of what people usually set."""
+        own = self.problem.deployment.effective()
+        whys = {**dict(_usual_whys(self.problem)), **self.whys}
+        for name in NAMES:
+            value = getattr(self.settings, name)
+            if value == getattr(own, name) and name in ("tensor_parallel_size", *UNUSUAL):
+                continue
+            default = ("default_unknown", {}) if value is None else ("default", {"value": value})
+            code, values = whys.get(name, default)
+            yield Reason(argument=name, code=f"why_{code}", values=values)
 
-def choose(p: Problem, decision: Decision, tick: Callable[[], None] = lambda: None) -> Draft:
+
+def choose(p: Problem, decision: Decision) -> Draft:
     """By simulation where a model and a GPU's speed are known and no mode is forced.
 
     InputError where nothing fits, UsageError where a forced mode is not possible.
     """
     p = p.fitted()
-    draft = by_lengths(p, decision) if decision.forced or not p.can_simulate else None
-    draft = draft or _by_simulation(p, decision, tick)
+    if decision.forced or not p.can_simulate:
+        draft = by_lengths(p, decision)
+        draft = replace(draft, rows=tuple(_forced_rows(draft)) if p.can_simulate else ())
+    else:
+        draft = _by_simulation(p, decision)
     _check(draft)
     return draft
 
@@ -64,6 +88,15 @@ def rule_settings(p: Problem, decision: Decision) -> Settings | None:
     return p.deployment.shortest(draft.settings)
 
 
+def _forced_rows(draft: Draft) -> Iterator[TriedRow]:
+    """Of a forced mode, what was asked for beside vLLM's default."""
+    p = draft.problem
+    for settings, role in {draft.settings: Role.RULE, p.default: Role.DEFAULT}.items():
+        standing = Standing.CHOSEN if settings == draft.settings else Standing.WORSE
+        if (run := p.simulator().attempt(settings)) is not None:
+            yield TriedRow(role=role, settings=settings, run=run, standing=standing)
+
+
 def _check(draft: Draft) -> None:
     """Never hand out settings that this vLLM would refuse or that the memory model rules out."""
     p, deployment = draft.problem, draft.problem.deployment
@@ -74,23 +107,20 @@ def _check(draft: Draft) -> None:
             f"{memory.kv_cache_gib:,.1f} GiB left",
             hint=LARGER,
         )
-    refusals = deployment.refusals(draft.settings)
     if deployment.measured and deployment.measured.failed_as(draft.settings):
         raise InputError(
             f"no setting is left that did not fail in {deployment.measured.log}", hint=LARGER
         )
-    if refusals:
+    if refusals := deployment.refusals(draft.settings):
         raise AssertionError(f"vLLM {deployment.release.text} refuses {refusals[0]}")
 
 
 # -- by simulation -------------------------------------------------------------------------------
 
 
-def _by_simulation(p: Problem, decision: Decision, tick: Callable[[], None]) -> Draft:
-    c = compare(p, decision.threshold, tick)
-    needed = p.needed
-    if not c.default_runs:
-        needed = _changed(c.default, c.chosen).over(needed)
+def _by_simulation(p: Problem, decision: Decision) -> Draft:
+    c = compare(p, decision.threshold)
+    changed = _changed(c.default, c.chosen)
     kind = AdviceKind.SET if c.chosen != c.default else AdviceKind.KEEP
     rate = gpus = None
     if p.request.slo and not c.keeps_limits:
@@ -101,8 +131,8 @@ def _by_simulation(p: Problem, decision: Decision, tick: Callable[[], None]) -> 
     advice = Advice(
         kind=kind,
         basis=Basis.SIMULATED,
-        settings=_changed(c.default, c.chosen) if c.default_runs else OWN,
-        needed=needed,
+        settings=changed if c.default_runs else OWN,
+        needed=p.needed if c.default_runs else changed.over(p.needed),
         gain=c.gain,
         least_gain=c.least,
         doubt=c.doubt,
@@ -110,26 +140,22 @@ def _by_simulation(p: Problem, decision: Decision, tick: Callable[[], None]) -> 
         rate=rate,
         gpus=gpus,
     )
-    return _draft(p, c.chosen, advice, _simulated_whys(p, c), comparison=c)
+    whys = dict(_simulated_whys(p, c))
+    return Draft(problem=p, settings=c.chosen, advice=advice, whys=whys, rows=c.rows)
 
 
-def _simulated_whys(p: Problem, c: Comparison) -> Whys:
-    whys: Whys = {}
+def _simulated_whys(p: Problem, c: Comparison) -> Iterator[tuple[str, tuple[str, Values]]]:
     for name in NAMES:
         own, chosen, best = (getattr(s, name) for s in (c.default, c.chosen, c.best))
         values: Values = {"own": own, "value": chosen, "best": best, "gain": c.gain}
         values |= {"least": c.least, "doubt": c.doubt}
-        if chosen != own and not c.default_runs:
-            whys[name] = ("does_not_fit", values)
-        elif chosen != own and p.request.slo:
-            whys[name] = ("keeps_limits", values)
-        elif chosen != own:
-            whys[name] = ("gains", values)
+        if chosen != own:
+            gains = "keeps_limits" if p.request.slo else "gains"
+            yield name, (gains if c.default_runs else "does_not_fit", values)
         elif best != own and name in SIZES and c.gain is not None and not p.request.slo:
-            whys[name] = ("gain_in_doubt" if c.doubt else "too_little_gain", values)
+            yield name, ("gain_in_doubt" if c.doubt else "too_little_gain", values)
         elif own and name in SIZES:
-            whys[name] = ("default_is_best", values)
-    return whys
+            yield name, ("default_is_best", values)
 
 
 def _changed(default: Settings, settings: Settings) -> Settings:
@@ -152,22 +178,23 @@ def by_lengths(p: Problem, decision: Decision, *, off: bool = False) -> Draft:
     wanted = decision.threshold or 0
     safe = p.needed.long_prefill_token_threshold
     cap = min(wanted, safe) if safe and wanted else safe or wanted
-    size, whys = _fitting_budget(p, cap)
-    name = "long_prefill_token_threshold"
+    whys: Whys = {}
+    own, size = p.default.max_num_batched_tokens, _fitting_budget(p, cap)
+    if size != own:
+        whys["max_num_batched_tokens"] = ("does_not_fit", {"own": own, "value": size})
     if cap and p.longest <= cap:
-        whys[name] = ("no_longer_prompt", {"threshold": cap})
+        whys[THRESHOLD] = ("no_longer_prompt", {"threshold": cap})
         cap = 0
     elif cap and size is not None and cap >= size:
-        whys[name] = ("budget_ends_first", {"threshold": cap, "budget": size})
+        whys[THRESHOLD] = ("budget_ends_first", {"threshold": cap, "budget": size})
         cap = 0
     elif cap:
-        over = p.lengths.over(cap)
-        whys[name] = ("over_threshold", {"over": over, "prompts": p.lengths.count, "safe": safe})
+        values: Values = {"prompts": p.lengths.count, "safe": safe}
+        whys[THRESHOLD] = ("over_threshold", {"over": p.lengths.over(cap), **values})
     settings = Settings(max_num_batched_tokens=size, long_prefill_token_threshold=cap)
-    full = p.deployment.effective(settings.over(p.base))
+    full, needed = p.deployment.effective(settings.over(p.base)), p.needed
     changed = _changed(p.default, full)
-    needed = p.needed
-    if size != p.default.max_num_batched_tokens:
+    if size != own:
         needed = replace(needed, max_num_batched_tokens=size)
         changed = replace(changed, max_num_batched_tokens=None)
     advice = Advice(
@@ -176,10 +203,10 @@ def by_lengths(p: Problem, decision: Decision, *, off: bool = False) -> Draft:
         settings=changed,
         needed=needed,
     )
-    return _draft(p, full, advice, whys)
+    return Draft(problem=p, settings=full, advice=advice, whys=whys)
 
 
-def _fitting_budget(p: Problem, cap: int) -> tuple[int | None, Whys]:
+def _fitting_budget(p: Problem, cap: int) -> int | None:
     """vLLM's own, unless the memory model says that it does not fit."""
     own = p.default.max_num_batched_tokens
 
@@ -187,18 +214,23 @@ def _fitting_budget(p: Problem, cap: int) -> tuple[int | None, Whys]:
         return p.fits(Settings(max_num_batched_tokens=budget, long_prefill_token_threshold=cap))
 
     if own is None or fits(own):
-        return own, {}
-    value = next((rung for rung in reversed(LADDER) if rung < own and fits(rung)), LADDER[0])
-    return value, {"max_num_batched_tokens": ("does_not_fit", {"own": own, "value": value})}
+        return own
+    return next((rung for rung in reversed(LADDER) if rung < own and fits(rung)), LADDER[0])
 
 
 def _off(p: Problem, decision: Decision) -> Draft:
     """A step has to hold the longest request whole, so the context is no longer than it must be."""
-    limit = p.default.max_model_len
+    limit, release, shape = p.default.max_model_len, p.deployment.release, p.deployment.shape
     context = min(round_up(p.need), limit) if limit else round_up(p.need)
     p = replace(p, needed=replace(p.needed, max_model_len=context))
-    _check_off(p)
-    release = p.deployment.release
+    memory, why = p.memory(Settings(max_num_batched_tokens=context)), ""
+    if shape and shape.hybrid and release.hybrid_refuses_off:
+        why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
+    elif memory is not None and not memory.holds(context):
+        why = f"a step of {context:,} tokens does not fit beside the KV cache (predicted)"
+    if why:
+        hint = "leave --mode out, or shorten the data"
+        raise UsageError(f"--mode off is not possible: {why}", hint=hint)
     honoured = release.off is not Off.IGNORED
     size = max(p.default.max_num_batched_tokens or PAYING_BUDGET, context)
     size = size if p.fits(Settings(max_num_batched_tokens=size)) else context
@@ -224,63 +256,7 @@ def _off(p: Problem, decision: Decision) -> Draft:
         needed=p.needed,
     )
     lost = () if honoured else (Note(code="off_is_lost", values=version),)
-    return _draft(p, full, advice, whys, notes=lost)
-
-
-def _check_off(p: Problem) -> None:
-    release, shape = p.deployment.release, p.deployment.shape
-    memory, why = p.memory(Settings(max_num_batched_tokens=p.context)), ""
-    if shape and shape.hybrid and release.hybrid_refuses_off:
-        why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
-    elif memory is not None and not memory.survives_logprobs:
-        why = (
-            f"the logits of one unchunked prompt would need {memory.unprofiled_gib:,.1f} GiB, "
-            f"{memory.headroom_gib:,.1f} GiB are free outside vLLM's budget (predicted)"
-        )
-    elif memory is not None and not memory.holds(p.context):
-        why = (
-            f"an unchunked step of {p.context:,} tokens leaves KV cache for only "
-            f"{memory.kv_cache_tokens:,} (predicted)"
-        )
-    if why:
-        hint = "leave --mode out, or shorten the data"
-        raise UsageError(f"--mode off is not possible: {why}", hint=hint)
-
-
-# -- the reasons ---------------------------------------------------------------------------------
-
-
-def _draft(
-    p: Problem,
-    full: Settings,
-    advice: Advice,
-    whys: Whys,
-    *,
-    notes: tuple[Note, ...] = (),
-    comparison: Comparison | None = None,
-) -> Draft:
-    own = p.deployment.effective()
-    whys = {**dict(_usual_whys(p)), **whys}
-    shown = [
-        name
-        for name in NAMES
-        if getattr(full, name) != getattr(own, name)
-        or name not in ("tensor_parallel_size", *UNUSUAL)
-    ]
-    reasons = []
-    for name in shown:
-        value = getattr(full, name)
-        default = ("default_unknown", {}) if value is None else ("default", {"value": value})
-        code, values = whys.get(name, default)
-        reasons.append(Reason(argument=name, code=f"why_{code}", values=values))
-    return Draft(
-        problem=p,
-        settings=full,
-        advice=advice,
-        reasons=tuple(reasons),
-        notes=notes,
-        comparison=comparison,
-    )
+    return Draft(problem=p, settings=full, advice=advice, whys=whys, notes=lost)
 
 
 def _usual_whys(p: Problem) -> Iterator[tuple[str, tuple[str, Values]]]:
@@ -289,7 +265,7 @@ def _usual_whys(p: Problem) -> Iterator[tuple[str, tuple[str, Values]]]:
     limit: Values = {"limit": shape.limit if shape else None}
     if shape:
         yield "max_model_len", ("model_limit", limit)
-    if p.request.task is Task.LOGLIKELIHOOD:
+    if all(output.is_scored for output in p.outputs):
         yield "enable_prefix_caching", ("likelihoods_skip_cache", {})
     for name, value in asked.items():
         yield name, ("asked_kv_cache" if name == "kv_cache_dtype" else "asked", {"value": value})
@@ -297,7 +273,7 @@ def _usual_whys(p: Problem) -> Iterator[tuple[str, tuple[str, Values]]]:
         "max_model_len": "context_that_fits",
         "max_num_seqs": "fewer_to_fit",
         "gpu_memory_utilization": "room_for_logits",
-        "long_prefill_token_threshold": "logits_chunk",
+        THRESHOLD: "logits_chunk",
     }
     for name, value in needed.items():
         yield name, (codes[name], {**limit, "value": value})

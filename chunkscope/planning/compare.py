@@ -4,27 +4,20 @@ A finalist must gain at least WORTH over vLLM's default on all requests, and sti
 assumed turns out otherwise: the host, the draw, the lengths, outputs that nobody knows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chunkscope.planning.plan import Cost, Role, Standing, TriedRow
+from chunkscope.planning.plan import Role, Standing, TriedRow
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import Aim
-from chunkscope.planning.search import (
-    NEAR,
-    WORTH,
-    WORTH_ROOM,
-    Bench,
-    ideas,
-    limits_used,
-    search,
-)
-from chunkscope.planning.simulator import Variation, served, variations
+from chunkscope.planning.search import WORTH, ideas, search
+from chunkscope.planning.simulator import NEAR, Simulator, limits_used
 from chunkscope.vllm.settings import NAMES, Settings
 
-HOUR_S = 3_600
+WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
 MOST_ROUNDS = 4  # of looking whether a neighbour in the table beats the best
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
+NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,150 +31,117 @@ class Comparison:
     default: Settings
     chosen: Settings
     best: Settings
+    default_runs: bool
+    keeps_limits: bool  # with the best setting
     gain: float | None
     least: float | None
     doubt: str | None
     rows: tuple[TriedRow, ...]
-    bench: Bench
-
-    @property
-    def default_runs(self) -> bool:
-        return self.bench.run(self.default) is not None
-
-    @property
-    def keeps_limits(self) -> bool:
-        """With the best setting; True without limits."""
-        run = self.bench.run(self.best)
-        return run is not None and limits_used(run) <= 1
 
 
-def compare(
-    p: Problem, threshold: int | None, tick: Callable[[], None] = lambda: None
-) -> Comparison:
+def compare(p: Problem, threshold: int | None) -> Comparison:
     """Search on a part of the requests, then judge the finalist on all of them."""
-    bench, default = Bench.of(p, tick=tick), p.default
-    best = _finalist(bench.part, default, threshold)
-    if p.request.slo and not bench.part.keeps_limits(default):
-        best = _robust(bench.part, best)
-    best = _keeping(bench, best)
-    named = _named(bench, default, best)
+    every, default = p.simulator(), p.default
+    best = _keeper(p, _finalist(p, threshold))
+    named = _named(p, best)
     for _ in range(MOST_ROUNDS):
-        top = _top(bench, [one for one in named if one != default], default) or best
+        top = _top(every, [one for one in named if one != default], default) or best
         if top == best:
             break
         best = top
-        named = _named(bench, default, best)
+        named = _named(p, best)
     gain, least, doubt, chosen = None, None, None, best
-    if p.request.slo and not bench.keeps_limits(default):  # what keeps them is better, surely
-        chosen = best if bench.keeps_limits(best) else default
-        broken = _breaks_with(bench.part, best) if chosen == best else None
-        doubt = broken.code if broken else None
-    elif bench.run(default) is not None:
-        is_worth = _is_worth(bench, best, default)
-        gain = bench.cost(default) / bench.cost(best) - 1
-        least, doubt = _least(bench.part, best, default, gain) if is_worth else (gain, None)
+    if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
+        chosen = best if every.keeps_limits(best) else default
+        doubt = _breaks_with(p, best) if chosen == best else None
+    elif every.attempt(default) is not None:
+        is_worth = _is_worth(every, best, default)
+        gain = every.cost(default) / every.cost(best) - 1
+        least, doubt = _least(p, best, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
     return Comparison(
         default=default,
         chosen=chosen,
         best=best,
+        default_runs=every.attempt(default) is not None,
+        keeps_limits=every.keeps_limits(best),
         gain=gain,
         least=least,
         doubt=doubt,
-        rows=tuple(_rows(bench, named, default, chosen)),
-        bench=bench,
+        rows=tuple(_rows(every, named, default, chosen)),
     )
 
 
-def _is_worth(bench: Bench, best: Settings, default: Settings) -> bool:
+def _is_worth(every: Simulator, best: Settings, default: Settings) -> bool:
     """3 % of the aim; where requests come by themselves, a tenth of a limit more room."""
-    ours, theirs = bench.cost(best), bench.cost(default)
-    if bench.problem.request.aim is Aim.ROOM_TO_LIMITS:
+    ours, theirs = every.cost(best), every.cost(default)
+    if every.request.aim is Aim.ROOM_TO_LIMITS:
         return ours <= 1 and (theirs - ours >= WORTH_ROOM or theirs > 1)
-    run = bench.run(best)
-    is_met = run is not None and (run.slo is None or run.slo.is_met)
-    return is_met and theirs / ours - 1 >= WORTH
+    return every.keeps_limits(best) and theirs / ours - 1 >= WORTH
 
 
-def _finalist(bench: Bench, default: Settings, threshold: int | None) -> Settings:
-    p, found = bench.problem, search(bench, default)
-    others = [found, *ideas(p, found, threshold), *ideas(p, default, threshold)]
-    best = bench.best([one for one in others if one != default], default)
+def _finalist(p: Problem, threshold: int | None) -> Settings:
+    part, default = p.part, p.default
+    fastest = search(part, default)
+    others = [fastest, *ideas(p, fastest, threshold), *ideas(p, default, threshold)]
+    best = part.best([one for one in others if one != default], default)
     for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM
         without = Settings.of({**best.given(), name: getattr(default, name)})
-        if without != best and bench.against(without, best) <= 1 + NEAR:
+        if without != best and part.against(without, best) <= 1 + NEAR:
             best = without
     return best
 
 
-def _breaks_with(part: Bench, settings: Settings) -> Variation | None:
-    """A variation with which a setting breaks a limit."""
-    every = variations(part.problem.output)
-    return next((v for v in every if not part.varied(v).keeps_limits(settings)), None)
-
-
-def _robust(part: Bench, best: Settings) -> Settings:
-    """The next best that keeps the limits whatever is varied, where the finalist does not."""
-    if not part.keeps_limits(best):
+def _keeper(p: Problem, best: Settings) -> Settings:
+    """The finalist, or the next best that keeps the limits with all requests; and rather one that
+    keeps them whatever is varied, where vLLM's default breaks them."""
+    part, every, first = p.part, p.simulator(), None
+    if not p.request.slo or not part.keeps_limits(best):
         return best
-    settings, keeping = best, _keepers(part)[: 4 * MOST_CHECKED]
+    used = {one: limits_used(run) for one, run in part.runs.items() if run}
+    others = sorted((one for one, share in used.items() if share <= 1), key=part.cost)
+    candidates = [best, *(one for one in others if one != best)]
     for _ in range(MOST_CHECKED):
-        if (broken := _breaks_with(part, settings)) is None:
-            return settings
-        varied = part.varied(broken)
-        keeping = [one for one in keeping if one != settings and varied.keeps_limits(one)]
-        if not keeping:
+        if not candidates:
             break
-        settings = keeping[0]
-    return best
+        settings = candidates.pop(0)
+        run = every.attempt(settings)
+        if run is not None and limits_used(run) > 1:
+            # All have a longer tail than a part: the next has to have as much room.
+            tail = limits_used(run) / max(used[settings], 1e-9)
+            candidates = [one for one in candidates if used[one] * tail <= 1]
+            continue
+        first = first or settings
+        if part.keeps_limits(p.default) or _breaks_with(p, settings) is None:
+            return settings
+    return first or best
 
 
-def _keepers(part: Bench) -> list[Settings]:
-    """What was tried and keeps the limits, the best first."""
-    keeping = [one for one, run in part.tried().items() if limits_used(run) <= 1]
-    return sorted(keeping, key=part.cost)
+def _breaks_with(p: Problem, settings: Settings) -> str | None:
+    """A variation with which a setting breaks a limit."""
+    every = p.varied.items()
+    return next((code for code, one in every if not one.keeps_limits(settings)), None)
 
 
-def _keeping(bench: Bench, best: Settings) -> Settings:
-    """The finalist of a part of the requests, or the next that keeps the limits with all of them.
-
-    All have a longer tail than a part: what breaks a limit by so much has to have as much room.
-    """
-    part = bench.part
-    if part is bench or not bench.problem.request.slo:
-        return best
-    keeping = _keepers(part)
-    for _ in range(MOST_CHECKED):
-        run, of_part = bench.run(best), part.run(best)
-        if run is None or of_part is None or limits_used(run) <= 1:
-            return best
-        tail = limits_used(run) / max(limits_used(of_part), 1e-9)
-        runs = part.tried()
-        keeping = [one for one in keeping if limits_used(runs[one]) * tail <= 1]
-        best = keeping[0] if keeping else best
-    return best
-
-
-def _top(bench: Bench, settings: list[Settings], default: Settings) -> Settings | None:
+def _top(every: Simulator, settings: list[Settings], default: Settings) -> Settings | None:
     """By the aim; of those that are about as good and no worse than the default, the one with the
     shortest longest gap."""
-    runs = {one: run for one in settings if (run := bench.run(one)) is not None}
-    costs = {one: bench.cost(one) for one in runs}
+    runs = {one: run for one in settings if (run := every.attempt(one)) is not None}
+    costs = {one: every.cost(one) for one in runs}
     least = min(costs.values(), default=0.0)
-    most = max(least, min(least * (1 + NEAR), bench.cost(default)))
+    most = max(least, min(least * (1 + NEAR), every.cost(default)))
     near = [one for one in runs if costs[one] <= most]
     return min(near, key=lambda o: (runs[o].figures.longest_gap_s or 0.0, costs[o]), default=None)
 
 
-def _least(part: Bench, best: Settings, default: Settings, gain: float) -> tuple[float, str | None]:
+def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
     """The least gain of all variations, on either host; one in which there is none ends it."""
-    p, least, doubt = part.problem, gain, None
-    for variation in variations(p.output):
-        varied = part.varied(variation)
-        times = varied.against(best, default)
-        found = 1 / times - 1 if times else float("inf")
-        if found < least:
-            least, doubt = found, variation.code
+    least, doubt = gain, None
+    for code, varied in {NO_CPU_TIME: p.part, **p.varied}.items():
+        times = varied.against(best, p.default)
+        gained = 1 / times - 1 if times else float("inf")
+        if gained < least:
+            least, doubt = gained, code
         if least <= 0:
             break
     return least, doubt
@@ -190,58 +150,25 @@ def _least(part: Bench, best: Settings, default: Settings, gain: float) -> tuple
 # -- the table -----------------------------------------------------------------------------------
 
 
-def _named(bench: Bench, default: Settings, best: Settings) -> dict[Settings, Role]:
+def _named(p: Problem, best: Settings) -> dict[Settings, Role]:
     """vLLM's default, the best, and the better of its neighbours by the part of the requests."""
-    size, part = best.max_num_batched_tokens or 0, bench.part
+    size = best.max_num_batched_tokens or 0
     near = [best.at_budget(budget) for budget in (size // 2, size * 2)]
-    rows = {default: Role.DEFAULT}
+    rows = {p.default: Role.DEFAULT}
     rows.setdefault(best, Role.BEST)
-    rows.setdefault(min(near, key=part.cost), Role.NEIGHBOUR)
+    rows.setdefault(min(near, key=p.part.cost), Role.NEIGHBOUR)
     return rows
 
 
 def _rows(
-    bench: Bench, named: dict[Settings, Role], default: Settings, chosen: Settings
+    every: Simulator, named: dict[Settings, Role], default: Settings, chosen: Settings
 ) -> Iterator[TriedRow]:
     """What cannot run is left out."""
     for settings, role in named.items():
-        if (run := bench.run(settings)) is None:
+        if (run := every.attempt(settings)) is None:
             continue
         standing = Standing.CHOSEN if settings == chosen else Standing.WORSE
-        if settings != chosen and bench.cost(settings) < bench.cost(chosen):
-            worth = chosen == default and _is_worth(bench, settings, default)
+        if settings != chosen and every.cost(settings) < every.cost(chosen):
+            worth = chosen == default and _is_worth(every, settings, default)
             standing = Standing.NOT_ROBUST if worth else Standing.TOO_LITTLE
         yield TriedRow(role=role, settings=settings, run=run, standing=standing)
-
-
-# -- what the run takes ----------------------------------------------------------------------------
-
-
-def cost_of(bench: Bench, settings: Settings) -> Cost | None:
-    """Of all prompts with this setting; None where it cannot run.
-
-    What is assumed is varied on a part of the requests: how much longer or shorter that takes.
-    """
-    p, run = bench.problem, bench.run(settings)
-    if run is None:
-        return None
-    # Of more prompts than are ever simulated, the rest take as long as these.
-    times = served(p.datasets, p.request, p.context) / run.requests
-    part = bench.part
-    usual = part.seconds(settings)
-    tried = [(one.code, part.varied(one)) for one in variations(p.output)]
-    varied = [(code, other) for code, other in tried if other is not part]  # else the same again
-    ratios = [1.0]
-    for _, other in varied:
-        ratios += [other.seconds(settings, host) / usual for host in other.hosts]
-    hours = run.figures.makespan_s * times / HOUR_S
-    return Cost(
-        input_tokens=round(run.input_tokens * times),
-        output_tokens=round(run.output_tokens * times),
-        hours=hours,
-        least_hours=hours * min(ratios),
-        most_hours=hours * max(ratios),
-        varied=tuple(code for code, _ in varied),
-        gpus=p.base.parallel.gpus,
-        price_per_hour=p.request.price_per_hour,
-    )

@@ -12,9 +12,10 @@ from chunkscope.artefacts.numbers import as_written
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models.shape import ModelShape
-from chunkscope.planning.request import Output, PlanRequest
+from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import Chunks, Decision
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Release, command_line
@@ -79,7 +80,7 @@ class DatasetDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Prompts longer than `room_tokens` leave no room for the output.
+    """Prompts that leave no room for the output of their dataset; all have it up to `room_tokens`.
 
     A server refuses them, lm-eval cuts them, the LLM class ends their answers early; `too_long` of
     them fill the context by themselves, and are refused by all.
@@ -105,12 +106,25 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetCost:
+    """What one of several datasets takes when it is sent alone."""
+
+    name: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What the whole run takes, without loading the model: predicted before anything is spent.
 
-    The range is of the same setting with what is assumed turned out otherwise: `varied` has codes.
+    The range is of the same setting with what is assumed turned out otherwise, and as far off as
+    predictions were on GPUs for that kind of request: `varied` has codes.
     """
 
+    requests: int
     input_tokens: int
     output_tokens: int
     hours: float
@@ -119,6 +133,24 @@ class Cost:
     varied: tuple[str, ...]
     gpus: int
     price_per_hour: float | None = None  # of one GPU
+    datasets: tuple[DatasetCost, ...] = ()  # of several, those with the most tokens
+
+
+class TimeBasis(StrEnum):
+    """How a saved time was predicted."""
+
+    SIMULATED = "simulated"
+    RATE = "rate"  # the saved tokens, at the run's own tokens a second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving(Note):
+    """What would make the run shorter, whatever the flags: prompt tokens that need not be computed,
+    and the time that takes. None: not known."""
+
+    tokens: int | None
+    hours: float | None
+    basis: TimeBasis
 
 
 class Role(StrEnum):
@@ -182,7 +214,7 @@ class Plan(Artefact):
     """
 
     title: ClassVar = "plan"
-    schema: ClassVar = "chunkscope/plan/3"
+    schema: ClassVar = "chunkscope/plan/5"
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
 
@@ -193,7 +225,7 @@ class Plan(Artefact):
     request: PlanRequest
     deployment: Deployment
     source: PlanSource
-    output: Output
+    outputs: tuple[DatasetOutput, ...]
     refused: Refused
     chunks: Chunks
     decision: Decision
@@ -203,6 +235,7 @@ class Plan(Artefact):
     capacity: Capacity | None = None
     tried: tuple[TriedRow, ...] = ()
     cost: Cost | None = None  # None where nothing could be simulated
+    savings: tuple[Saving, ...] = ()  # the largest first
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -241,6 +274,11 @@ class Plan(Artefact):
     @property
     def release(self) -> Release:
         return self.deployment.release
+
+    @property
+    def output_tokens(self) -> int:
+        """Room that is left for an answer: the most of any dataset."""
+        return max(output.tokens for output in self.outputs)
 
     @property
     def effective(self) -> Settings:

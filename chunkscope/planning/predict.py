@@ -16,7 +16,8 @@ from chunkscope.hardware.step_time import model_work
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.request import PlanRequest, assumed_output, chosen_datasets
+from chunkscope.planning.recommend import assumed_outputs
+from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.search import better_at, unit_rate
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.planning.tokenizer_match import tokenizer_note
@@ -79,11 +80,11 @@ class SimulateOptions:
     def request(self, plan: Plan) -> PlanRequest:
         """The plan's, with what is asked for instead."""
         names = ("requests", "arrivals", "max_output", "shared_prefix", "order", "concurrency")
-        given = {name: getattr(self, name) for name in (*names, "slo", "seed")}
-        return replace(
-            plan.request,
-            **{n: v for n, v in given.items() if v or (n == "shared_prefix" and v == 0)},
-        )
+        values = {name: getattr(self, name) for name in (*names, "slo", "seed")}
+        given = {n: v for n, v in values.items() if v or (n == "shared_prefix" and v == 0)}
+        if self.max_output:
+            given["max_outputs"] = {}
+        return replace(plan.request, **given)
 
 
 def predict(
@@ -206,7 +207,7 @@ class _Rows:
 
     def __init__(self, simulator: Simulator, options: SimulateOptions, advance: Advance) -> None:
         self._simulator, self._options, self._advance = simulator, options, advance
-        self._plain = replace(simulator, policy=ChunkPolicy.VLLM, _runs={}, _attempts={})
+        self._plain = replace(simulator, policy=ChunkPolicy.VLLM, runs={})
         self._runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
         self.left_out: dict[str, Note] = {}
 
@@ -310,7 +311,7 @@ def _of_trace(
         requests=requests,
         seed=request.seed,
         arrivals=request.arrivals if timed else AS_IN_TRACE,
-        task=trace.task or request.task,
+        task=trace.task or request.task or Task.GENERATE,
         long_over=request.rule.conservative_threshold,
         shared_prefix=options.shared_prefix or trace.shared_prefix,
         left_out=left_out,
@@ -336,9 +337,7 @@ def _of_profile(
             notes.append(doubt)
     if workload.left_out:
         notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))
-    if plan.output.assumed and request.max_output is None and request.task is Task.GENERATE:
-        notes.append(assumed_output(plan.output))
-    return workload, tuple(notes)
+    return workload, (*notes, *assumed_outputs(request.outputs(datasets)))
 
 
 def _info(workload: Workload, options: SimulateOptions, profile: Profile | None) -> WorkloadInfo:

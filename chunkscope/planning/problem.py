@@ -4,7 +4,8 @@
 holds, fewer requests at once, less memory so that the logits of prompt_logprobs have room.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from chunkscope.errors import InputError, UsageError
@@ -12,9 +13,18 @@ from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
-from chunkscope.planning.request import Output, PlanRequest, chosen_datasets, output_of
+from chunkscope.planning.request import PlanRequest, chosen_datasets
+from chunkscope.planning.simulator import (
+    AS_DRAWN,
+    OTHER_OUTPUTS,
+    VARIATIONS,
+    Simulator,
+    Variation,
+    draw,
+)
+from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.deployment import OWN, Deployment
-from chunkscope.vllm.enums import Entry, Task
+from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.settings import Settings
 
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
@@ -30,20 +40,29 @@ LOWEST_UTILIZATION = 0.5
 LARGER = "take a larger GPU, more of them with --tp, or a quantized checkpoint"
 
 
+# Settings are searched on a part of the requests, which takes no more than a moment.
+SEARCH_TOKENS = 1_000_000
+FEWEST_SEARCHED = 256
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
+    """`tick` is called for each simulated run."""
+
     request: PlanRequest
     deployment: Deployment
     datasets: tuple[DatasetProfile, ...]
-    output: Output
     needed: Settings = OWN
+    tick: Callable[[], None] = lambda: None
+    _simulators: dict[tuple[int | None, Variation], Simulator] = field(
+        default_factory=dict, init=False, compare=False
+    )
 
     @classmethod
     def of(cls, profile: Profile, request: PlanRequest, deployment: Deployment) -> "Problem":
         """UsageError where what is asked cannot be, InputError where no prompt is served."""
         datasets = chosen_datasets(profile, request.dataset)
-        output = output_of(datasets, request)
-        problem = cls(request=request, deployment=deployment, datasets=datasets, output=output)
+        problem = cls(request=request, deployment=deployment, datasets=datasets)
         problem._check()
         return problem
 
@@ -64,18 +83,33 @@ class Problem:
                 hint="leave it out: vLLM takes the model's own",
             )
         room = context or limit
-        if room and self.output.tokens >= room:
+        if room and self.output_tokens >= room:
             raise UsageError(
-                f"an output of {self.output.tokens:,} tokens leaves no room for a prompt: "
+                f"an output of {self.output_tokens:,} tokens leaves no room for a prompt: "
                 f"the model takes {room:,}",
                 hint="lower --max-output",
             )
-        if self.lengths.over(self.room) == self.lengths.count:
+        if self.refused == self.lengths.count:
             raise InputError(
                 f"every prompt is longer than the model takes: {self.context:,} tokens, "
-                f"{self.output.tokens:,} of them for the output",
+                f"{self.output_tokens:,} of them for the output",
                 hint="choose a model with a longer context, or lower --max-output",
             )
+
+    @cached_property
+    def outputs(self) -> tuple[DatasetOutput, ...]:
+        return self.request.outputs(self.datasets)
+
+    @property
+    def output_tokens(self) -> int:
+        """The most of any dataset."""
+        return max(output.tokens for output in self.outputs)
+
+    @property
+    def refused(self) -> int:
+        """Prompts that leave no room for the output of their dataset."""
+        pairs = zip(self.datasets, self.outputs, strict=True)
+        return sum(d.lengths.over(self.context - output.tokens) for d, output in pairs)
 
     @cached_property
     def lengths(self) -> LengthHistogram:
@@ -95,7 +129,8 @@ class Problem:
     def need(self) -> int:
         """The longest request: its prompt and the output, as far as the model takes them."""
         limit = self.deployment.shape.limit if self.deployment.shape else None
-        need = (self.lengths.max or 0) + self.output.tokens
+        pairs = zip(self.datasets, self.outputs, strict=True)
+        need = max((d.lengths.max or 0) + output.tokens for d, output in pairs)
         return min(need, limit) if limit else need
 
     @property
@@ -105,13 +140,14 @@ class Problem:
 
     @property
     def room(self) -> int:
-        """The longest prompt that leaves room for its output."""
-        return self.context - self.output.tokens
+        """The longest prompt that leaves room for any dataset's output."""
+        return self.context - self.output_tokens
 
     @property
     def longest(self) -> int:
         """The longest prompt that is served: longer ones are refused."""
-        return max(1, min(self.lengths.max or 0, self.room))
+        pairs = zip(self.datasets, self.outputs, strict=True)
+        return max(1, *(min(d.lengths.max or 0, self.context - o.tokens) for d, o in pairs))
 
     @property
     def can_simulate(self) -> bool:
@@ -132,6 +168,41 @@ class Problem:
     def fitted(self) -> "Problem":
         """With what vLLM needs to start on this GPU; InputError where nothing helps."""
         return _with_safe_logprobs(_with_room(self))
+
+    # -- its simulators --------------------------------------------------------------------------
+
+    def simulator(self, count: int | None = None, variation: Variation = AS_DRAWN) -> Simulator:
+        """On so many of the requests (None: all), as they are or varied."""
+        key = count, variation
+        if key not in self._simulators:
+            workload = draw(
+                self.request, self.datasets, self.context, count=count, variation=variation
+            )
+            self._simulators[key] = Simulator(
+                request=self.request, deployment=self.deployment, workload=workload, tick=self.tick
+            )
+        return self._simulators[key]
+
+    @cached_property
+    def part(self) -> Simulator:
+        """On fewer requests, where there are many more than it takes to compare settings: twice as
+        many as run at once, so that some wait; and no more than a moment's worth."""
+        mean = max(1, round(self.lengths.mean or 0) + self.output_tokens)
+        running = (self.default.max_num_seqs or 0) * self.base.parallel.data
+        count = max(2 * running, FEWEST_SEARCHED, SEARCH_TOKENS // mean)
+        every = self.simulator()
+        return every if 2 * count >= len(every.workload.requests) else self.simulator(count)
+
+    @cached_property
+    def varied(self) -> dict[str, Simulator]:
+        """By what is varied: the part's requests, somewhat other. Lengths of outputs that were
+        given or are in the data are not; where all prompts are sent in their own order, another
+        draw is the same again."""
+        part, assumed = self.part.workload, any(output.is_assumed for output in self.outputs)
+        every = (*VARIATIONS, *(OTHER_OUTPUTS if assumed else ()))
+        count = len(part.requests)
+        others = {one.code: self.simulator(count, one) for one in every}
+        return {c: one for c, one in others.items() if one.workload.requests != part.requests}
 
 
 def round_up(tokens: int) -> int:
@@ -198,7 +269,7 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
 
 def _with_safe_logprobs(p: Problem) -> Problem:
     """prompt_logprobs needs memory that vLLM neither profiles nor sets aside."""
-    if p.request.task is not Task.LOGLIKELIHOOD or p.memory() is None or p.fits():
+    if not p.deployment.logprobs or p.memory() is None or p.fits():
         return p
     chunk, share = safe_chunk(p, p.longest)
     needed = replace(p.needed, gpu_memory_utilization=share)

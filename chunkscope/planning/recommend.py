@@ -1,13 +1,13 @@
 """A profile, a model, a GPU and a vLLM version -> the plan for the run."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.note import Note, note
+from chunkscope.artefacts.note import Fact, Note, note
 from chunkscope.artefacts.words import Name, one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.accuracy import unlike_measured
@@ -16,8 +16,8 @@ from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
-from chunkscope.planning.choose import Draft, choose, rule_settings
-from chunkscope.planning.compare import cost_of
+from chunkscope.planning.choose import choose, rule_settings
+from chunkscope.planning.cost import cost_of
 from chunkscope.planning.engine_log import (
     engine_lives,
     last_facts,
@@ -31,20 +31,16 @@ from chunkscope.planning.plan import (
     Plan,
     PlanSource,
     Refused,
-    Role,
-    Standing,
-    TriedRow,
 )
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.request import OutputOrigin, PlanRequest, assumed_output
+from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.rule import LengthRule, chunked, decide
-from chunkscope.planning.search import Bench
 from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
-from chunkscope.simulation.workload import usual_order
+from chunkscope.simulation.workload import DatasetOutput, OutputOrigin, usual_order
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.enums import Entry, SendOrder, Task
+from chunkscope.vllm.enums import Entry, SendOrder
 from chunkscope.vllm.flags import release
 
 WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
@@ -82,12 +78,13 @@ def recommend(
         model = model or logged_model(lives)
     if model is None:
         model = _profile_model(profile)
+    outputs = request.outputs(chosen_datasets(profile, request.dataset))
     deployment = Deployment(
         release=release(vllm_version),
         entry=one_of(Entry, entry, "entry") or _usual_entry(profile),
         shape=find_model(model) if isinstance(model, (str, os.PathLike)) else model,
         gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu, memory=gpu_memory),
-        logprobs=request.task is Task.LOGLIKELIHOOD,
+        logprobs=any(output.is_scored for output in outputs),
     )
     if lives and log is not None:
         fit = measured_in(lives, log, deployment, request.settings)
@@ -118,36 +115,33 @@ def plan_for(
     tick: Callable[[], None] = lambda: None,
 ) -> Plan:
     """The plan, once it is known what is asked and where it runs."""
-    problem = Problem.of(profile, request, deployment)
+    problem = replace(Problem.of(profile, request, deployment), tick=tick)
     rate = deployment.measured.hit_rate if deployment.measured else None
-    if rate and request.shared_prefix is None and request.task is not Task.LOGLIKELIHOOD:
+    if rate and request.shared_prefix is None and not deployment.logprobs:
         # As many tokens at the start of each prompt as the log's prefix cache served.
         shared = round(rate * (problem.lengths.mean or 0))
-        request = replace(request, shared_prefix=shared)
-        problem = replace(problem, request=request)
+        problem = replace(problem, request=replace(request, shared_prefix=shared))
     _check_limits(problem)
     decision = decide(problem.lengths, request.rule, mode=request.mode)
-    draft = choose(problem, decision, tick)
+    draft = choose(problem, decision)
     p = draft.problem
     memory = p.memory(draft.settings)
-    bench = draft.comparison.bench if draft.comparison else None
-    if bench is None and p.can_simulate:
-        bench = Bench.of(p, tick=tick)
+    cost = cost_of(p, draft.settings) if p.can_simulate and not request.is_open else None
     return Plan(
         advice=draft.advice,
         settings=deployment.shortest(draft.settings),
-        reasons=draft.reasons,
+        reasons=tuple(draft.reasons()),
         notes=(*draft.notes, *_notes(p, profile)),
-        request=request,
+        request=p.request,
         deployment=deployment,
         source=PlanSource(
             profile_digest=profile.digest(),
             profile_created=profile.created,
             tokenizer=profile.tokenizer.name,
         ),
-        output=p.output,
+        outputs=p.outputs,
         refused=Refused(
-            prompts=p.lengths.over(p.room),
+            prompts=p.refused,
             of=p.lengths.count,
             room_tokens=p.room,
             too_long=p.lengths.over(p.context - 1),
@@ -158,8 +152,8 @@ def plan_for(
         rule=rule_settings(problem, decide(p.lengths, request.rule)),
         memory=memory,
         capacity=_capacity(p, memory),
-        tried=_tried(draft, bench),
-        cost=cost_of(bench, draft.settings) if bench and not request.is_open else None,
+        tried=draft.rows,
+        cost=cost,
         version=__version__,
     )
 
@@ -203,7 +197,7 @@ def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
         return None
 
     def at_once(length: float) -> int:
-        tokens = min(round(length) + p.output.tokens, p.context)
+        tokens = min(round(length) + p.output_tokens, p.context)
         return p.deployment.requests_of(tokens, memory, p.base) * p.base.parallel.data
 
     return Capacity(
@@ -213,34 +207,18 @@ def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
     )
 
 
-def _tried(draft: Draft, bench: Bench | None) -> tuple[TriedRow, ...]:
-    """The table; of a forced mode, what was asked for beside vLLM's default."""
-    if draft.comparison is not None or bench is None:
-        return draft.comparison.rows if draft.comparison else ()
-    rows = {draft.settings: Role.RULE, bench.problem.default: Role.DEFAULT}
-    return tuple(
-        TriedRow(
-            role=role,
-            settings=settings,
-            run=run,
-            standing=Standing.CHOSEN if settings == draft.settings else Standing.WORSE,
-        )
-        for settings, role in rows.items()
-        if (run := bench.run(settings)) is not None
-    )
-
-
 # -- what is worth saying ------------------------------------------------------------------------
 
 
 def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
-    there, output = p.deployment, p.output
+    there = p.deployment
     if there.release.note:
         yield there.release.note
-    if output.assumed and there.shape is not None:
-        yield assumed_output(output)
-    if output.origin is OutputOrigin.DATA and output.tokens < DEFAULT_OUTPUT:
-        yield Note(code="short_outputs", values={"tokens": output.tokens})
+    if there.shape is not None:
+        yield from assumed_outputs(p.outputs)
+    origins = {output.origin for output in p.outputs}
+    if origins == {OutputOrigin.DATA} and p.output_tokens < DEFAULT_OUTPUT:
+        yield Note(code="short_outputs", values={"tokens": p.output_tokens})
     if sampled := sum(1 for dataset in profile.datasets if dataset.sample):
         yield Note(code="sampled_datasets", values={"count": sampled})
     if p.can_simulate:
@@ -256,6 +234,16 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     yield from there.notes(p.base, simulated=p.can_simulate)
 
 
+def assumed_outputs(outputs: Sequence[DatasetOutput]) -> Iterator[Note]:
+    """That nobody knows how long some answers are."""
+    if names := [*_names_of(outputs)]:
+        yield Note(code="assumed_output", values={"tokens": DEFAULT_OUTPUT, "datasets": names})
+
+
+def _names_of(outputs: Sequence[DatasetOutput]) -> Iterator[Fact]:
+    yield from (output.name for output in outputs if output.is_assumed)
+
+
 def _sent_notes(p: Problem) -> Iterator[Note]:
     """What prompts share and in which order they are sent, where the simulation rests on it."""
     reuse = reuse_together([dataset.prefixes for dataset in p.datasets if dataset.prefixes])
@@ -264,7 +252,7 @@ def _sent_notes(p: Problem) -> Iterator[Note]:
     if (given := p.request.shared_prefix) is not None:
         read, unread = float(given > 0), 0.0
     if max(read, unread) >= WORTH_SAYING:
-        unserved = p.request.task is Task.LOGLIKELIHOOD or not read
+        unserved = not read or all(output.is_scored for output in p.outputs)
         code = "shared_but_not_read" if unserved else "shared_prefixes"
         values = {"share": read or unread, "prefix": given}
         if reuse.is_partial and given is None:

@@ -1,19 +1,18 @@
 """What is asked of a plan: stored in it, and reused by simulate, verify and gate."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from chunkscope.artefacts.note import Fact, Note
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import InputError, UsageError
-from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.rule import DEFAULT_RULE, LengthRule
 from chunkscope.simulation.slo import Slo, read_slo
-from chunkscope.simulation.workload import BATCH, arrival_rate
+from chunkscope.simulation.workload import BATCH, DatasetOutput, arrival_rate, dataset_output
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import KvCacheType, Mode, SendOrder, Task
 from chunkscope.vllm.settings import Settings
@@ -24,15 +23,17 @@ class PlanRequest:
     """The aim, what is sent, and what the user fixed. Where it runs is the `Deployment`.
 
     `settings` holds for every setting that is tried: GPUs, context, type of the KV cache.
-    `shared_prefix` and `order` None: as the data has them. `requests` None: all, up to a limit.
+    `task`, `shared_prefix` and `order` None: as the data has them. `max_output` holds for all
+    datasets that `max_outputs` does not name. `requests` None: all, up to a limit.
     """
 
     dataset: str | None = None
-    task: Task = Task.GENERATE
+    task: Task | None = None
     settings: Settings = OWN
     mode: Mode | None = None  # forces the length rule
     rule: LengthRule = DEFAULT_RULE
     max_output: int | None = None
+    max_outputs: dict[str, int] = field(default_factory=dict)
     shared_prefix: int | None = None
     order: SendOrder | None = None
     slo: Slo = ()
@@ -47,14 +48,15 @@ class PlanRequest:
         if price is not None and not 0 < price < math.inf:
             raise UsageError(f"price_per_hour must be over 0, not {price:g}")
         fixed = self.settings
-        counts = {
-            "max-output": self.max_output,
-            "requests": self.requests,
-            "concurrency": self.concurrency,
-            "tp": fixed.tensor_parallel_size,
-            "dp": fixed.data_parallel_size,
-        }
-        for name, count in counts.items():
+        counts = (
+            ("max-output", self.max_output),
+            *(("max-output", tokens) for tokens in self.max_outputs.values()),
+            ("requests", self.requests),
+            ("concurrency", self.concurrency),
+            ("tp", fixed.tensor_parallel_size),
+            ("dp", fixed.data_parallel_size),
+        )
+        for name, count in counts:
             if count is not None and count < 1:
                 raise UsageError(f"--{name} must be at least 1, not {count}")
 
@@ -68,6 +70,7 @@ class PlanRequest:
         kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
         max_model_len: int | None = None,
         slo: str | Slo | None = None,
+        max_output: "MaxOutput | None" = None,
         **asked: Any,
     ) -> "PlanRequest":
         """As people write it: words for choices, a text for the limits.
@@ -95,8 +98,18 @@ class PlanRequest:
                 kv_cache_dtype=None if dtype is KvCacheType.AUTO else dtype.value,
             ),
             slo=read_slo(slo) if isinstance(slo, str) else slo or (),
-            **asked,
+            **{**asked, **read_max_output(max_output)},
         )
+
+    def outputs(self, datasets: Sequence[DatasetProfile]) -> tuple[DatasetOutput, ...]:
+        """What each of them is sent for, and how long its answers are: none borrows another's."""
+        names = [dataset.name for dataset in datasets]
+        for name in self.max_outputs:
+            if name not in names:
+                raise _no_such_dataset(name, names)
+        asked = [self.max_outputs.get(name, self.max_output) for name in names]
+        pairs = zip(datasets, asked, strict=True)
+        return tuple(dataset_output(dataset, self.task, most) for dataset, most in pairs)
 
     @property
     def rate(self) -> float | None:
@@ -123,49 +136,27 @@ class Aim(StrEnum):
     ROOM_TO_LIMITS = "room to the limits"  # who decides when requests come decides the rest
 
 
-class OutputOrigin(StrEnum):
-    """Where the length of an answer comes from."""
-
-    ASKED = "asked"
-    DATA = "data"
-    SCORED = "scored"  # a likelihood eval generates one token
-    ASSUMED = "assumed"
+MaxOutput = int | Mapping[str, int] | Iterable[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """How many tokens an answer may have: room is left for so many.
+def read_max_output(given: MaxOutput | None) -> dict[str, Any]:
+    """One number for all, or `NAME=N` for single datasets.
 
-    `assumed_of`: the datasets whose answers nobody knows; theirs are taken to have 256 tokens, and
-    no dataset borrows those of another.
+    >>> read_max_output(["gsm8k=300", "64"])
+    {'max_output': 64, 'max_outputs': {'gsm8k': 300}}
     """
-
-    tokens: int
-    origin: OutputOrigin
-    assumed_of: tuple[str, ...] = ()
-
-    @property
-    def assumed(self) -> bool:
-        return bool(self.assumed_of)
-
-
-def output_of(datasets: Sequence[DatasetProfile], request: PlanRequest) -> Output:
-    """As asked, else the longest that the data shows, and 256 for what it does not show."""
-    if request.max_output is not None:
-        return Output(tokens=request.max_output, origin=OutputOrigin.ASKED)
-    answering = [d for d in datasets if not d.scored]
-    if request.task is Task.LOGLIKELIHOOD or not answering:
-        return Output(tokens=1, origin=OutputOrigin.SCORED)
-    longest = {d.name: (d.output_lengths.max or 0) if d.output_lengths else 0 for d in answering}
-    silent = tuple(name for name, tokens in longest.items() if not tokens)
-    tokens = max(DEFAULT_OUTPUT if silent else 0, *longest.values())
-    origin = OutputOrigin.DATA if len(silent) < len(longest) else OutputOrigin.ASSUMED
-    return Output(tokens=tokens, origin=origin, assumed_of=silent)
-
-
-def assumed_output(output: Output) -> Note:
-    names: list[Fact] = [*output.assumed_of]
-    return Note(code="assumed_output", values={"tokens": DEFAULT_OUTPUT, "datasets": names})
+    if given is None or isinstance(given, int):
+        return {"max_output": given} if given is not None else {}
+    if isinstance(given, Mapping):
+        return {"max_outputs": dict(given)}
+    pairs = [text.rpartition("=") for text in ([given] if isinstance(given, str) else given)]
+    if wrong := next((text for *_, text in pairs if not text.strip().isdecimal()), None):
+        raise UsageError(
+            f"--max-output: {wrong!r} is no number of tokens",
+            hint="write `--max-output 256`, or `--max-output gsm8k=300` for one dataset",
+        )
+    tokens = {name: int(text) for name, _, text in pairs}
+    return {"max_output": tokens.pop("", None), "max_outputs": tokens}
 
 
 def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile, ...]:
@@ -179,8 +170,11 @@ def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile,
         return filled
     chosen = tuple(d for d in filled if d.name == name)
     if not chosen:
-        names = [d.name for d in filled]
-        near = get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the profile has: {', '.join(names[:10])}"
-        raise UsageError(f"no such dataset in the profile: {name}", hint=hint)
+        raise _no_such_dataset(name, [d.name for d in filled])
     return chosen
+
+
+def _no_such_dataset(name: str, names: Sequence[str]) -> UsageError:
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the profile has: {', '.join(names[:10])}"
+    return UsageError(f"no such dataset in the profile: {name}", hint=hint)

@@ -4,17 +4,17 @@
 same plan gives the same figures everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from chunkscope.errors import InputError, MissingError, UsageError
-from chunkscope.hardware.step_time import Host, StepModel, step_model
-from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, together
-from chunkscope.planning.request import Output, PlanRequest
+from chunkscope.hardware.step_time import StepModel, step_model
+from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
+from chunkscope.simulation.workload import Request, Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.rules import rules_of
@@ -22,6 +22,9 @@ from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
 OPEN_REQUESTS = 1_000  # at a rate, more would only come later
+NEAR = 0.01  # of two settings that differ by less, the first is as good
+NEVER = float("inf")
+BROKEN_S = 1e9  # longer than any run that keeps its limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +39,7 @@ class Variation:
 
 
 AS_DRAWN = Variation(code="as_drawn")
-NO_CPU_TIME = Variation(code="no_cpu_time")  # every variation tries both hosts
 VARIATIONS = (
-    NO_CPU_TIME,
     Variation(code="second_draw", seed=1),
     Variation(code="third_draw", seed=2),
     Variation(code="longer_prompts", prompts=1.1),
@@ -48,18 +49,6 @@ OTHER_OUTPUTS = (
     Variation(code="shorter_outputs", outputs=0.5),
     Variation(code="longer_outputs", outputs=2.0),
 )
-
-
-def variations(output: Output) -> tuple[Variation, ...]:
-    """An output length that was given or is in the data is not varied."""
-    return (*VARIATIONS, *(OTHER_OUTPUTS if output.assumed else ()))
-
-
-def served(datasets: Sequence[DatasetProfile], request: PlanRequest, room: int) -> int:
-    """How many prompts leave room for an output: as long as asked for, or one token."""
-    least = 1 if request.task is Task.LOGLIKELIHOOD else request.max_output or 1
-    lengths = together(datasets)
-    return lengths.count - lengths.over(room - min(least, room))
 
 
 def draw(
@@ -72,43 +61,51 @@ def draw(
 ) -> Workload:
     """The requests that are sent: all prompts that fit `room` tokens with their output, up to a
     limit; or `count` of them. A `variation` of them has other lengths or is another draw."""
-    most = OPEN_REQUESTS if request.is_open else served(datasets, request, room)
+    outputs = request.outputs(datasets)
+    most = OPEN_REQUESTS if request.is_open else served_prompts(datasets, outputs, room)
     wanted = request.requests or min(most, MOST_REQUESTS)
-    drawing = Drawing(
-        count=max(1, min(count or wanted, wanted)),
+    drawn = draw_workload(
+        datasets,
+        outputs,
         room=room,
-        output=request.max_output,
-        output_if_unknown=round(DEFAULT_OUTPUT * variation.outputs),
+        count=max(1, min(count or wanted, wanted)),
         seed=request.seed + variation.seed,
-        task=request.task,
+        arrivals=request.arrivals,
         shared_prefix=request.shared_prefix,
         order=request.order,
-        arrivals=request.arrivals,
+        assumed_times=variation.outputs,
     )
-    drawn = replace(draw_workload(datasets, drawing), concurrency=request.concurrency)
+    drawn = replace(drawn, concurrency=request.concurrency)
     if variation.prompts == 1.0:
         return drawn
     return replace(
         drawn,
-        requests=tuple(_varied(one, room, variation) for one in drawn.requests),
+        requests=tuple(_longer(one, room, variation.prompts) for one in drawn.requests),
         stretches=tuple(
             replace(one, tokens=round(one.tokens * variation.prompts)) for one in drawn.stretches
         ),
     )
 
 
-def _varied(request: Request, room: int, how: Variation) -> Request:
-    prompt = max(1, min(round(request.prompt_tokens * how.prompts), room - 1))
+def _longer(request: Request, room: int, times: float) -> Request:
+    prompt = max(1, min(round(request.prompt_tokens * times), room - 1))
     return replace(
         request, prompt_tokens=prompt, output_tokens=min(request.output_tokens, room - prompt)
     )
 
 
+def limits_used(run: SimulatedRun) -> float:
+    """Of the tightest: over 1 it is broken, and where the queue grows it will be."""
+    used = run.slo.use if run.slo else 0.0
+    return used + (run.backlog is not None and run.backlog.grows)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Simulator:
-    """One deployment and one workload, for any setting; each is simulated once.
+    """One deployment and one workload, for any setting; and which of two settings is better.
 
-    `step` None: the roofline's. `kv_cache_tokens` None: what the memory model leaves.
+    `step` None: the roofline's. `kv_cache_tokens` None: what the memory model leaves. `tick` is
+    called for each run that is asked for.
     """
 
     request: PlanRequest
@@ -117,38 +114,28 @@ class Simulator:
     step: StepModel | None = None
     kv_cache_tokens: int | None = None
     policy: ChunkPolicy = ChunkPolicy.VLLM
-    _runs: dict[tuple[Settings, Host | None], SimulatedRun] = field(default_factory=dict)
-    _attempts: dict[tuple[Settings, Host | None], SimulatedRun | None] = field(default_factory=dict)
+    tick: Callable[[], None] = lambda: None
+    runs: dict[Settings, SimulatedRun | None] = field(default_factory=dict)  # by `attempt`
 
-    def run(
-        self, settings: Settings, *, host: Host | None = None, timeline: int = 0
-    ) -> SimulatedRun:
-        """What happens with a setting, on another host if given; the first `timeline` steps are
-        kept to be shown. InputError where it could not serve a request."""
+    def run(self, settings: Settings, *, timeline: int = 0) -> SimulatedRun:
+        """What happens with a setting; the first `timeline` steps are kept to be shown.
+
+        InputError where it could not serve a request."""
         full = self.complete(settings)
-        if timeline:
-            return run_setting(self.scenario(settings, host), full, self.pool(full), watch=timeline)
-        run = self._runs.get((full, host))
-        if run is None:
-            run = run_setting(self.scenario(settings, host), full, self.pool(full))
-            self._runs[full, host] = run
-        return run
+        return run_setting(self.scenario(settings), full, self.pool(full), watch=timeline)
 
-    def attempt(self, settings: Settings, *, host: Host | None = None) -> SimulatedRun | None:
+    def attempt(self, settings: Settings) -> SimulatedRun | None:
         """None where vLLM would not start with it, or the memory model rules it out."""
+        self.tick()
         full = self.deployment.effective(settings)
-        if (full, host) not in self._attempts:
+        if full not in self.runs:
             memory, run = self.deployment.memory(full, longest=self.workload.longest), None
             fits = memory is not None and memory.holds(full.max_model_len or 0)
             if fits and not self.deployment.refusals(full):
                 with suppress(InputError):  # the longest request is as large as the cache
-                    run = self.run(full, host=host)
-            self._attempts[full, host] = run
-        return self._attempts[full, host]
-
-    def tried(self) -> dict[Settings, SimulatedRun]:
-        """What ran so far, on the model's own host."""
-        return {one: run for (one, host), run in self._attempts.items() if run and host is None}
+                    run = self.run(full)
+            self.runs[full] = run
+        return self.runs[full]
 
     def complete(self, settings: Settings) -> Settings:
         """What the scheduler obeys: nothing left open."""
@@ -161,32 +148,27 @@ class Simulator:
         return full
 
     def pool(self, full: Settings) -> KvPool:
-        return self.deployment.kv_pool(full, self._kv_tokens(full))
-
-    def _kv_tokens(self, full: Settings) -> int:
-        if self.kv_cache_tokens is not None:
-            if self.kv_cache_tokens < 1:
-                raise UsageError(
-                    f"--kv-cache-tokens must be at least 1, not {self.kv_cache_tokens}"
-                )
-            return self.kv_cache_tokens
-        memory = self.deployment.memory(full)
-        if memory is None:
+        tokens, memory = self.kv_cache_tokens, self.deployment.memory(full)
+        if tokens is not None and tokens < 1:
+            raise UsageError(f"--kv-cache-tokens must be at least 1, not {tokens}")
+        if tokens is None and memory is None:
             raise MissingError(
                 "the plan does not say how large the KV cache is",
                 hint="plan for a model and a GPU, or pass --kv-cache-tokens",
             )
-        return max(1, memory.kv_cache_tokens)
+        return self.deployment.kv_pool(
+            full, tokens or max(1, memory.kv_cache_tokens if memory else 1)
+        )
 
-    def scenario(self, settings: Settings, host: Host | None = None) -> Scenario:
+    def scenario(self, settings: Settings) -> Scenario:
         """All but the setting."""
-        step = self.step or self._roofline(settings)
         return Scenario(
             requests=self.workload.requests,
             rules=rules_of(self.deployment.release),
-            step=step if host is None else replace(step, host=host),
+            step=self.step or self._roofline(settings),
             stretches=self.workload.stretches,
             prompt_logprobs=self.workload.task is Task.LOGLIKELIHOOD,
+            scored=frozenset(self.workload.scored),
             policy=self.policy,
             concurrency=self.workload.concurrency,
             slo=self.request.slo,
@@ -202,3 +184,43 @@ class Simulator:
                 hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
             )
         return step
+
+    # -- which setting is better -----------------------------------------------------------------
+
+    def cost(self, settings: Settings) -> float:
+        """What the aim wants small: the use of the tightest limit, or the time that all take."""
+        run = self.attempt(settings)
+        if run is None:
+            return NEVER
+        if self.request.aim is Aim.ROOM_TO_LIMITS:
+            return limits_used(run)
+        return run.figures.makespan_s if keeps_limits(run) else BROKEN_S * limits_used(run)
+
+    def against(self, settings: Settings, other: Settings) -> float:
+        """How many times the cost of the other.
+
+        How fast the host is, is assumed: without limits it counts as what it is at its worst, with
+        that host or with one that takes no time, when all take as long as the GPU computes.
+        """
+        ours, theirs = self.attempt(settings), self.attempt(other)
+        if ours is None or theirs is None:
+            return NEVER if ours is None else 0.0
+        times = self.cost(settings) / self.cost(other)
+        return times if self.request.slo else max(times, ours.gpu_s / theirs.gpu_s)
+
+    def keeps_limits(self, settings: Settings) -> bool:
+        """True without limits, where it runs."""
+        run = self.attempt(settings)
+        return run is not None and keeps_limits(run)
+
+    def best(self, settings: Iterable[Settings], unless: Settings) -> Settings:
+        """The cheapest, or the first that is as good, and rather `unless`."""
+        running = [one for one in (unless, *settings) if self.attempt(one) is not None]
+        costs = {one: self.against(one, running[0]) for one in running}
+        least = min(costs.values(), default=1.0)
+        return next((one for one in running if costs[one] <= least * (1 + NEAR)), unless)
+
+
+def keeps_limits(run: SimulatedRun) -> bool:
+    """True without limits."""
+    return run.slo is None or limits_used(run) <= 1

@@ -126,7 +126,7 @@ def planned_cache(measured: Measured, plan: "Plan | None") -> PlannedCache | Non
     """None without a plan that knows its model and GPU, or where it is not known of a dataset."""
     if plan is None or plan.memory is None or plan.memory.kv_cache_tokens is None:
         return None
-    if plan.request.task == "loglikelihood":
+    if all(output.is_scored for output in plan.outputs):
         return None  # its requests do not read the cache
     size, running = plan.memory.kv_cache_tokens, plan.effective.max_num_seqs
     if type(running) is not int:

@@ -31,6 +31,7 @@ class Scenario:
     step: StepModel
     stretches: tuple[Stretch, ...] = ()  # in which the prompts of requests begin alike
     prompt_logprobs: bool = False
+    scored: frozenset[int] = frozenset()  # places of those that ask for them, where not all do
     policy: ChunkPolicy = ChunkPolicy.VLLM
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     slo: Slo = ()
@@ -129,7 +130,7 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
             path=clipped(paths[request.stretch], request.prompt_tokens // block_size)
             if paths and request.stretch >= 0
             else (),
-            skips_cache=logprobs,
+            skips_cache=logprobs or place in scenario.scored,
         )
         for place, request in enumerate(scenario.requests)
     ]

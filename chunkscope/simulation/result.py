@@ -79,7 +79,7 @@ class SustainedRate:
     rate_per_s: float | None
     breaks: str | None
     saturation_per_s: float | None
-    points: tuple[RatePoint, ...]
+    points: tuple[RatePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

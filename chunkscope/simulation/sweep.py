@@ -85,16 +85,25 @@ def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
 FEWEST_REQUESTS = 1_000
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
-LOWEST, HIGHEST = 1 / 64, 4.0  # of what is done in a second when all come at once
+LOWEST, HIGHEST = 1 / 512, 4.0  # of what is done in a second when all come at once
+ALONE, BY_FAR = 64, 0.8
 GROWING = "queue"  # instead of a limit's name: the queue grows
 
 
-def find_rate(scenario: Scenario, settings: Settings, pool: KvPool) -> SimulatedRun:
+def find_rate(
+    scenario: Scenario,
+    settings: Settings,
+    pool: KvPool,
+    *,
+    saturation: bool = True,
+    tick: Callable[[], None] = lambda: None,
+) -> SimulatedRun:
     """The run at the highest rate that is kept; at the lowest that was tried where none is."""
     done: dict[float, SimulatedRun] = {}
 
     def run(rate: float) -> SimulatedRun:
         if rate not in done:
+            tick()
             coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
             done[rate] = run_setting(replace(scenario, requests=coming), settings, pool)
         return done[rate]
@@ -108,10 +117,12 @@ def find_rate(scenario: Scenario, settings: Settings, pool: KvPool) -> Simulated
         return slo is None or slo.is_met
 
     at_once = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
+    if unkept := _alone(replace(scenario, requests=at_once), settings, pool):
+        return unkept
     all_s = run_setting(replace(scenario, requests=at_once), settings, pool).figures.makespan_s
     most = len(at_once) / all_s
     highest, broken = _between(lambda rate: is_calm(rate) and is_met(rate), most / 2, most)
-    _, growing = _between(is_calm, most, most)
+    growing = _between(is_calm, most, most)[1] if saturation else None
     breaks = None
     if broken is not None:  # the limit that breaks first: just above the rate that is kept
         slo = run(broken).slo
@@ -125,6 +136,19 @@ def find_rate(scenario: Scenario, settings: Settings, pool: KvPool) -> Simulated
         rate_per_s=highest, breaks=breaks, saturation_per_s=growing, points=tried
     )
     return replace(best, rate=sustained)
+
+
+def _alone(scenario: Scenario, settings: Settings, pool: KvPool) -> SimulatedRun | None:
+    """Some of the requests one by one, where even they break a limit by far: no rate keeps it.
+
+    Low rates take long to simulate, so this is asked first.
+    """
+    some = scenario.requests[:: max(1, len(scenario.requests) // ALONE)]
+    run = run_setting(replace(scenario, requests=some, concurrency=1), settings, pool)
+    if run.slo is None or run.slo.use < 1 / BY_FAR:
+        return None
+    rate = SustainedRate(rate_per_s=None, breaks=run.slo.tightest.name, saturation_per_s=None)
+    return replace(run, rate=rate)
 
 
 def _between(
@@ -142,7 +166,7 @@ def _between(
     while not holds(low):
         if low <= most * LOWEST:
             return None, low
-        low, high = low / 2, low
+        low, high = low / 4, low
     while high / low > NEAR_ENOUGH:
         middle = sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)

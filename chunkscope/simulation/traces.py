@@ -105,8 +105,8 @@ def _requests(path: Path, rows: Sequence[Row]) -> tuple[tuple[Request, ...], lis
                 hint="sort the trace by its times",
             )
         # A request without a prompt or an answer still takes a token of each.
-        sizes = {"prompt_tokens": max(1, prompt), "output_tokens": max(1, output)}
-        requests.append(Request(**sizes, arrival_s=arrival_s))
+        prompt, output = max(1, prompt), max(1, output)
+        requests.append(Request(prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s))
         names = row.get("hash_ids") or []
         if not are_blocks(names):
             raise InputError(f"{where}: hash_ids is no list of whole numbers", hint=_HINT)

@@ -7,12 +7,14 @@ import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
+from chunkscope.artefacts.schema import NO_NUMBERS, Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import DatasetProfile, together
+from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile
 from chunkscope.prefixes.sharing import (
     NOTHING,
     RUN,
@@ -25,6 +27,7 @@ from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
 BATCH, GIVEN = "batch", "given"
+LONG_OVER = 2_048  # tokens
 VERIFY_SCHEMA = "chunkscope/verify/3"  # the artefact that holds a workload
 
 
@@ -69,12 +72,13 @@ class Workload:
     seed: int
     arrivals: str
     task: Task
-    long_over: int
+    long_over: int = LONG_OVER
     shared_prefix: int = 0
     left_out: int = 0  # prompts of the profile that no engine would take at this length
     stretches: tuple[Stretch, ...] = ()
     order: SendOrder | None = None  # None where nobody wrote it down
     concurrency: int | None = None  # requests that the client keeps under way; None: all
+    scored: Numbers = NO_NUMBERS  # places of those that ask for likelihoods, among others
 
     def __post_init__(self) -> None:
         check_stretches(self.stretches, (request.stretch for request in self.requests))
@@ -126,26 +130,72 @@ def arrival_rate(arrivals: str) -> float | None:
     return rate
 
 
+# -- what a dataset's requests generate ----------------------------------------------------------
+
+
+class OutputOrigin(StrEnum):
+    """Where the length of an answer comes from."""
+
+    ASKED = "asked"
+    DATA = "data"
+    SCORED = "scored"  # a likelihood request generates one token
+    TASK = "task"  # the most that the harness's task or log lets it have
+    ASSUMED = "assumed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """How to draw a workload. `count` None sends every prompt once; `room` is max_model_len.
+class DatasetOutput:
+    """How many tokens an answer of a dataset may have: room is left for so many."""
 
-    `shared_prefix` and `order` None: as the data has it.
-    """
+    name: str
+    tokens: int
+    origin: OutputOrigin
 
-    count: int | None
-    room: int
-    output_if_unknown: int
-    output: int | None = None
-    seed: int = 0
-    arrivals: str = BATCH
-    task: Task = Task.GENERATE
-    long_over: int = 2_048
-    shared_prefix: int | None = None
-    order: SendOrder | None = None
+    @property
+    def is_scored(self) -> bool:
+        return self.origin is OutputOrigin.SCORED
+
+    @property
+    def is_assumed(self) -> bool:
+        """Nobody knows how long its answers are."""
+        return self.origin in (OutputOrigin.TASK, OutputOrigin.ASSUMED)
+
+    @property
+    def least_room(self) -> int:
+        """Tokens that a prompt has to leave: a shorter answer than asked for is none."""
+        return self.tokens if self.origin is OutputOrigin.ASKED else 1
+
+    def lengths(self, dataset: DatasetProfile, times: float = 1.0) -> list[int]:
+        """To draw from, a thousand at most; what is assumed is taken `times` as long."""
+        if self.origin is OutputOrigin.DATA and dataset.output_lengths:
+            known = dataset.output_lengths
+            return stratified(known, min(known.count, 1_000), random.Random(0))  # noqa: S311
+        if not self.is_assumed:
+            return [self.tokens]
+        most = self.tokens if self.origin is OutputOrigin.TASK else 1 << 30
+        return [min(most, round(DEFAULT_OUTPUT * times))]
 
 
-# -- drawing requests out of a profile ---------------------------------------------------------
+def dataset_output(
+    dataset: DatasetProfile, task: Task | None = None, asked: int | None = None
+) -> DatasetOutput:
+    """What a dataset is sent for, unless a `task` is given for all: as asked, else the longest
+    answer in the data, else the most that its task allows, else 256 tokens."""
+    if task is Task.LOGLIKELIHOOD or (dataset.scored and task is None):
+        return DatasetOutput(name=dataset.name, tokens=1, origin=OutputOrigin.SCORED)
+    known = dataset.output_lengths.max if dataset.output_lengths else None
+    limit = dataset.log.output_limit if dataset.log and not dataset.scored else None
+    tokens = {
+        OutputOrigin.ASKED: asked,
+        OutputOrigin.DATA: known,
+        OutputOrigin.TASK: limit,
+        OutputOrigin.ASSUMED: DEFAULT_OUTPUT,
+    }
+    origin = next(origin for origin, length in tokens.items() if length)
+    return DatasetOutput(name=dataset.name, tokens=tokens[origin] or 0, origin=origin)
+
+
+# -- drawing requests out of a profile -----------------------------------------------------------
 
 
 class _Prompt(NamedTuple):
@@ -162,51 +212,75 @@ _NOWHERE = -1.0
 _MOST_PROMPTS = 60_000  # are drawn from: more take longer than what is done with them
 
 
-def draw_workload(datasets: Sequence[DatasetProfile], how: Drawing) -> Workload:
-    """A stratified sample of the prompts, with outputs as long as their dataset's.
+def draw_workload(
+    datasets: Sequence[DatasetProfile],
+    outputs: Sequence[DatasetOutput] | None = None,
+    *,
+    room: int,
+    count: int | None = None,
+    seed: int = 0,
+    arrivals: str = BATCH,
+    shared_prefix: int | None = None,
+    order: SendOrder | None = None,
+    assumed_times: float = 1.0,
+) -> Workload:
+    """A stratified sample of the prompts, with outputs as their dataset's; `room` is max_model_len.
 
-    As the data has it, datasets are sent one after the other, as a harness runs its tasks; lm-eval
-    sends those of all tasks together, longest first. At a rate they come mixed, each in its order.
+    `count` None sends every prompt once; `shared_prefix` and `order` None are the data's own: then
+    datasets are sent one after the other, as a harness runs its tasks; lm-eval sends those of all
+    tasks together, longest first. At a rate they come mixed, each in its order. Outputs that are
+    assumed are `assumed_times` as long.
     """
-    if how.count is not None and how.count < 1:
-        raise UsageError(f"--requests must be at least 1, not {how.count}")
-    chance = random.Random(how.seed)  # noqa: S311  (a sample, not a secret)
-    least = 1 if how.task is Task.LOGLIKELIHOOD else min(how.output or 1, how.room)
-    served, left_out = _served(datasets, how.room, least)
-    prompts, stretches = _prompts(datasets, how.room - least, all_of_them=how.count is None)
-    places = parts([prompt.weight for prompt in prompts], how.count or served, chance)
-    order = how.order or usual_order(datasets)
-    chosen = _in_order([prompts[place] for place in places], order, how, chance)
-    outputs = [_known_outputs(dataset) for dataset in datasets]
-    arrivals = arrival_times(how.arrivals, len(chosen), chance)
+    if count is not None and count < 1:
+        raise UsageError(f"--requests must be at least 1, not {count}")
+    outputs = outputs or [dataset_output(dataset) for dataset in datasets]
+    chance = random.Random(seed)  # noqa: S311  (a sample, not a secret)
+    prompts, stretches = _prompts(datasets, outputs, room, all_of_them=count is None)
+    served = served_prompts(datasets, outputs, room)
+    if not served:
+        shortest = min(dataset.lengths.min or 0 for dataset in datasets)
+        raise InputError(
+            f"no prompt fits: the shortest has {shortest:,} tokens, max_model_len is {room:,}",
+            hint="choose a model with a longer context, or lower --max-output",
+        )
+    places = parts([prompt.weight for prompt in prompts], count or served, chance)
+    order = order or usual_order(datasets)
+    mixed = arrivals != BATCH
+    chosen = _in_order([prompts[place] for place in places], order, chance, mixed=mixed)
+    lengths = [o.lengths(d, assumed_times) for o, d in zip(outputs, datasets, strict=True)]
+    times = arrival_times(arrivals, len(chosen), chance)
     requests = tuple(
         Request(
             prompt_tokens=max(1, prompt.tokens),
-            output_tokens=max(
-                1,
-                min(
-                    _output(outputs[prompt.dataset], how, chance),
-                    how.room - prompt.tokens,
-                ),
-            ),
-            arrival_s=arrival,
+            output_tokens=max(1, min(chance.choice(lengths[prompt.dataset]), room - prompt.tokens)),
+            arrival_s=time,
             stretch=prompt.stretch,
         )
-        for prompt, arrival in zip(chosen, arrivals, strict=True)
+        for prompt, time in zip(chosen, times, strict=True)
     )
-    if how.shared_prefix is not None:
-        requests, stretches = with_shared_prefix(requests, how.shared_prefix)
+    if shared_prefix is not None:
+        requests, stretches = with_shared_prefix(requests, shared_prefix)
+    scored = [place for place, prompt in enumerate(chosen) if outputs[prompt.dataset].is_scored]
+    every = len(scored) == len(chosen)
     return Workload(
         requests=requests,
         stretches=stretches,
-        seed=how.seed,
-        arrivals=how.arrivals,
-        task=how.task,
-        long_over=how.long_over,
-        shared_prefix=how.shared_prefix or 0,
-        left_out=left_out,
+        seed=seed,
+        arrivals=arrivals,
+        task=Task.LOGLIKELIHOOD if every else Task.GENERATE,
+        scored=NO_NUMBERS if every else Numbers(scored),
+        shared_prefix=shared_prefix or 0,
+        left_out=sum(dataset.rows for dataset in datasets) - served,
         order=order,
     )
+
+
+def served_prompts(
+    datasets: Sequence[DatasetProfile], outputs: Sequence[DatasetOutput], room: int
+) -> int:
+    """How many prompts leave room for an output: as long as asked for, or one token."""
+    pairs = zip(datasets, outputs, strict=True)
+    return sum(d.rows - d.lengths.over(room - min(o.least_room, room)) for d, o in pairs)
 
 
 def usual_order(datasets: Sequence[DatasetProfile]) -> SendOrder:
@@ -217,35 +291,29 @@ def usual_order(datasets: Sequence[DatasetProfile]) -> SendOrder:
     return SendOrder.DATA if known else SendOrder.SHUFFLED
 
 
-def _served(datasets: Sequence[DatasetProfile], room: int, least: int) -> tuple[int, int]:
-    """How many prompts leave room for their output, and how many do not."""
-    lengths = together(datasets)
-    left_out = lengths.over(room - least)
-    if left_out == lengths.count:
-        raise InputError(
-            f"no prompt fits: the shortest has {lengths.min or 0:,} tokens, "
-            f"max_model_len is {room:,}",
-            hint="choose a model with a longer context, or lower --max-output",
-        )
-    return lengths.count - left_out, left_out
-
-
 def _prompts(
-    datasets: Sequence[DatasetProfile], most: int, *, all_of_them: bool
+    datasets: Sequence[DatasetProfile],
+    outputs: Sequence[DatasetOutput],
+    room: int,
+    *,
+    all_of_them: bool,
 ) -> tuple[list[_Prompt], tuple[Stretch, ...]]:
-    """Those that have at most so many tokens, sorted by them; and the stretches of all datasets."""
+    """Those that leave room for an output, by length; and the stretches of all datasets."""
     known = sum(len(dataset.sharing.lengths) for dataset in datasets if dataset.sharing)
     every = 1 if all_of_them else -(-known // _MOST_PROMPTS) or 1
     prompts: list[_Prompt] = []
     stretches, starts = stretches_together([dataset.sharing for dataset in datasets])
-    for number, (dataset, start) in enumerate(zip(datasets, starts, strict=True)):
-        kept = [*_one_by_one(dataset, number, start, most, every)]
-        prompts += kept or _by_length(dataset, number, most)
+    for number, (dataset, output, start) in enumerate(zip(datasets, outputs, starts, strict=True)):
+        # vLLM does not read its cache for a prompt whose likelihood is asked for.
+        single = [*_one_by_one(dataset, number, None if output.is_scored else start, every)]
+        every_length = single or _by_length(dataset, number)
+        most = room - min(output.least_room, room)
+        prompts += [prompt for prompt in every_length if prompt.tokens <= most]
     return sorted(prompts), stretches
 
 
 def _one_by_one(
-    dataset: DatasetProfile, number: int, start: int, most: int, every: int
+    dataset: DatasetProfile, number: int, start: int | None, every: int
 ) -> Iterator[_Prompt]:
     """Of a dataset that is known prompt by prompt; of `every` so many runs of neighbours one."""
     if dataset.sharing is None or not dataset.sharing.lengths:
@@ -253,17 +321,15 @@ def _one_by_one(
     lengths, ends = dataset.sharing.lengths, dataset.sharing.ends
     kept = [place for place in range(len(lengths)) if place // RUN % every == 0]
     weight = 1 if len(kept) == dataset.rows else dataset.rows / len(kept)
-    # vLLM does not read its cache for a prompt whose likelihood is asked for.
-    reads = not dataset.scored
     for place in kept:
-        if lengths[place] <= most:
-            stretch = start + ends[place] if reads and ends[place] != NOTHING else NOTHING
-            yield _Prompt(lengths[place], number, (place + 0.5) / len(lengths), stretch, weight)
+        shares = start is not None and ends[place] != NOTHING
+        stretch = (start or 0) + ends[place] if shares else NOTHING
+        yield _Prompt(lengths[place], number, (place + 0.5) / len(lengths), stretch, weight)
 
 
-def _by_length(dataset: DatasetProfile, number: int, most: int) -> Iterator[_Prompt]:
+def _by_length(dataset: DatasetProfile, number: int) -> Iterator[_Prompt]:
     for tokens, count in dataset.lengths.counts.items():
-        if tokens <= most and count:
+        if count:
             yield _Prompt(tokens, number, _NOWHERE, NOTHING, count)
 
 
@@ -288,10 +354,7 @@ def stratified(lengths: LengthHistogram, count: int, chance: random.Random) -> l
 
 
 def _in_order(
-    prompts: list[_Prompt],
-    order: SendOrder,
-    how: Drawing,
-    chance: random.Random,
+    prompts: list[_Prompt], order: SendOrder, chance: random.Random, *, mixed: bool
 ) -> list[_Prompt]:
     if order is SendOrder.SHUFFLED:
         chance.shuffle(prompts)
@@ -299,25 +362,6 @@ def _in_order(
     if order is SendOrder.LONGEST:
         return sorted(prompts, key=lambda p: (-p.tokens, p.stretch, p.dataset, p.place))
     placed = [p if p.place >= 0 else p._replace(place=chance.random()) for p in prompts]
-    if how.arrivals == BATCH:
-        return sorted(placed, key=lambda p: (p.dataset, p.place))
-    return sorted(placed, key=lambda p: (p.place, p.dataset))
-
-
-def _output(known: Sequence[int], how: Drawing, chance: random.Random) -> int:
-    """As long as asked for, else one of those of the prompt's dataset."""
-    if how.task is Task.LOGLIKELIHOOD:
-        return 1
-    if how.output is not None:
-        return how.output
-    return chance.choice(known) if known else how.output_if_unknown
-
-
-def _known_outputs(dataset: DatasetProfile) -> list[int]:
-    """A thousand lengths that stand for all: enough to draw from, whatever the size."""
-    if dataset.scored:
-        return [1]  # which vLLM asks for
-    lengths = dataset.output_lengths
-    if lengths is None or not lengths.count:
-        return []
-    return stratified(lengths, min(lengths.count, 1_000), random.Random(0))  # noqa: S311
+    if mixed:
+        return sorted(placed, key=lambda p: (p.place, p.dataset))
+    return sorted(placed, key=lambda p: (p.dataset, p.place))

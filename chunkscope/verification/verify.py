@@ -322,7 +322,7 @@ def check_vocabulary(prompts: "RealPrompts", shape: ModelShape) -> None:
 
 
 def _max_model_len(plan: Plan) -> int:
-    return plan.effective.max_model_len or plan.refused.room_tokens + plan.output.tokens
+    return plan.effective.max_model_len or plan.refused.room_tokens + plan.output_tokens
 
 
 def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.request import Aim
-from chunkscope.planning.search import WORTH, Bench, search
+from chunkscope.planning.search import WORTH, search
 from chunkscope.report.words.plan import advice
 from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.enums import Mode
@@ -74,9 +74,9 @@ NEW = {"long_prefill_token_threshold_adaptive", "max_num_active_seqs"}
 @pytest.mark.parametrize(("version", "tried"), [("0.30", set()), ("0.32", NEW)])
 def test_what_0_31_brought_is_tried_where_it_is_known(version, tried):
     made = served("ttft_p95=1s,itl_p99=40ms", vllm_version=version)
-    bench = Bench.of(Problem.of(DATA, made.request, made.deployment))
-    search(bench, bench.problem.default)
-    names = {name for one in bench.tried() for name in NEW if getattr(one, name)}
+    problem = Problem.of(DATA, made.request, made.deployment)
+    search(problem.simulator(), problem.default)
+    names = {name for one in problem.simulator().runs for name in NEW if getattr(one, name)}
     assert names <= tried
     assert ("long_prefill_token_threshold_adaptive" in names) == bool(tried)
 

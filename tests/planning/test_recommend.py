@@ -11,12 +11,14 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.models import find_model
 from chunkscope.planning.plan import AdviceKind, Basis, Plan, Role, Standing
 from chunkscope.planning.recommend import plan_for, recommend
-from chunkscope.planning.request import OutputOrigin, PlanRequest
+from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import LengthRule
-from chunkscope.planning.search import NEAR, WORTH
+from chunkscope.planning.search import WORTH
+from chunkscope.planning.simulator import NEAR
 from chunkscope.prompts.harness.log import AS_LOGGED, LONGEST_FIRST, LogSummary
 from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import advice
+from chunkscope.simulation.workload import OutputOrigin
 from chunkscope.vllm.enums import Entry, Mode, Task
 from chunkscope.vllm.flags import NEWEST, command_line, dotted
 from tests.build import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
@@ -285,26 +287,37 @@ def test_every_prompt_over_the_limit_is_an_input_error():
         advised([5_000, 6_000], model="llama-2-7b")
 
 
+SCORED = LogSummary(harness="x", documents=9, requests=9, kinds={"likelihood": 9})
+CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})
+
+
 @pytest.mark.parametrize(
-    ("outputs", "asked", "tokens", "origin"),
+    ("dataset_has", "asked", "tokens", "origin"),
     [
-        ((None,), None, 256, OutputOrigin.ASSUMED),
-        (([10, 700],), None, 700, OutputOrigin.DATA),
-        (([10, 20],), None, 20, OutputOrigin.DATA),
-        (([10, 20], None), None, 256, OutputOrigin.DATA),
-        (([700], None), None, 700, OutputOrigin.DATA),
-        (([700],), 64, 64, OutputOrigin.ASKED),
+        ({}, None, 256, OutputOrigin.ASSUMED),
+        ({"output_lengths": LengthHistogram.of([10, 700])}, None, 700, OutputOrigin.DATA),
+        ({"output_lengths": LengthHistogram.of([700])}, 64, 64, OutputOrigin.ASKED),
+        ({"output_lengths": LengthHistogram.of([700])}, {"a": 64}, 64, OutputOrigin.ASKED),
+        ({}, ["9", "b=7"], 9, OutputOrigin.ASKED),
+        ({"log": CAPPED}, None, 64, OutputOrigin.TASK),
+        ({"log": SCORED}, None, 1, OutputOrigin.SCORED),
     ],
 )
-def test_room_for_the_output_is_asked_for_or_in_the_data_or_256(outputs, asked, tokens, origin):
-    sets = tuple(
-        dataset(f"d{i}", [100], output_lengths=LengthHistogram.of(x) if x else None)
-        for i, x in enumerate(outputs)
-    )
+def test_room_for_an_output_is_asked_for_or_in_the_data_or_its_task_or_256(
+    dataset_has, asked, tokens, origin
+):
+    sets = (dataset("a", [100], **dataset_has), dataset("b", [100]))
     made = recommend(dataclasses.replace(profile(), datasets=sets), max_output=asked)
-    assert (made.output.tokens, made.output.origin) == (tokens, origin)
-    silent = [] if asked else [f"d{i}" for i, x in enumerate(outputs) if not x]
-    assert list(made.output.assumed_of) == silent
+    first, second = made.outputs
+    assert (first.tokens, first.origin) == (tokens, origin)
+    others = {64: OutputOrigin.ASKED} if asked == 64 else {7: OutputOrigin.ASKED}
+    assert second.origin is others.get(second.tokens, OutputOrigin.ASSUMED)
+
+
+@pytest.mark.parametrize("asked", [["many"], {"nobody": 9}, ["a=x"]], ids=str)
+def test_outputs_of_nothing_or_of_no_number_are_a_usage_error(asked):
+    with pytest.raises(UsageError):
+        recommend(profile(a=SHORT), max_output=asked)
 
 
 def test_no_dataset_borrows_anothers_outputs_and_the_range_is_over_what_is_assumed():
@@ -313,7 +326,12 @@ def test_no_dataset_borrows_anothers_outputs_and_the_range_is_over_what_is_assum
     data = dataclasses.replace(profile(), datasets=(known, dataset("unknown", [100] * 30)))
     made = recommend(data, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
     assert made.cost.output_tokens == 20 * 700 + 30 * 256
-    assert made.output.assumed_of == ("unknown",)
+    assert [(d.name, d.requests, d.output_tokens) for d in made.cost.datasets] == [
+        ("known", 20, 14_000),
+        ("unknown", 30, 7_680),
+    ]
+    assert max(d.hours for d in made.cost.datasets) < made.cost.hours
+    assert [output.name for output in made.outputs if output.is_assumed] == ["unknown"]
     assert {"shorter_outputs", "longer_outputs"} <= set(made.cost.varied)
     (assumed,) = [note for note in made.notes if note.code == "assumed_output"]
     assert assumed.values == {"tokens": 256, "datasets": ["unknown"]}

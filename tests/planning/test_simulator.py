@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.hardware.step_time import NO_HOST, step_model
-from chunkscope.models import MODELS, find_model
+from chunkscope.models import MODELS
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.search import HOSTS, Bench
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.settings import Settings
@@ -42,14 +40,12 @@ def test_recommend_and_simulate_give_the_same_figures_for_every_model(model):
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite"])
 def test_the_gate_compares_by_the_same_figures(model):
-    """Models with experts or latents have a host of their own: a common one was used for all."""
     plan = advised(MIXED, model=model)
+    workload = draw(plan.request, DATA.datasets, plan.effective.max_model_len)
+    gate = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
+    assert gate.attempt(plan.effective).figures == plan.run.figures
     problem = replace(Problem.of(DATA, plan.request, plan.deployment), needed=plan.advice.needed)
-    bench = Bench.of(problem)
-    assert bench.run(plan.effective).figures == plan.run.figures
-    host = step_model(find_model(model), plan.gpu).host
-    assert bench.simulator.run(plan.effective, host=host).figures == plan.run.figures
-    assert HOSTS == (None, NO_HOST)
+    assert problem.simulator().attempt(plan.effective).figures == plan.run.figures
 
 
 @pytest.mark.parametrize(
@@ -77,7 +73,7 @@ def test_a_setting_is_simulated_once_and_what_cannot_run_is_none():
     workload = draw(plan.request, DATA.datasets, 16_384)
     simulator = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
     base = Settings(max_model_len=16_384)
-    assert simulator.run(base) is simulator.run(base)
+    assert simulator.attempt(base) is simulator.attempt(base)
     assert simulator.attempt(replace(base, max_num_batched_tokens=64, max_num_seqs=128)) is None
     assert simulator.attempt(replace(base, gpu_memory_utilization=0.1)) is None, "no KV cache"
 

@@ -15,7 +15,7 @@ import pytest
 import chunkscope
 from chunkscope.prompts.chat import Conversation
 from chunkscope.simulation.loop import Scenario, run_setting
-from chunkscope.simulation.workload import Drawing, Workload, draw_workload
+from chunkscope.simulation.workload import Workload, dataset_output, draw_workload
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
@@ -117,8 +117,9 @@ def sent(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Se
         data = tmp_path_factory.mktemp("data") / f"{rows_of.__name__}.jsonl"
         data.write_text("\n".join(map(json.dumps, rows)))
         profile = chunkscope.analyze(data, tokenizer=folder)
-        how = Drawing(count=None, room=1 << 20, output_if_unknown=1, task=Task.GENERATE)
-        workload, ids = draw_workload(profile.datasets, how), token_ids(rows, Tokenizer(folder))
+        outputs = [dataset_output(one, Task.GENERATE, 1) for one in profile.datasets]
+        workload = draw_workload(profile.datasets, outputs, room=1 << 20)
+        ids = token_ids(rows, Tokenizer(folder))
         assert [request.prompt_tokens for request in workload.requests] == list(map(len, ids))
         made[rows_of.__name__] = workload, ids
     return made

@@ -14,10 +14,10 @@ from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.simulation import workload as workload_module
 from chunkscope.simulation.workload import (
-    Drawing,
     Workload,
     arrival_rate,
     arrival_times,
+    dataset_output,
     draw_workload,
     stratified,
 )
@@ -38,8 +38,9 @@ def known(
 
 
 def drawn(*datasets: DatasetProfile, **options: Any) -> Workload:
-    how = {"count": None, "room": 16_384, "output_if_unknown": 256, **options}
-    return draw_workload(datasets, Drawing(**how))
+    task, asked = options.pop("task", None), options.pop("output", None)
+    outputs = [dataset_output(one, task, asked) for one in datasets]
+    return draw_workload(datasets, outputs, **{"room": 16_384, **options})
 
 
 def pairs(workload: Workload) -> list[tuple[int, int]]:
@@ -142,6 +143,7 @@ def test_scored_prompts_of_a_log_find_nothing_among_others_that_generate():
     assert {request.stretch for request in first} == {NOTHING}
     assert {request.output_tokens for request in first} == {1}
     assert {request.stretch for request in second} == {2, 3, NOTHING}
+    assert (workload.task, workload.scored) == (Task.GENERATE, tuple(range(6)))
 
 
 def test_what_is_too_long_is_left_out_and_counted():
@@ -211,14 +213,13 @@ def test_an_output_length_that_is_asked_for_is_everybodys():
     assert {r.output_tokens for r in workload.requests} == {32}
 
 
-def test_a_likelihood_eval_generates_one_token():
-    workload = drawn(dataset("a", MIXED), count=50, task=Task.LOGLIKELIHOOD, output=99)
+@pytest.mark.parametrize(
+    ("scored", "how"), [(False, {"task": Task.LOGLIKELIHOOD, "output": 99}), (True, {})]
+)
+def test_a_likelihood_eval_generates_one_token(scored, how):
+    workload = drawn(dataset("a", MIXED, scored=scored), count=50, **how)
     assert {r.output_tokens for r in workload.requests} == {1}
-
-
-def test_a_log_of_scored_prompts_generates_one_token_each():
-    workload = drawn(dataset("a", MIXED, scored=True), count=50)
-    assert {r.output_tokens for r in workload.requests} == {1}
+    assert (workload.task, workload.scored) == (Task.LOGLIKELIHOOD, ())
 
 
 @pytest.mark.parametrize(

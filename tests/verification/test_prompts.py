@@ -17,7 +17,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.simulation.workload import Drawing, Request, Workload, draw_workload
+from chunkscope.simulation.workload import Request, Workload, dataset_output, draw_workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification.prompts import nearest, real_prompts
 from chunkscope.verification.result import PromptSource
@@ -29,8 +29,8 @@ SAMPLE = Path(__file__).parents[2] / "sample_data"
 
 
 def every_prompt(profile: Profile) -> Workload:
-    how = Drawing(count=None, room=200_000, output_if_unknown=16, output=16)
-    return draw_workload(profile.datasets, how)
+    outputs = [dataset_output(one, asked=16) for one in profile.datasets]
+    return draw_workload(profile.datasets, outputs, room=200_000)
 
 
 def workload(*lengths: int, output: int = 8) -> Workload:

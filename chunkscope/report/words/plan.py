@@ -220,13 +220,23 @@ def setup(plan: "Plan") -> str:
     gpu = plan.gpu.title if plan.gpu else None
     place = where(model, gpu, plan.effective.parallel.gpus)
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
-    outputs = f"{plural(plan.output.tokens, 'output token')} each"
-    if plan.output.origin == "data":
-        outputs = "outputs as in the data" + (", else 256 tokens" if plan.output.assumed else "")
-    if plan.output.assumed:
-        outputs += " (assumed)"
     prompts = plural(plan.refused.of, "prompt")
-    return f"{place}, vLLM {plan.release.text}{started}, {prompts}, {outputs}"
+    return f"{place}, vLLM {plan.release.text}{started}, {prompts}, {_outputs(plan)}"
+
+
+def _outputs(plan: "Plan") -> str:
+    """How long answers are, and where that comes from: each kind once."""
+    kinds = {
+        "asked": "{} output tokens each",
+        "data": "outputs as in the data",
+        "scored": "one output token each (scored)",
+        "task": "at most {} output tokens each",
+        "assumed": "{} output tokens each (assumed)",
+    }
+    texts = dict.fromkeys(kinds[o.origin].format(f"{o.tokens:,}") for o in plan.outputs)
+    if len(texts) == 1:
+        return next(iter(texts))
+    return f"outputs by dataset: {'; '.join(texts)}"
 
 
 def facts(plan: "Plan") -> dict[str, str | None]:
@@ -313,7 +323,7 @@ def _refused(plan: "Plan") -> str | None:
     refused = plan.refused
     if not refused.prompts or (plan.model is None and plan.settings.max_model_len is None):
         return None
-    context = refused.room_tokens + plan.output.tokens
+    context = refused.room_tokens + plan.output_tokens
     parts = []
     if refused.too_long:
         parts.append(
@@ -323,7 +333,7 @@ def _refused(plan: "Plan") -> str | None:
     if (rest := refused.prompts - refused.too_long) > 0:
         parts.append(
             f"{rest:,} of {refused.of:,} prompts are over {refused.room_tokens:,} tokens and leave "
-            f"no room for {plan.output.tokens:,} output tokens: a server refuses them, lm-eval "
+            f"no room for {plan.output_tokens:,} output tokens: a server refuses them, lm-eval "
             "cuts them, the LLM class cuts their answers"
         )
     return "; ".join(parts)
@@ -349,7 +359,7 @@ def capacity(plan: "Plan") -> Iterator[str]:
         yield (
             f"The KV cache holds {fits_now.p50:,} requests of median length at once, "
             f"{fits_now.p95:,} of p95 length or {fits_now.longest:,} of the longest, each with "
-            f"{plan.output.tokens:,} output tokens and nothing shared."
+            f"{plan.output_tokens:,} output tokens and nothing shared."
         )
 
 
