@@ -21,7 +21,7 @@ from chunkscope.artefacts.schema import built, dumped
 from chunkscope.console import say
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.sources.base import Source
-from chunkscope.sources.formats import known_suffix
+from chunkscope.sources.formats import format_of_name
 
 # Of what is kept and what it means, not of the package: raise it when the same bytes would be
 # read, counted or described differently.
@@ -32,7 +32,7 @@ Stamp = list[tuple[int, ...]]
 
 
 def key(source: Source, sha256: str, tokenizer: str, options: str) -> str:
-    suffix = known_suffix(source.path)  # a .tsv is more likely to be split at tabs than a .csv
+    suffix = format_of_name(source.path)[1]  # a .tsv is more likely to be split at tabs than a .csv
     what = [sha256, source.member, source.format, suffix]
     parts = json.dumps([_LAYOUT, *what, tokenizer, options])
     return hashlib.sha256(parts.encode()).hexdigest()

@@ -28,7 +28,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, Profile, TokenizerInfo
 from chunkscope.lengths.scan import Listener, Scan
 from chunkscope.sources.base import Problems, Source, first_line, printable
-from chunkscope.sources.readers import Part, split
+from chunkscope.sources.reader import Part, split
 from chunkscope.tokenizers.resolve import resolve
 
 PART_BYTES = 256 << 20

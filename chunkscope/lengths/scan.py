@@ -31,8 +31,7 @@ from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import LengthsSelection, Prompts, Selection
 from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
-from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.readers import Part, open_part, open_reader
+from chunkscope.sources.reader import Part, RecordReader, open_part, open_reader
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _LITTLE_BYTES = 64 << 20  # are read by one thread

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chunkscope.console import printable as printable
-from chunkscope.errors import InputError
+from chunkscope.errors import ChunkscopeError, InputError
 
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
@@ -35,8 +35,6 @@ class Source:
     file: Path | None
     member: str | None = None
     bytes: int | None = None
-    # Where a member's data starts in the (decompressed) tar; None for all else.
-    offset: int | None = None
     rendered: bool = False  # made for this run, by a harness's task
     url: str | None = None  # of a file on another machine
 
@@ -100,7 +98,8 @@ def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
     """
     positions: list[int] = []
     records: list[Any] = []
-    size, failure = 0, None
+    size = 0
+    failure: ChunkscopeError | None = None
     try:
         for position, record, length in rows:
             positions.append(position)
@@ -109,7 +108,7 @@ def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
             if size >= CHUNK_BYTES:
                 yield Chunk(positions, records)
                 positions, records, size = [], [], 0
-    except InputError as error:
+    except ChunkscopeError as error:
         failure = error
     if records:
         yield Chunk(positions, records)

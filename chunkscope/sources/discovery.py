@@ -10,14 +10,15 @@ import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
+from chunkscope.sources.archives import open_archive, open_raw
 from chunkscope.sources.base import (
     ReadOptions,
     Skipped,
@@ -30,16 +31,11 @@ from chunkscope.sources.formats import (
     RECOGNISERS,
     START_BYTES,
     TaskRenderer,
-    archive_suffix,
     format_of_name,
     formats,
     kind_of_bytes,
-    known_suffix,
-    recogniser_of,
 )
-from chunkscope.sources.hub import hub_source
-from chunkscope.sources.opening import open_archive, open_raw
-from chunkscope.sources.remote import is_remote, remote_files, without_secrets
+from chunkscope.sources.remote import hub_source, is_remote, remote_files, without_secrets
 from chunkscope.sources.streams import compression_of, decompressed, looks_binary
 from chunkscope.sources.tables import saved_files
 
@@ -51,23 +47,6 @@ _ABOUT_THE_DATA = re.compile(
     re.IGNORECASE,
 )
 _ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
-
-
-class Candidate(NamedTuple):
-    """Something that may be a dataset, or a folder of them.
-
-    `below` is where it lies below what was named, and `pattern` what the rest of a glob says that
-    it, or what is in it, must fit. One that was named itself is `explicit`: it must be readable.
-    Others are left out if they are not.
-    """
-
-    path: str
-    shown: str
-    below: str
-    group: str = ""
-    is_folder: bool = False
-    pattern: Sequence[str] = ()
-    explicit: bool = False
 
 
 def discover(
@@ -108,24 +87,22 @@ class _Search:
     def argument(self, text: str) -> None:
         if not text:  # pathlib would take it for the current folder
             raise InputError("a path is empty", hint="was a shell variable not set?")
-        is_address = not os.path.lexists(text)
         if text == "-":
             if sys.stdin is not None and sys.stdin.isatty():
                 say("reading from the terminal: type or paste the data, then Ctrl-D")
             kind = self.input_format or ""
             self._add(Source(name="stdin", group="", path="-", format=kind, file=None), "-")
-        elif is_address and is_remote(text):
+        elif os.path.isdir(text):  # noqa: PTH112
+            self._folder(text)
+        elif os.path.lexists(text):
+            self._file(text, text, os.path.basename(text), "", explicit=True)  # noqa: PTH119
+        elif is_remote(text):
             self._remote(text)
-        elif is_address and text.startswith("hf:"):
+        elif text.startswith("hf:"):
             self._add(hub_source(text), text)
-        elif is_address and self.tasks is not None and self.tasks.is_task(text):
+        elif self.tasks is not None and self.tasks.is_task(text):
             for source in self.tasks.sources(text):
                 self._add(source, (text, source.name))
-        elif not is_address:
-            if Path(text).is_dir():
-                self._folder(text)
-            else:
-                self._file(Candidate(text, text, Path(text).name, explicit=True))
         elif glob.has_magic(text):
             self._glob(text)
         else:
@@ -142,7 +119,11 @@ class _Search:
             source = replace(source, name=name, group=group, path=path)
         self.sources.append(source)
 
-    def _skip(self, shown: str, reason: str) -> None:
+    def _refuse(self, shown: str, error: Exception | str, *, explicit: bool = False) -> None:
+        """What was named must be readable; of a folder it is said that it is left out."""
+        if explicit and isinstance(error, Exception):
+            raise error
+        reason = str(error).removeprefix(f"cannot read {shown}: ")
         self.skipped.append(Skipped(printable(shown), printable(reason)))
 
     # --- walks -------------------------------------------------------------------------------
@@ -156,172 +137,135 @@ class _Search:
         for url, below, size in files:
             group = _join(root, below.rpartition("/")[0]) if root else ""
             shown = without_secrets(url)
-            source = self._source(below, group, shown, url=url, bytes=size)
-            self._consider(source, below, url, explicit=not root)
+            place = partial(Source, group=group, path=shown, file=None, url=url, bytes=size)
+            self._consider(place, below, url, explicit=not root)
 
-    def _glob(self, pattern: str) -> None:
+    def _glob(self, text: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
-        parts = Path(pattern).parts
+        parts = Path(text).parts
         depth = next(i for i, part in enumerate(parts) if glob.has_magic(part))
         fixed = Path(*parts[:depth])
         before = len(self.taken), len(self.skipped), self.filtered
         if fixed.is_dir():
             self._folder(str(fixed), parts[depth:])
         if before == (len(self.taken), len(self.skipped), self.filtered):
-            raise InputError(f"nothing matches {pattern}", hint=_SEARCH_HINT)
+            raise InputError(f"nothing matches {text}", hint=_SEARCH_HINT)
 
-    def _folder(self, text: str, pattern: Sequence[str] = ()) -> None:
-        """All that is in a folder and fits the pattern, sorted; a link to a folder above ends."""
-        name = os.path.basename(os.path.abspath(text)) or "/"  # noqa: PTH100, PTH119
-        shown = "" if text in (".", "./") else text.rstrip("/") or "/"  # people write x, not ./x
-        folders: set[Hashable] = set()
-        waiting = [Candidate(text, shown, "", name, True, pattern, explicit=True)]
+    def _folder(self, root: str, pattern: Sequence[str] = ()) -> None:
+        """All that is in a folder and fits the pattern, sorted."""
+        root_name = os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
+        shown_root = "" if root in (".", "./") else root.rstrip("/") or "/"  # x, not ./x
+        entries = sorted(self._entries(root, shown_root, pattern), key=lambda e: e[0].split("/"))
+        for below, is_saved in entries:
+            path, shown = _join(root, below), _join(shown_root, below)
+            parent = _join(root_name, below.rpartition("/")[0])
+            if is_saved:
+                self._saved(path, shown, below or root_name, parent, explicit=not below)
+            else:
+                self._file(path, shown, below, parent)
+
+    def _entries(
+        self, root: str, shown_root: str, pattern: Sequence[str]
+    ) -> Iterator[tuple[str, bool]]:
+        """Files, and folders that are saved datasets, by their path below the root."""
+        seen: set[Hashable] = set()  # a link may lead back to a folder above
+        waiting = [""]
         while waiting:  # not by recursion: folders may be nested deeper than Python's stack
-            entry = waiting.pop()
-            if not entry.is_folder:
-                self._file(entry)
-                continue
+            below = waiting.pop()
+            path, shown = _join(root, below), _join(shown_root, below)
             try:
-                status = os.stat(entry.path)  # noqa: PTH116  (pathlib takes longer: files are many)
-                if (status.st_dev, status.st_ino) not in folders:
-                    folders.add((status.st_dev, status.st_ino))
-                    waiting += reversed(self._entries(entry))
+                status = os.stat(path)  # noqa: PTH116  (pathlib takes longer: files are many)
+                items = [] if (status.st_dev, status.st_ino) in seen else list(os.scandir(path))
             except OSError as error:
-                self._refuse(entry.shown, cannot_read(entry.shown, error), explicit=entry.explicit)
-
-    def _entries(self, folder: Candidate) -> list[Candidate]:
-        items = sorted(os.scandir(folder.path), key=lambda item: item.name)
-        if {"state.json", "dataset_info.json"} <= {item.name for item in items}:
-            self._saved(folder)
-            return []
-        entries: list[Candidate] = []
-        for item in items:
-            name, pattern = item.name, folder.pattern
-            # A link to itself is no folder, and would raise an error.
-            is_folder = os.path.isdir(item.path) if item.is_symlink() else item.is_dir()  # noqa: PTH112
-            below = _join(folder.below, name)
-            parts = below.split("/")
-            fits = not pattern or path_fits(parts, pattern)
-            leads = fits or (is_folder and ("**" in pattern or len(parts) < len(pattern)))
-            if name[0] == "." or not leads or (is_folder and self._is_excluded(below)):
+                self._refuse(shown, cannot_read(shown, error), explicit=not below)
                 continue
-            group = _join(folder.group, name) if is_folder else folder.group
-            shown, rest = _join(folder.shown, name), () if fits else pattern
-            entries.append(Candidate(item.path, shown, below, group, is_folder, rest))
-        return entries
+            seen.add((status.st_dev, status.st_ino))
+            if {"state.json", "dataset_info.json"} <= {item.name for item in items}:
+                yield below, True
+                continue
+            for item in items:
+                inner = _join(below, item.name)
+                # A link to itself is no folder, and would raise an error.
+                is_folder = os.path.isdir(item.path) if item.is_symlink() else item.is_dir()  # noqa: PTH112
+                if item.name[0] == "." or not _may_fit(inner.split("/"), pattern, is_folder):
+                    continue
+                if not is_folder:
+                    yield inner, False
+                elif not self._is_excluded(inner):
+                    waiting.append(inner)
 
-    def _saved(self, folder: Candidate) -> None:
+    def _saved(self, path: str, shown: str, name: str, group: str, *, explicit: bool) -> None:
         """What `save_to_disk` wrote: a dataset, or a split of one."""
-        path, name = Path(folder.path), folder.below or folder.group
         if not self._is_wanted(name):
             return
         try:
-            size = sum(file.stat().st_size for file in saved_files(path, folder.shown))
+            size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
         except (InputError, OSError) as error:
-            self._refuse(folder.shown, error, explicit=folder.explicit)
+            self._refuse(shown, error, explicit=explicit)
             return
-        group = folder.group.rpartition("/")[0] or folder.group
         source = Source(
-            name=name, group=group, path=folder.shown, format="saved", file=path, bytes=size
+            name=name, group=group, path=shown, format="saved", file=Path(path), bytes=size
         )
         self._add(source, os.path.realpath(path))
 
     # --- files -------------------------------------------------------------------------------
 
-    def _file(self, candidate: Candidate) -> None:
+    def _file(
+        self, path: str, shown: str, below: str, group: str, *, explicit: bool = False
+    ) -> None:
         """A file on disk; its size is None for a pipe or a device."""
-        path, shown, below, group, *_, explicit = candidate
         try:
             status = os.stat(path)  # noqa: PTH116
         except (OSError, ValueError) as error:
             self._refuse(shown, cannot_read(shown, error), explicit=explicit)
             return
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        source = self._source(below, group, shown, file=Path(path), bytes=size)
-        self._consider(source, below, (status.st_dev, status.st_ino), explicit=explicit)
-
-    def _source(
-        self, below: str, group: str, shown: str, *, file: Path | None = None, **place: Any
-    ) -> Source:
-        kind = self.input_format or format_of_name(below) or ""
-        return Source(name=_name(below), group=group, path=shown, format=kind, file=file, **place)
+        place = partial(Source, group=group, path=shown, file=Path(path), bytes=size)
+        self._consider(place, below, (status.st_dev, status.st_ino), explicit=explicit)
 
     def _consider(
-        self, source: Source, below: str, identity: Hashable, *, explicit: bool = False
+        self,
+        place: Callable[..., Source],
+        below: str,
+        identity: Hashable,
+        *,
+        explicit: bool = False,
+        in_archive: bool = False,
     ) -> None:
-        is_archive = bool(archive_suffix(below)) and source.member is None
+        """Take what is data, look into archives, and leave out or refuse what is neither."""
+        kind, suffix = format_of_name(below)
+        is_archive = kind == "archive" and not in_archive
         if self._is_excluded(below) if is_archive else not self._is_wanted(below):
             return
+        kind = kind if is_archive else self.input_format or kind
+        source = place(name=_name(below, suffix), format=kind)
         try:
-            kind = "zip" if is_archive else self._format(source, below, explicit=explicit)
-            if kind in ("zip", "tar") and source.member is None:
-                if identity not in self.taken:
-                    self.taken.add(identity)
-                    self._archive(source, below)
-                return
+            if not explicit and not is_archive:
+                _refuse_other_than_data(source, below)
+            elif not kind and not source.is_read_once:
+                with decompressed(open_raw(source), source.path) as stream:
+                    is_archive = kind_of_bytes(stream.peek(START_BYTES)) in ("zip", "tar")
+            if is_archive:
+                self._archive(source, below, identity)
+            else:
+                self._add(source, identity)
         except InputError as error:
             self._refuse(source.path, error, explicit=explicit)
-            return
-        self._add(source if kind == source.format else replace(source, format=kind), identity)
 
-    def _refuse(self, shown: str, error: Exception, *, explicit: bool) -> None:
-        """What was named must be readable; of a folder it is said that it is left out."""
-        if explicit:
-            raise error
-        self._skip(shown, str(error).removeprefix(f"cannot read {shown}: "))
-
-    def _format(self, source: Source, below: str, *, explicit: bool) -> str:
-        """By force, by suffix or, of what was named, by content: a format, "zip" or "tar"."""
-        if not explicit:
-            self._refuse_other_than_data(source, below)
-        elif not source.format and not source.is_read_once:
-            with decompressed(open_raw(source), source.path) as stream:
-                content = kind_of_bytes(stream.peek(START_BYTES))
-            return content if content in ("zip", "tar") else ""
-        return source.format
-
-    def _refuse_other_than_data(self, source: Source, below: str) -> None:
-        """What lies in a folder or an archive beside the data."""
-        if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
-            raise InputError("about the data, not data")
-        if source.member is not None and archive_suffix(below):
-            raise InputError("an archive inside an archive")
-        if source.file is None or source.member is not None:
-            if not source.format:
-                raise InputError("unknown suffix")
-            return
-        if source.bytes is None:
-            raise InputError("a pipe or a device")
-        try:  # not by pathlib and io, which take longer: files are many
-            descriptor = os.open(source.file, os.O_RDONLY)
-            start = os.read(descriptor, START_BYTES)
-            os.close(descriptor)
-        except OSError as error:
-            raise cannot_read(source.path, error) from error
-        if looks_binary(start) and not compression_of(start):
-            is_log = recogniser_of(source.format) and kind_of_bytes(start) == "zip"
-            if source.format not in ("parquet", "arrow") and not is_log:
-                raise InputError("binary")
-        if not source.format:
-            raise InputError("unknown suffix")
-        if _ARTEFACT.match(start):
-            raise InputError("written by chunkscope itself")
-        for recogniser in RECOGNISERS:
-            if reason := recogniser.skip_reason(source.file, start):
-                raise InputError(reason)
-
-    def _archive(self, archive: Source, below: str) -> None:
+    def _archive(self, archive: Source, below: str, identity: Hashable) -> None:
         """Each of its members is a source, unless a harness knows the archive as a whole."""
+        if identity in self.taken:
+            return
+        self.taken.add(identity)
         members = list(open_archive(archive).members())
         names = [member.name for member in members]
         if claim := next((one for one in RECOGNISERS if one.claims_members(names)), None):
             if self._is_wanted(below):
-                source = replace(archive, format=claim.format)
-                self._add(source, (archive.path, claim.format))
+                self._add(replace(archive, format=claim.format), (archive.path, claim.format))
             return
         last = {name: place for place, name in enumerate(names)}
-        group = _join(archive.group, PurePosixPath(below).name)
-        for place, (name, size, offset, problem) in enumerate(members):
+        group = _join(archive.group, below.rpartition("/")[2])
+        for place, (name, size, problem) in enumerate(members):
             shown, parts = _join(archive.path, name), PurePosixPath(name).parts
             if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
                 continue
@@ -330,12 +274,10 @@ class _Search:
             elif last[name] != place:  # as it happens when an archive is unpacked
                 problem = "a later file of the archive has the same name"
             if problem:
-                self._skip(shown, problem)
+                self._refuse(shown, problem)
                 continue
-            inside = _join(below, name)
-            source = self._source(inside, group, shown, file=archive.file, url=archive.url)
-            source = replace(source, member=name, bytes=size, offset=offset)
-            self._consider(source, inside, shown)
+            inside = partial(replace, archive, group=group, path=shown, member=name, bytes=size)
+            self._consider(inside, _join(below, name), shown, in_archive=True)
 
     # --- include and exclude -----------------------------------------------------------------
 
@@ -347,6 +289,34 @@ class _Search:
 
     def _is_excluded(self, below: str) -> bool:
         return any(matches(below, pattern) for pattern in self.exclude)
+
+
+def _refuse_other_than_data(source: Source, below: str) -> None:
+    """What lies in a folder or an archive beside the data."""
+    if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
+        raise InputError("about the data, not data")
+    if source.format == "archive":
+        raise InputError("an archive inside an archive")
+    if source.file is not None and source.member is None:
+        if source.bytes is None:
+            raise InputError("a pipe or a device")
+        try:  # not by pathlib and io, which take longer: files are many
+            descriptor = os.open(source.file, os.O_RDONLY)
+            start = os.read(descriptor, START_BYTES)
+            os.close(descriptor)
+        except OSError as error:
+            raise cannot_read(source.path, error) from error
+        if looks_binary(start) and not compression_of(start):
+            logs = [one.format for one in RECOGNISERS] if kind_of_bytes(start) == "zip" else []
+            if source.format not in ("parquet", "arrow", *logs):
+                raise InputError("binary")
+        if _ARTEFACT.match(start):
+            raise InputError("written by chunkscope itself")
+        for recogniser in RECOGNISERS:
+            if reason := recogniser.skip_reason(source.file, start):
+                raise InputError(reason)
+    if not source.format:
+        raise InputError("unknown suffix")
 
 
 def matches(below: str, pattern: str) -> bool:
@@ -375,16 +345,22 @@ def path_fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], first) and path_fits(parts[1:], rest)
 
 
+def _may_fit(parts: Sequence[str], pattern: Sequence[str], is_folder: bool) -> bool:
+    """Whether a path, or a folder that it is in, fits the pattern; or if something in it might."""
+    if not pattern or (is_folder and ("**" in pattern or len(parts) < len(pattern))):
+        return True
+    return any(path_fits(parts[:depth], pattern) for depth in range(1, len(parts) + 1))
+
+
 # --- names -----------------------------------------------------------------------------------
 
 
-def _name(below: str) -> str:
+def _name(below: str, suffix: str) -> str:
     """Without what says how to read it; the logs of a harness by their task."""
-    folders, slash, last = below.rpartition("/")
-    if slash:
-        folders = "/".join(p.removesuffix(archive_suffix(p)) for p in folders.split("/"))
-    name = last.removesuffix(known_suffix(last) or archive_suffix(last))
-    task = next(filter(None, (one.task_name(name) for one in RECOGNISERS)), name)
+    folders, slash, last = below.removesuffix(suffix).rpartition("/")
+    if slash:  # some may be archives
+        folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
+    task = next(filter(None, (one.task_name(last) for one in RECOGNISERS)), last)
     return f"{folders}{slash}{task}"
 
 

@@ -7,7 +7,6 @@ imported (`chunkscope.prompts.harness` does); discovery and the readers ask all 
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from posixpath import splitext
 from typing import Protocol
@@ -64,11 +63,6 @@ def register(recogniser: Recogniser) -> None:
     RECOGNISERS.append(recogniser)
     if recogniser.suffix:
         _SUFFIXES[recogniser.suffix] = recogniser.format
-        _suffixes.cache_clear()
-
-
-def recogniser_of(format_name: str) -> Recogniser | None:
-    return next((r for r in RECOGNISERS if r.format and r.format == format_name), None)
 
 
 def formats() -> list[str]:
@@ -76,29 +70,18 @@ def formats() -> list[str]:
     return sorted({*_SUFFIXES.values()})
 
 
-def known_suffix(name: str) -> str:
-    """The part of a name that says how to read it: "a/x.v2.jsonl.gz" -> ".jsonl.gz"."""
-    return name[len(name) - sum(map(len, _suffixes(name.lower()))) :]
-
-
-def format_of_name(name: str) -> str | None:
-    """ "x.jsonl.gz" -> "jsonl"; None when the suffix says nothing."""
-    return _SUFFIXES.get(_suffixes(name.lower())[0])
-
-
-@lru_cache(maxsize=256)
-def _suffixes(name: str) -> tuple[str, str]:
-    """ "x.jsonl.gz" -> (".jsonl", ".gz")."""
-    stem, suffix = splitext(name)
-    compression = suffix if suffix in COMPRESSED_SUFFIXES else ""
-    inner = splitext(stem)[1] if compression else suffix
-    return (inner if inner in _SUFFIXES else ""), compression
-
-
-def archive_suffix(name: str) -> str:
-    """ "packs.tar.gz" -> ".tar.gz"; "" for a file that is no archive."""
-    match = _ARCHIVE.search(name)
-    return match[0] if match else ""
+def format_of_name(name: str) -> tuple[str, str]:
+    """The format and the suffixes that say so: "x.v2.jsonl.gz" -> ("jsonl", ".jsonl.gz"); an
+    archive is "archive"; "" where the name says nothing.
+    """
+    if archive := _ARCHIVE.search(name):
+        return "archive", archive[0]
+    stem, suffix = splitext(name.lower())
+    packing = suffix if suffix in COMPRESSED_SUFFIXES else ""
+    suffix = splitext(stem)[1] if packing else suffix
+    kind = _SUFFIXES.get(suffix, "")
+    size = len(packing) + (len(suffix) if kind else 0)
+    return kind, name[len(name) - size :]
 
 
 def kind_of_bytes(start: bytes) -> str | None:

@@ -4,24 +4,34 @@ The hot path hands whole blocks of lines to orjson without a Python call per row
 that holds something odd is looked at line by line.
 """
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import orjson
 
-from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Chunk, too_long
-from chunkscope.sources.reader import RecordReader
+from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    MOST_ROW_BYTES,
+    Chunk,
+    first_line,
+    in_chunks,
+    too_long,
+)
 from chunkscope.sources.streams import Stream
+
+if TYPE_CHECKING:
+    from chunkscope.sources.reader import RecordReader
 
 LineBytes = bytes | bytearray
 
 # --- a value per line ------------------------------------------------------------------------
 
 
-def json_lines(reader: RecordReader) -> Iterator[Chunk]:
+def json_lines(reader: "RecordReader", _: Sequence[str] | None = None) -> Iterator[Chunk]:
     """JSON Lines; positions are line numbers, blank lines included."""
     reader.unit, reader.format = "line", "jsonl"
     reader.is_divisible = reader.stream.is_raw
@@ -36,7 +46,7 @@ def json_lines(reader: RecordReader) -> Iterator[Chunk]:
         del records  # they may be done with: rows can be 100 MB long
 
 
-def _carefully(reader: RecordReader, first: int, lines: list[LineBytes], *, ended: bool) -> Chunk:
+def _carefully(reader: "RecordReader", first: int, lines: list[LineBytes], *, ended: bool) -> Chunk:
     """Parse what the hot path refused: leave out blank lines, report bad ones."""
     positions: list[int] = []
     records: list[Any] = []
@@ -111,6 +121,7 @@ def not_utf8(byte: int, column: int) -> str:
 # --- a document ------------------------------------------------------------------------------
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
+_BETWEEN = {*" \t\r\n,"}  # elements of an array
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
 _SPEAKERS = frozenset((
     "system", "developer", "user", "assistant", "tool", "function", "ipython", "human", "gpt",
@@ -118,31 +129,43 @@ _SPEAKERS = frozenset((
 ))  # fmt: skip
 
 
-def document_rows(reader: RecordReader, under: str | None = None) -> Iterator[Chunk]:
+def document_rows(
+    reader: "RecordReader", _: Sequence[str] | None = None, *, under: str | None = None
+) -> Iterator[Chunk]:
     """The rows of a .json: an array, an object that holds them, columns, or a single row. Where it
     is known `under` which key they are, other lists are no rows.
 
-    It is parsed as a whole, so that a large one has the same rows as a small one.
+    It is parsed as a whole, so that a large object has the same rows as a small one. The rows of an
+    array that is too large for that, or broken somewhere, are read one by one.
     """
-    path, data = reader.source.path, reader.stream.peek(CHUNK_BYTES)
-    if is_json_lines(data):
+    path, stream = reader.source.path, reader.stream
+    if is_json_lines(stream.peek(CHUNK_BYTES)):
         yield from json_lines(reader)
         return
-    data = reader.stream.read_whole(MOST_DOCUMENT_BYTES)
-    if len(data) > MOST_DOCUMENT_BYTES:
-        raise InputError(
-            f"{path} is one JSON document of more than {MOST_DOCUMENT_BYTES >> 20:,} MB",
-            hint="write its rows as JSON Lines, which are read one by one: `jq -c '.[]'`",
-        )
+    data = stream.peek(MOST_DOCUMENT_BYTES + 1)
     if not data.strip():
         return
+    is_array, error = data.lstrip()[:1] == b"[", None
+    if len(data) > MOST_DOCUMENT_BYTES:
+        if not is_array:
+            raise InputError(
+                f"{path} is a JSON object of more than {MOST_DOCUMENT_BYTES >> 20:,} MB",
+                hint="write its rows as JSON Lines, which are read one by one: `jq -c '.rows[]'`",
+            )
+        yield from in_chunks(_elements(cast("IO[bytes]", stream), path))
+        return
     try:
+        stream.read(len(data))
+        stream.peek(1)  # raises the error in which it ends
         value = parse_value(data)
-    except ValueError as error:
-        raise InputError(
-            f"{path} is no JSON document: {error}",
-            hint="is it cut off? Check it with `python -m json.tool`",
-        ) from None
+    except ChunkscopeError as problem:
+        error = problem
+    except ValueError as problem:
+        error = _no_document(path, problem)
+    if error:
+        if is_array:
+            yield from in_chunks(_elements(io.BytesIO(data), path, error))
+        raise error
     reader.rows_at, records = rows_of(value, under)
     if reader.rows_at is not None:
         reader.metadata = {key: held for key, held in value.items() if key != reader.rows_at}
@@ -150,6 +173,44 @@ def document_rows(reader: RecordReader, under: str | None = None) -> Iterator[Ch
     for start in range(0, len(records), per_chunk):
         part = records[start : start + per_chunk]
         yield Chunk(range(start + 1, start + 1 + len(part)), part)
+
+
+def _elements(
+    file: IO[bytes], path: str, error: ChunkscopeError | None = None
+) -> Iterator[tuple[int, Any, int]]:
+    """The elements of an array one by one, each with its number and size, up to the error."""
+    lines, decode = (
+        io.TextIOWrapper(file, "utf-8", "surrogateescape"),
+        json.JSONDecoder().raw_decode,
+    )
+    text, place, number = lines.read(CHUNK_BYTES).lstrip()[1:], 0, 1
+    problem: Exception = EOFError("it ends early")
+    while True:
+        while text[place : place + 1] in _BETWEEN:
+            place += 1
+        if text[place : place + 1] == "]":
+            break
+        try:
+            value, end = decode(text, place)
+            is_whole = end < len(text)  # else a number may go on
+        except (ValueError, RecursionError) as refused:
+            problem, is_whole = refused, False
+        if is_whole:
+            yield number, value, end - place
+            place, number = end, number + 1
+        elif more := lines.read(max(CHUNK_BYTES, len(text))):
+            text, place = text[place:] + more, 0
+        else:
+            raise error or _no_document(path, problem)
+    if error:
+        raise error
+
+
+def _no_document(path: str, problem: Exception) -> InputError:
+    return InputError(
+        f"{path} is no JSON document: {first_line(problem)}",
+        hint="is it cut off? Check it with `python -m json.tool`",
+    )
 
 
 def is_json_lines(data: bytes) -> bool:
@@ -229,7 +290,7 @@ def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
 # --- plain text ------------------------------------------------------------------------------
 
 
-def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
+def plain_text(reader: "RecordReader", _: Sequence[str] | None) -> Iterator[Chunk]:
     """The file is the prompt, or each of its lines is one; nothing but newlines is stripped."""
     path = reader.source.path
     if reader.options.per_line:
@@ -237,14 +298,11 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
         for first, lines, _ended in line_blocks(reader.stream, path):
             yield _decoded(reader, first, [line.removesuffix(b"\r") for line in lines])
         return
-    data = reader.stream.read_whole(MOST_ROW_BYTES)
-    if len(data) > MOST_ROW_BYTES:
-        raise too_long(path, "the text")
-    if data:
+    if data := reader.stream.read_whole(path, "the text"):
         yield _decoded(reader, 1, [data])
 
 
-def _decoded(reader: RecordReader, first: int, texts: Sequence[LineBytes]) -> Chunk:
+def _decoded(reader: "RecordReader", first: int, texts: Sequence[LineBytes]) -> Chunk:
     positions: list[int] = []
     records: list[str] = []
     for number, data in enumerate(texts, first):

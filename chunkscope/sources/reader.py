@@ -4,19 +4,87 @@ How the rows of a format are read is a generator function (`RowFunction`), which
 it reads `stream` or `file`, reports bad rows to `problems`, and yields chunks.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain
 from typing import IO, Any, Self
 
 from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source, cannot_read
-from chunkscope.sources.formats import RowFunction, kind_of_bytes
-from chunkscope.sources.opening import open_lines, open_raw, open_whole
-from chunkscope.sources.streams import Stream, as_utf8, decompressed, looks_binary, spooled
+from chunkscope.sources.archives import open_raw, open_whole
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    Chunk,
+    Problems,
+    ReadOptions,
+    Source,
+    cannot_read,
+)
+from chunkscope.sources.formats import (
+    RECOGNISERS,
+    START_BYTES,
+    RowFunction,
+    format_of_name,
+    kind_of_bytes,
+)
+from chunkscope.sources.json_rows import document_rows, json_lines, plain_text
+from chunkscope.sources.remote import hub_rows
+from chunkscope.sources.streams import (
+    COMPRESSED_SUFFIXES,
+    Stream,
+    as_utf8,
+    decompressed,
+    looks_binary,
+    spooled,
+)
+from chunkscope.sources.tables import columnar_rows, csv_rows, looks_like_table, saved_rows
 
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100
 _HEAD_CHUNKS = 3  # may hold a row of 100 MB each, so not more are kept waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A source, or those of its rows that begin between two bytes of its file."""
+
+    source: Source
+    start: int = 0
+    end: int | None = None  # None: all that follows
+
+    @property
+    def is_whole(self) -> bool:
+        return (self.start, self.end) == (0, None)
+
+    @property
+    def bytes(self) -> int | None:
+        end = self.source.bytes if self.end is None else self.end
+        return None if end is None else end - self.start
+
+
+def split(source: Source, target_bytes: int) -> list[Part]:
+    """The parts of a source, in order. One where no reading could begin in the middle: only lines
+    and the row groups of parquet, as they are in the file, can be read by themselves.
+    """
+    is_packed = format_of_name(source.path)[1].lower().endswith(tuple(COMPRESSED_SUFFIXES))
+    has_places = source.format in ("jsonl", "parquet") and not source.member and not is_packed
+    size = source.bytes or 0
+    if not has_places or source.rendered or size <= target_bytes:
+        return [Part(source=source)]
+    starts = range(0, size, target_bytes)
+    ends = [*starts[1:], None]
+    return [Part(source=source, start=s, end=e) for s, e in zip(starts, ends, strict=True)]
+
+
+def open_reader(source: Source, options: ReadOptions, problems: Problems) -> "RecordReader":
+    """Open a source for reading once: `with open_reader(...) as reader`."""
+    return RecordReader(Part(source=source), options, problems)
+
+
+def open_part(part: Part, options: ReadOptions, problems: Problems) -> "RecordReader":
+    """Open a part of a source whose reader `is_divisible`; its positions begin at 1."""
+    return RecordReader(part, options, problems)
 
 
 class RecordReader:
@@ -30,22 +98,12 @@ class RecordReader:
     `positions` is how many of them there were so far, where a source is read in parts.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        options: ReadOptions,
-        problems: Problems,
-        rows: RowFunction,
-        *,
-        restarts: bool = False,
-        part: tuple[int, int | None] = (0, None),
-    ) -> None:
-        self.source = source
+    def __init__(self, part: Part, options: ReadOptions, problems: Problems) -> None:
+        self.part = part
+        self.source = part.source
         self.options = options
         self.problems = problems
-        self.part = part  # of the file: the rows that begin between these two bytes
-        self._is_part = part != (0, None)
-        self.format = source.format
+        self.format = part.source.format
         self.unit = "row"
         self.rows_at: str | None = None
         self.metadata: dict[str, Any] = {}
@@ -53,72 +111,62 @@ class RecordReader:
         self.positions = 0
         self.is_divisible = False  # whether other processes could read parts of it
         self.bytes_taken = 0  # by what does not read `stream`, for progress
-        self._rows = rows
-        self._restarts = restarts  # all columns for the head, then anew, only those needed
+        # Of tables all columns are read for the head, then anew only those that are needed.
+        self._restarts = self.format in _COLUMNAR
         self._chunks: Iterator[Chunk] | None = None
-        self._plain: Stream | None = None
-        self._stream: Stream | None = None
-        self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for opened in (self._stream or self._plain, self._file):
-            if opened is not None:
-                opened.close()
+        for name in ("stream", "plain", "file"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
 
-    @property
+    @cached_property
     def plain(self) -> Stream:
         """The source's bytes, decompressed. They can be read once."""
-        if self._plain is None:
-            if self._is_part:
-                self._plain = open_lines(self.source, *self.part)
-            else:
-                self._plain = decompressed(open_raw(self.source), self.source.path)
-        return self._plain
+        if self.part.is_whole:
+            return decompressed(open_raw(self.source), self.source.path)
+        raw = open_raw(self.source, start=max(0, self.part.start - 1))
+        lines = _lines_of(self.part, raw)
+        return Stream(lambda _: next(lines, b""), raw, partial(cannot_read, self.source.path))
 
-    @property
+    @cached_property
     def stream(self) -> Stream:
         """The source's text: UTF-8 without a byte order mark. Binary data is refused: one clear
         sentence instead of a bad row for every stray newline in a picture.
         """
-        if self._stream is None:
-            path = self.source.path
-            self._stream = as_utf8(self.plain, path, self.options.encoding)
-            start = self._stream.peek(1024)
-            if looks_binary(start):
-                kind = kind_of_bytes(start)
-                other = f'input_format = "{kind}"' if kind else 'encoding = "utf-16"'
-                raise InputError(
-                    f"{path} is {kind or 'binary'} data, not {self.format}",
-                    hint=f"try another file, or in chunkscope.toml {other}",
-                )
-        return self._stream
+        stream = as_utf8(self.plain, self.source.path, self.options.encoding)
+        start = stream.peek(1024)
+        if looks_binary(start):
+            kind = kind_of_bytes(start)
+            other = f'input_format = "{kind}"' if kind else 'encoding = "utf-16"'
+            raise InputError(
+                f"{self.source.path} is {kind or 'binary'} data, not {self.format}",
+                hint=f"try another file, or in chunkscope.toml {other}",
+            )
+        return stream
 
-    @property
+    @cached_property
     def file(self) -> IO[bytes]:
         """The source's bytes, decompressed, as a file that can be read in any order."""
-        if self._file is None:
-            source = self.source
-            is_file = source.member is None and source.bytes is not None
-            if is_file and (self._is_part or self.plain.is_raw):
-                self._file = open_whole(source)
-            else:
-                self._file = spooled(self.plain, source.path)
-        return self._file
+        is_file = self.source.member is None and self.source.bytes is not None
+        if is_file and (not self.part.is_whole or self.plain.is_raw):
+            return open_whole(self.source)
+        return spooled(self.plain, self.source.path)
 
     @property
     def bytes_read(self) -> int:
         """How much of the file (as it is on disk) was read, for progress."""
-        return self._stream.bytes_read if self._stream else self.bytes_taken
+        return self.stream.bytes_read if "stream" in self.__dict__ else self.bytes_taken
 
     def head(self) -> list[Any]:
         """The first records, which `chunks` gives again: enough to find the prompt field."""
         problems = self.problems
         if self._restarts:
             self.problems = Problems()
-        rest, ahead, count = self._guarded(None), list[Chunk](), 0
+        rest, ahead, count = self._rows(None), list[Chunk](), 0
         try:
             for chunk in rest:
                 ahead.append(chunk)
@@ -138,13 +186,13 @@ class RecordReader:
         """All records, once. `columns` names the top-level fields that are needed; None is all."""
         if self._chunks is None:
             self.bytes_taken = self.positions = 0
-            self._chunks = self._guarded(columns)
+            self._chunks = self._rows(columns)
         return self._chunks
 
-    def _guarded(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
+    def _rows(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """The chunks, with what the system may say along the way turned into our errors."""
         try:
-            yield from self._rows(self, columns)
+            yield from _row_function(self)(self, columns)
         except (OSError, EOFError) as error:
             raise cannot_read(self.source.path, error) from error
         except MemoryError as error:
@@ -157,3 +205,57 @@ class RecordReader:
 def _raising(error: ChunkscopeError) -> Iterator[Chunk]:
     raise error
     yield  # a generator: the error comes when the first chunk is asked for
+
+
+_ROWS: dict[str, RowFunction] = {
+    "jsonl": json_lines,
+    "json": document_rows,
+    "text": plain_text,
+    "csv": csv_rows,
+    "parquet": columnar_rows,
+    "arrow": columnar_rows,
+    "saved": saved_rows,
+    "hub": hub_rows,
+}
+_COLUMNAR = ("parquet", "arrow", "saved", "hub")
+
+
+def _row_function(reader: RecordReader) -> RowFunction:
+    """By the format that the name says, where the content agrees; of standard input, or of a file
+    whose name says nothing, by the content.
+    """
+    for one in RECOGNISERS:
+        if one.rows and one.format == reader.format:
+            return one.rows
+    if not reader.format:
+        start = reader.plain.peek(START_BYTES)
+        kind = kind_of_bytes(start)
+        reader.format = "csv" if kind == "text" and looks_like_table(start) else kind or ""
+        if reader.format not in _ROWS:
+            raise InputError(
+                f"cannot tell what {reader.source.path} is" + (f" ({kind}?)" if kind else ""),
+                hint='say so in chunkscope.toml: [analyze] input_format = "jsonl"',
+            )
+    if reader.format in ("json", "jsonl"):
+        start = reader.stream.peek(START_BYTES)
+        if reader.format == "jsonl" and start.split(b"\n", 1)[0].strip() != b"[":
+            return json_lines
+        claims = (one.rows for one in RECOGNISERS if one.rows and one.claims_start(start))
+        return next(claims, document_rows)
+    return _ROWS[reader.format]
+
+
+def _lines_of(part: Part, raw: Stream) -> Iterator[bytes]:
+    """The lines that begin between two bytes of a file, whose stream is at the byte before."""
+    place = max(0, part.start - 1)  # a newline there means that a line begins at `start`
+    end = sys.maxsize if part.end is None else part.end
+    newline = 0
+    while part.start and (block := raw.peek(CHUNK_BYTES)):
+        newline = block.find(b"\n") + 1
+        place += len(raw.read(newline or len(block)))
+        if newline:
+            break
+    while place < end and (block := raw.read(CHUNK_BYTES)):
+        last = block.find(b"\n", max(0, end - 1 - place)) + 1
+        yield block[:last] if last else block
+        place = end if last else place + len(block)

@@ -1,38 +1,34 @@
-"""Files on other machines, through fsspec: s3://, gs://, az://, hf://, https:// and what it knows.
+"""Data on other machines: files through fsspec (s3://, gs://, az://, hf://, https:// and what else
+it knows), and datasets of the Hugging Face hub (hf:org/name) through `datasets`.
 
-Credentials, endpoints and proxies are found where the library of each place looks for them. Files
-are streamed: what was counted is forgotten.
+Credentials, endpoints and proxies are found where the library of each place looks for them.
+Everything is streamed: what was counted is forgotten. Without a network the local cache of
+`datasets` is read; it does that by itself, but only after half a minute of retries, so we look
+first whether the hub is there.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import PurePosixPath
-from typing import IO, Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from chunkscope.errors import InputError, MissingError, UsageError
-from chunkscope.sources.base import first_line
+from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
+from chunkscope.network import hub_problem
+from chunkscope.sources.base import Chunk, Source, first_line
 from chunkscope.sources.streams import Stream, spooled
+
+if TYPE_CHECKING:
+    from chunkscope.sources.reader import RecordReader
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 _AHEAD_BYTES = 8 << 20  # of a file that is read from front to back
 _JUMP_BYTES = 1 << 20  # of one that is jumped about in
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
-_ACCESS_HINT = (
-    "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)"
-)
-_NETWORK_HINT = "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?"
-_AGAIN_HINT = "did the server fail? Run it again"
-_NO_ACCESS = {
-    "NoCredentialsError", "PartialCredentialsError", "GoogleAuthError", "PermissionError",
-}  # fmt: skip
-_NO_NETWORK = {
-    "EndpointConnectionError", "ConnectTimeoutError", "ConnectionError", "ConnectError",
-    "ClientConnectorError", "TimeoutError", "gaierror",
-}  # fmt: skip
+_HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@(?P<split>.+))?")
+_BATCH_ROWS = 256  # of the hub
 
 
 class RemoteFile(NamedTuple):
@@ -59,13 +55,16 @@ def without_secrets(text: str) -> str:
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
+# --- files ----------------------------------------------------------------------------------------
+
+
 def remote_files(text: str) -> tuple[str, list[RemoteFile]]:
     """All files behind an address, sorted, and the name of the folder that they are below.
 
     The address may be a file (there is no folder then), a folder, or a glob. A `?` or `[` is part
     of a web address, and rather of a key's name than of a pattern.
     """
-    with _looking_for(text):
+    with _explaining(without_secrets(text), is_search=True):
         system, path = _system(text)
         system.invalidate_cache()  # of listings: a process may run for long
         scheme = text.split("://", 1)[0]
@@ -131,11 +130,9 @@ def open_remote(url: str, shown: str) -> IO[bytes]:
 
 
 def _opened(url: str, **how: Any) -> IO[bytes]:
-    try:
+    with _explaining(url):
         system, path = _system(url)
         file: IO[bytes] = system.open(path, "rb", **how)
-    except Exception as error:
-        raise explained(url, error) from error
     return file
 
 
@@ -146,43 +143,137 @@ def _system(url: str) -> tuple[Any, str]:
     return system, path
 
 
+# --- datasets of the hub --------------------------------------------------------------------------
+
+
+def hub_source(text: str) -> Source:
+    """The source for `hf:org/name:config@split`; a split that was not given is chosen here, so that
+    it shows. Evaluations run on the test split, or on what stands in for it.
+    """
+    repo, config, split = _hub_name(text)
+    if split is None:
+        with _explaining(text):
+            splits = _datasets().get_dataset_split_names(repo, config)
+        if not splits:
+            raise InputError("the dataset has no splits", hint="name one: hf:org/name@split")
+        likely = (split for split in ("test", "validation") if split in splits)
+        text = f"{text}@{next(likely, splits[0])}"
+    return Source(name=text.removeprefix("hf:"), group="", path=text, format="hub", file=None)
+
+
+def _hub_name(text: str) -> tuple[str, str | None, str | None]:
+    match = _HUB_NAME.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"not a hub dataset: {text}", hint="write hf:org/name, hf:org/name:config@split"
+        )
+    repo = match["repo"]  # even if a local folder has its name, which `datasets` would take
+    repo = f"hf://datasets/{repo}" if Path(repo).exists() else repo
+    return repo, match["config"], match["split"]
+
+
+def hub_rows(reader: "RecordReader", columns: Sequence[str] | None) -> Iterator[Chunk]:
+    """A split batch by batch; pictures and sounds in it are never decoded."""
+    repo, config, split = _hub_name(reader.source.path)
+    with _explaining(reader.source.path):
+        dataset = _datasets().load_dataset(repo, config, split=split, streaming=True)
+        wanted = [name for name in dataset.column_names or () if columns and name in columns]
+        if wanted:
+            dataset = dataset.select_columns(wanted)
+        for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
+            records, row = table.to_pylist(), reader.positions + 1
+            reader.positions += len(records)
+            yield Chunk(range(row, row + len(records)), records)
+
+
+def _datasets() -> Any:
+    """The library, quiet, and told at once when there is no way to the hub."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity_error()
+    if not datasets.config.HF_HUB_OFFLINE and hub_problem(datasets.config.HF_ENDPOINT):
+        import huggingface_hub.constants
+
+        datasets.config.HF_HUB_OFFLINE = True
+        huggingface_hub.constants.HF_HUB_OFFLINE = True
+    return datasets
+
+
+# --- what libraries say ---------------------------------------------------------------------------
+
+_ACCESS = (
+    "{shown} may not be read: {words}",
+    "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)",
+)
+_NETWORK = (
+    "{place} cannot be reached: {words}",
+    "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?",
+)
+_HUB = (
+    "{shown} cannot be had from the hub, nor from the local cache: {words}",
+    "check the name; a gated or private one needs HF_TOKEN; without a network load it beforehand "
+    "(`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it",
+)
+# By the names of exceptions, for their libraries may not be there: message and hint.
+_EXPLANATIONS = {
+    "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError": _ACCESS,
+    "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError ClientConnectorError"
+    " TimeoutError gaierror": _NETWORK,
+}
+_NOT_FROM_THE_HUB = {
+    *("ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"),
+    *("DatasetNotFoundError", "RepositoryNotFoundError", "GatedRepoError"),
+}
+
+
 @contextmanager
-def _looking_for(url: str) -> Iterator[None]:
-    """What goes wrong while files are looked for is about the place, later about one of them."""
-    shown = without_secrets(url)
+def _explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
+    """Errors of any library as ours. While files are looked for they are about the place, which is
+    missing, later about one of its files.
+    """
     try:
         yield
+    except (ChunkscopeError, GeneratorExit, MemoryError):
+        raise
     except ImportError as error:
         raise MissingError(
             f"cannot read {shown}: {first_line(error)}",
             hint="pip install 'chunkscope[remote]' brings the libraries for s3, gs and az",
         ) from error
     except Exception as error:
-        if isinstance(error, ValueError) and "rotocol" in str(error):
-            raise UsageError(
-                f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https"
-            ) from error
-        input_error = explained(shown, error)
-        if input_error.hint in (_ACCESS_HINT, _NETWORK_HINT):
-            raise MissingError(input_error.message, hint=input_error.hint) from error
-        raise input_error from error
+        explanation = explained(shown, error)
+        if is_search and explanation.hint in (_ACCESS[1], _NETWORK[1]):
+            raise MissingError(explanation.message, hint=explanation.hint) from error
+        raise explanation from error
 
 
-def explained(shown: str, error: BaseException) -> InputError:
-    """What a library said about a file, as a sentence of ours."""
-    shown, chain, cause = without_secrets(shown), [error], error.__cause__ or error.__context__
-    while cause is not None:
+def explained(shown: str, error: BaseException) -> ChunkscopeError:
+    """What a library said about a file or a dataset, as a sentence of ours."""
+    shown, chain = without_secrets(shown), [error]
+    while cause := chain[-1].__cause__ or chain[-1].__context__:
         chain.append(cause)
-        cause = cause.__cause__ or cause.__context__
     kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
     words = _QUERY.sub(r"\1", first_line(error))
+    if not is_remote(shown):
+        # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
+        names = {kind.__name__ for kind in type(error).__mro__}
+        if names & _NOT_FROM_THE_HUB or "LocalEntryNotFoundError" in words:
+            return MissingError(_HUB[0].format(shown=shown, words=words), hint=_HUB[1])
+        hint = "see the dataset's page for its configs and splits: hf:org/name:config@split"
+        return InputError(f"cannot load {shown}: {words}", hint=hint)
+    if isinstance(error, ValueError) and "rotocol" in words:
+        return UsageError(f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https")
     if isinstance(error, FileNotFoundError):
         if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
-            return InputError(f"cannot read {shown}: the server failed", hint=_AGAIN_HINT)
+            return InputError(f"cannot read {shown}: the server failed", hint=_AGAIN)
         return InputError(f"there is no {shown}", hint="check the name; folders need files in them")
-    if kinds & _NO_ACCESS:
-        return InputError(f"{shown} may not be read: {words}", hint=_ACCESS_HINT)
-    if kinds & _NO_NETWORK:
-        place = f"{urlsplit(shown).scheme}://{urlsplit(shown).netloc}"
-        return InputError(f"{place} cannot be reached: {words}", hint=_NETWORK_HINT)
-    return InputError(f"cannot read {shown}: {words}", hint=_AGAIN_HINT)
+    place = f"{urlsplit(shown).scheme}://{urlsplit(shown).netloc}"
+    for names_of, (message, hint) in _EXPLANATIONS.items():
+        if kinds & {*names_of.split()}:
+            return InputError(message.format(shown=shown, place=place, words=words), hint=hint)
+    return InputError(f"cannot read {shown}: {words}", hint=_AGAIN)
+
+
+_AGAIN = "did the server fail? Run it again"

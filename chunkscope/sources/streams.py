@@ -6,17 +6,17 @@ the place where a file is cut or damaged are still delivered: the error comes af
 
 import codecs
 import io
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, cast
 
-from chunkscope.errors import InputError, UsageError
-from chunkscope.sources.base import CHUNK_BYTES, cannot_read, first_line
+from chunkscope.errors import ChunkscopeError, InputError, UsageError
+from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, cannot_read, first_line, too_long
 
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 _MAGICS: dict[str, tuple[bytes, ...]] = {
@@ -33,6 +33,9 @@ _MAGICS: dict[str, tuple[bytes, ...]] = {
     ),
 }
 _ALL_MAGICS = tuple(magic for magics in _MAGICS.values() for magic in magics)
+_MOST_RATIO = 1000
+_RATIO_FROM_BYTES = 16 << 20
+_GZIP_BYTES = 1 << 17  # compressed, at a time
 _WIDE_BOMS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -53,7 +56,7 @@ class Stream(io.BufferedIOBase):
         self,
         read_block: Callable[[int], bytes],
         below: "IO[bytes] | Stream | None",
-        explain: Callable[[Exception], InputError],
+        explain: Callable[[Exception], ChunkscopeError],
     ) -> None:
         self._read_block = read_block
         self._below = below
@@ -62,7 +65,7 @@ class Stream(io.BufferedIOBase):
         self._at = 0  # how much of it was read
         self._taken = 0
         self._is_end = False  # a terminal would have to say it twice
-        self._error: InputError | None = None
+        self._error: ChunkscopeError | None = None
 
     @property
     def bytes_read(self) -> int:
@@ -86,7 +89,9 @@ class Stream(io.BufferedIOBase):
                 try:
                     block = self._read_block(CHUNK_BYTES)
                 except Exception as error:  # each library has error classes of its own
-                    self._error = error if isinstance(error, InputError) else self._explain(error)
+                    self._error = (
+                        error if isinstance(error, ChunkscopeError) else self._explain(error)
+                    )
                     block = b""
                 self._is_end = not block
                 parts.append(block)
@@ -103,11 +108,12 @@ class Stream(io.BufferedIOBase):
         self._at += len(data)
         return data
 
-    def read_whole(self, most: int) -> bytes:
-        """All that is left, or one byte more than `most`; raises the error in which it ends."""
-        data = self.read(most + 1)
-        if len(data) <= most:
-            self.peek(1)
+    def read_whole(self, shown: str, what: str = "what it holds") -> bytes:
+        """All that is left, at most as much as one row may be; raises the error it ends in."""
+        data = self.read(MOST_ROW_BYTES + 1)
+        if len(data) > MOST_ROW_BYTES:
+            raise too_long(shown, what)
+        self.peek(1)
         return data
 
     def read1(self, size: int = CHUNK_BYTES, /) -> bytes:
@@ -147,7 +153,9 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
     with ExitStack() as on_failure:
         file = on_failure.enter_context(tempfile.TemporaryFile(prefix="chunkscope-"))
         try:
-            shutil.copyfileobj(stream, file)
+            while block := stream.read():
+                file.write(block)
+                refuse_bomb(file.tell(), stream.bytes_read, shown)
             file.seek(0)
         except OSError as error:
             raise InputError(
@@ -156,6 +164,15 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
             ) from error
         on_failure.pop_all()
     return file
+
+
+def refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
+    """Text is packed to a hundredth, at most: what unpacks to a thousand times its size is none."""
+    if unpacked > max(_RATIO_FROM_BYTES, _MOST_RATIO * packed):
+        raise InputError(
+            f"cannot read {shown}: it unpacks to more than {_MOST_RATIO:,} times its size",
+            hint="no evaluation writes such a file: where does it come from?",
+        )
 
 
 # --- compression -----------------------------------------------------------------------------
@@ -172,7 +189,7 @@ def decompressed(raw: Stream, shown: str) -> Stream:
     """What a stream holds, a megabyte at most at a time: a bomb cannot fill the memory."""
     start = raw.peek(10)
     if (name := compression_of(start)) is not None:
-        return Stream(_opened(raw, name).read1, raw, partial(_damaged, raw, name, shown))
+        return Stream(_reader(raw, name), raw, partial(_damaged, raw, name, shown))
     if named := COMPRESSED_SUFFIXES.get(shown[shown.rfind(".") :].lower()):
         raw.close()
         begins = f"it starts with {start!r}" if start else "it is empty"
@@ -192,15 +209,15 @@ def _damaged(raw: Stream, name: str, shown: str, error: Exception) -> InputError
     )
 
 
-def _opened(raw: Any, name: str) -> Any:
+def _reader(raw: Any, name: str) -> Callable[[int], bytes]:
     if name == "bzip2":
         import bz2
 
-        return bz2.BZ2File(raw)
+        return bz2.BZ2File(raw).read1
     if name == "xz":
         import lzma
 
-        return lzma.LZMAFile(raw)
+        return lzma.LZMAFile(raw).read1
     if name == "zstd":
         if sys.version_info >= (3, 14):
             from compression import zstd
@@ -208,12 +225,29 @@ def _opened(raw: Any, name: str) -> Any:
             from backports import zstd
 
         # 2 GiB windows are what `zstd --long=31` writes; memory follows the file's own window.
-        return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
+        return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31}).read1
+    blocks = _inflated(raw)
+    return lambda _: next(blocks, b"")
+
+
+def _inflated(raw: Stream) -> Iterator[bytes]:
+    """All members of a gzip file. The file objects of the libraries would give nothing of the
+    last megabyte before a cut.
+    """
     try:
-        from isal.igzip import IGzipFile as GzipFile
+        zlib: Any = import_module("isal.isal_zlib")
     except ImportError:
-        from gzip import GzipFile
-    return GzipFile(fileobj=raw)
+        zlib = import_module("zlib")
+    data = raw.read(_GZIP_BYTES)
+    while data.strip(b"\0"):  # zeros may fill up the last block of a tape
+        member, block = zlib.decompressobj(31), b""
+        while not member.eof:
+            if not data and len(block) < CHUNK_BYTES:
+                raise EOFError
+            if block := member.decompress(data, CHUNK_BYTES):
+                yield block
+            rest = member.unused_data if member.eof else member.unconsumed_tail
+            data = rest or raw.read(_GZIP_BYTES)
 
 
 # --- encodings -------------------------------------------------------------------------------

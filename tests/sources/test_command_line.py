@@ -163,10 +163,10 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chunkscope.sources import archives
+    from chunkscope.sources import streams
 
-    monkeypatch.setattr(archives, "_RATIO_FROM_BYTES", 1 << 20)
-    monkeypatch.setattr(archives, "_MOST_RATIO", 100)
+    monkeypatch.setattr(streams, "_RATIO_FROM_BYTES", 1 << 20)
+    monkeypatch.setattr(streams, "_MOST_RATIO", 100)
     (tmp_path / "p.zip").write_bytes(archive("p.zip", {"x.txt": b"a " * (4 << 20)}))
     assert "p.zip/x.txt" in refused(tmp_path, "p.zip")
 

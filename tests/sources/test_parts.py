@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.sources.base import Problems, ReadOptions, Source
-from chunkscope.sources.opening import open_lines
-from chunkscope.sources.readers import Part, open_part, open_reader, split
+from chunkscope.sources.reader import Part, open_part, open_reader, split
 
 
 def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
@@ -19,8 +18,9 @@ def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
 
 
 def read(path: Path, start: int, end: int | None) -> bytes:
-    with open_lines(source(None, str(path)), start, end) as stream:
-        return b"".join(iter(lambda: stream.read(7), b""))
+    part = Part(source=source(None, str(path)), start=start, end=end)
+    with open_part(part, ReadOptions(), Problems()) as reader:
+        return b"".join(iter(lambda: reader.stream.read(7), b""))
 
 
 @given(

@@ -82,15 +82,20 @@ def _requests(
 ) -> Iterator[tuple[int, Any, int]]:
     """Position, row and size of each request, in the order of sending."""
     waiting: list[_Call] = []
-    size = 0
-    for number, content, sample_size in samples:
-        reader.state += 1  # how many there are
-        waiting += _calls(reader, number, content, sample_size)
-        size += sample_size
-        if size >= _SORTED_BYTES:
-            yield from _in_order(waiting)
-            waiting, size = [], 0
+    size, error = 0, None
+    try:
+        for number, content, sample_size in samples:
+            reader.state += 1  # how many there are
+            waiting += _calls(reader, number, content, sample_size)
+            size += sample_size
+            if size >= _SORTED_BYTES:
+                yield from _in_order(waiting)
+                waiting, size = [], 0
+    except InputError as cut:
+        error = cut  # what came before it still counts
     yield from _in_order(waiting)
+    if error:
+        raise error
     if not reader.state and not reader.problems.count:
         raise InputError(
             f"{reader.source.path} is an Inspect log without samples",
@@ -134,7 +139,8 @@ def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
     def unpack(info: "ZipInfo") -> tuple[Any, int]:
         name = printable(info.filename)
         reader.bytes_taken = max(reader.bytes_taken, info.header_offset + info.compress_size)
-        data = archive.read(info, f"{reader.source.path}/{name}")
+        shown = f"{reader.source.path}/{name}"
+        data = archive.open(info, shown).read_whole(shown)
         try:
             return parse_value(data), len(data)
         except ValueError as error:
@@ -149,6 +155,8 @@ def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
             yield number, *unpack(by_name[name])
         except InputError as error:
             reader.problems.bad(number, error.message)
+    if archive.error:
+        raise archive.error
 
 
 # --- one sample -----------------------------------------------------------------------------------
