@@ -1,30 +1,41 @@
-"""The words: a note's code and numbers become one sentence here, and nowhere else.
+"""The words: a note's code and values become one sentence here, and nowhere else.
 
-Each module below has SENTENCES: a code's template for `str.format`, or a function of its values
-where a plural or a list needs one.
+Each module below has SENTENCES: a template by code, or a function of the values where one of them
+decides what is said. A template has `{rows:row}` for "3 rows", `{part:%}` for a share, `{gain:+%}`
+for a change, `{names}` for a list or a number.
 """
 
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from string import Formatter
+from typing import Any
 
 from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.numbers import as_written, by, plural, share
 
 Template = str | Callable[..., str]
-MODULES = (
-    "data",
-    "plan",
-    "hardware",
-    "measured",
-    "doctor",
-    "gate",
-)  # answer and simulation have functions only
+MODULES = ("data", "plan", "hardware", "measured", "doctor", "gate")  # in the order of need
+
+
+class _Words(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None or not format_spec:
+            several = ", ".join(map(str, value)) if isinstance(value, list) else value
+            return "-" if value is None else as_written(several)
+        if format_spec in ("%", "+%"):
+            return share(value) if format_spec == "%" else by(value)
+        if len(format_spec) > 2 and format_spec.replace(" ", "").isalpha():
+            return plural(value, format_spec)
+        return str(super().format_field(value, format_spec))
 
 
 def sentence(note: Note) -> str:
     """What people read; a code without words is a bug that the tests find."""
     template = _template(note.code)
-    return template.format(**note.values) if isinstance(template, str) else template(**note.values)
+    if isinstance(template, str):
+        return _Words().vformat(template, (), note.values)
+    return template(**note.values)
 
 
 @cache

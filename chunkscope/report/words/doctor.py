@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import as_written, plural, share
-from chunkscope.errors import ChunkscopeError
+from chunkscope.artefacts.numbers import as_written, share
 from chunkscope.report.words import Template, sentence
 from chunkscope.vllm.flags import spelled
 
@@ -13,26 +12,40 @@ if TYPE_CHECKING:
     from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
 
 NOTHING = "Nothing in it limits the engine."
-_INFLATED_UNTIL = (0, 26, 999)  # up to 0.26 a request that waits is counted at every step
+SETTINGS = {  # label -> fact
+    "context": "max_model_len",
+    "tokens per step": "max_num_batched_tokens",
+    "chunked prefill": "enable_chunked_prefill",
+    "prefix caching": "enable_prefix_caching",
+    "weights": "dtype",
+    "quantization": "quantization",
+    "KV cache type": "kv_cache_dtype",
+    "attention": "attention_backend",
+    "eager mode": "enforce_eager",
+    "tensor parallel": "tensor_parallel_size",
+    "pipeline parallel": "pipeline_parallel_size",
+    "data parallel": "data_parallel_size",
+    "loading": "load_s",
+    "initialising": "init_s",
+    "compiling": "compile_s",
+}
 
 
 def answer(diagnosis: "Diagnosis") -> str:
     """What limited it most, and how many other things did."""
-    symptoms = diagnosis.symptoms
-    if not symptoms:
+    if not diagnosis.symptoms:
         return NOTHING
-    title = sentence(symptoms[0].title)
-    more = f" {len(symptoms) - 1} more below." if len(symptoms) > 1 else ""
+    title = sentence(diagnosis.symptoms[0].title)
+    more = f" {len(diagnosis.symptoms) - 1} more below." if len(diagnosis.symptoms) > 1 else ""
     return f"{title[0].upper()}{title[1:]}.{more}"
 
 
 def heading(engine: "EngineReport", place: int, count: int) -> str:
-    facts = engine.facts
     which = f"Engine {place} of {count} in {Path(engine.source).name}: " if count > 1 else ""
     lines = f" (lines {engine.first_line:,} to {engine.last_line:,})" if engine.last_line else ""
-    model = facts.model or "a model that the log does not name"
+    version = f"vLLM {engine.facts.version}" if engine.facts.version else "vLLM (version unknown)"
     several = f", {engine.engines} engines" if engine.engines > 1 else ""
-    return f"{which}{model}, vLLM {facts.version or 'of an unknown version'}{several}{lines}"
+    return f"{which}{engine.facts.model or 'unknown model'}, {version}{several}{lines}"
 
 
 def symptoms(engine: "EngineReport", most: int) -> Iterator[str]:
@@ -45,51 +58,24 @@ def told(symptom: "Symptom") -> str:
     """What it is, what shows it and what to change, in a line."""
     lines = ", ".join(f"{line:,}" for line in symptom.lines)
     where = f" (line{'s' if len(symptom.lines) > 1 else ''} {lines})" if lines else ""
-    evidence = "; ".join(map(sentence, symptom.evidence))
-    seen = f": {evidence}" if evidence else ""
-    return f"{sentence(symptom.title)}{seen}{where}. Change: {sentence(symptom.change)}"
+    seen = "; ".join(map(sentence, symptom.evidence))
+    shown = f": {seen}" if seen else ""
+    return f"{sentence(symptom.title)}{shown}{where}. Change: {sentence(symptom.change)}"
 
 
 def configured(engine: "EngineReport") -> dict[str, str | None]:
-    facts = engine.facts
-    parallel = {
-        "tensor": facts.tensor_parallel_size,
-        "pipeline": facts.pipeline_parallel_size,
-        "data": facts.data_parallel_size,
-    }
-    used = [f"{name} {size}" for name, size in parallel.items() if size and size > 1]
+    values = {label: getattr(engine.facts, name) for label, name in SETTINGS.items()}
     given = ", ".join(f"{name} {as_written(value)}" for name, value in engine.arguments.items())
-    kv_dtype = facts.kv_cache_dtype
-    known = {
-        "context": facts.max_model_len,
-        "tokens per step": facts.max_num_batched_tokens,
-        "chunked prefill": _switch(facts.enable_chunked_prefill),
-        "prefix caching": _switch(facts.enable_prefix_caching),
-        "weights": " ".join(filter(None, (facts.dtype, facts.quantization))) or None,
-        "KV cache type": None if kv_dtype in (None, "auto") else kv_dtype,
-        "attention": facts.attention_backend,
-        "eager mode": "on" if facts.enforce_eager else None,
-        "parallel": ", ".join(used) or None,
+    return {
+        **{label: _setting(value) for label, value in values.items()},
         "changed from vLLM's defaults": given or None,
-        "start-up": _start_up(engine),
     }
-    return {name: None if value is None else as_written(value) for name, value in known.items()}
 
 
-def _switch(value: bool | None) -> str | None:
-    return None if value is None else "on" if value else "off"
-
-
-def _start_up(engine: "EngineReport") -> str | None:
-    facts = engine.facts
-    parts = {
-        "loading": facts.load_s,
-        "initialising": facts.init_s,
-        "compiling": facts.compile_s,
-        "CUDA graphs": facts.graphs_s,
-    }
-    known = [f"{name} {value:,.0f} s" for name, value in parts.items() if value is not None]
-    return ", ".join(known) or None
+def _setting(value: object) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None if value is None else "on" if value else "off"
+    return f"{value:,.0f} s" if isinstance(value, float) else as_written(value)
 
 
 def happened(engine: "EngineReport") -> str:
@@ -106,20 +92,16 @@ def happened(engine: "EngineReport") -> str:
 
 
 def cautions(engine: "EngineReport") -> Iterator[str]:
-    """What the figures of this version mean."""
-    from chunkscope.vllm.flags import release
-
-    if engine.windows and engine.last_line and engine.preemptions is None:
+    """What a log's figures leave out."""
+    if not engine.windows or not engine.last_line:
+        return
+    if engine.preemptions is None:
         yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
-    off = engine.facts.enable_prefix_caching is False
-    if off or engine.hit_rate is None or not engine.facts.version or not engine.last_line:
-        return
-    try:
-        inflated = release(engine.facts.version).version <= _INFLATED_UNTIL
-    except ChunkscopeError:
-        return
-    high = "; up to vLLM 0.26 waiting requests count again, so it is too high" if inflated else ""
-    yield f"the hit rate covers the last 1,000 requests{high}"
+    if engine.hit_rate:
+        yield (
+            "a log's prompt tokens/s leave out cached tokens; its hit rate is of the last 1,000 "
+            "requests, and too high up to vLLM 0.26"
+        )
 
 
 def differences(engine: "EngineReport") -> Iterator[str]:
@@ -134,28 +116,9 @@ _SEQS, _SHARE = spelled("max_num_seqs"), spelled("gpu_memory_utilization")
 _THRESHOLD, _EAGER = spelled("long_prefill_token_threshold"), spelled("enforce_eager")
 
 
-def _crowd(running: int, waiting: int, kv_use: float) -> str:
-    return f"up to {running:,} running and {waiting:,} waiting, KV cache up to {share(kv_use)}"
-
-
 def _refused_lines(lines: int, longest: int, limit: int) -> str:
-    longest_text = f"the longest has {longest:,} tokens, " if longest else ""
-    return f"{plural(lines, 'line says', 'lines say')} so; {longest_text}the limit is {limit:,}"
-
-
-def _fitted(before: int, after: int, longest: int | None) -> str:
-    prompt = f"; the longest prompt has {longest:,}" if longest is not None else ""
-    return f"from {before:,} to {after:,} tokens{prompt}"
-
-
-def _argument_and_default(name: str, value: int, default: int | None = None) -> str:
-    usual = f"; vLLM's default is {default:,}" if default else ""
-    return f"{name} is {value:,}{usual}"
-
-
-def _preempted(count: int, requests: int | None) -> str:
-    of = f" of {plural(requests, 'request')}" if requests else ""
-    return f"{plural(count, 'preemption')}{of}"
+    longest_text = f", the longest prompt has {longest:,} tokens" if longest else ""
+    return f"{lines:,} lines of the log; the limit is {limit:,}{longest_text}"
 
 
 SENTENCES: dict[str, Template] = {
@@ -174,24 +137,19 @@ SENTENCES: dict[str, Template] = {
     "ended_refused_arguments": "vLLM refused its arguments: {reason}",
     "ended_killed": "the engine process was killed",
     "ended_died": "the engine died",
-    "refused_prompts": (
-        "prompts were refused for their length, so their samples are missing from the scores"
-    ),
-    "bad_requests": (
-        "the server refused requests (HTTP 400) without logging why, so their samples are missing"
-    ),
+    "refused_prompts": "prompts were too long and refused: their samples are missing from scores",
+    "bad_requests": "the server refused requests (HTTP 400) without logging why: their samples are "
+    "missing from scores",
     "auto_fit": "vLLM reduced max_model_len to what the KV cache holds, and refuses longer prompts",
     "kv_bound": "the KV cache was full while requests waited",
-    "max_num_seqs": (
-        "as many requests ran as max_num_seqs allows; others waited, and the KV cache had room"
-    ),
+    "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
     "queue_bound": "requests waited for their prefill",
     "small_budget": "{name} is small, and prompts waited",
     "client_bound": "the client sent too little: nothing waited, the KV cache was nearly empty",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
-    "preemptions": "requests were preempted and read their prompts again",
+    "preemptions": "requests were preempted and recomputed",
     "hit_rate": "the prefix cache had far fewer hits than the prompts share",
-    "eager": "eager mode is on: no CUDA graphs and no compilation, so small steps are slower",
+    "eager": "eager mode is on: without CUDA graphs small steps are slower",
     "graph_memory": "CUDA graphs took another amount of memory than vLLM had estimated",
     # what shows it
     "failure_asked_gib": "{value:,.2f} GiB asked for",
@@ -203,41 +161,33 @@ SENTENCES: dict[str, Template] = {
     "failure_requests": "{value:,.0f} dummy requests",
     "failure_error": "it ended with {error}",
     "refused_lines": _refused_lines,
-    "answers_400": lambda count: plural(count, "answer 400", "answers 400"),
-    "longest_and_limit": "the longest prompt has {longest:,} tokens, the limit is {limit:,}",
-    "fitted": _fitted,
-    "held_for": lambda seconds, part: f"{seconds:,.0f} s, {share(part)} of the busy time",
-    "crowd": _crowd,
+    "answers_400": "{count:such answer}",
+    "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
+    "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",
+    "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
+    "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
     "prompt_rate": "{rate:,.0f} prompt tokens/s at best",
-    "burst": "{running:,} requests came between two lines of the log",
-    "argument_and_default": _argument_and_default,
-    "step_times": (
-        "{mixed_ms:,.1f} ms with a prompt, {decoding_ms:,.1f} ms without, "
-        "the longest {longest_ms:,.0f} ms"
+    "burst": "{running} requests came between two lines of the log",
+    "argument_and_default": lambda name, value, default=None: (
+        f"{name} is {value:,}" + (f"; vLLM's default is {default:,}" if default else "")
     ),
-    "preempted": _preempted,
-    "hits": lambda rate, shareable: (
-        f"{share(rate)} hits; {share(shareable)} of the prompt tokens repeat an earlier prompt"
+    "step_times": "{mixed_ms:,.1f} ms with a prompt, {decoding_ms:,.1f} ms without, "
+    "the longest {longest_ms:,.0f} ms",
+    "preempted": lambda count, requests: (
+        f"{count:,} preemptions" + (f", {requests:,} requests" if requests else "")
     ),
+    "hits": "{rate:%} hits; {shareable:%} of the prompt tokens repeat an earlier prompt",
     "eager_is_on": "enforce_eager=True",
     "graph_sizes": "{pool:.2f} GiB, estimated {estimate:.2f} GiB",
     # what to change
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
-    "change_no_cache_blocks": (
-        f"raise {_SHARE} or lower {_BUDGET}; else use more GPUs or quantized weights"
-    ),
-    "change_context_too_long": (
-        f"set {_CONTEXT} to what fits if no prompt is longer (`chunkscope analyze` tells), "
-        f"else raise {_SHARE} or use more GPUs"
-    ),
+    "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, or use more GPUs or quantized "
+    "weights",
+    "change_context_too_long": f"lower {_CONTEXT} if no prompt is that long (`chunkscope analyze` "
+    f"tells), else raise {_SHARE} or use more GPUs",
     "change_oom_sampler": f"lower {_SEQS} or {_SHARE}",
-    "change_oom_logprobs": (
-        f"lower {_BUDGET}: vLLM sets no memory aside for the log-probabilities of a chunk"
-    ),
-    "change_oom_loading": (
-        f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights, "
-        "or stop what else uses the GPU"
-    ),
+    "change_oom_logprobs": f"lower {_BUDGET}: vLLM sets no memory aside for prompt_logprobs",
+    "change_oom_loading": f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights",
     "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
     "change_refused_arguments": "change or remove the argument that it names",
@@ -246,49 +196,32 @@ SENTENCES: dict[str, Template] = {
     "change_fixed_size": lambda argument: (
         f"leave {spelled(argument)} out: it fixes the size of the KV cache"
     ),
-    "change_more_kv": (
-        f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs; "
-        f"a smaller {_CONTEXT} does not help"
-    ),
+    "change_more_kv": f"make room for KV: {_SHARE}, an fp8 KV cache or more GPUs ({_CONTEXT} does "
+    "not help)",
     "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
-    "change_refused": (
-        f"raise {_CONTEXT} above {{tokens:,}} tokens and the answer if the model allows it, "
-        "else shorten the prompts yourself"
-    ),
-    "change_bad_requests": (
-        f"look at the client's errors: most often prompt and answer are longer than {_CONTEXT}"
-    ),
-    "change_auto_fit": (
-        f"set {_CONTEXT} to the longest prompt and its answer, and make room: a higher "
-        f"{_SHARE}, an fp8 KV cache or more GPUs"
-    ),
-    "change_seqs": f"raise {_SEQS} above {{running:,}}; `chunkscope simulate` predicts the gain",
-    "change_queue": (
-        "nothing for throughput, the engine is at work; for an earlier first token send fewer "
-        "requests at once, share prefixes or add a GPU"
-    ),
-    "change_queue_budget_unknown": (
-        f"check {_BUDGET} and {_THRESHOLD}, which /metrics does not tell: at vLLM's defaults "
-        "there is nothing to change for throughput"
-    ),
-    "change_queue_small_step": "the small step or chunk that is named here comes first",
+    "change_refused": f"raise {_CONTEXT} above {{tokens}} tokens plus the answer if the model "
+    "allows it, else shorten the prompts",
+    "change_bad_requests": f"look at the client's errors: most often prompt and answer are longer "
+    f"than {_CONTEXT}",
+    "change_auto_fit": f"set {_CONTEXT} to the longest prompt and its answer, and make room for "
+    f"KV: {_SHARE}, an fp8 KV cache or more GPUs",
+    "change_seqs": f"raise {_SEQS} above {{running}}; `chunkscope simulate` predicts the gain",
+    "change_queue": "nothing for throughput, the engine is at work; for an earlier first token "
+    "send fewer requests at once or add a GPU",
+    "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which /metrics does not "
+    "tell; at vLLM's defaults there is nothing to change",
+    "change_queue_small_step": "first the small step or chunk named here",
     "change_small_step": lambda name: (
         f"leave {spelled(name)} out, unless it was set for shorter gaps between tokens"
     ),
-    "change_client": (
-        "raise the client's concurrency (lm-eval: num_concurrent; Inspect: --max-connections); "
-        "for a server with a fixed load this is headroom"
-    ),
-    "change_starved": (
-        f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}; "
-        "`chunkscope recommend --slo itl_p99=...` finds the value"
-    ),
+    "change_client": "raise the client's concurrency (lm-eval: num_concurrent; Inspect: "
+    "--max-connections), unless the load is given",
+    "change_starved": f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}: "
+    "`chunkscope recommend --slo itl_p99=...` finds the value",
     "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",
     "change_caching_on": "switch prefix caching on",
-    "change_hit_rate": (
-        "send prompts that begin alike one after the other (`chunkscope prefixes` shows the order) "
-        "or give the KV cache more room; with prompt_logprobs vLLM does not read the cache"
-    ),
+    "change_hit_rate": "send prompts that begin alike one after the other (see `chunkscope "
+    "prefixes`); prompt_logprobs never read the cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
     "change_graphs_larger": f"lower {_SHARE} if it runs out of memory",
     "change_graphs_smaller": f"{_SHARE} may be raised by the difference if the KV cache is short",

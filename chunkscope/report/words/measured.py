@@ -1,4 +1,4 @@
-"""What is said of measured runs: failures, notes, and where they were measured."""
+"""What is said of engines and servers that were measured: failures and notes."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,52 +17,34 @@ def _out_of_memory(phase: str, detail: str, max_num_batched_tokens: int | None) 
 
 def _killed(phase: str, signal: str) -> str:
     why = "; the machine may have run out of memory" if signal == "SIGKILL" else ""
-    return f"died while {phase}: killed by {signal}{why}"
-
-
-def _server(failure: str, phase: str, answered: int, sent: int) -> str:
-    progress = f", {answered:,} of {sent:,} requests were answered" if sent else ""
-    return f"{failure} (while {phase}{progress})"
+    return f"killed by {signal} while {phase}{why}"
 
 
 SENTENCES: dict[str, Template] = {
     "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
-    "context_too_short": (
-        "its max_model_len is {max_model_len:,}, and the longest request has {longest:,} tokens"
-    ),
-    "engine_silent": "no line in its log and no answer for {seconds:,.0f} s while {phase}",
+    "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
+    "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
     "engine_out_of_memory": _out_of_memory,
-    "engine_refused": lambda phase, detail, **_: f"refused while {phase}: {detail}",
-    "engine_died": lambda phase, detail, **_: f"died while {phase}: {detail}",
+    "engine_refused": "refused while {phase}: {detail}",
+    "engine_died": "died while {phase}: {detail}",
     "engine_killed": _killed,
-    "engine_ended": "died while {phase}: its process ended with code {code} and no message",
-    "server_failed": lambda detail, **rest: _server(f"the server {detail}", **rest),
-    "server_timeout": lambda seconds, **rest: _server(f"no end after {seconds:g} s", **rest),
-    "demo_memory": "activation memory is all beyond the weights, keys and values included",
-    "requests_trickled_in": (
-        "this vLLM cannot hold requests back: the first steps ran while others were still being "
-        "sent"
-    ),
-    "prefix_cache_not_emptied": (
-        "vLLM did not empty its prefix cache before a repeat: some hits may come from earlier ones"
-    ),
-    "kv_tokens_are_blocks": (
-        "KV cache tokens are blocks x block size: too many for a hybrid model"
-    ),
-    "answers_not_counted": (
-        "the server did not count the tokens of {answers:,} answers: each piece of a stream counts "
-        "as one"
-    ),
-    "answers_ended_early": "{answers:,} of {of:,} answers ended before the length asked for",
+    "engine_ended": "ended with code {code} and no message while {phase}",
+    "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
+    "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
+    "demo_memory": "memory is all beyond the weights, keys and values included",
+    "requests_trickled_in": "this vLLM cannot hold requests back: the first steps ran while others "
+    "were still being sent",
+    "prefix_cache_not_emptied": "vLLM did not empty its prefix cache between repeats: hits may "
+    "come from an earlier one",
+    "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
+    "answers_not_counted": "the server did not count the tokens of {answers} answers: each piece "
+    "of the stream counts as one",
+    "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
     "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
-    "server_is_shared": (
-        "the server finished {finished:,} requests where {sent:,} were sent: others use it, or it "
-        "is one of several; its counts of preemptions and prefix-cache hits are left out"
-    ),
-    "prompts_counted_otherwise": (
-        "the server counts {counted:,} prompt tokens, the workload {sent:,}: another tokenizer, or "
-        "special tokens"
-    ),
+    "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
+    "so its preemptions and cache hits are left out",
+    "prompts_counted_otherwise": "the server counts {counted} prompt tokens, the workload {sent}: "
+    "another tokenizer, or special tokens",
 }
 
 
