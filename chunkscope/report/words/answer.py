@@ -107,13 +107,12 @@ def lead(findings: "Findings") -> Iterator[str]:
     if planned is not None and planned.cost is not None and not planned.request.is_open:
         cost = planned.cost
         usual, least, most = map(duration, (cost.hours, cost.least_hours, cost.most_hours))
-        yield f"The run takes about {usual} ({least} to {most}), simulated."
+        measured_too = "" if v is not None else "; no engine has run it yet"
+        yield f"The run takes about {usual} ({least} to {most}), simulated{measured_too}."
     if planned is not None and planned.advice.kind is AdviceKind.NO_SETTING:
         yield plan.advice(planned)
     if v is not None:
         yield measured.measured_on(v)
-    elif planned is not None:
-        yield "Predicted: no engine has run it yet."
 
 
 def mixed(findings: "Findings") -> Iterator[str]:

@@ -2,14 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
-from chunkscope.artefacts.units import SECONDS
 from chunkscope.hardware.step_time import NO_HOST
 from chunkscope.report.words.plan import SENTENCES as PLAN_SENTENCES
-from chunkscope.report.words.plan import where
+from chunkscope.report.words.plan import limit_state, where
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 
 if TYPE_CHECKING:
@@ -77,51 +75,48 @@ def threshold(run: "SimulatedRun") -> str:
     return number(run.settings.long_prefill_token_threshold or None) + adapts
 
 
+def _is_default(run: "SimulatedRun") -> bool:
+    return "default" in (run.setting, *run.same_as)
+
+
 def simulated_answer(simulation: "Simulation") -> str:
-    runs = simulation.runs
-    if runs[0].rate:
-        return _best_rate(simulation)
+    first, *others = simulation.runs
+    if first.rate:
+        return _best_rate(simulation.runs)
     if simulation.pareto:
         return _best_of_sweep(simulation)
-    first, figures = runs[0], runs[0].figures
     name = run_name(first)
-    name = f"{name[0].upper()}{name[1:]}"
-    if first.backlog is not None:
-        gap = f", p99 gap {seconds(figures.itl_s.p99)}" if figures.itl_s else ""
-        text = f"{name}: p95 first token {seconds(figures.ttft_s.p95)}{gap}"
-    else:
-        requests = plural(first.requests, "request")
-        text = f"{name}: {requests} take {seconds(figures.makespan_s)}"
-    other = next((run for run in runs[1:] if "default" in (run.setting, *run.same_as)), None)
-    return f"{text} (simulated){_against(first, other) if other else ''}."
+    name, is_open = f"{name[0].upper()}{name[1:]}", first.backlog is not None
+    what = "p95 first token" if is_open else f"{plural(first.requests, 'request')} take"
+
+    def took(run: "SimulatedRun") -> float:
+        return run.figures.ttft_s.p95 if is_open else run.figures.makespan_s
+
+    text = f"{name}: {what} {seconds(took(first))} (simulated)"
+    other = next(filter(_is_default, others), None)
+    if other is None:
+        return f"{text}."
+    if abs(1 - took(first) / took(other)) < WORTH:
+        return f"{text}; with vLLM's default the same, within {share(WORTH)}."
+    difference = change(took(other), took(first))
+    return f"{text}; with vLLM's default {seconds(took(other))} ({difference})."
 
 
-def _against(run: "SimulatedRun", other: "SimulatedRun") -> str:
-    if run.backlog is not None:
-        ours, theirs = run.figures.ttft_s.p95, other.figures.ttft_s.p95
-    else:
-        ours, theirs = run.figures.makespan_s, other.figures.makespan_s
-    if abs(1 - ours / theirs) < WORTH:
-        return f"; with vLLM's default the same, within {share(WORTH)}"
-    return f"; with vLLM's default {seconds(theirs)} ({change(theirs, ours)})"
-
-
-def _best_rate(simulation: "Simulation") -> str:
-    """Who sustains most; by less than WORTH is no more."""
-    rates = {run: run.rate for run in simulation.runs if run.rate is not None}
-    kept = {run: rate.rate_per_s for run, rate in rates.items() if rate.rate_per_s is not None}
-    if not kept:
-        broken = sorted({rate.breaks for rate in rates.values() if rate.breaks})
+def _best_rate(runs: "Sequence[SimulatedRun]") -> str:
+    """Which setting sustains most; by less than WORTH is no more."""
+    rates = {run: run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s}
+    if not rates:
+        broken = sorted({run.rate.breaks for run in runs if run.rate and run.rate.breaks})
         return f"No setting keeps the limits at any rate: {', '.join(broken)} breaks (simulated)."
-    best = max(kept, key=lambda run: kept[run])
-    default = next((r for run, r in kept.items() if "default" in (run.setting, *run.same_as)), None)
-    if default is not None and kept[best] < default * (1 + WORTH):
+    best = max(rates, key=lambda run: rates[run])
+    default = next((rate for run, rate in rates.items() if _is_default(run)), None)
+    if default is not None and rates[best] < default * (1 + WORTH):
         return (
             f"vLLM's default sustains {per_second(default)} (simulated). No other setting sustains "
             f"{share(WORTH)} more."
         )
     more = f"; vLLM's default: {per_second(default)}" if default is not None else ""
-    return f"Most with {run_name(best)}: {per_second(kept[best])} (simulated){more}."
+    return f"Most with {run_name(best)}: {per_second(rates[best])} (simulated){more}."
 
 
 def _best_of_sweep(simulation: "Simulation") -> str:
@@ -130,19 +125,19 @@ def _best_of_sweep(simulation: "Simulation") -> str:
 
     runs = simulation.runs
     across, up = axes(runs)
+
+    def told(run: "SimulatedRun") -> str:
+        gap = up.value(run.figures)
+        more = "" if gap is None else f", {up.title} {seconds(gap)}"
+        return f"{run_name(run)}, {seconds(across.value(run.figures))}{more}"
+
     front = [runs[place] for place in simulation.pareto]
-    first, last = front[0], front[-1]
-    text = f"Fastest: {run_name(first)}, {seconds(across.value(first.figures))}"
-    if up.value(first.figures) is None:
-        return f"{text} (simulated)."
-    text += f", {up.title} {seconds(up.value(first.figures))}"
-    if last is not first:
-        text += f". Smoothest: {run_name(last)}, {seconds(across.value(last.figures))}"
-        text += f" and {seconds(up.value(last.figures))}"
+    parts = [f"Fastest: {told(front[0])}"]
+    if len(front) > 1:
+        parts.append(f"Smoothest: {told(front[-1])}")
     if simulation.knee is not None:
-        knee = runs[simulation.knee]
-        text += f". In between, {run_name(knee)}: below this, shorter gaps cost much throughput"
-    return f"{text} (simulated)."
+        parts.append(f"In between: {told(runs[simulation.knee])}")
+    return f"{'. '.join(parts)} (simulated)."
 
 
 def simulated_setup(simulation: "Simulation") -> str:
@@ -151,84 +146,45 @@ def simulated_setup(simulation: "Simulation") -> str:
     if work.concurrency is not None:
         sent = f"{sent}, at most {work.concurrency:,} in flight".removeprefix("all at once, ")
     order = f", {ORDERS[work.order]}" if work.order else ""
-    served = ""
-    if run.cached_tokens:
-        part = share(run.cached_tokens / run.input_tokens)
-        served = f" The prefix cache serves {part} of the prompt tokens."
+    cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
     return (
         f"{where(cost.model, cost.gpu)}, vLLM {simulation.vllm}. "
         f"{plural(work.requests, 'request')} from {work.source}, {sent}{order}: "
-        f"{run.input_tokens:,} tokens in, {run.output_tokens:,} out.{served}"
+        f"{run.input_tokens:,} tokens in{cached}, {run.output_tokens:,} out."
     )
 
 
 def simulated_findings(simulation: "Simulation") -> Iterator[str]:
-    """Overload, waiting for the CPU, limits that are kept or broken."""
-    runs = simulation.runs
-    if runs[0].rate:
-        yield (
-            "Saturated: the queue grows, because requests come faster than they are answered. "
-            "Arrivals are random (Poisson), the same for every setting."
-        )
+    """Overload, waiting for the CPU, the tightest limit."""
+    first, runs = simulation.runs[0], simulation.runs
+    if first.rate:
+        yield "Saturated: requests come faster than they are answered. Arrivals are Poisson."
         return
-    if not simulation.pareto:
-        yield from _waiting_for_the_host(runs[0])
     grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
     if grows:
-        yield (
-            f"Overloaded {arrivals_in_words(simulation.workload.arrivals)}: the queue keeps "
-            f"growing with {', '.join(grows)}, and latencies with it."
-        )
-    for run in runs if not simulation.pareto else ():
-        if run.slo is not None:
-            yield limits_kept(run)
-
-
-def limits_kept(run: "SimulatedRun") -> str:
-    found, name = run.slo, run_name(run)
-    if found is None:
-        return ""
-    if found.is_met:
-        return f"With {name} every limit holds: {share(1 - found.use)} room to {found.tightest}."
-    broken = (
-        f"{limit.name} is {seconds(found.found_of(limit))} (limit {SECONDS.write(limit.seconds)})"
-        for limit in found.limits
-        if found.used(limit) > 1
-    )
-    return f"With {name} limits are broken: {', '.join(broken)}."
-
-
-def _waiting_for_the_host(run: "SimulatedRun") -> Iterator[str]:
-    """A range instead of a number: where the CPU is the limit, repeats differ."""
-    took = run.figures.makespan_s
-    if run.gpu_s is None or run.backlog is not None or took < WAITS * run.gpu_s:
+        yield f"The queue keeps growing with {', '.join(grows)}: requests come too fast."
+    if simulation.pareto:
         return
-    least, most = (took * (1 + off) for off in HOST_SPREAD)
-    yield (
-        f"The GPU waits for the CPU {share(1 - run.gpu_s / took)} of the time. Such runs vary: "
-        f"expect {seconds(least)} to {seconds(most)}."
-    )
+    took = first.figures.makespan_s
+    if first.gpu_s is not None and first.backlog is None and took >= WAITS * first.gpu_s:
+        least, most = (seconds(took * (1 + off)) for off in HOST_SPREAD)
+        part = share(1 - first.gpu_s / took)
+        yield f"The GPU waits for the CPU {part} of the time: expect {least} to {most}."
+    if first.slo is not None:
+        yield f"With {run_name(first)} {limit_state(first)}."
 
 
 def simulated_basis(simulation: "Simulation") -> dict[str, str | None]:
     """What the step times rest on, by label."""
-    cost, policy = simulation.cost_model, simulation.runs[0].policy
+    cost, seed = simulation.cost_model, simulation.workload.seed
     off = f"; median error {share(cost.error)}" if cost.error is not None else ""
     host = cost.step.host
-    cpu = None
-    if host != NO_HOST:
-        assumed = {name for name in cost.assumed if name.startswith("host.")}
-        known = "assumed" if len(assumed) == len(fields(host)) else "measured"
-        cpu = (
-            f"{seconds(host.fixed_s)} per step, {host.per_request_s * 1e6:.0f} us per request, "
-            f"{seconds(host.per_prompt_s)} per prompt, {seconds(host.ungraphed_s)} for steps over "
-            f"{cost.step.graphed_tokens:,} tokens ({known})"
-        )
-    seed = simulation.workload.seed
+    cpu = f"{seconds(host.fixed_s)} per step, {seconds(host.per_prompt_s)} per prompt"
+    assumed = "host.fixed_s" in cost.assumed
     return {
         "step times": f"{cost.step.origin}{off}",
-        "CPU": cpu,
+        "CPU": None if host == NO_HOST else f"{cpu} ({'assumed' if assumed else 'measured'})",
         "model": cost.kind,
-        "scheduling": str(PLAN_SENTENCES[f"policy_{policy}"]),
+        "scheduling": str(PLAN_SENTENCES[f"policy_{simulation.runs[0].policy}"]),
         "seed": None if seed is None else str(seed),
     }

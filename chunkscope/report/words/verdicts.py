@@ -83,50 +83,43 @@ def short_verdict(v: Verification, found: MeasuredVerdict) -> str:
         best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ", nor does anything else"
         return f"the plan does not run ({failure(plan).partition(': ')[2]}){best}"
     if found.conclusion is Conclusion.USE_ANOTHER and use is not None:
-        change_to = _beside(use, plan, goal, "the plan")
-        sets = listed(Settings.of(arguments(use)))
-        return f"{_name(use)} is better than the plan: {change_to}; {sets or 'it sets nothing'}"
+        sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
+        return f"use {sets} instead of the plan: {_beside(use, plan, goal)}"
     if found.conclusion is Conclusion.DROP_FLAGS and use is not None:
-        them = "them" if len(found.drop) > 1 else "it"
-        both = f"{_goal(plan, goal)} with {them}, {shown(goal, use)} without"
-        return f"leave out {' and '.join(found.drop)}, which brings nothing: {both} (measured)"
+        both = f"{_goal(plan, goal)} with, {shown(goal, use)} without"
+        return f"leave out {' and '.join(found.drop)}: {both} (measured)"
     if found.conclusion is Conclusion.KEEP_DEFAULT:
-        others = " and no other setting is better" if len(v.runs) > 1 else ""
+        others = ", and no other setting is better" if len(v.runs) > 1 else ""
         return f"keep vLLM's defaults: {_goal(plan, goal)}{others} (measured)"
     if default is not None and default.ok:
-        return f"keep the plan: {_beside(plan, default, goal, 'vLLM' + chr(39) + 's default')}"
+        return f"keep the plan: {_beside(plan, default, goal)}"
     return f"keep the plan: {_goal(plan, goal)} (measured; vLLM's default was not)"
 
 
-def _beside(run: Run, other: Run, goal: Figure, name: str) -> str:
+def _beside(run: Run, other: Run, goal: Figure) -> str:
     by = change(value(other, goal), value(run, goal))
-    part = f" ({by}, measured)" if by else " (measured)"
-    return f"{_goal(run, goal)} instead of {_goal(other, goal)} with {name}{part}"
+    part = f"{by}, measured" if by else "measured"
+    return f"{_goal(run, goal)} instead of {shown(goal, other)} with {_name(other)} ({part})"
 
 
 def _worse(run: Run, other: Run) -> str:
     figures = [figure for figure, outcome in outcomes(run, other) if outcome is Outcome.WORSE]
-    if not figures:
-        return ""
     parts = [
         f"{figure.title} {shown(figure, run)} instead of {shown(figure, other)}"
         for figure in figures[:MOST_WORSE]
     ]
-    more = f" and {len(figures) - MOST_WORSE} more" if len(figures) > MOST_WORSE else ""
-    return f" Worse: {', '.join(parts)}{more}."
+    return f" Worse: {', '.join(parts)}." if parts else ""
 
 
 def _name(run: Run) -> str:
-    return "vLLM's default" if run.is_called(DEFAULT) else run.setting
+    return "vLLM's default" if run.is_called(DEFAULT) else f"the {run.setting}"
 
 
 def _goal(run: Run, goal: Figure) -> str:
     number = value(run, goal)
-    if number is None:
-        return NOT_MEASURED
-    if goal is TIGHTEST_LIMIT:
+    if number is not None and goal is TIGHTEST_LIMIT:
         return f"{share(number)} of the tightest limit"  # over 100 % it is broken
-    return f"{goal.title} {goal.unit.brief(number)}"
+    return f"{goal.title} {shown(goal, run)}"
 
 
 def without_plan(v: Verification) -> str:
@@ -163,31 +156,24 @@ def measured_on(v: Verification) -> str:
 def method(v: Verification) -> Iterator[str]:
     """For those who check it."""
     workload, machine = v.workload, v.machine
+    left = f", {workload.left_out:,} too long and left out" if workload.left_out else ""
     yield (
-        f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out, greedy; "
-        f"{prompts_sent(v.source)}, seed {workload.seed}. Prompts over {workload.long_over:,} "
-        "tokens count as long."
+        f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out, greedy sampling; "
+        f"{prompts_sent(v.source)}, seed {workload.seed}{left}. Prompts over "
+        f"{workload.long_over:,} tokens count as long."
     )
-    if workload.left_out:
-        yield f"{plural(workload.left_out, 'prompt')} of the profile would not fit."
     if v.repeats > 1:
         yield "A difference within the spread of the repeats is a tie."
     if machine is not None and machine.device == "cuda":
-        yield (
-            "Activations: torch's peak in the worker beyond what it held when it was ready. The "
-            "device's peak hardly moves, because vLLM fills what is free with KV cache."
-        )
+        yield "Activations: torch's peak in the worker beyond what it held when it was ready."
 
 
 def memory_lead(findings: "Findings") -> str:
-    v, plan = findings.verification, findings.plan
-    on_cpu = v is not None and v.machine is not None and v.machine.device == "cpu"
-    if on_cpu:
+    machine = findings.verification.machine if findings.verification else None
+    if machine is not None and machine.device == "cpu":
         return "Memory of the process by setting, beyond the weights."
-    gpu = plan.gpu.title if plan and plan.gpu else v.machine.gpu if v and v.machine else None
-    one = f"One GPU ({gpu})" if gpu else "One GPU"
     return (
-        f"{one}, by setting. vLLM gives what is left to the KV cache. Faint bars are predicted, "
+        "One GPU, by setting. vLLM gives what is left to the KV cache. Faint bars are predicted, "
         "full ones measured."
     )
 
@@ -197,25 +183,20 @@ def outputs(v: Verification) -> Iterator[str]:
     reference = reference_run(v)
     if reference is None or reference.outputs is None:
         return
-    prompts = len(reference.outputs.answers)
+    random = "; random weights, so rounding decides" if v.model.dummy else ""
     yield (
-        f"Answers of up to {TOKENS} tokens to {plural(prompts, 'prompt')} were compared with "
-        f"{reference.setting}'s, and with the same requests sent again: what differs then is noise "
-        "of batching."
+        f"Answers to {plural(len(reference.outputs.answers), 'prompt')}, up to {TOKENS} tokens, "
+        f"compared with those of {reference.setting} and of the same requests sent again{random}."
     )
-    if v.model.dummy:
-        yield (
-            "Random weights: all tokens are nearly equally likely, so rounding decides. This says "
-            "nothing about a model with real weights."
-        )
     for run in v.runs:
         if run.outputs is None or run.outputs.equal is None or run.outputs.equal == 1:
             continue
-        equal, again = share(run.outputs.equal), min(run.outputs.again, reference.outputs.again)
-        why = f"but {share(again)} when they are sent again"
-        if is_noise(run.outputs, reference.outputs):
-            why = "no fewer than when the same requests are sent again"
-        yield f"{run.setting}: {equal} of the answers equal {run.outputs.reference}'s, {why}."
+        again = min(run.outputs.again, reference.outputs.again)
+        noise = ", so batching explains it" if is_noise(run.outputs, reference.outputs) else ""
+        yield (
+            f"{run.setting}: {share(run.outputs.equal)} of the answers are equal, {share(again)} "
+            f"when they are sent again{noise}."
+        )
 
 
 # -- two folders ---------------------------------------------------------------------------------
@@ -261,27 +242,21 @@ def demo(v: Verification) -> str:
 
 
 def demo_setup(found: "Demonstration") -> str:
-    model, machine, over = found.measured.model, found.measured.machine, _long_over(found)
-    long = [len(request.prompt) for request in found.requests if len(request.prompt) > over]
+    model, machine = found.measured.model, found.measured.machine
+    lengths = [len(request.prompt) for request in found.requests]
+    long = [tokens for tokens in lengths if tokens > found.measured.workload.long_over]
     early = sum(request.arrival_s == 0 for request in found.requests)
-    late = len(found.requests) - len(long) - early
     place = machine.gpu if machine and machine.gpu else "a CPU"
-    size = f"{(model.parameters or 0) / 1e6:,.1f} M parameters"
     return (
-        f"{model.name} ({size}) on {place}. {early} short requests are being answered when "
-        f"{len(long)} prompts of {long[0]:,} tokens arrive, with {late} short ones behind them."
+        f"{model.name} ({(model.parameters or 0) / 1e6:,.1f} M parameters) on {place}. {early} "
+        f"short requests are being answered when {len(long)} prompts of {long[0]:,} tokens arrive, "
+        f"with {len(lengths) - len(long) - early} short ones behind them."
     )
-
-
-def _long_over(found: "Demonstration") -> int:
-    return found.measured.workload.long_over
 
 
 def demo_answers(found: "Demonstration") -> str:
     same, total = found.same_answers, len(found.requests)
     if same == total:
         return f"All {total} answers are the same, token by token."
-    return (
-        f"{same} of {total} answers are the same; logits differ by up to {found.logits_apart:.2g}, "
-        "by rounding."
-    )
+    apart = f"{found.logits_apart:.2g}"
+    return f"{same} of {total} answers are the same; by rounding, logits differ by up to {apart}."
