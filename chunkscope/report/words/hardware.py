@@ -40,7 +40,7 @@ SENTENCES: dict[str, Template] = {
     "nearest kind ({nearest}: {models}) were {least:+%} to {most:+%} off",
     # GPUs and step times.
     "gpu_unchecked": "the {figure} of {gpu} is assumed",
-    "roofline_steps": "step times are predicted from measurements of other models on an H200",
+    "roofline_steps": "step times are predicted from measurements of a few models on one H200",
     "scaled_steps": _scaled,
     "trace_unshared": "the trace's hash_ids fit no block size: its prompts share nothing here",
     # The lines of a memory bill.

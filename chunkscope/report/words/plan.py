@@ -160,27 +160,27 @@ def _limits_because(plan: "Plan") -> str:
         nearest = limit_state(plan.nearest_run or default)
         return f"{nearest} (simulated). {rate or 'No rate keeps them'}{gpus}."
     if said.kind == "keep":
-        return f"With them {limit_state(default)} {_when(plan)} (simulated)."
+        return f"With them {limit_state(default)} (simulated)."
     gain = f"{by(said.gain)} throughput, and " if said.gain and not plan.request.is_open else ""
     unless = ""
     if said.doubt and not said.least_gain:
         unless = f", though not with {VARIATIONS[said.doubt][0]}"
     return (
-        f"{gain}{limit_state(ours)} {_when(plan)}{unless}; with vLLM's default "
+        f"{gain}{limit_state(ours)}{unless}; with vLLM's default "
         f"{limit_state(default)} (simulated)."
     )
 
 
 def limit_state(run: "SimulatedRun | None") -> str:
-    """`itl_p99 has 31 % room (limit 50 ms)`, or by how much it is broken."""
+    """`itl_p99 stays 31 % below its 50 ms`, or by how much it is broken."""
     if run is None or run.slo is None:
         return "it does not run"
     limit, allowed = run.slo.tightest, SECONDS.write(run.slo.tightest.seconds)
     if run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
     if run.slo.is_met:
-        return f"{limit.name} has {share(1 - run.slo.use)} room (limit {allowed})"
-    return f"{limit.name} is {seconds(run.slo.found_of(limit))} (limit {allowed})"
+        return f"{limit.name} stays {share(1 - run.slo.use)} below its {allowed}"
+    return f"{limit.name} is {seconds(run.slo.found_of(limit))}, limit {allowed}"
 
 
 def setup(plan: "Plan") -> str:
