@@ -38,7 +38,7 @@ from chunkscope.planning.rule import LengthRule, chunked, decide
 from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
-from chunkscope.simulation.workload import DatasetOutput, OutputOrigin, usual_order
+from chunkscope.simulation.workload import DatasetOutput, usual_order
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, SendOrder
 from chunkscope.vllm.flags import release
@@ -216,9 +216,6 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
         yield there.release.note
     if there.shape is not None:
         yield from assumed_outputs(p.outputs)
-    origins = {output.origin for output in p.outputs}
-    if origins == {OutputOrigin.DATA} and p.output_tokens < DEFAULT_OUTPUT:
-        yield Note(code="short_outputs", values={"tokens": p.output_tokens})
     if sampled := sum(1 for dataset in profile.datasets if dataset.sample):
         yield Note(code="sampled_datasets", values={"count": sampled})
     if p.can_simulate:
