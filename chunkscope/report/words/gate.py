@@ -144,7 +144,6 @@ SENTENCES: dict[str, Template] = {
     "gate_rules": "{rules}",
     "gate_cannot_look": "{why}",
     "gate_no_file": "no file to look at (stdin or a hub dataset): name it in `not_checked`",
-    "gate_file_gone": "{path} is not there",
     "gate_not_led_to": "{path} is no longer among what was analyzed: analyze again",
     "gate_file": "{path}",
     "gate_arguments_checked": "{checked:argument} checked, {harmless} without effect here",

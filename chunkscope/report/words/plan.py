@@ -36,6 +36,7 @@ VARIATIONS = {  # by code: one case, and what it varies
     "shorter_prompts": ("prompts 10 % shorter", "prompt length"),
     "shorter_outputs": ("outputs half as long", "output length"),
     "longer_outputs": ("outputs twice as long", "output length"),
+    "seen_on_gpus": ("", "prediction error"),
 }
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 
