@@ -153,9 +153,9 @@ def test_messages_are_found_whatever_is_put_before_them(line: str) -> None:
     assert facts(line).kv_cache_tokens == 919_824
 
 
-def test_a_line_knows_its_process_place_and_time() -> None:
+def test_a_line_knows_its_process_text_and_time() -> None:
     line = peeled(LINE.encode(), 3)
-    assert (line.process, line.place, line.number) == ("EngineCore", "core.py:77", 3)
+    assert (line.process, line.text[:3], line.number) == ("EngineCore", "GPU", 3)
     assert line.at is not None
 
 
@@ -265,7 +265,7 @@ def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: 
 def test_aggregated_engines_are_read() -> None:
     line = periodic("10-23 10:52:00").replace("Engine 000", "8 Engines Aggregated")
     (life,) = reading(line).starts
-    assert life.windows[0].engine == "8 engines"
+    assert (life.windows[0].engine, life.windows[0].engines, life.engines) == ("", 8, 8)
 
 
 # -- the periodic line ---------------------------------------------------------------------------

@@ -1,26 +1,17 @@
-"""What one start of an engine said of itself: how it was configured, and what fitted."""
+"""What vLLM says of itself in its log: each message by the words that no other line has.
 
+The names of a pattern's groups are the names of facts. Read in the sources of 0.10.2 to 0.27.0 and
+the wheels of 0.28.0 to 0.32.0.
+"""
+
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
+from chunkscope.vllm.log import failures
 from chunkscope.vllm.serve_flags import Effect, flags_by_name
-
-# vLLM's names in the line that begins an engine, and ours where they differ.
-_RENAMED = {
-    "max_seq_len": "max_model_len",
-    "device_config": "device",
-    "chunked_prefill_enabled": "enable_chunked_prefill",
-}
-_CONFIG = (
-    *("model", "dtype", "quantization", "kv_cache_dtype", "enforce_eager", *_RENAMED),
-    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
-    *("enable_prefix_caching", "enable_chunked_prefill"),
-)
-_PAIR = re.compile(rf"\b({'|'.join(_CONFIG)})=('[^']*'|[^,\s]+)")
-_GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
-_NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +53,96 @@ class EngineFacts:
     init_s: float | None = None
 
 
+# Those with readers of their own; the first comes every ten seconds.
+PERIODIC = "Avg prompt throughput: "
+STEP = "context requests, "
+STARTED = "LLM engine (v"
+ARGUMENTS = "non-default args: "
+BANNER = "█  version "
+PREEMPTED = "total_num_cumulative_preemption="
+REFUSED_PROMPT, REFUSED_REQUEST = "decoder prompt (length", "maximum context length is "
+FAILURE, ERROR = "failure", "error"  # an error says little before an engine is known
+
+_BACKEND = r"Using (?:AttentionBackendEnum\.)?(?P<attention_backend>[\w ]+?) (?:attention )?backend"
+_GIB = r"[\d.]+"
+MESSAGES = {  # of a line with several, the first counts
+    PERIODIC: r"(?:Engine (?P<engine>\d+): |(?P<engines>\d+) Engines Aggregated: )?"
+    r"Avg prompt throughput: (?P<prompt_tokens_per_s>[\d.]+) tokens/s, "
+    r"Avg generation throughput: (?P<output_tokens_per_s>[\d.]+) tokens/s, "
+    r"Running: (?P<running>\d+) reqs, "
+    r"(?:Swapped: \d+ reqs, Pending|Waiting): (?P<waiting>\d+) reqs"
+    r"(?:, Preemptions: (?P<preemptions>\d+))?"
+    r"(?:, Deferred: (?P<deferred>\d+) reqs)?.*?"
+    r"KV cache usage: (?P<kv_use>[\d.]+)%"
+    r"(?:, Prefix cache hit rate: (?P<hit_rate>[\d.]+)%)?",
+    STEP: r"Iteration\(\d+\): (?P<prefills>\d+) context requests, "
+    r"(?P<prompt_tokens>\d+) context tokens, (?P<decodes>\d+) generation requests, "
+    r"\d+ generation tokens, iteration elapsed time: (?P<ms>[\d.]+) ms",
+    STARTED: r"engine \(v(?P<version>[^)\s]+)\) with config: (?P<config>.*)",
+    ARGUMENTS: r"args: (?P<arguments>.*)",
+    "Using max model len ": r"model len (?P<max_model_len>\d+)",
+    "Chunked prefill is enabled with": r"max_num_batched_tokens=(?P<max_num_batched_tokens>\d+)",
+    "Asynchronous scheduling is ": r"scheduling is (?P<async_scheduling>enabled|disabled)",
+    BANNER: r"█  version (?P<version>\d\S+)",
+    "█  model   ": r"█  model   (?P<model>\S.*)",
+    "attention backend": _BACKEND,
+    "Using Flash Attention backend": _BACKEND,
+    "Auto-fit max_model_len: reduced": r"from (?P<fitted_from>[\d,]+) to (?P<fitted_to>[\d,]+)",
+    "Model loading took ": rf"took (?P<weights_gib>{_GIB}) GiB (?:memory )?"
+    r"and (?P<load_s>[\d.]+) s",
+    "torch.compile t": r"torch\.compile (?:took|takes) (?P<compile_s>[\d.]+) s",
+    "Available KV cache memory: ": rf"memory: (?P<kv_cache_gib>{_GIB}) GiB",
+    "KV cache size: ": r"KV cache size: (?P<kv_cache_tokens>[\d,]+) tokens"
+    r"(?:, Maximum concurrency for [\d,]+ tokens per request: (?P<kv_concurrency>[\d.,]+)x)?",
+    "Maximum concurrency for ": r"request: (?P<kv_concurrency>[\d.,]+)x",
+    "Graph capturing finished in ": rf"finished in (?P<graphs_s>\d+) secs, "
+    rf"took (?P<graphs_gib>-?{_GIB}) GiB",
+    "CUDA graph pool memory: ": rf"memory: (?P<graph_pool_gib>{_GIB}) GiB \(actual\), "
+    rf"(?P<graph_estimate_gib>{_GIB}) GiB \(estimated\)",
+    "init engine (profile, create kv cache, warmup model) took ": r"took (?P<init_s>[\d.]+) s",
+    "Desired GPU memory utilization is ": (
+        rf"on device \((?P<free_gib>{_GIB})/(?P<device_gib>{_GIB}) GiB\) on startup\. "
+        rf"Desired GPU memory utilization is \((?P<utilization>{_GIB}),.*?"
+        rf"(?P<activation_gib>{_GIB}) GiB for peak activation"
+    ),
+    "torch peak memory increase: ": rf"memory increase: (?P<activation_gib>{_GIB}) ?GiB",
+    PREEMPTED: r"cumulative_preemption=(?P<preemptions>\d+)",
+    REFUSED_PROMPT: r"prompt \(length (?P<length>\d+)\).*?maximum model length of (?P<limit>\d+)",
+    # 0.10 to 0.17 say "you requested T tokens (N in the messages, ...)" or "your request has N
+    # input tokens"; of a text that no tokenizer could make short enough no tokens are told.
+    REFUSED_REQUEST: r"context length is (?P<limit>\d+) tokens"
+    r"(?:.*?(?:prompt contains (?:at least )?|request has |tokens \()(?P<length>\d+) "
+    r"in(?:put tokens| the ))?",
+}
+_COMPILED = {sign: re.compile(pattern) for sign, pattern in MESSAGES.items()}
+SIGNS = (  # in a line, and the message that it is a sign of
+    *((sign.encode(), sign) for sign in MESSAGES),
+    *((sign.encode(), FAILURE) for _, sign in failures.SIGNS),
+    *((sign.encode(), FAILURE) for sign in failures.LOGPROB_FRAMES),
+    *((sign.encode(), ERROR) for sign in ("Error: ", failures.STOPPING)),
+)
+
+
+def parse(sign: str, text: str) -> dict[str, str]:
+    """What the message says, by fact; empty when it is not the whole message."""
+    match = _COMPILED[sign].search(text)
+    return {name: value for name, value in match.groupdict().items() if value} if match else {}
+
+
+# vLLM's names in the line that begins an engine, and ours where they differ.
+_RENAMED = {
+    "max_seq_len": "max_model_len",
+    "device_config": "device",
+    "chunked_prefill_enabled": "enable_chunked_prefill",
+}
+_CONFIG = (
+    *("model", "dtype", "quantization", "kv_cache_dtype", "enforce_eager", *_RENAMED),
+    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
+    *("enable_prefix_caching", "enable_chunked_prefill"),
+)
+_PAIR = re.compile(rf"\b({'|'.join(_CONFIG)})=('[^']*'|[^,\s]+)")
+_GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
+_NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
 _KINDS: dict[str, type] = {
     name: get_args(hint)[0] for name, hint in get_type_hints(EngineFacts).items()
 }
@@ -89,12 +170,9 @@ def _value(text: str, kind: type) -> Any:
         return None
 
 
-def config_facts(config: str) -> dict[str, Any]:
+def config_words(config: str) -> dict[str, str]:
     """Of the line that begins an engine: the first of each name, since configurations nest."""
-    first: dict[str, str] = {}
-    for name, text in _PAIR.findall(config):
-        first.setdefault(_RENAMED.get(name, name), text)
-    return values_of(first)
+    return {_RENAMED.get(name, name): text for name, text in reversed(_PAIR.findall(config))}
 
 
 def arguments_in(text: str) -> dict[str, Any]:
@@ -111,29 +189,20 @@ def arguments_in(text: str) -> dict[str, Any]:
         flag = flags.get(name)
         if flag is None or flag.effect is Effect.NONE:
             continue
-        if value.startswith("'"):
-            if value.strip("'") in flag.choices:
-                arguments[name] = value.strip("'")
-        elif value in ("True", "False"):
-            arguments[name] = value == "True"
-        else:
-            arguments[name] = float(value) if "." in value or "e" in value else int(value)
+        value = ast.literal_eval(value)
+        if not isinstance(value, str) or value in flag.choices:
+            arguments[name] = value
     return arguments
 
 
 def _without_nested(text: str) -> str:
     """
     >>> _without_nested("{'a': {'b': {}, 'c': 1}, 'd': [2, 3]}")
-    "{'a': , 'd': }"
+    "'a': , 'd': "
     """
     outer, depth = [], 0
     for char in text:
-        if char in "{[(":
-            depth += 1
-            outer.append(char if depth == 1 else "")
-        elif char in "}])":
-            outer.append(char if depth == 1 else "")
-            depth -= 1
-        elif depth <= 1:
+        depth += (char in "{[(") - (char in "}])")
+        if depth <= 1 and char not in "{}[]()":
             outer.append(char)
     return "".join(outer)

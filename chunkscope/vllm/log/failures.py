@@ -176,9 +176,9 @@ class FailureReader:
         figures = {name: _number(match[1]) for name, match in matches.items() if match}
         if self.failure is not None:
             figures = {**self.failure.figures, **figures}
-        reason = _REASON.search(text) if kind is Failure.REFUSED else None
-        text = shortened(reason[1]) if reason else None  # type: ignore[assignment]
-        self.failure = LoggedFailure(kind=kind, line=line, figures=figures, reason=text)
+        match = _REASON.search(text) if kind is Failure.REFUSED else None
+        reason = shortened(match[1]) if match else None
+        self.failure = LoggedFailure(kind=kind, line=line, figures=figures, reason=reason)
 
     def ended(self, *, ready: bool, last_line: int) -> LoggedFailure | None:
         """What ended it: if it never was ready, an error after which it said nothing more."""
@@ -207,23 +207,18 @@ class Cause:
 
 def cause_in(log: str, *, started: bool) -> Cause | None:
     """Why an engine of ours ended, in vLLM's own words; None when the log does not say."""
-    lines = log.splitlines()
-    for line in lines:
-        kind = next((kind for kind, sign in SIGNS if sign in line), None)
-        if kind is not None and kind.status is Status.OUT_OF_MEMORY:
-            start = re.search(r"(?:\w+\.)*\w*Error: |$", line)
-            text = line[start.end() :] if start and start.end() < len(line) else line
-            return Cause(status=Status.OUT_OF_MEMORY, text=shortened(text))
-    if not started and (reason := re.search(r"Value error, (.+?)(?: \[type=|$)", log, re.M)):
-        return Cause(status=Status.REFUSED, text=shortened(reason[1]))
-    for line in lines:
-        error = _ERROR.search(line)
-        if error is None or not error[2] or any(word in line for word in CONSEQUENCES):
-            continue
-        refused = not started and error[1] in REFUSALS
-        status = Status.REFUSED if refused else Status.DIED
-        return Cause(status=status, text=f"{error[1]}: {shortened(error[2])}")
-    return None
+    reader, lines = FailureReader(), log.splitlines()
+    for number, line in enumerate(lines):
+        reader.add(line, number, loading=False, serving=started)
+        reader.add_error(line, number)
+    failure = reader.ended(ready=False, last_line=-1)
+    if failure is None:
+        return None
+    error = _ERROR.search(lines[failure.line])
+    text = f"{error[1]}: {error[2]}" if error and error[2] else lines[failure.line]
+    refused = failure.error in REFUSALS and not started
+    status = Status.REFUSED if refused else failure.kind.status
+    return Cause(status=status, text=failure.reason or shortened(text))
 
 
 def shortened(text: str) -> str:

@@ -6,22 +6,22 @@ into JSON: what is vLLM's is looked for anywhere in the line.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 CUT = 1 << 20  # a line longer than that is no line of a log; what is behind is not looked at
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _STAMP = re.compile(
-    r"([A-Z]{4,8}) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? "
-    r"\[([\w./\\-]+:\d+)\] ?"
+    r"[A-Z]{4,8} (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? \[[\w./\\-]+:\d+\] ?"
 )
 # What `docker compose logs` and `kubectl logs --prefix` put before the lines of each server.
 _REPLICA = re.compile(r"\[pod/([\w./-]{1,120})\] |([\w.-]{1,80}) +\| ")
 _PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=\d+)?\) ?$")
-_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
+_ISO = re.compile(r"\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
 _TRACE_KEYS = ("exc_info", "exc_text", "exception", "stack_trace")  # what else it says of an error
 _TIME_KEYS = ("timestamp", "time", "asctime", "ts", "@timestamp", "date")
@@ -36,8 +36,6 @@ class LogLine(NamedTuple):
     text: str
     at: float | None = None  # seconds of a year that nobody named
     process: str = ""  # "EngineCore_DP0"
-    level: str = ""
-    place: str = ""  # "core.py:114"
     replica: str = ""  # which server of several wrote it, where a collector says so
 
 
@@ -59,71 +57,52 @@ def peeled(raw: bytes, number: int) -> LogLine:
     """What vLLM wrote, out of what the line has become.
 
     >>> line = peeled(b"vllm-1 | (EngineCore pid=7) INFO 11-15 12:18:31 [core.py:114] Hello", 1)
-    >>> line.process, line.place, line.text
-    ('EngineCore', 'core.py:114', 'Hello')
+    >>> line.process, line.replica, line.text
+    ('EngineCore', 'vllm-1', 'Hello')
     """
     text, when = raw[:CUT].decode("utf-8", "replace").rstrip("\r"), None
-    if "{" in text[:200] and (found := _of_json(text[text.index("{") :])):
-        text, when = found
-    if "\x1b" in text:
-        text = _COLOUR.sub("", text)
+    if "{" in text[:200]:
+        text, when = _out_of_json(text)
+    text = _COLOUR.sub("", text) if "\x1b" in text else text
     server = _REPLICA.match(text)
     replica = (server[1] or server[2]) if server else ""
     stamp = _STAMP.search(text)
     if stamp is None:
-        at = _iso(when or text[:64])
-        return LogLine(number=number, text=text, at=at, replica=replica)
-    level, month, day, hour, minute, second, place = stamp.groups()
-    begin = stamp.start()
-    process = _PROCESS.search(text[:begin]) if ")" in text[max(0, begin - 2) : begin] else None
-    return LogLine(
-        number=number,
-        text=text[stamp.end() :],
-        at=_seconds(int(month), int(day), int(hour), int(minute), int(second)),
-        process=process[1] if process else "",
-        level=level,
-        place=place,
-        replica=replica,
-    )
+        return LogLine(number, text, _time(when or text[:64]), replica=replica)
+    process = _PROCESS.search(text[max(0, stamp.start() - 100) : stamp.start()])
+    name = process[1] if process else ""
+    return LogLine(number, text[stamp.end() :], _seconds(stamp.groups()), name, replica)
 
 
-def _of_json(text: str) -> tuple[str, str | None] | None:
-    try:
-        found = orjson.loads(text)
-    except ValueError:
-        return None
-    if not isinstance(found, dict):
-        return None
-    message = next((found[key] for key in _MESSAGE_KEYS if isinstance(found.get(key), str)), None)
-    trace = next((found[key] for key in _TRACE_KEYS if isinstance(found.get(key), str)), None)
-    if message is not None and trace is not None:
-        message = f"{message}\n{trace}"
-    when = next((found[key] for key in _TIME_KEYS if key in found), None)
-    return (message, _written_out(when)) if message is not None else None
+def _out_of_json(text: str) -> tuple[str, Any]:
+    """Message and time of a record; any other line as it is."""
+    with suppress(ValueError, AttributeError):
+        record = orjson.loads(text[text.index("{") :])
+        texts = {key: value for key, value in record.items() if isinstance(value, str)}
+        message = next((texts[key] for key in _MESSAGE_KEYS if key in texts), None)
+        trace = next((texts[key] for key in _TRACE_KEYS if key in texts), None)
+        when = next((record[key] for key in _TIME_KEYS if key in record), None)
+        if message is not None:
+            return f"{message}\n{trace}" if trace is not None else message, when
+    return text, None
 
 
-def _written_out(when: object) -> str | None:
-    """A time in JSON: text, or seconds or milliseconds since 1970.
-
-    >>> _written_out(1792752000.5), _written_out(1792752000500)
-    ('2026-10-23T10:40:00.500000+00:00', '2026-10-23T10:40:00.500000+00:00')
-    """
-    if not isinstance(when, int | float):
-        return None if when is None else str(when)
-    seconds = when / 1000 if when > _MILLISECONDS else when
-    return datetime.fromtimestamp(seconds, UTC).isoformat() if 0 < seconds < _LATEST else None
-
-
-def _iso(text: str) -> float | None:
-    found = _ISO.search(text)
-    return _seconds(*map(int, found.groups()[1:])) if found else None
+def _time(when: Any) -> float | None:
+    """Of a text with a date, or of seconds or milliseconds since 1970."""
+    if isinstance(when, int | float):
+        seconds = when / 1000 if when > _MILLISECONDS else when
+        if not 0 < seconds < _LATEST:
+            return None
+        return datetime.fromtimestamp(seconds, UTC).replace(year=2000).timestamp()
+    date = _ISO.search(str(when))
+    return _seconds(date.groups()) if date else None
 
 
-def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> float | None:
-    try:
+def _seconds(parts: Sequence[str]) -> float | None:
+    with suppress(ValueError):
+        month, day, hour, minute, second = map(int, parts)
         return datetime(2000, month, day, hour, minute, second, tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
+    return None
 
 
 class LogClock:
@@ -131,17 +110,14 @@ class LogClock:
 
     def __init__(self) -> None:
         self._first: float | None = None
-        self._last = 0.0
-        self._years = 0.0
+        self._last = self._years = 0.0
 
     def since_first(self, at: float | None) -> float | None:
         if at is None:
             return None
         if self._first is None:
             self._first = self._last = at
-        at += self._years
-        if at < self._last - _YEAR_S / 2:
+        if at + self._years < self._last - _YEAR_S / 2:
             self._years += _YEAR_S
-            at += _YEAR_S
-        self._last = at
-        return at - self._first
+        self._last = at + self._years
+        return self._last - self._first

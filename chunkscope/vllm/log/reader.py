@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from chunkscope.vllm.log import messages
-from chunkscope.vllm.log.facts import EngineFacts, arguments_in, config_facts, values_of
+from chunkscope.vllm.log import facts
+from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import FailureReader, LoggedFailure
 from chunkscope.vllm.log.lines import LogClock, LogLine, peeled
 from chunkscope.vllm.log.timeline import LogWindow, RefusedPrompts, StepTally, Timeline
@@ -19,10 +19,11 @@ _OF_A_REQUEST = re.compile(
     rb"Received request |Added request |Generated response | details: prompt: "
 )
 _ACCESS, _BAD_REQUEST = b"HTTP/1.", b"400 Bad Request"
-_SIGN = re.compile(b"|".join(re.escape(sign) for sign, _ in messages.SIGNS))
+_SIGN = re.compile(b"|".join(re.escape(sign) for sign, _ in facts.SIGNS))
 _PLACE = re.compile(rb"\[([\w./\\-]{1,80}\.py:\d+)\]")
 _HEAD = 400  # bytes of a line, in which its place is
 _MOST_PLACES = 5_000
+_BEGINS = (facts.STARTED, facts.ARGUMENTS, facts.BANNER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +74,12 @@ class _Engine:
     def ready(self) -> bool:
         return "init_s" in self.facts or bool(self.timelines)
 
-    def learn(self, facts: dict[str, Any], line: int) -> None:
+    def learn(self, words: dict[str, str], line: int) -> None:
         """The first to say it counts, of several workers; but the KV cache is that of the least."""
-        for name, value in facts.items():
+        values = facts.values_of(words)
+        if "fitted_to" in values:
+            values["max_model_len"] = values["fitted_to"]
+        for name, value in values.items():
             if name in ("kv_cache_tokens", "kv_cache_gib", "kv_concurrency"):
                 value = min(value, self.facts.get(name, value))
             elif name in self.facts and name != "max_model_len":
@@ -93,9 +97,9 @@ class _Engine:
             arguments=self.arguments,
             line_of=self.line_of,
             windows=tuple(windows),
-            prompt_tokens=sum(t.prompt_tokens for t in timelines),
-            output_tokens=sum(t.output_tokens for t in timelines),
-            busy_s=max((t.seconds for t in timelines), default=0.0),
+            prompt_tokens=sum(w.prompt_tokens_per_s * w.seconds for w in windows),
+            output_tokens=sum(w.output_tokens_per_s * w.seconds for w in windows),
+            busy_s=max((t.busy_s for t in timelines), default=0.0),
             engines=max(1, len(timelines), len(self.started), *(w.engines for w in windows)),
             steps=self.steps if self.steps.steps else None,
             refused=self.refused if self.refused.first_line else None,
@@ -134,7 +138,7 @@ class LogReader:
             elif _OF_A_REQUEST.search(raw):
                 continue
             elif _SIGN.search(raw):
-                name = next(name for sign, name in messages.SIGNS if sign in raw)
+                name = next(name for sign, name in facts.SIGNS if sign in raw)
                 self._take(name, peeled(raw, self.lines))
             elif len(self._unknown) < _MOST_PLACES and (place := _PLACE.search(raw, 0, _HEAD)):
                 self._unknown[place[1]] = self._unknown.get(place[1], 0) + 1
@@ -155,62 +159,53 @@ class LogReader:
         return self._engines.get(peeled(raw[:_HEAD], 0).replica, [])
 
     def _take(self, name: str, line: LogLine) -> None:
-        if name == messages.ERROR:
+        if name == facts.ERROR:
             for engine in self._engines.get(line.replica, [])[-1:]:
                 engine.failures.add_error(line.text, line.number)
             return
         at = self._clock.since_first(line.at)
-        words = {} if name == messages.FAILURE else messages.parse(name, line.text)
-        if name != messages.FAILURE and not words:
+        words = {} if name == facts.FAILURE else facts.parse(name, line.text)
+        if name != facts.FAILURE and not words:
             return
         self.understood += 1
-        engine = self._engine(name, line)
-        engine.last_line = line.number
+        engine, number = self._engine(name, line), line.number
+        engine.last_line = number
         match name:
-            case messages.PERIODIC:
-                which = messages.engine_of(line.text)
-                timeline = engine.timelines.setdefault(which, Timeline(which))
-                timeline.add(words, at, line.number)
-                if "preemptions" in words:
-                    engine.preemptions = (engine.preemptions or 0) + int(words["preemptions"])
-                    engine.line_of["preemptions"] = line.number
-            case messages.STEP:
-                engine.steps.add(words, line.number)
-            case messages.PREEMPTED:
-                engine.preemptions = int(words["preemptions"])
-                engine.line_of["preemptions"] = line.number
-            case messages.REFUSED_PROMPT | messages.REFUSED_REQUEST:
-                engine.refused.add(words, line.number)
-            case messages.FAILURE:
+            case facts.PERIODIC:
+                which = words.get("engine", "")
+                engine.timelines.setdefault(which, Timeline()).add(words, at, number)
+            case facts.STEP:
+                engine.steps.add(words, number)
+            case facts.REFUSED_PROMPT | facts.REFUSED_REQUEST:
+                engine.refused.add(words, number)
+            case facts.FAILURE:
                 loading = bool(engine.started) and "weights_gib" not in engine.facts
                 serving = bool(engine.timelines)
-                engine.failures.add(line.text, line.number, loading=loading, serving=serving)
-                engine.failures.add_error(line.text, line.number)
-            case messages.ARGUMENTS:
-                engine.arguments |= arguments_in(words["arguments"])
-                engine.line_of["arguments"] = line.number
-            case messages.STARTED:
+                engine.failures.add(line.text, number, loading=loading, serving=serving)
+                engine.failures.add_error(line.text, number)
+            case facts.ARGUMENTS:
+                engine.arguments |= facts.arguments_in(words["arguments"])
+                engine.line_of["arguments"] = number
+            case facts.STARTED:
                 engine.started.add(line.process)
-                facts = values_of({"version": words["version"]}) | config_facts(words["config"])
-                engine.learn(facts, line.number)
+                engine.learn({**facts.config_words(words["config"]), **words}, number)
             case _:
-                facts = values_of(words)
-                if "fitted_to" in facts:
-                    facts["max_model_len"] = facts["fitted_to"]
-                engine.learn(facts, line.number)
+                engine.learn(words, number)
+        if "preemptions" in words:  # of a window, or of all so far
+            before = engine.preemptions or 0 if name == facts.PERIODIC else 0
+            engine.preemptions = before + int(words["preemptions"])
+            engine.line_of["preemptions"] = number
 
     def _engine(self, name: str, line: LogLine) -> _Engine:
         """The engine that a line is of: a new one where one begins that had begun or served."""
         engines = self._engines.setdefault(line.replica, [])
         now = engines[-1] if engines else None
-        begins = name in (messages.STARTED, messages.ARGUMENTS, messages.BANNER)
-        again = now is not None and (
-            (begins and bool(now.timelines))
-            or (name == messages.STARTED and (line.process in now.started) and now.ready)
-            or (begins and now.failures.failure is not None)
-            or (name in (messages.ARGUMENTS, messages.BANNER) and bool(now.started))
-        )
-        if now is None or again:
+        if now is not None and name in _BEGINS:
+            begun = line.process in now.started and now.ready
+            over = bool(now.timelines) or now.failures.failure is not None
+            if over or (begun if name == facts.STARTED else bool(now.started)):
+                now = None
+        if now is None:
             now = _Engine(first_line=line.number, replica=line.replica)
             engines.append(now)
         return now

@@ -3,12 +3,10 @@
 A log of weeks has millions of such lines: past so many, two neighbours become one.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 MOST_WINDOWS = 2_048
-_SEVERAL = re.compile(r"(\d{1,6}) engines")
 INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
 _LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was idle
 
@@ -27,13 +25,8 @@ class LogWindow:
     hit_rate: float | None = None
     deferred: int = 0  # of those waiting: for KV from elsewhere or a grammar, not for room
     line: int = 0
-    engine: str = ""
-
-    @property
-    def engines(self) -> int:
-        """How many engines are added up in it: "8 engines", or the one it names."""
-        several = _SEVERAL.fullmatch(self.engine)
-        return int(several[1]) if several else 1
+    engine: str = ""  # "000", where it says
+    engines: int = 1  # that are added up in it
 
     @property
     def idle(self) -> bool:
@@ -63,33 +56,50 @@ def together(windows: Iterable[LogWindow]) -> list[LogWindow]:
         if not groups or window.engine in groups[-1]:
             groups.append({})
         groups[-1][window.engine] = window
-    return [_added_up(list(group.values())) for group in groups]
-
-
-def _added_up(group: list[LogWindow]) -> LogWindow:
-    return replace(
-        group[-1],
-        prompt_tokens_per_s=sum(w.prompt_tokens_per_s for w in group),
-        output_tokens_per_s=sum(w.output_tokens_per_s for w in group),
-        running=sum(w.running for w in group),
-        waiting=sum(w.waiting for w in group),
-        kv_use=max(w.kv_use for w in group),
-    )
+    return [
+        replace(
+            [*group.values()][-1],
+            prompt_tokens_per_s=sum(w.prompt_tokens_per_s for w in group.values()),
+            output_tokens_per_s=sum(w.output_tokens_per_s for w in group.values()),
+            running=sum(w.running for w in group.values()),
+            waiting=sum(w.waiting for w in group.values()),
+            kv_use=max(w.kv_use for w in group.values()),
+        )
+        for group in groups
+    ]
 
 
 class Timeline:
     """The windows of one engine as they come."""
 
-    def __init__(self, engine: str) -> None:
-        self.engine = engine
-        self.seconds = 0.0
-        self.prompt_tokens = 0.0
-        self.output_tokens = 0.0
-        self._windows: list[LogWindow] = []
-        self._each = 1  # lines in a window
-        self._open: list[LogWindow] = []
+    def __init__(self) -> None:
+        self.windows: list[LogWindow] = []
+        self.busy_s = 0.0
         self._last: LogWindow | None = None
         self._interval: float | None = None  # the least time between two lines
+
+    def add(self, words: Mapping[str, str], at: float | None, line: int) -> None:
+        seconds = self._length(at)
+        rate = words.get("hit_rate")
+        self._last = LogWindow(
+            end_s=at if at is not None else (self._last.end_s if self._last else 0.0) + seconds,
+            seconds=seconds,
+            prompt_tokens_per_s=float(words["prompt_tokens_per_s"]),
+            output_tokens_per_s=float(words["output_tokens_per_s"]),
+            running=int(words["running"]),
+            waiting=int(words["waiting"]),
+            kv_use=float(words["kv_use"]) / 100,
+            hit_rate=None if rate is None else float(rate) / 100,
+            deferred=int(words.get("deferred", 0)),
+            line=line,
+            engine=words.get("engine", ""),
+            engines=int(words.get("engines", 1)),
+        )
+        self.busy_s += 0.0 if self._last.idle else seconds
+        self.windows.append(self._last)
+        if len(self.windows) == MOST_WINDOWS:
+            pairs = zip(self.windows[::2], self.windows[1::2], strict=True)
+            self.windows = [one.joined(other) for one, other in pairs]
 
     def _length(self, at: float | None) -> float:
         """A rate is over the time since vLLM last reckoned, which it does silently while idle."""
@@ -100,61 +110,12 @@ class Timeline:
         if 0 < passed <= _LONGEST_S:
             first, usual = self._interval is None, INTERVAL_S if last.idle else passed
             self._interval = interval = min(self._interval or usual, passed)
-            if first and interval < last.seconds:
-                self._shorten(last, interval)  # nobody knew how long the first line's was
+            if first and interval < last.seconds:  # nobody knew how long the first line's was
+                self.busy_s -= 0.0 if last.idle else last.seconds - interval
+                self.windows[-1] = replace(last, seconds=interval)
             if not (last.idle and passed > 1.5 * interval + 1):
                 return passed
         return self._interval or INTERVAL_S
-
-    def _shorten(self, window: LogWindow, seconds: float) -> None:
-        less = window.seconds - seconds
-        self.seconds -= 0.0 if window.idle else less
-        self.prompt_tokens -= window.prompt_tokens_per_s * less
-        self.output_tokens -= window.output_tokens_per_s * less
-        self._windows = [replace(w, seconds=seconds) if w == window else w for w in self._windows]
-
-    def add(self, words: dict[str, str], at: float | None, line: int) -> None:
-        seconds = self._length(at)
-        end = at if at is not None else (self._last.end_s if self._last else 0.0) + seconds
-        rate = words.get("hit_rate")
-        window = LogWindow(
-            end_s=end,
-            seconds=seconds,
-            prompt_tokens_per_s=float(words["prompt_tokens_per_s"]),
-            output_tokens_per_s=float(words["output_tokens_per_s"]),
-            running=int(words["running"]),
-            waiting=int(words["waiting"]),
-            kv_use=float(words["kv_use"]) / 100,
-            hit_rate=None if rate is None else float(rate) / 100,
-            deferred=int(words.get("deferred", 0)),
-            line=line,
-            engine=self.engine,
-        )
-        self._last = window
-        self.seconds += 0.0 if window.idle else seconds
-        self.prompt_tokens += window.prompt_tokens_per_s * seconds
-        self.output_tokens += window.output_tokens_per_s * seconds
-        self._open.append(window)
-        if len(self._open) == self._each:
-            self._close()
-
-    def _close(self) -> None:
-        joined = self._open[0]
-        for window in self._open[1:]:
-            joined = joined.joined(window)
-        self._windows.append(joined)
-        self._open = []
-        if len(self._windows) == MOST_WINDOWS:
-            pairs = zip(self._windows[::2], self._windows[1::2], strict=True)
-            self._windows = [one.joined(other) for one, other in pairs]
-            self._each *= 2
-
-    @property
-    def windows(self) -> tuple[LogWindow, ...]:
-        return (*self._windows, *self._open)
-
-
-# -- steps -----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,7 +134,7 @@ class StepTally:
     longest_ms: float = 0.0  # of those that made somebody's token wait
     longest_line: int = 0
 
-    def add(self, words: dict[str, str], line: int) -> None:
+    def add(self, words: Mapping[str, str], line: int) -> None:
         prefills, decodes, ms = int(words["prefills"]), int(words["decodes"]), float(words["ms"])
         self.steps += 1
         self.prompt_tokens += int(words["prompt_tokens"])
@@ -207,7 +168,7 @@ class RefusedPrompts:
     limit: int = 0
     first_line: int = 0
 
-    def add(self, words: dict[str, str], line: int) -> None:
+    def add(self, words: Mapping[str, str], line: int) -> None:
         length = int(words.get("length", 0))
         self.limit = int(words.get("limit", 0)) or self.limit
         self.first_line = self.first_line or line
