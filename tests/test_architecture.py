@@ -133,7 +133,7 @@ BUDGETS = {
     "simulation": 2_480,
     "planning": 3_150,
     "verification": 3_710,
-    "diagnosis": 910,
+    "diagnosis": 800,
     "reference": 1_000,
     "gating": 1_720,
     "report": 5_150,

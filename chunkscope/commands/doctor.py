@@ -1,7 +1,7 @@
 """`chunkscope doctor`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chunkscope import console
 from chunkscope.commands.options import (
@@ -43,23 +43,25 @@ def doctor(given: Given) -> None:
 
     Example: chunkscope doctor vllm.log
     """
-    from chunkscope.diagnosis.doctor import Context, examined
+    from chunkscope.diagnosis.doctor import Context
+    from chunkscope.diagnosis.doctor import doctor as run
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
 
     check_format(given)
     plan = given.plan or (PLAN if PLAN.exists() else None)
     profile = given.profile or (PROFILE if PROFILE.exists() else None)
-    context = Context(
-        plan=Plan.load(plan) if plan else None,
-        profile=Profile.load(profile) if profile else None,
-        gpu=given.gpu,
-        model=given.model,
-    )
+    context: dict[str, Any] = {
+        "plan": Plan.load(plan) if plan else None,
+        "profile": Profile.load(profile) if profile else None,
+        "gpu": given.gpu,
+        "model": given.model,
+    }
     if given.follow:
-        diagnosis = _followed(given.logs, context, given.output or DOCTOR)
+        diagnosis = _followed(given.logs, Context(**context), given.output or DOCTOR)
     else:
-        diagnosis = examined(given.logs, context, _seconds(getattr(given, "for") or "10s"))
+        seconds = _seconds(getattr(given, "for") or "10s")
+        diagnosis = run(*given.logs, **context, seconds=seconds)
     if given.format == "github":
         from chunkscope.report.ci import doctor_annotations
 

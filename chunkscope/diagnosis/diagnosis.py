@@ -8,18 +8,14 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.note import Note
 from chunkscope.diagnosis.phases import Bound, LoadPhase
 from chunkscope.hardware.memory import Memory
-from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.failures import LoggedFailure
-from chunkscope.vllm.log.timeline import LogWindow, RefusedPrompts, StepTally, together
+from chunkscope.vllm.log.reader import EngineStart
+from chunkscope.vllm.log.timeline import together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """One thing that limited an engine.
-
-    `effect` only orders them: the share of its time where that is known, 1 where it ended the
-    engine, and a rank by judgement for what was merely set.
-    """
+    """One thing that limited an engine. `effect` only orders them: the share of its time where that
+    is known, 1 where it ended the engine, and a rank by judgement for what was merely set."""
 
     rule: str
     title: Note
@@ -39,34 +35,27 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineReport:
-    """One engine, from its start to the next or to the end of the log. `last_line` 0: a server."""
+class EngineReport(EngineStart):
+    """One engine, from its start to the next or to the end of the log (`last_line` 0: a server),
+    and what is made of it."""
 
     source: str
-    first_line: int
-    last_line: int
-    engines: int
-    facts: EngineFacts
-    arguments: dict[str, Any]
     differences: tuple[Difference, ...]
     predicted: Memory | None  # of the same model, GPU and settings
     gpu: str | None  # that it was predicted for
-    windows: tuple[LogWindow, ...]
     phases: tuple[LoadPhase, ...]
-    prompt_tokens: float
-    output_tokens: float
-    busy_s: float
-    hit_rate: float | None
-    preemptions: int | None
-    steps: StepTally | None
-    refused: RefusedPrompts | None
-    failure: LoggedFailure | None
     symptoms: tuple[Symptom, ...]
 
     def seconds_of(self, bound: Bound) -> float:
         """Of several engines, as long as it was for each on average."""
-        engines = len({phase.engine for phase in self.phases}) or 1
-        return sum(phase.seconds for phase in self.phases if phase.bound is bound) / engines
+        engines = len({phase.window.engine for phase in self.phases}) or 1
+        return sum(p.window.seconds for p in self.phases if p.bound is bound) / engines
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Of the prefix cache, as it says last."""
+        rates = (w.hit_rate for w in reversed(self.windows) if not w.idle)
+        return next((rate for rate in rates if rate is not None), None)
 
     @property
     def peak_running(self) -> int:
@@ -87,11 +76,11 @@ class Diagnosis(Artefact):
 
     >>> from chunkscope import doctor
     >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-kv-bound.log")
-    <Diagnosis kv-bound, client-bound>
+    <Diagnosis kv-bound>
     """
 
     title: ClassVar = "diagnosis"
-    schema: ClassVar = "chunkscope/doctor/3"
+    schema: ClassVar = "chunkscope/doctor/4"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
 

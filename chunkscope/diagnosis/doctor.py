@@ -1,8 +1,9 @@
 """Logs and servers -> a diagnosis. The same for the command line and for Python."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -11,14 +12,14 @@ from chunkscope.artefacts.words import Name
 from chunkscope.diagnosis.diagnosis import Diagnosis, Difference, EngineReport
 from chunkscope.diagnosis.phases import phases
 from chunkscope.diagnosis.rules import Engine, find_symptoms
-from chunkscope.diagnosis.servers import ServerReading, watch
+from chunkscope.diagnosis.servers import watch
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.log_files import read_log
 from chunkscope.planning.plan import Plan
-from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint, memory
 from chunkscope.vllm.log.facts import EngineFacts
@@ -36,6 +37,7 @@ class Context:
 
 
 NOTHING = Context()
+OTHER_GPU = 0.05  # a difference in memory that no driver makes
 
 
 def doctor(
@@ -53,48 +55,35 @@ def doctor(
     >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-does-not-fit.log").symptoms[0].title.code
     'ended_context_too_long'
     """
-    context = Context(
-        plan=None if plan is None else Plan.given(plan),
-        profile=None if profile is None else Profile.given(profile),
-        gpu=gpu,
-        model=model,
-    )
-    return examined([os.fspath(source) for source in sources], context, seconds)
-
-
-def examined(sources: Sequence[str], context: Context, seconds: float) -> Diagnosis:
+    planned = None if plan is None else Plan.given(plan)
+    counted = None if profile is None else Profile.given(profile)
+    context = Context(plan=planned, profile=counted, gpu=gpu, model=model)
     if not sources:
         raise UsageError("no log and no address to look at", hint="name one, such as vllm.log")
     reports: list[EngineReport] = []
     notes: list[Note] = []
     logs: list[EngineLog] = []
-    for source in sources:
-        if not is_address(source):
+    names = [os.fspath(source) for source in sources]
+    urls = [name for name in names if name.startswith(("http://", "https://"))]
+    for name in names:
+        if name not in urls:
             reader = LogReader()
-            notes += read_log(source, reader)
+            notes += read_log(name, reader)
             logs.append(reader.reading())
-            for start in logs[-1].starts:
-                if not is_of(context.plan, start.facts):
-                    notes.append(note("plan_of_another_model", model=start.facts.model))
-            reports += reports_of(logs[-1], source, context)
-    urls = [source for source in sources if is_address(source)]
+            reports += reports_of(logs[-1], name, context)
     for reading in watch(urls, seconds) if urls else ():
         notes += reading.notes
-        reports.append(report_of(reading.start, reading.address, context, reading))
+        reports.append(report_of(reading.start, reading.address, context, reading.finished))
+    notes += [n for report in reports if (n := mismatch(context.plan, report.facts))]
     return put_together(reports, logs, notes)
-
-
-def is_address(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
 
 
 def put_together(
     reports: Sequence[EngineReport], logs: Sequence[EngineLog], notes: Sequence[Note]
 ) -> Diagnosis:
-    unknown: dict[str, int] = {}
+    unknown: Counter[str] = Counter()
     for log in logs:
-        for place, count in log.unknown.items():
-            unknown[place] = unknown.get(place, 0) + count
+        unknown.update(log.unknown)
     return Diagnosis(
         engines=tuple(reports),
         lines=sum(log.lines for log in logs),
@@ -114,47 +103,28 @@ def reports_of(log: EngineLog, source: str, context: Context = NOTHING) -> list[
 
 
 def report_of(
-    start: EngineStart, source: str, context: Context, reading: ServerReading | None = None
+    start: EngineStart, source: str, context: Context = NOTHING, finished: int | None = None
 ) -> EngineReport:
-    if not is_of(context.plan, start.facts):
+    """`finished`: the requests that a server says it has answered."""
+    if mismatch(context.plan, start.facts):
         context = replace(context, plan=None)
     footprint = _footprint(start, context)
-    seqs = start.arguments.get("max_num_seqs") or (
-        footprint.settings.max_num_seqs if footprint else None
-    )
+    default = footprint.deployment.effective() if footprint else OWN
+    seqs = start.arguments.get("max_num_seqs") or default.max_num_seqs
     engine = Engine(
         start=start,
         phases=phases(start.windows, seqs),
-        max_num_seqs=seqs,
-        default_budget=(
-            footprint.deployment.effective().max_num_batched_tokens if footprint else None
-        ),
-        shareable=_shareable(context.profile),
-        longest_prompt=context.profile.overall.max if context.profile else None,
-        preemptions=reading.preemptions if reading else start.preemptions,
-        finished=reading.finished if reading else None,
+        default_budget=default.max_num_batched_tokens,
+        profile=context.profile,
+        finished=finished,
     )
-    rates = [w.hit_rate for w in start.windows if w.hit_rate is not None and not w.idle]
     return EngineReport(
+        **{field.name: getattr(start, field.name) for field in fields(start)},
         source=source,
-        first_line=start.first_line,
-        last_line=start.last_line,
-        engines=start.engines,
-        facts=start.facts,
-        arguments=start.arguments,
         differences=_differences(start, context.plan),
         predicted=footprint.memory if footprint else None,
         gpu=footprint.gpu.title if footprint else None,
-        windows=start.windows,
         phases=engine.phases,
-        prompt_tokens=start.prompt_tokens,
-        output_tokens=start.output_tokens,
-        busy_s=start.busy_s,
-        hit_rate=rates[-1] if rates else None,
-        preemptions=engine.preemptions,
-        steps=start.steps,
-        refused=start.refused,
-        failure=start.failure,
         symptoms=find_symptoms(engine),
     )
 
@@ -162,12 +132,19 @@ def report_of(
 # -- what it is held against -----------------------------------------------------------------------
 
 
-def is_of(plan: Plan | None, facts: EngineFacts) -> bool:
-    """Is the plan about this engine's model? What the log does not name may be."""
-    if plan is None or plan.model is None or facts.model is None:
-        return True
-    names = {plan.model.name, Path(plan.model.load_name).name}
-    return Path(facts.model).name.lower() in {name.lower() for name in names}
+def mismatch(plan: Plan | None, facts: EngineFacts) -> Note | None:
+    """Why the plan is not about this engine. What the log does not name may be the plan's."""
+    if plan is None:
+        return None
+    if plan.model is not None and facts.model is not None:
+        names = {plan.model.name.lower(), Path(plan.model.load_name).name.lower()}
+        if Path(facts.model).name.lower() not in names:
+            return note("plan_of_another_model", model=facts.model)
+    if plan.gpu is not None and (facts.device or facts.device_gib):
+        size = facts.device_gib or plan.gpu.memory_gib
+        if facts.device == "cpu" or abs(size / plan.gpu.memory_gib - 1) > OTHER_GPU:
+            return note("plan_of_another_gpu", gpu=plan.gpu.title)
+    return None
 
 
 def _footprint(start: EngineStart, context: Context) -> Footprint | None:
@@ -203,18 +180,12 @@ def _footprint(start: EngineStart, context: Context) -> Footprint | None:
         return None
 
 
-def _shareable(profile: Profile | None) -> float | None:
-    """The share of all prompt tokens that a cache which never forgets would find."""
-    measured = [d.prefixes for d in profile.datasets if d.prefixes] if profile else []
-    return reuse_together(measured).hit_rate if measured else None
-
-
 def _differences(start: EngineStart, plan: Plan | None) -> tuple[Difference, ...]:
     """Where the engine has not what the plan sets. What it does not say is no difference."""
     if plan is None:
         return ()
-    facts = {f.name: getattr(start.facts, f.name) for f in fields(start.facts)}
-    actual = {name: value for name, value in facts.items() if value is not None} | start.arguments
+    facts = {name: value for name, value in asdict(start.facts).items() if value is not None}
+    actual = facts | start.arguments
     return tuple(
         Difference(name=name, planned=value, actual=actual[name])
         for name, value in plan.settings.given().items()

@@ -1,6 +1,6 @@
 """What held an engine back, window by window, and the stretches of time that this makes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -26,57 +26,53 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPhase:
-    """Neighbouring windows of one engine with the same bound: peaks of counts, means of rates."""
+    """Neighbouring windows of one engine with the same bound, joined to one."""
 
     bound: Bound
-    engine: str
-    begin_s: float
-    end_s: float
-    first_line: int
+    window: LogWindow  # whose line is the first
     last_line: int
-    running: int
-    waiting: int
-    kv_use: float
-    prompt_tokens_per_s: float
-    output_tokens_per_s: float
     burst: bool = False  # what waited, waited between two lines
 
     @property
-    def seconds(self) -> float:
-        return self.end_s - self.begin_s
+    def begin_s(self) -> float:
+        return self.window.end_s - self.window.seconds
 
 
 def phases(windows: Sequence[LogWindow], max_num_seqs: int | None) -> tuple[LoadPhase, ...]:
     """Of all engines, by time."""
-    engines = dict.fromkeys(window.engine for window in windows)
-    found = [
-        phase
-        for engine in engines
-        for phase in _joined(_single([w for w in windows if w.engine == engine], max_num_seqs))
-    ]
-    return tuple(sorted(found, key=lambda phase: phase.begin_s))
+    names = dict.fromkeys(window.engine for window in windows)
+    engines = ([window for window in windows if window.engine == name] for name in names)
+    every = (phase for some in engines for phase in _phases(some, max_num_seqs))
+    return tuple(sorted(every, key=lambda phase: phase.begin_s))
 
 
-def _single(windows: Iterable[LogWindow], max_num_seqs: int | None) -> Iterator[LoadPhase]:
-    before = 0
-    for window in windows:
-        came = window.running - before
-        bound, burst = _bound(window, came, max_num_seqs)
-        before = window.running + window.waiting
-        yield LoadPhase(
-            bound=bound,
-            engine=window.engine,
-            begin_s=window.end_s - window.seconds,
-            end_s=window.end_s,
-            first_line=window.line,
-            last_line=window.line,
-            running=window.running,
-            waiting=window.waiting,
-            kv_use=window.kv_use,
-            prompt_tokens_per_s=window.prompt_tokens_per_s,
-            output_tokens_per_s=window.output_tokens_per_s,
-            burst=burst,
-        )
+def _phases(windows: Sequence[LogWindow], max_num_seqs: int | None) -> list[LoadPhase]:
+    joined: list[LoadPhase] = []
+    for window, (bound, burst) in zip(windows, _bounds(windows, max_num_seqs), strict=True):
+        phase = LoadPhase(bound=bound, window=window, last_line=window.line, burst=burst)
+        last = joined[-1] if joined else None
+        if last and last.bound is bound and phase.begin_s <= last.window.end_s + 1:
+            burst = last.burst and burst
+            joined[-1] = replace(phase, window=last.window.joined(window), burst=burst)
+        else:
+            joined.append(phase)
+    return joined
+
+
+def _bounds(windows: Sequence[LogWindow], max_num_seqs: int | None) -> list[tuple[Bound, bool]]:
+    """Of each window its bound, and whether what came, came at once."""
+    before = [0, *(window.running + window.waiting for window in windows)]
+    pairs = list(zip(windows, before, strict=False))
+    bounds = [_bound(window, window.running - total, max_num_seqs) for window, total in pairs]
+    # Before an end: all that was sent is running, and no other request came.
+    for place in range(len(windows) - 2, 0, -1):
+        window, queued = windows[place], windows[place - 1].waiting
+        came = window.running + window.waiting > before[place]
+        drains = not came and (queued or not window.prompt_tokens_per_s)
+        over = bounds[place + 1][0] in (Bound.END, Bound.IDLE)
+        if bounds[place][0] is Bound.CLIENT and drains and over:
+            bounds[place] = Bound.END, False
+    return bounds
 
 
 def _bound(window: LogWindow, came: int, max_num_seqs: int | None) -> tuple[Bound, bool]:
@@ -88,7 +84,9 @@ def _bound(window: LogWindow, came: int, max_num_seqs: int | None) -> tuple[Boun
         # Where nothing at all was read, what waits found no room, however little is left. (vLLM
         # counts a prompt when it has been read: a long one is nothing for a while, too.)
         blocked = not window.prompt_tokens_per_s and not at_limit and window.kv_use >= _MUCH
-        if window.kv_use >= FULL or blocked:
+        # Or less is left than one of those that run has, on average.
+        full = FULL if at_limit or not each else min(FULL, each / (each + 1))
+        if window.kv_use >= full or blocked:
             return Bound.KV, False
         return (Bound.SEQS if at_limit else Bound.PREFILL), False
     if not window.running and not window.waiting:
@@ -96,28 +94,3 @@ def _bound(window: LogWindow, came: int, max_num_seqs: int | None) -> tuple[Boun
     # They came at once, and nearly all of them began to run between two lines.
     burst = came >= _BURST and came > window.running / 2
     return (Bound.PREFILL, True) if burst else (Bound.CLIENT, False)
-
-
-def _joined(singles: Iterable[LoadPhase]) -> Iterator[LoadPhase]:
-    now: LoadPhase | None = None
-    for phase in singles:
-        if now is None or phase.bound is not now.bound or phase.begin_s > now.end_s + 1:
-            if now is not None:
-                yield now
-            now = phase
-            continue
-        seconds = now.seconds + phase.seconds
-        mine, its = now.seconds / seconds, phase.seconds / seconds
-        now = replace(
-            now,
-            end_s=phase.end_s,
-            last_line=phase.last_line,
-            running=max(now.running, phase.running),
-            waiting=max(now.waiting, phase.waiting),
-            kv_use=max(now.kv_use, phase.kv_use),
-            prompt_tokens_per_s=mine * now.prompt_tokens_per_s + its * phase.prompt_tokens_per_s,
-            output_tokens_per_s=mine * now.output_tokens_per_s + its * phase.output_tokens_per_s,
-            burst=now.burst and phase.burst,
-        )
-    if now is not None:
-        yield now

@@ -1,20 +1,23 @@
 """What limits an engine, as rules: each sees one engine and says nothing without evidence."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.diagnosis.diagnosis import Symptom
 from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
+from chunkscope.lengths.profile import Profile
+from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart
+from chunkscope.vllm.log.timeline import LogWindow
 
 SMALLEST_DEFAULT = 2_048  # the least token budget that any version takes by itself
 LITTLE = 0.05  # of the busy time: not worth a word
-_GRAPHS_OFF_GIB = 0.5
 _STARVED = 3.0  # times as long: a decode step with a prompt in it
 _STORM = 0.05  # preemptions for each request that ran
+_CROWD = ("running", "waiting", "kv_use")
 _FIXED_SIZES = ("num_gpu_blocks_override", "kv_cache_memory_bytes")  # of the KV cache
 
 
@@ -24,27 +27,25 @@ class Engine:
 
     start: EngineStart
     phases: tuple[LoadPhase, ...]
-    max_num_seqs: int | None = None
     default_budget: int | None = None  # that this version takes on this GPU
-    shareable: float | None = None  # of the prompts' tokens, by the profile
-    longest_prompt: int | None = None  # by the profile
-    preemptions: int | None = None
-    finished: int | None = None
+    profile: Profile | None = None
+    finished: int | None = None  # requests, by a server
 
     @property
-    def busy_s(self) -> float:
-        return sum(phase.seconds for phase in self.phases if phase.bound is not Bound.IDLE)
+    def longest_prompt(self) -> int | None:
+        return self.profile.overall.max if self.profile else None
 
     @property
     def on_cpu(self) -> bool:
         return self.start.facts.device == "cpu"
 
-    def phases_of(self, bound: Bound) -> list[LoadPhase]:
-        return [phase for phase in self.phases if phase.bound is bound]
+    def windows_of(self, bound: Bound) -> list[LogWindow]:
+        return [phase.window for phase in self.phases if phase.bound is bound]
 
     def share_of(self, bound: Bound) -> float:
-        busy = self.busy_s
-        return sum(phase.seconds for phase in self.phases_of(bound)) / busy if busy else 0.0
+        """Of the busy time."""
+        busy = sum(p.window.seconds for p in self.phases if p.bound is not Bound.IDLE)
+        return sum(window.seconds for window in self.windows_of(bound)) / busy if busy else 0.0
 
     def lines(self, *facts: str) -> tuple[int, ...]:
         return tuple(self.start.line_of[name] for name in facts if name in self.start.line_of)
@@ -147,70 +148,49 @@ def _auto_fit(engine: Engine) -> Symptom | None:
 # -- what the time went into -----------------------------------------------------------------------
 
 
-def _held(engine: Engine, bound: Bound) -> tuple[float, list[LoadPhase], list[Note]] | None:
-    """The share of the busy time, the phases, and how long that was; None where it is little."""
-    phases, part = engine.phases_of(bound), engine.share_of(bound)
-    if not phases or part < LITTLE:
+def _held_back(
+    engine: Engine, bound: Bound, change: Note | str, *more: Note, weight: float = 1.0
+) -> Symptom | None:
+    """By the share of the busy time for which this was the bound; None where it is little."""
+    windows, part = engine.windows_of(bound), engine.share_of(bound)
+    if not windows or part < LITTLE:
         return None
-    engines = len({phase.engine for phase in engine.phases})
-    seconds = sum(phase.seconds for phase in phases) / engines
-    return part, phases, [note("held_for", seconds=seconds, part=part)]
-
-
-def _lines_of(phases: list[LoadPhase]) -> tuple[int, ...]:
-    longest = sorted(phases, key=lambda phase: -phase.seconds)[:3]
-    return tuple(sorted(line for p in longest for line in {p.first_line, p.last_line}))
-
-
-def _crowd(phases: list[LoadPhase]) -> Note:
-    return note(
-        "crowd",
-        running=max(p.running for p in phases),
-        waiting=max(p.waiting for p in phases),
-        kv_use=max(p.kv_use for p in phases),
-    )
+    engines = len({phase.window.engine for phase in engine.phases})
+    seconds = sum(window.seconds for window in windows) / engines
+    crowd = {name: max(getattr(w, name) for w in windows) for name in _CROWD}
+    evidence = [note("held_for", seconds=seconds, part=part), note("crowd", **crowd), *more]
+    phases = [phase for phase in engine.phases if phase.bound is bound]
+    longest = sorted(phases, key=lambda phase: -phase.window.seconds)[:3]
+    lines = tuple(sorted(line for p in longest for line in {p.window.line, p.last_line}))
+    rule = bound.value.lower().replace("_", "-")
+    return _symptom(rule, evidence, change, part * weight, lines)
 
 
 def _kv_bound(engine: Engine) -> Symptom | None:
-    if (held := _held(engine, Bound.KV)) is None:
-        return None
-    part, phases, evidence = held
-    evidence.append(_crowd(phases))
-    return _symptom("kv-bound", evidence, engine.more_room(), part, _lines_of(phases))
+    return _held_back(engine, Bound.KV, engine.more_room())
 
 
 def _seqs_bound(engine: Engine) -> Symptom | None:
-    if (held := _held(engine, Bound.SEQS)) is None:
-        return None
-    part, phases, evidence = held
-    evidence.append(_crowd(phases))
-    change = note("change_seqs", running=max(p.running for p in phases))
-    return _symptom("max-num-seqs", evidence, change, part, _lines_of(phases))
+    running = max((window.running for window in engine.windows_of(Bound.SEQS)), default=0)
+    return _held_back(engine, Bound.SEQS, note("change_seqs", running=running))
 
 
 def _queue_bound(engine: Engine) -> Symptom | None:
-    if (held := _held(engine, Bound.PREFILL)) is None:
-        return None
-    part, phases, evidence = held
-    rate = max(
-        w.prompt_tokens_per_s
-        for w in engine.start.windows
-        if any(p.engine == w.engine and p.first_line <= w.line <= p.last_line for p in phases)
-    )
-    evidence += [note("prompt_rate", rate=rate), _crowd(phases)]
-    if any(p.burst for p in phases):
-        evidence.append(note("burst", running=max(p.running for p in phases if p.burst)))
+    rate = max((window.prompt_tokens_per_s for window in engine.start.windows), default=0.0)
+    bursts = [phase.window.running for phase in engine.phases if phase.burst]
+    more = [note("prompt_rate", rate=rate)]
+    more += [note("burst", running=max(bursts))] if bursts else []
     # A budget that is not known may be what makes them wait: then it is not said to be fine.
-    told = "max_num_batched_tokens" in engine.start.line_of or "arguments" in engine.start.line_of
+    told = engine.lines("max_num_batched_tokens", "arguments")
     change = "change_queue" if told else "change_queue_budget_unknown"
     if engine.small_step:
         change = "change_queue_small_step"
-    return _symptom("queue-bound", evidence, change, part * 0.5, _lines_of(phases))
+    return _held_back(engine, Bound.PREFILL, change, *more, weight=0.5)
 
 
 def _small_step(engine: Engine) -> Symptom | None:
     name = engine.small_step
-    if name is None or not engine.phases_of(Bound.PREFILL):
+    if name is None or not engine.windows_of(Bound.PREFILL):
         return None
     default = engine.default_budget or SMALLEST_DEFAULT
     seen = note("argument_and_default", name=name, value=engine.start.arguments[name])
@@ -222,15 +202,11 @@ def _small_step(engine: Engine) -> Symptom | None:
 
 
 def _client_bound(engine: Engine) -> Symptom | None:
-    if (held := _held(engine, Bound.CLIENT)) is None:
-        return None
-    part, phases, evidence = held
-    use = sum(p.kv_use * p.seconds for p in phases) / sum(p.seconds for p in phases)
+    windows = engine.windows_of(Bound.CLIENT)
+    use = sum(w.kv_use * w.seconds for w in windows) / (sum(w.seconds for w in windows) or 1.0)
     if use >= FULL / 2:
         return None  # a cache half full leaves little to gain from more requests
-    evidence.append(_crowd(phases))
-    change, effect = "change_client", part * (1 - use)
-    return _symptom("client-bound", evidence, change, effect, _lines_of(phases))
+    return _held_back(engine, Bound.CLIENT, "change_client", weight=1 - use)
 
 
 def _starved(engine: Engine) -> Symptom | None:
@@ -248,7 +224,7 @@ def _starved(engine: Engine) -> Symptom | None:
 
 
 def _preempted(engine: Engine) -> Symptom | None:
-    count, requests = engine.preemptions, engine.finished
+    count, requests = engine.start.preemptions, engine.finished
     if not count or (requests and count / requests < _STORM):
         return None
     seen, effect = note("preempted", count=count, requests=requests), count / (requests or count)
@@ -260,8 +236,10 @@ def _preempted(engine: Engine) -> Symptom | None:
 
 
 def _hit_rate(engine: Engine) -> Symptom | None:
+    """Much lower than in a cache that never forgets, by the profile."""
     windows = [w for w in engine.start.windows if w.hit_rate is not None and not w.idle]
-    shareable = engine.shareable
+    reuses = [d.prefixes for d in engine.profile.datasets if d.prefixes] if engine.profile else []
+    shareable = reuse_together(reuses).hit_rate if reuses else None
     if not windows or not shareable or shareable < LITTLE:
         return None
     last, off = windows[-1], engine.start.facts.enable_prefix_caching is False
@@ -281,29 +259,14 @@ def _eager(engine: Engine) -> Symptom | None:
     return _symptom("eager", [note("eager_is_on")], "change_eager", 0.25, lines)
 
 
-def _graphs(engine: Engine) -> Symptom | None:
-    facts = engine.start.facts
-    pool, estimate = facts.graph_pool_gib, facts.graph_estimate_gib
-    if pool is None or estimate is None or abs(pool - estimate) < _GRAPHS_OFF_GIB:
-        return None
-    seen = note("graph_sizes", pool=pool, estimate=estimate)
-    change = "change_graphs_larger" if pool > estimate else "change_graphs_smaller"
-    return _symptom("graph-memory", [seen], change, 0.1, engine.lines("graph_pool_gib"))
-
-
 RULES: tuple[Callable[[Engine], Symptom | None], ...] = (
     *(_ended, _refused, _bad_requests, _auto_fit),
     *(_kv_bound, _seqs_bound, _small_step, _queue_bound, _client_bound, _starved, _preempted),
-    *(_hit_rate, _eager, _graphs),
+    *(_hit_rate, _eager),
 )
 
 
 def find_symptoms(engine: Engine) -> tuple[Symptom, ...]:
     """Every rule that holds, the gravest symptom first."""
-    return tuple(sorted(_symptoms(engine), key=lambda symptom: -symptom.effect))
-
-
-def _symptoms(engine: Engine) -> Iterator[Symptom]:
-    for rule in RULES:
-        if (symptom := rule(engine)) is not None:
-            yield symptom
+    symptoms = [symptom for rule in RULES if (symptom := rule(engine)) is not None]
+    return tuple(sorted(symptoms, key=lambda symptom: -symptom.effect))

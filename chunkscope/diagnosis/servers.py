@@ -36,18 +36,17 @@ _OUTPUT = ("vllm:generation_tokens",)
 class ServerReading:
     address: str
     start: EngineStart
-    preemptions: int | None
     finished: int | None
     notes: tuple[Note, ...] = ()
 
 
 def watch(addresses: Sequence[str], seconds: float) -> list[ServerReading]:
     """All of them at once, for so long."""
-    return asyncio.run(_watch([parse_address(a) for a in addresses], seconds))
 
+    async def together() -> list[ServerReading]:
+        return await asyncio.gather(*(_read(parse_address(a), seconds) for a in addresses))
 
-async def _watch(addresses: Sequence[str], seconds: float) -> list[ServerReading]:
-    return list(await asyncio.gather(*(_read(address, seconds) for address in addresses)))
+    return asyncio.run(together())
 
 
 async def _read(address: str, seconds: float) -> ServerReading:
@@ -103,12 +102,12 @@ def _reading(
         steps=None,
         refused=None,
         failure=None,
+        preemptions=metrics.preemptions(before, after),
     )
     restarted = metrics.counted(before, after, metrics.PROMPT_TOKENS) is None
     return ServerReading(
         address=address,
         start=start,
-        preemptions=metrics.preemptions(before, after),
         finished=None if finished is None else round(finished),
         notes=(note("server_restarted", address=address),) if restarted else (),
     )

@@ -111,13 +111,13 @@ def _phases(engine: EngineReport) -> Table | None:
     )
     rows = tuple(
         (
-            f"{phase.begin_s:,.0f} to {phase.end_s:,.0f} s",
+            f"{phase.begin_s:,.0f} to {phase.window.end_s:,.0f} s",
             phase.bound.value,
-            f"{phase.prompt_tokens_per_s:,.0f}",
-            f"{phase.output_tokens_per_s:,.0f}",
-            f"{phase.running:,}",
-            f"{phase.waiting:,}" + (" (burst)" if phase.burst else ""),
-            share(phase.kv_use),
+            f"{phase.window.prompt_tokens_per_s:,.0f}",
+            f"{phase.window.output_tokens_per_s:,.0f}",
+            f"{phase.window.running:,}",
+            f"{phase.window.waiting:,}" + (" (burst)" if phase.burst else ""),
+            share(phase.window.kv_use),
         )
         for phase in engine.phases[:MOST_PHASES]
     )
@@ -185,7 +185,7 @@ def _windows(engine: EngineReport) -> dict[str, Any]:
             for place, windows in enumerate(series)
             for w in _fewer(windows)
         ],
-        "phases": [[p.begin_s, p.end_s, p.bound.value] for p in engine.phases],
+        "phases": [[p.begin_s, p.window.end_s, p.bound.value] for p in engine.phases],
     }
 
 

@@ -16,7 +16,6 @@ from chunkscope.diagnosis.doctor import (
     reports_of,
 )
 from chunkscope.diagnosis.phases import Bound
-from chunkscope.diagnosis.servers import ServerReading
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.log_files import growing, read_log
 from chunkscope.verification.endpoint import metrics
@@ -57,7 +56,7 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     """All at once and at ten per second, twice each: what the clients sent is in its README."""
     path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
     (engine,) = doctor(path, gpu="h200", model="llama-3.1-8b").engines
-    bounds = [(phase.bound, phase.first_line) for phase in engine.phases]
+    bounds = [(phase.bound, phase.window.line) for phase in engine.phases]
     assert bounds == [
         (Bound.PREFILL, 287),
         (Bound.END, 290),
@@ -131,17 +130,12 @@ def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, 
     reader = LogReader()
     read_log(str(LOGS / f"vllm-{name}.log"), reader)
     (life,) = reader.reading().starts
-    assert rules(report_of(life, "vllm.log", NOTHING))[0] == "kv-bound"
+    assert rules(report_of(life, "vllm.log"))[0] == "kv-bound"
     after = metrics.parse((LOGS / f"vllm-{name}.metrics").read_text(encoding="utf-8"))
     before = replace(after, samples=tuple(s._replace(value=0.0) for s in after.samples))
     finished = metrics.counted(before, after, metrics.FINISHED)
-    reading = ServerReading(
-        address="http://x",
-        start=life,
-        preemptions=metrics.preemptions(before, after),
-        finished=None if finished is None else round(finished),
-    )
-    found = report_of(life, "http://x", NOTHING, reading)
+    life = replace(life, preemptions=metrics.preemptions(before, after))
+    found = report_of(life, "http://x", finished=round(finished or 0))
     assert rules(found)[:2] == ["preemptions", "kv-bound"]
     assert found.symptoms[0].evidence[0].values == evidence
 
@@ -199,12 +193,18 @@ def test_refused_arguments_are_named_with_vllms_own_reason(name: str, reason: st
         assert (engine.facts.version, engine.facts.model) == ("0.28.0", "models/tiny")
 
 
-def test_the_end_of_a_load_is_no_slow_client() -> None:
-    busy = [periodic(at(10 * n), running=32, waiting=30, kv=95.0) for n in range(4)]
-    last = periodic(at(40), running=0, waiting=0, kv=0.0)
-    engine = report(BEGUN, *busy, last)
-    assert [phase.bound for phase in engine.phases] == [Bound.KV, Bound.END]
-    assert rules(engine) == ["kv-bound"]
+@pytest.mark.parametrize("name", ["blocks-override", "max-num-seqs", "small-step", "kv-bound"])
+def test_the_end_of_a_load_is_no_slow_client(name: str) -> None:
+    """All requests were sent at once: when the last of them run, nobody waits."""
+    (engine,) = doctor(LOGS / f"vllm-0.28-cpu-{name}.log").engines
+    assert "client-bound" not in rules(engine)
+    assert Bound.END in [phase.bound for phase in engine.phases]
+
+
+def test_a_kv_cache_with_less_room_than_a_request_has_is_full() -> None:
+    for running, expected in ((4, "kv-bound"), (30, "queue-bound")):
+        lines = [periodic(at(10 * n), running=running, waiting=34, kv=87.0) for n in range(4)]
+        assert rules(report(*lines)) == [expected]
 
 
 def test_what_metrics_cannot_tell_is_not_asserted() -> None:
@@ -212,7 +212,7 @@ def test_what_metrics_cannot_tell_is_not_asserted() -> None:
     waiting = [periodic(at(10 * n), running=8, waiting=52, kv=0.3) for n in range(4)]
     reader.feed("".join(f"{line}\n" for line in waiting).encode())
     (start,) = reader.reading().starts
-    engine = report_of(replace(start, line_of={}), "http://x", NOTHING)
+    engine = report_of(replace(start, line_of={}), "http://x")
     assert engine.symptoms[0].change.code == "change_queue_budget_unknown"
 
 
@@ -278,18 +278,15 @@ def test_a_small_budget_counts_only_where_prompts_waited() -> None:
     assert rules(report(args, BEGUN, *well_used())) == []
 
 
-def test_eager_graphs_auto_fit_and_refusals() -> None:
+def test_eager_auto_fit_and_refusals() -> None:
     lines = [
         stamped(START.format(version="0.24.0")),
-        stamped(
-            "CUDA graph pool memory: 1.52 GiB (actual), 0.71 GiB (estimated), difference: 0.81 GiB"
-        ),
         stamped("Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"),
         stamped(
             "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
         ),
     ]
-    assert rules(report(*lines)) == ["refused-prompts", "auto-fit", "eager", "graph-memory"]
+    assert rules(report(*lines)) == ["refused-prompts", "auto-fit", "eager"]
 
 
 def test_long_prompts_that_make_answers_wait() -> None:
@@ -311,10 +308,8 @@ def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> N
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in (BEGUN, *well_used())).encode())
     (life,) = reader.reading().starts
-    reading = ServerReading(
-        address="http://x", start=life, preemptions=preemptions, finished=finished
-    )
-    assert rules(report_of(life, "http://x", NOTHING, reading)) == expected
+    life = replace(life, preemptions=preemptions)
+    assert rules(report_of(life, "http://x", finished=finished)) == expected
 
 
 @pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
@@ -346,6 +341,8 @@ def test_the_plan_is_laid_beside_it() -> None:
     assert "tensor_parallel_size" not in differs
     other = plan([100] * 50, model="qwen3-8b")
     assert not report(begun, context=Context(plan=other)).differences, "of another model"
+    on_cpu = begun.replace("max_seq_len", "device_config=cpu, max_seq_len")
+    assert not report(on_cpu, context=Context(plan=planned)).differences, "nor on a CPU"
 
 
 # -- the artefact, and bad input -----------------------------------------------------------------

@@ -227,6 +227,8 @@ def test_the_doctor_watches_a_server_at_work(served, installed, monkeypatch):
     assert {engine.facts.kv_cache_tokens for engine in seen} == {KV_BYTES // KV_BYTES_PER_TOKEN}
     assert {engine.facts.version for engine in seen} == {installed[0]}
     assert KEY not in repr(seen)
+    changes = {symptom.change.code for engine in seen for symptom in engine.symptoms}
+    assert "change_queue" not in changes, "/metrics does not tell the small budget"
     assert max(engine.peak_running for engine in seen) > 0
     assert sum(engine.output_tokens for engine in seen) > 0
 

@@ -122,6 +122,7 @@ def _refused_lines(lines: int, longest: int, limit: int) -> str:
 
 
 SENTENCES: dict[str, Template] = {
+    "plan_of_another_gpu": "the plan is for {gpu}, and this engine ran elsewhere: not compared",
     "plan_of_another_model": "the plan is for another model than {model}: not compared",
     "server_restarted": "{address} was restarted meanwhile",
     "log_cut": "{why}; what came before was read",
@@ -150,7 +151,6 @@ SENTENCES: dict[str, Template] = {
     "preemptions": "requests were preempted and recomputed",
     "hit_rate": "the prefix cache had far fewer hits than the prompts share",
     "eager": "eager mode is on: without CUDA graphs small steps are slower",
-    "graph_memory": "CUDA graphs took another amount of memory than vLLM had estimated",
     # what shows it
     "failure_asked_gib": "{value:,.2f} GiB asked for",
     "failure_left_gib": "{value:,.2f} GiB left",
@@ -178,7 +178,6 @@ SENTENCES: dict[str, Template] = {
     ),
     "hits": "{rate:%} hits; {shareable:%} of the prompt tokens repeat an earlier prompt",
     "eager_is_on": "enforce_eager=True",
-    "graph_sizes": "{pool:.2f} GiB, estimated {estimate:.2f} GiB",
     # what to change
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
     "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, or use more GPUs or quantized "
@@ -223,6 +222,4 @@ SENTENCES: dict[str, Template] = {
     "change_hit_rate": "send prompts that begin alike one after the other (see `chunkscope "
     "prefixes`); prompt_logprobs never read the cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
-    "change_graphs_larger": f"lower {_SHARE} if it runs out of memory",
-    "change_graphs_smaller": f"{_SHARE} may be raised by the difference if the KV cache is short",
 }
